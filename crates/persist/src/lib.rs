@@ -1,17 +1,17 @@
-//! Which operations make a remote write durable, on which platform, and why nothing less does.
+//! The operations that make a remote write durable on each platform, and the proof that nothing less does.
 //!
 //! ```text
 //!   profile.toml ── Profile ── Platform ┐
 //!                           Operation   ├─ plan ──▶ Plan = steps of requester and responder, and their cost
 //!                           Update      ┘            │
 //!                                                    ├─ litmus::prove   sound, and each step necessary: every state, every crash
-//!                                                    ├─ litmus::walk    where everything is at each step
+//!                                                    ├─ litmus::walk    the place of everything at each step
 //!                                                    ├─ execute         Persisted, on any provider
 //!   search::Searcher ── the cheapest sound program ──┘  compared with the tables that were published
 //! ```
 //!
 //! Invariants: everything but [`execute`] is a pure function of its arguments; a [`Plan`] is made by the planner alone; a
-//! [`Program`] claims nothing. What a crash leaves is the subject of the plans, not a concern of this code: it has no state.
+//! [`Program`] claims nothing. The code has no state of its own that a crash could damage; crashes are the subject of plans.
 #![forbid(unsafe_code)]
 
 pub mod execute;

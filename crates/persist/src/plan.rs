@@ -1,17 +1,17 @@
-//! The planner: which steps make an update durable on a platform. Pure.
+//! The planner: it finds the steps that make an update durable on a platform. Pure.
 //!
-//! Three ways exist, from cheap to universal, and each scenario takes the first that is sound:
+//! There are three ways, from cheap to universal, and each scenario takes the first that is sound:
 //!
 //! ```text
-//!   arrival    the completion of the posted operation says it all       NIC buffers survive, InfiniBand or RoCE
-//!   flush      a flush behind it; its completion says it all            what a flush covers is persistent
+//!   arrival    the completion of the posted operation is enough         NIC buffers survive, InfiniBand or RoCE
+//!   flush      the completion of a flush behind it is enough            all that a flush covers is persistent
 //!   message    the responder is told, writes back, and answers          always, where anything survives
 //! ```
 //!
-//! Of compound updates `b` may follow `a` without waiting where posted writes become persistent in order; it takes
-//! ATOMIC_WRITE behind a flush where they do not; and without that the requester waits between them.
+//! In a compound update, `b` follows `a` without a wait where posted writes become persistent in order. Elsewhere `b` is an
+//! ATOMIC_WRITE behind a flush, and without ATOMIC_WRITE the requester waits between the two.
 //!
-//! That each plan is sound and each of its steps needed is not argued here but explored: see the litmus model.
+//! The planner does not argue that a plan is sound and each of its steps needed: the litmus model explores that.
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -48,7 +48,7 @@ pub enum NoPlan {
 }
 
 impl Plan {
-    /// What it was made for.
+    /// The question that it answers.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
@@ -63,7 +63,7 @@ impl Plan {
         self.program.steps()
     }
 
-    /// What it costs.
+    /// Its cost.
     pub fn cost(&self) -> Cost {
         self.program.cost()
     }
@@ -91,7 +91,7 @@ impl Serialize for Plan {
     }
 }
 
-/// The plan for the platform of `profile`, where ports are not told apart.
+/// The plan for the platform of `profile`, whichever of its ports is used.
 ///
 /// # Errors
 /// [`NoPlan`] says why no plan is sound.
@@ -173,7 +173,7 @@ fn written(platform: &Platform, operation: Operation, item: Item) -> Vec<Step> {
     steps
 }
 
-/// One message with all values. It is durable where it lies if receive buffers are persistent: recovery applies it.
+/// One message with all values. In persistent receive buffers it is durable where it lies: recovery applies it.
 fn message_of(platform: &Platform, message: Message, items: &[Item]) -> Vec<Step> {
     let mut steps = vec![Step::Send(message)];
     let lies_in_pm = platform.receive_buffers == ReceiveBuffers::Pm;
@@ -183,7 +183,7 @@ fn message_of(platform: &Platform, message: Message, items: &[Item]) -> Vec<Step
         steps.extend([Step::Flush, Step::Await(Awaited::Flush)]);
     } else {
         steps.push(Step::Receive(message));
-        // A message that has been received is visible; where that is enough, it need not be copied before the answer.
+        // A received message is visible. Where that is enough, it need not be copied before the answer.
         let is_durable = lies_in_pm && saves_caches(platform);
         for item in items.iter().filter(|_| !is_durable) {
             steps.push(Step::Copy(*item));
@@ -209,7 +209,7 @@ fn arrival_persists(platform: &Platform) -> bool {
     platform.trusted_nic_buffers && platform.transport == Transport::InfiniBand
 }
 
-/// Whether what is visible survives.
+/// Whether visible data survives.
 fn saves_caches(platform: &Platform) -> bool {
     matches!(
         platform.persistence,
@@ -217,9 +217,9 @@ fn saves_caches(platform: &Platform) -> bool {
     )
 }
 
-/// Whether what `operation` wrote is durable once a flush behind it has completed.
+/// Whether data that `operation` wrote is durable once a flush behind it has completed.
 fn flush_persists(platform: &Platform, operation: Operation) -> bool {
-    // Every flush is answered after what was posted before it has arrived.
+    // Every flush is answered after the arrival of everything that was posted before it.
     if platform.trusted_nic_buffers {
         return true;
     }
@@ -233,7 +233,7 @@ fn flush_persists(platform: &Platform, operation: Operation) -> bool {
         PersistenceDomain::Dmp => match platform.flush {
             // The answer of a READ follows the writes into the memory controller, unless they end in the cache.
             FlushKind::Read => platform.ddio == Ddio::Off,
-            // Visible, which the I/O controller is already.
+            // Global visibility ends in the I/O controller already.
             FlushKind::NativeGlobal => false,
             FlushKind::NativePersistent => true,
         },

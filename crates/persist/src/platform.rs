@@ -1,20 +1,20 @@
-//! What decides how a remote write becomes durable, as axes with a few choices each.
+//! The properties that decide how a remote write becomes durable, as axes with a few choices each.
 //!
-//! The first three axes are those of [`DeclaredPlatform`], which a pool keeps in its header; the others concern the network
-//! and the NIC, and differ between the ports of one machine. Reading guide: remote persistence taxonomy, section 3.1;
-//! FLUSH and ATOMIC_WRITE: InfiniBand specification volume 1, release 1.6, annex A19.
+//! The first three axes are those of [`DeclaredPlatform`], which a pool keeps in its header. The others concern the network
+//! and the NIC, and differ between the ports of one machine. Sources: remote persistence taxonomy, section 3.1; for FLUSH and
+//! ATOMIC_WRITE, InfiniBand specification volume 1, release 1.6, annex A19.
 
 use serde::{Serialize, Serializer};
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 
 use crate::words::{as_word, words};
 
-/// When a requester's NIC completes a posted operation.
+/// The moment at which a requester's NIC completes a posted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// InfiniBand and RoCE: when the responder's NIC has it.
     InfiniBand,
-    /// iWARP: when the reliable transport of the requester's own machine has it, perhaps before anything was sent.
+    /// iWARP: when the reliable transport of the requester's own machine has it, perhaps before any byte was sent.
     Iwarp,
 }
 
@@ -23,14 +23,14 @@ words! { Transport, "transport", "infiniband (also for RoCE) or iwarp",
     Iwarp = "iwarp";
 }
 
-/// How `rq.flush` is done.
+/// The operation that stands for `rq.flush`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlushKind {
     /// An RDMA READ: its answer pushes earlier writes out of the NIC and the I/O controller, unless PCIe may reorder them.
     Read,
     /// FLUSH with global visibility. Covers WRITE, WRITE_WITH_IMM and ATOMIC_WRITE; the standard does not name SEND.
     NativeGlobal,
-    /// FLUSH with persistence: the responder has placed what it covers in the persistence domain. Not SEND either.
+    /// FLUSH with persistence: the responder has placed the covered data in the persistence domain. Does not cover SEND either.
     NativePersistent,
 }
 
@@ -43,25 +43,25 @@ words! { FlushKind, "flush kind", "read, native-global or native-persistent",
 /// The platform of a responder, as one of its ports sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Platform {
-    /// Up to where stored bytes survive a power cut.
+    /// The part of the machine in which stored bytes survive a power cut.
     #[serde(serialize_with = "as_word")]
     pub persistence: PersistenceDomain,
-    /// Where inbound writes of this port land. JSON shows `true` for on.
+    /// The place where inbound writes of this port land first. JSON shows `true` for on.
     #[serde(serialize_with = "as_switch")]
     pub ddio: Ddio,
-    /// What memory holds receive buffers.
+    /// The memory that holds receive buffers.
     #[serde(serialize_with = "as_word")]
     pub receive_buffers: ReceiveBuffers,
-    /// When posted operations complete.
+    /// The transport, which decides when posted operations complete.
     pub transport: Transport,
-    /// How a flush is done.
+    /// The kind of flush.
     pub flush: FlushKind,
     /// Whether ATOMIC_WRITE exists.
     pub atomic_write: bool,
     /// Whether PCIe may reorder inbound writes (`IBV_ACCESS_RELAXED_ORDERING`).
     pub relaxed_ordering: bool,
-    /// Whether the NIC delivers what it has accepted even across a reset of the NIC. Whole-system persistence covers power
-    /// cuts; a reset is another matter, and a plan may rely on NIC buffers only where both do no harm.
+    /// Whether the NIC delivers everything that it has accepted, even across its own reset. Whole-system persistence covers power
+    /// cuts and no resets, and a plan may rely on NIC buffers only where neither does harm.
     pub trusted_nic_buffers: bool,
 }
 
@@ -71,15 +71,15 @@ pub struct Platform {
 pub struct Contradiction {
     /// The axis to change.
     pub axis: Axis,
-    /// What it says.
+    /// Its value.
     pub value: String,
     /// The axis that it contradicts.
     pub other_axis: Axis,
-    /// What that one says.
+    /// The value of the other axis.
     pub other_value: String,
-    /// Why both cannot be.
+    /// The reason, as a sentence.
     pub reason: &'static str,
-    /// What `axis` may say instead.
+    /// The values that `axis` may have instead.
     pub allowed: &'static str,
 }
 
@@ -117,8 +117,8 @@ words! { Axis, "axis",
 }
 
 impl Platform {
-    /// A platform as the taxonomy speaks of them: InfiniBand, a READ as flush, ATOMIC_WRITE, no relaxed ordering, and NIC
-    /// buffers that count where the whole system does.
+    /// A platform of the taxonomy: InfiniBand, a READ as flush, ATOMIC_WRITE, no relaxed ordering, and NIC buffers that survive
+    /// where the whole system does.
     pub fn of(declared: DeclaredPlatform) -> Self {
         Self {
             persistence: declared.persistence_domain,
@@ -141,7 +141,7 @@ impl Platform {
         }
     }
 
-    /// Says which answers cannot both be true, if any.
+    /// Refuses answers that cannot both be true.
     pub fn check(&self) -> Result<(), Contradiction> {
         use PersistenceDomain::{PageFile, Volatile, Wsp};
         let contradiction = |axis, other_axis, reason, allowed| {
@@ -205,7 +205,7 @@ impl Platform {
         Ok(())
     }
 
-    /// What an axis says, as a word.
+    /// The value of an axis, as a word.
     pub fn word(&self, axis: Axis) -> String {
         match axis {
             Axis::Persistence => self.persistence.to_string(),

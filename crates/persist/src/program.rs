@@ -1,5 +1,5 @@
-//! Programs: steps of requester and responder, and what they cost. A program claims nothing; a [`Plan`](crate::Plan) is a
-//! program that is sound on a platform.
+//! Programs: steps of requester and responder, and their cost. A program claims nothing; a [`Plan`](crate::Plan) is a program
+//! that is sound on a platform.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use serde::Serialize;
 
 use crate::step::{Awaited, Message, Party, Step, UnknownStep};
 
-/// Steps in the order in which people read them; what counts is the order of each party's own steps.
+/// Steps in the order in which people read them. Only the order of each party's own steps counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Program {
     steps: Vec<Step>,
 }
 
-/// What a program costs, compared field by field in this order.
+/// The cost of a program, compared field by field in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Cost {
-    /// How often the requester waits for something that it has posted since it waited last.
+    /// Number of times that the requester waits for something that it has posted since its last wait.
     pub round_trips: u32,
     /// Steps of the responder's processor.
     pub responder_steps: u32,
@@ -27,7 +27,7 @@ pub struct Cost {
 }
 
 impl Program {
-    /// These steps.
+    /// A program of these steps.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         Self {
             steps: steps.into_iter().collect(),
@@ -52,7 +52,7 @@ impl Program {
         self.of(Party::Responder).next().is_none()
     }
 
-    /// What it costs.
+    /// Its cost.
     pub fn cost(&self) -> Cost {
         let mut round_trips = 0;
         let mut posted = false;
@@ -77,13 +77,13 @@ impl Program {
         }
     }
 
-    /// The program without the step at `index`. Of waits that only that step could end, those of the responder leave too, and
-    /// those of the requester become waits for the completion of what was posted last: the most that it can still wait for.
-    /// So what is left runs to its end, and shows what the step was for.
+    /// The program without the step at `index`. A wait that only that step could end is removed if it is the responder's. The
+    /// requester's becomes a wait for the completion of its latest post: the most for which it can still wait. So the rest runs
+    /// to its end, and shows the purpose of the step.
     pub fn without(&self, index: usize) -> Self {
         let mut steps = self.steps.clone();
         let removed = steps.remove(index);
-        // The acknowledgement that leaves was for the wait of the same number.
+        // The removed acknowledgement was for the wait of the same number.
         let acks_before = self.steps[..index]
             .iter()
             .filter(|step| **step == Step::SendAck)
@@ -118,7 +118,7 @@ impl Program {
     }
 }
 
-/// What can be awaited of a post. The completions of ATOMIC_WRITE have no name in plans.
+/// The completion of a post, as a step may await it. The completions of ATOMIC_WRITE have no name in plans.
 pub(crate) fn completion_of(post: Step) -> Option<Awaited> {
     match post {
         Step::Write(item) => Some(Awaited::Write(item)),
@@ -129,7 +129,7 @@ pub(crate) fn completion_of(post: Step) -> Option<Awaited> {
     }
 }
 
-/// Whether `post` makes the completion that is waited for.
+/// Whether `post` makes the awaited completion.
 pub(crate) fn completes(post: Step, awaited: Awaited) -> bool {
     match awaited {
         Awaited::Flush => post == Step::Flush,

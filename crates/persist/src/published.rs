@@ -1,8 +1,8 @@
 //! Tables 2 and 3 of the taxonomy (Kashyap et al., "Correct, Fast Remote Persistence"), cell by cell.
 //!
-//! Two kinds of cells are read as the text explains them, not letter by letter: where a table writes `copy + flush(a,b)`,
-//! section 3.3 says that `a` is written back before `b` is copied; and where a cell of a message exchange names the wrong
-//! party or leaves out a step, the neighbouring cells and the text have it.
+//! Two kinds of cells are read as the text explains them, not letter by letter. Where a table writes `copy + flush(a,b)`,
+//! section 3.3 says that `a` is written back before `b` is copied. Where a cell of a message exchange names the wrong party or
+//! leaves out a step, the neighbouring cells and the text have the right one.
 
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 

@@ -1,4 +1,4 @@
-//! Why each step of a plan is there, in one sentence. What happens without it is shown by [`litmus::prove`](crate::litmus).
+//! The reason for each step of a plan, in one sentence. [`litmus::prove`](crate::litmus) shows the consequence of its lack.
 
 use stonecast_media::{PersistenceDomain, ReceiveBuffers};
 
@@ -7,7 +7,7 @@ use crate::platform::{FlushKind, Platform, Transport};
 use crate::step::{Awaited, Item, Message, Step};
 
 impl Plan {
-    /// For each step, why it is there.
+    /// The reason for each step, in the order of the plan.
     pub fn reasons(&self) -> Vec<String> {
         self.steps()
             .iter()

@@ -1,4 +1,4 @@
-//! What is asked of the planner: a platform, an operation and an update.
+//! Questions to the planner: a platform, an operation and an update.
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -12,7 +12,7 @@ use crate::words::words;
 pub enum Operation {
     /// WRITE, or ATOMIC_WRITE where eight bytes suffice.
     Write,
-    /// WRITE_WITH_IMM: writes and tells the responder with 32 bits, which a crash may lose.
+    /// WRITE_WITH_IMM: writes, and tells the responder by 32 bits, which a crash may lose.
     WriteImmediate,
     /// SEND of the value and its place; the responder, or recovery from persistent receive buffers, copies it there.
     Send,
@@ -24,7 +24,7 @@ words! { Operation, "operation", "write, write-imm or send",
     Send = "send";
 }
 
-/// What is to become durable.
+/// The update that is to become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Update {
     /// One contiguous update `a` of any size.
@@ -64,9 +64,9 @@ impl Update {
 pub struct Scenario {
     /// The responder's platform.
     pub platform: Platform,
-    /// What carries the update.
+    /// The operation that carries the update.
     pub operation: Operation,
-    /// What is updated.
+    /// The kind of update.
     pub update: Update,
 }
 

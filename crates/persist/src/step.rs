@@ -1,4 +1,4 @@
-//! The steps that plans are made of, with the names under which they are printed.
+//! The steps of plans, and their printed names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub enum Item {
     B,
 }
 
-/// What a message holds.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Message {
     /// A value and its place.
@@ -27,7 +27,7 @@ pub enum Message {
     Address(Item),
 }
 
-/// A completion that the requester waits for. Completions come in posting order, so everything posted before has completed.
+/// A completion for which the requester waits. Completions come in posting order, so all earlier posts have completed, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Awaited {
     /// Of the latest flush.
@@ -40,16 +40,16 @@ pub enum Awaited {
     Send(Message),
 }
 
-/// Who does a step.
+/// A party of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Party {
-    /// Posts the update.
+    /// The party that posts the update.
     Requester,
-    /// Owns the memory.
+    /// The party that owns the memory.
     Responder,
 }
 
-/// One step of a plan. Each party does its own in order; a step that waits holds up only its party.
+/// One step of a plan. Each party does its own steps in order; a step that waits holds up its own party alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     /// `rq.write(x)`: posts a WRITE.
@@ -77,7 +77,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Who does it.
+    /// The party that does it.
     pub fn party(self) -> Party {
         match self {
             Self::Receive(_) | Self::Copy(_) | Self::WriteBack(_) | Self::SendAck => {
@@ -183,7 +183,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A word that names no step.
+/// A word names no step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown step {0:?}; steps look like rq.write(a), rq.send(&a), rq.flush, rq.await(flush), rsp.receive(a), rsp.write_back(a)"

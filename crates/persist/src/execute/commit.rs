@@ -6,11 +6,11 @@
 //!                                             [---- run by Commit ---------]
 //! ```
 //!
-//! `a` is what counts: the record with the server's stamp. The request arrives in memory that a crash may take, and the
-//! server's own stores make the update, so the plan is the planner's for a SEND into volatile receive buffers. A client that
-//! has written the record to its place beforehand spares the server the copy of those bytes and changes nothing else: they
-//! count when the stamp does, and the write-back covers them. What a server writes of its own accord (seals, headers,
-//! moved records) takes the same steps; it is its own requester.
+//! `a` is the record with the server's stamp, because a record without a stamp does not count. The request arrives in memory
+//! that a crash may take, and the server's own stores make the update. So the plan is the planner's for a SEND into volatile
+//! receive buffers. A client that has written the record to its place beforehand spares the server the copy of those bytes, and
+//! nothing else changes: they count when the stamp does, and the write-back covers them. The server's own writes (seals,
+//! headers, moved records) take the same steps; the server is the requester, too.
 //!
 //! Many updates go through the steps together. Each line is written back once, and there is one fence or sync for all.
 
@@ -30,7 +30,7 @@ use crate::program::Program;
 use crate::scenario::{Operation, Update};
 use crate::step::{Item, Party, Step};
 
-/// What a server does between its stores and their answers. Chosen once, when it starts.
+/// The steps of a server between its stores and the answers. Chosen once, when the server starts.
 ///
 /// ```
 /// use stonecast_media::{Ddio, DeclaredPlatform, Durability, Means, PersistenceDomain, ReceiveBuffers};
@@ -77,7 +77,7 @@ pub enum NoCommit {
 }
 
 impl Commit {
-    /// The plan for a server on a medium that makes bytes durable by `means`, declared to be `platform`.
+    /// Chooses the plan for a server on a medium that makes bytes durable by `means`, declared to be `platform`.
     ///
     /// With [`Durability::Process`] the crash is the death of processes, which takes no store that was visible: the plan is
     /// that of a platform whose caches survive, whatever the medium.
@@ -120,13 +120,13 @@ impl Commit {
         })
     }
 
-    /// The plan, of which [`Commit::persist`] runs the steps between the decision and the answer.
+    /// The plan. [`Commit::persist`] runs its steps between the decision and the answer.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Runs the plan's steps on `spans`: they hold what the updates' requesters wrote and what the server stored, all of it
-    /// before this call. Every update in them is persisted when the value comes back.
+    /// Runs the plan's steps on `spans`, which hold all bytes that the updates' requesters wrote and the server stored before this
+    /// call. Every update in them is persisted when the call returns the value.
     ///
     /// # Errors
     /// [`PersistError`]: the medium failed, and each of the updates may be persisted or not. A crash inside leaves the same.
@@ -145,7 +145,7 @@ impl Commit {
 struct LocalSteps(Vec<Step>);
 
 impl LocalSteps {
-    /// Those of `program`; `None`: a server that decides has no place in it.
+    /// The local steps of `program`; `None`: it leaves a server nothing to decide.
     fn of(program: &Program) -> Option<Self> {
         let mut steps: Vec<Step> = program.of(Party::Responder).collect();
         let has_ends =
@@ -267,8 +267,8 @@ mod tests {
         }
     }
 
-    /// A client may write a record to its place before the server decides on it. What the server runs then keeps those
-    /// bytes, too: the model finds it sound after a WRITE_WITH_IMM, where nothing is copied.
+    /// A client may write a record to its place before the server decides on it. The server's steps keep those bytes, too: the
+    /// model finds them sound after a WRITE_WITH_IMM, where nothing is copied.
     #[test]
     fn the_same_steps_keep_what_a_client_has_written_to_its_place() {
         for (declared, commit) in powered() {
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// A machine on which a server stores and then runs `steps`. Whether a power cut may take what it stored.
+    /// Whether a power cut may take the bytes that a server stored before it ran `steps`.
     fn loses(platform: DeclaredPlatform, steps: &LocalSteps, place: u64, seed: u64) -> bool {
         let world = World::new(seed);
         let machine = world.machine(MachineOptions {
@@ -325,8 +325,8 @@ mod tests {
         found != [7; 200]
     }
 
-    /// What runs is the plan: where the plan loses a step, the server is refused or loses data. Needs `run` to take its
-    /// steps from the plan, and nothing beside them.
+    /// The server runs the plan: without any one of the plan's steps it is refused or loses data. Needs `run` to take its steps
+    /// from the plan, and no others.
     #[test]
     fn a_plan_without_any_one_of_its_steps_is_refused_or_loses_what_a_server_stored() {
         for seed in 0..8 {

@@ -14,7 +14,7 @@ pub enum ExecuteError {
     Missing {
         /// The device.
         device: String,
-        /// What it lacks.
+        /// The missing capability.
         capability: &'static str,
         /// The step.
         step: String,
@@ -24,42 +24,42 @@ pub enum ExecuteError {
         "the plan is for persistence = {declared}, but the medium makes bytes durable by {found}: {cure}"
     )]
     Medium {
-        /// What the platform says.
+        /// The persistence domain of the platform.
         declared: PersistenceDomain,
-        /// What the medium does.
+        /// The means of the medium.
         found: &'static str,
-        /// What to do.
+        /// The remedy.
         cure: &'static str,
     },
     /// There is no responder of this plan.
     #[error("no responder of this plan at {address}: {reason}")]
     Rejected {
-        /// Where.
+        /// The address.
         address: String,
-        /// What it said.
+        /// The answer from there.
         reason: String,
     },
     /// The update does not fit the plan or the responder; nothing was done.
     #[error("{reason}")]
     Update {
-        /// Why.
+        /// The reason, as a sentence.
         reason: String,
     },
-    /// Something was posted, and its end is not known: the update may be persisted or not. Connect again, and look.
+    /// Something was posted, and its outcome is unknown: the update may be persisted or not. Connect again, and look.
     #[error("{step} did not end well ({cause}); whether the update is persisted is unknown")]
     Unknown {
-        /// The step at which it was noticed.
+        /// The step at which the trouble showed.
         step: String,
-        /// What was noticed.
+        /// The trouble.
         cause: String,
     },
-    /// The session ended with an earlier update, of which the outcome is unknown; nothing was done.
+    /// The session ended with an earlier update, whose outcome is unknown; nothing was done.
     #[error("an earlier update of this session did not end well; connect again")]
     Spent,
-    /// The other side sent what it must not.
+    /// The other side broke the protocol.
     #[error("the other side broke the rules: {what}")]
     Protocol {
-        /// What.
+        /// The broken rule.
         what: &'static str,
     },
     /// The device refused a call; nothing of the update was done.
@@ -68,7 +68,7 @@ pub enum ExecuteError {
     /// The medium of the responder failed.
     #[error(transparent)]
     Persist(#[from] PersistError),
-    /// A completion that is no success, on its way to become [`ExecuteError::Unknown`].
+    /// A completion reports a failure. The requester turns this into [`ExecuteError::Unknown`].
     #[doc(hidden)]
     #[error("the request failed: {0}")]
     Completion(Status),

@@ -1,4 +1,4 @@
-//! A program as its two halves run it.
+//! A program as the halves of requester and responder.
 //!
 //! ```text
 //!   rq.write(a)   rsp.receive(&a)        requester: write(a), send(&a), receive(ack)
@@ -14,16 +14,16 @@ use crate::platform::{FlushKind, Platform};
 use crate::program::{Program, completes};
 use crate::step::{Item, Message, Party, Step};
 
-/// See the module documentation.
+/// A program, parted for execution.
 #[derive(Clone, Debug)]
 pub(crate) struct Halves {
-    /// What the requester does.
+    /// The requester's steps.
     pub requester: Vec<Step>,
-    /// What the responder does.
+    /// The responder's steps.
     pub responder: Vec<Step>,
-    /// How a flush is done.
+    /// The kind of flush.
     pub flush: FlushKind,
-    /// What the plan was made for; `None`: a rehearsal.
+    /// The platform of the plan; `None`: a rehearsal.
     platform: Option<Platform>,
     /// For each step of the requester that waits for a completion: the step that posted it, if there is one.
     completes: Vec<Option<usize>>,
@@ -92,8 +92,8 @@ impl Halves {
         self.responder.iter().any(|step| step.is_wait())
     }
 
-    /// Stands for the program in the first message of a session: both sides must run the same one, for the same platform,
-    /// and a rehearsal with nobody but a rehearsal.
+    /// Stands for the program in the first message of a session. Both sides must run the same program for the same platform, and
+    /// a rehearsal runs with a rehearsal alone.
     pub fn fingerprint(&self) -> u64 {
         let steps = self.requester.iter().chain(&self.responder);
         let text: String = steps.map(|step| format!("{step};")).collect();

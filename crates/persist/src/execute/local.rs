@@ -1,4 +1,4 @@
-//! What a responder's processor does to its own medium between a receipt and the acknowledgement.
+//! The steps of a responder's processor on its own medium, between a receipt and the acknowledgement.
 //!
 //! ```text
 //!   rsp.receive(a)   rsp.copy(a)  rsp.write_back(a)  rsp.copy(b)  rsp.write_back(b)   rsp.send(ack)
@@ -10,10 +10,10 @@ use stonecast_media::{Means, PersistError, PersistentRegion, persist};
 
 use crate::step::Step;
 
-/// Ends `step`, of which the stores are made: `spans` hold all of them, and what a requester wrote beside them.
+/// Ends `step` after its stores were made. `spans` hold these stores, and the bytes that a requester wrote beside them.
 ///
-/// A copy is done when it has left the store buffer. Where caches survive, it is persisted then. Elsewhere the write-back
-/// that the plan has behind it waits for the stores, too, so that one update costs one fence.
+/// A copy is done when it has left the store buffer. Where caches survive, it is persisted then. Elsewhere the plan has a
+/// write-back after it, which waits for the stores, too, so that one update costs one fence.
 ///
 /// A crash inside leaves any part of `spans`.
 pub(super) async fn end(

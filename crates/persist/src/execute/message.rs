@@ -11,8 +11,8 @@
 //! ```
 //!
 //! All numbers are little endian. The tag covers the size, so a message that a power cut tore in a persistent receive buffer
-//! is no message: it is whole there or not at all. The tag keeps accidents out, not an enemy; a requester may write the
-//! responder's data anyway.
+//! is no message: a message is there whole or not at all. The tag protects against accidents, not against an enemy; a
+//! requester may write the responder's data anyway.
 
 use stonecast_base::Span;
 use stonecast_base::hash::xxh3_64;
@@ -21,32 +21,32 @@ use stonecast_base::hash::xxh3_64;
 pub(crate) const HEADER_SIZE: usize = 24;
 /// Bytes of a part's place.
 pub(crate) const PLACE_SIZE: usize = 16;
-/// Parts that an update has at most.
+/// Most parts of an update.
 pub(crate) const PARTS_MAX: usize = 2;
-/// Tags of messages are told apart from those of other formats by this seed ("persist" and a version).
+/// Seed of the tags, which tells them from those of other formats ("persist" and a version).
 const TAG_SEED: u64 = u64::from_le_bytes(*b"persist1");
 
-/// What a message says.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Where bytes were written.
+    /// It names places where bytes were written.
     Places = 1,
-    /// Where bytes go, and the bytes.
+    /// It names places, and brings their bytes.
     Values = 2,
-    /// What was asked for is done.
+    /// It acknowledges an update.
     Acknowledgement = 3,
 }
 
-/// A message that was found whole.
+/// A whole message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// What it says.
+    /// Its kind.
     pub kind: Kind,
     /// Its number in its session.
     pub number: u64,
     /// Places in the responder's data.
     pub places: Vec<Span>,
-    /// For [`Kind::Values`], where each value lies in the message.
+    /// For [`Kind::Values`], the range of each value in the message.
     pub values: Vec<std::ops::Range<usize>>,
 }
 
@@ -94,7 +94,7 @@ fn encode(kind: Kind, number: u64, places: &[Span], values: &[&[u8]]) -> Vec<u8>
     bytes
 }
 
-/// The message at the start of `bytes`, if one is there whole.
+/// The message at the start of `bytes`, if it is whole.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Message> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (tag, second, number) = (word(0)?, word(8)?, word(16)?);
@@ -167,7 +167,7 @@ mod tests {
         );
     }
 
-    /// Needs the tag: without it, a message of which the last words never arrived passes for a shorter value.
+    /// Needs the tag: without it, a message whose last words never arrived passes for a shorter value.
     #[test]
     fn a_message_with_any_changed_or_missing_byte_is_none() {
         let whole = with_values(9, &[(4096, &[1; 61]), (8, &[2; 8])]);

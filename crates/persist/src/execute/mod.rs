@@ -10,11 +10,11 @@
 //! The same code runs on every provider: it knows [`stonecast_fabric::Device`] and [`PersistentRegion`] and nothing else.
 //!
 //! Invariants:
-//! - [`Persisted`] comes from here alone: from a plan that the planner gave out, run to its end, against a responder that
-//!   runs the same plan for the same platform on a medium that is what the platform says.
+//! - [`Persisted`] is made here alone: by running a plan of the planner to its end, with a responder that runs the same plan for
+//!   the same platform on a medium that is what the platform says.
 //! - An error after something was posted means *unknown*: the update may be persisted, or not, or become so later. That
-//!   holds for a failed flush too.
-//! - What a crash leaves is finished by [`recover`] before anybody connects again.
+//!   holds for a failed flush, too.
+//! - After a crash, [`recover`] finishes the messages that it left, before any requester connects again.
 
 mod commit;
 mod error;
@@ -117,13 +117,13 @@ impl Responder {
         self.0.serve().await
     }
 
-    /// Messages and immediates that were taken so far.
+    /// Number of messages and immediates that were taken so far.
     pub fn served(&self) -> u64 {
         self.0.served()
     }
 }
 
-/// Runs any program, also those that keep no promise: to measure them, and to see that they lose what they lose.
+/// Runs any program, also one that keeps no promise: to measure it, and to show that it loses data.
 pub struct Rehearsal(requester::Requester);
 
 impl Rehearsal {

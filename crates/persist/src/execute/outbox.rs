@@ -1,4 +1,4 @@
-//! An update on its way into work requests: its bytes in registered memory, and what each step posts of them.
+//! An update on its way into work requests: its bytes in registered memory, and the work requests of each step.
 
 use std::rc::Rc;
 
@@ -18,18 +18,18 @@ pub(super) struct Outbox {
     buffer: MemoryRegion,
     /// Bytes of the buffer that belong to others.
     start: u64,
-    /// The target of what is posted.
+    /// The target of all work requests.
     peer: Peer,
     flush: FlushKind,
-    /// Whether a flush has to cover messages, of which nobody here knows the receive buffer.
+    /// Whether a flush has to cover messages, whose receive buffer the requester does not know.
     flushes_messages: bool,
-    /// End of what lies in the buffer of the update under way.
+    /// End of the bytes in the buffer that belong to the update under way.
     end: u64,
     /// Messages sent so far.
     messages: u64,
 }
 
-/// Bytes before an update, for what a READ that stands for a FLUSH brings.
+/// Bytes before an update: the target of a READ that stands for a FLUSH.
 const SCRATCH_SIZE: u64 = 64;
 
 /// An update in registered memory.
@@ -45,7 +45,7 @@ impl Outbox {
         SCRATCH_SIZE + 2 * u64::from(update_size_max) + 256
     }
 
-    /// Posts from `buffer`, from `start` on, what the program of `halves` needs.
+    /// An outbox for the program of `halves`, in `buffer` from `start` on.
     pub fn new(
         port: Rc<Port>,
         buffer: MemoryRegion,
@@ -65,7 +65,7 @@ impl Outbox {
         }
     }
 
-    /// The target of what is posted.
+    /// The target of all work requests.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -163,7 +163,7 @@ impl Outbox {
         Operation::Send { local }
     }
 
-    /// One READ pushes everything before it out, wherever it reads; a native FLUSH covers the bytes that it names.
+    /// One READ pushes all earlier writes out, wherever it reads; a native FLUSH covers the bytes that it names.
     fn flush(&self, staged: &Staged) -> Vec<Operation> {
         let placement = match self.flush {
             FlushKind::Read => {

@@ -1,11 +1,11 @@
-//! What a requester asks to be persisted.
+//! The update that a requester hands over.
 
 use crate::step::Item;
 
-/// What the 32 bits of a WRITE_WITH_IMM count in: places of such updates are multiples of it.
+/// Unit of the 32 bits of a WRITE_WITH_IMM in bytes: places of such updates are multiples of it.
 pub const PLACE_GRAIN: u64 = 64;
 
-/// Bytes for the responder: places count from the start of its data.
+/// Bytes for the responder. Their places count from the start of its data.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     first: (u64, &'a [u8]),

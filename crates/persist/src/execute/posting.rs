@@ -16,14 +16,14 @@ pub(crate) struct Posting {
     port: Rc<Port>,
     qp: QueuePair,
     batch: Vec<Operation>,
-    /// Batches whose end is waited for, by the position of their last post.
+    /// Batches whose completion a step waits for, by the index of their last post.
     waited: Vec<(usize, Completion)>,
     /// Whether anything was handed to the device.
     begun: bool,
 }
 
 impl Posting {
-    /// Nothing yet.
+    /// An empty batch.
     pub fn new(port: Rc<Port>, qp: QueuePair) -> Self {
         Self {
             port,
@@ -34,7 +34,7 @@ impl Posting {
         }
     }
 
-    /// Adds operations behind those that are there.
+    /// Adds operations to the batch.
     pub fn gather(&mut self, operations: Vec<Operation>) {
         self.batch.extend(operations);
     }
@@ -44,12 +44,12 @@ impl Posting {
         self.begun
     }
 
-    /// Posts what is gathered; the post at `index`, the last one, will be waited for.
+    /// Posts the batch. A later step waits for its last post, the one at `index`.
     pub async fn submit(&mut self, index: usize) -> Result<(), ExecuteError> {
         let (port, qp, operations) = (self.port.clone(), self.qp, std::mem::take(&mut self.batch));
         let mut completion: Completion =
             Box::pin(async move { port.submit(qp, &operations).await });
-        // The first poll posts. What it returns by then is kept like what comes later.
+        // The first poll posts. A result that it returns at once is kept like a later one.
         let first = poll_fn(|context| Poll::Ready(completion.as_mut().poll(context))).await;
         let kept: Completion = match first {
             Poll::Ready(Err(refused)) => return Err(refused.into()),
@@ -61,7 +61,7 @@ impl Posting {
         Ok(())
     }
 
-    /// Posts what is gathered.
+    /// Posts the batch.
     pub fn post(&mut self) -> Result<(), ExecuteError> {
         if self.batch.is_empty() {
             return Ok(());
@@ -74,7 +74,7 @@ impl Posting {
     /// Waits for the completion of the post at `index`.
     pub async fn wait(&mut self, index: Option<usize>) -> Result<(), ExecuteError> {
         self.post()?;
-        // What nobody posted, nobody waits for.
+        // There is no completion to wait for without a post.
         let Some(position) = self.waited.iter().position(|(of, _)| Some(*of) == index) else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! What a responder does first after a crash: it finishes the messages that its persistent receive buffers kept.
+//! Recovery of a responder after a crash: finishing the messages that its persistent receive buffers kept.
 //!
 //! ```text
 //!   buffer   message whole?   no --> nothing was promised of it
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants:
-//! - The first part is persisted before the second one is written, so a crash in here leaves no second part without the
-//!   first. The message stays until both are there, so another recovery begins again.
+//! - The first part is persisted before the second is written, so a crash during recovery leaves no second part without the
+//!   first. The message stays until both parts are persisted, so the next recovery begins again.
 //! - A buffer that a NIC may write to holds no whole message ([`clear`] comes before the buffer is posted again), so an
 //!   old message never overwrites what came later.
 
@@ -16,12 +16,12 @@ use stonecast_media::{PersistError, PersistentRegion, persist};
 
 use crate::execute::message::{Kind, Message, parse};
 
-/// Where a responder keeps what in its persistent region.
+/// The parts of a responder's persistent region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What requesters write to. Places of updates count from its start.
+    /// The data, which requesters write. Places of updates count from its start.
     pub data: Span,
-    /// Receive buffers, one behind the other; `None`: they are volatile.
+    /// Receive buffers, one after the other; `None`: they are volatile.
     pub receive_buffers: Option<Span>,
     /// Bytes of a receive buffer: the longest message. A multiple of 64.
     pub buffer_size: u32,
@@ -41,16 +41,17 @@ impl Layout {
     }
 }
 
-/// What a recovery found.
+/// Result of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Messages that were finished.
+    /// Number of messages that were finished.
     pub messages: u64,
-    /// Whole messages that name places outside the data, and were dropped.
+    /// Number of whole messages that name places outside the data, and were dropped.
     pub misplaced: u64,
 }
 
-/// Finishes what the persistent receive buffers of `region` kept. To be called before anybody connects.
+/// Finishes the messages in the persistent receive buffers of `region`. Call it before any requester connects. A crash inside
+/// leaves messages for the next call.
 pub async fn recover(
     region: &dyn PersistentRegion,
     layout: &Layout,
@@ -63,7 +64,7 @@ pub async fn recover(
             found.push((buffer, bytes, message));
         }
     }
-    // Several are there only if none of them was begun; those of one session stand in the order in which they were sent.
+    // Several are there only if none of them was begun. Those of one session have ascending numbers in the order of sending.
     found.sort_by_key(|(_, _, message)| message.number);
     let mut replayed = Replayed::default();
     for (buffer, bytes, message) in found {
@@ -97,14 +98,13 @@ pub(crate) async fn finish(
     Ok(())
 }
 
-/// Makes the bytes at the start of a buffer no message.
+/// Clears the start of a buffer, so that it holds no message.
 pub(crate) async fn clear(region: &dyn PersistentRegion, buffer: Span) -> Result<(), PersistError> {
     region.store(buffer.offset, 0);
     persist(region, &[Span::new(buffer.offset, 8)]).await?;
     Ok(())
 }
 
-/// The word that a message begins with is never 0 by accident of a cleared buffer: an empty buffer parses as no message.
 #[cfg(test)]
 mod tests {
     use super::*;

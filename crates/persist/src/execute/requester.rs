@@ -6,12 +6,12 @@
 //!                                                         '-- waits for the completion of the last flush
 //! ```
 //!
-//! Steps are posted in order, as many as possible with one doorbell: a batch ends where a completion is waited for.
+//! Steps are posted in order, as many as possible with one doorbell: a batch ends where a step waits for a completion.
 //!
 //! Invariants:
-//! - Nobody waits for a completion that the plan does not name, so an execution costs what the plan says.
-//! - After a failure, or when an execution was given up half-way, the session does nothing more: what is outstanding may
-//!   still read its buffer, and nobody knows what the responder has.
+//! - The requester waits for no completion that the plan does not name, so an execution costs what the plan says.
+//! - After a failure, or when an execution was given up half-way, the session does nothing more: outstanding requests may
+//!   still read its buffer, and the state of the responder is unknown.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -35,13 +35,13 @@ use crate::step::{Item, Step};
 /// Bytes of a buffer for an acknowledgement.
 const ACKNOWLEDGEMENT_SIZE: u32 = 64;
 const _: () = assert!(HEADER_SIZE <= ACKNOWLEDGEMENT_SIZE as usize);
-/// Acknowledgements that may be on their way: more than a plan has.
+/// Most acknowledgements under way: more than a plan has.
 const ACKNOWLEDGEMENTS: u32 = 8;
 /// Bytes of all their buffers.
 const ACKNOWLEDGEMENTS_SIZE: u64 = ACKNOWLEDGEMENTS as u64 * ACKNOWLEDGEMENT_SIZE as u64;
 /// Posted operations of one execution: more than a plan has.
 const SEND_CAPACITY: u32 = 64;
-/// Patience with a responder that is slow to post receive buffers.
+/// Retries towards a responder that is slow to post receive buffers.
 const RNR_RETRY_COUNT: u32 = 1_000;
 const RNR_RETRY_DELAY_NS: u64 = 10_000;
 
@@ -57,7 +57,7 @@ pub(crate) struct Requester {
     buffer: MemoryRegion,
     outbox: Outbox,
     acknowledged: u64,
-    /// An execution began and did not end well.
+    /// Whether an execution began and did not end well.
     spent: bool,
 }
 
@@ -172,8 +172,8 @@ impl Requester {
         Ok(Concluded::at_the_end())
     }
 
-    /// What a failure at step `index` means: whether the responder has the update is unknown as soon as anything was handed
-    /// to the device.
+    /// The meaning of a failure at step `index`: as soon as anything was handed to the device, nobody knows whether the responder
+    /// has the update.
     fn failed(&mut self, error: ExecuteError, index: usize, posting: &Posting) -> ExecuteError {
         match error {
             ExecuteError::Device(_) if !posting.has_begun() => {
@@ -192,7 +192,7 @@ impl Requester {
         }
     }
 
-    /// What can be refused before anything is posted.
+    /// Refuses an update that does not fit, before anything is posted.
     fn check(&self, update: &Payload<'_>) -> Result<(), ExecuteError> {
         let refuse = |reason: String| Err(ExecuteError::Update { reason });
         let peer = self.outbox.peer();
@@ -311,7 +311,7 @@ impl Requester {
 
 impl Drop for Requester {
     fn drop(&mut self) {
-        // Nobody waits for what comes of it. A buffer that cannot go now goes with the device.
+        // Nobody waits for the outcome. A buffer that cannot be deregistered now goes with the device.
         let _ = self.port.destroy_queue_pair(self.qp);
         let device = self.port.device();
         if let Poll::Ready(Ok(())) =

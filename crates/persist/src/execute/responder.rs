@@ -1,4 +1,4 @@
-//! The responder's half of a plan: what its processor does for each update, if anything.
+//! The responder's half of a plan: the work of its processor for each update, if there is any.
 //!
 //! ```text
 //!   arrival --> step receive(x) --> copy(x), write_back(x), ... --> send(ack) --> next receive, from the top
@@ -9,7 +9,7 @@
 //! Invariants:
 //! - Steps of a session run in their order, one update after the other.
 //! - A persistent receive buffer that is posted holds no whole message; see `replay.rs`.
-//! - Bytes of a message are copied out before they are looked at, and places are checked before anything is written.
+//! - Bytes of a message are copied out before they are parsed, and places are checked before anything is written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub(crate) struct Responder {
 struct Session {
     /// The step that comes next.
     next: usize,
-    /// Where the parts of the update are, as far as the requester has said.
+    /// Places of the parts of the update, as far as the requester has named them.
     places: [Option<Span>; 2],
     /// Their bytes, as far as the requester has sent them.
     values: [Option<Vec<u8>>; 2],
@@ -143,7 +143,7 @@ impl Responder {
         Ok(responder)
     }
 
-    /// Messages and immediates that were taken so far.
+    /// Number of messages and immediates that were taken so far.
     pub fn served(&self) -> u64 {
         self.served.get()
     }
@@ -239,7 +239,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Forgets a session. What it began and nobody was told of stays undone.
+    /// Forgets a session. An update that it began and did not acknowledge stays undone.
     async fn end(&self, qp: QueuePair) -> Result<(), ExecuteError> {
         let Some(session) = self.sessions.borrow_mut().remove(&qp) else {
             return Ok(());
@@ -321,7 +321,7 @@ impl Responder {
         next.is_some_and(|next| matches!(self.halves.responder.get(next), Some(Step::Receive(_))))
     }
 
-    /// What a step waited for is here.
+    /// Takes the arrival for which a step waited.
     async fn received(
         &self,
         qp: QueuePair,
@@ -373,8 +373,8 @@ impl Responder {
                     for buffer in held {
                         self.put_away(buffer).await?;
                     }
-                    // A program that waits for nothing runs when the session begins, and again with each arrival, of which
-                    // it takes no notice.
+                    // A program without waits runs when the session begins and again with each arrival, whose content it
+                    // ignores.
                     if !self.halves.responder_waits() {
                         return Ok(());
                     }
@@ -419,7 +419,7 @@ impl Responder {
             return Ok(());
         };
         let bytes = message::without_values(Kind::Acknowledgement, number, &[]);
-        // As many as the send queue takes: a slot comes round only when its last message has left the queue.
+        // As many slots as the send queue has entries: a slot is reused only when its last message has left the queue.
         let offset = number % u64::from(SEND_CAPACITY) * ACKNOWLEDGEMENT_SIZE;
         self.port.device().memory(region).write(offset, &bytes);
         let local = LocalSpan {
@@ -429,13 +429,13 @@ impl Responder {
         };
         match self.port.post(qp, [Operation::Send { local }]) {
             Ok(()) => Ok(()),
-            // It does not take its answers.
+            // The requester does not take its answers.
             Err(_) => self.end(qp).await,
         }
     }
 
-    /// Posts a persistent buffer again after its update was answered. Where receiving alone makes it durable, the requester
-    /// relies on the message itself, which is put to its place first.
+    /// Posts a persistent buffer again after its update was answered. Where receiving alone makes the update durable, the requester
+    /// relies on the message itself, which is copied to its place first.
     async fn put_away(&self, buffer: u64) -> Result<(), ExecuteError> {
         if self
             .halves
@@ -453,7 +453,7 @@ impl Responder {
         self.give_back(buffer).await
     }
 
-    /// Posts a persistent buffer again, with nothing in it that a recovery would take for a message.
+    /// Clears a persistent buffer, so that no recovery takes its content for a message, and posts it again.
     async fn give_back(&self, buffer: u64) -> Result<(), ExecuteError> {
         clear(&*self.region, self.buffer(buffer)).await?;
         self.post(buffer)

@@ -59,7 +59,7 @@ use crate::plan::Plan;
 pub struct Persisted(());
 
 impl Persisted {
-    /// What the conclusion of a plan's steps is worth.
+    /// The witness for one conclusion of a plan's steps.
     pub(super) fn by(_: &Planned, _: Concluded) -> Self {
         Self(())
     }
@@ -70,18 +70,18 @@ impl Persisted {
 pub struct Concluded(());
 
 impl Concluded {
-    /// Called where the last step of a program has ended.
+    /// Call it where the last step of a program has ended.
     pub(super) fn at_the_end() -> Self {
         Self(())
     }
 }
 
-/// The steps beside this value are those of a plan.
+/// Says that the steps beside this value are those of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Planned(());
 
 impl Planned {
-    /// A plan exists only where the planner found its steps sound.
+    /// Only the planner makes a plan, and only of sound steps.
     pub fn by(_: &Plan) -> Self {
         Self(())
     }

@@ -1,4 +1,4 @@
-//! What a plan assumes of the platform: every other answer, one axis at a time, under which the same steps break.
+//! The assumptions of a plan about its platform: every other answer, on one axis at a time, under which the same steps break.
 
 use serde::Serialize;
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
@@ -9,20 +9,20 @@ use crate::step::Step;
 
 use super::{Verdict, check};
 
-/// Something that was declared, and that the plan relies on.
+/// A declaration on which the plan relies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Assumption {
-    /// Which axis.
+    /// The axis.
     pub axis: Axis,
-    /// What was declared.
+    /// The declared answer.
     pub declared: String,
-    /// What it must not be instead.
+    /// The answer under which the plan breaks.
     pub otherwise: String,
-    /// A shortest run that breaks the plan then, line by line.
+    /// A shortest run that breaks the plan there, line by line.
     pub counterexample: Vec<String>,
 }
 
-/// What `plan` assumes. An axis that does not appear may say anything.
+/// The assumptions of `plan`. The answer on an axis without an assumption does not matter.
 pub fn assumptions(plan: &Plan) -> Vec<Assumption> {
     let scenario = plan.scenario();
     let declared = &scenario.platform;
@@ -55,8 +55,8 @@ pub fn assumptions(plan: &Plan) -> Vec<Assumption> {
     found
 }
 
-/// The platform with every other answer on one axis. What contradicts other axes is tried all the same, except that NIC
-/// buffers are not trusted where power is not kept.
+/// The platform with every other answer on one axis. Answers that contradict other axes are tried, too, except that NIC
+/// buffers are not trusted where the power is not kept.
 fn alternatives(platform: &Platform, axis: Axis) -> Vec<Platform> {
     let all: Vec<Platform> = match axis {
         Axis::Persistence => {

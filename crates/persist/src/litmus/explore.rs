@@ -1,7 +1,7 @@
-//! Visits every state of a machine.
+//! Visiting every state of a machine.
 //!
-//! Breadth first, so that the first broken state is one of the nearest: the run to it is as short as any. The search for
-//! plans asks for a verdict alone and goes depth first, which meets broken states sooner and keeps no way back.
+//! The visit goes breadth first, so that no run to a broken state is shorter than the one that it finds. The search for plans
+//! needs a verdict alone and goes depth first, which meets broken states sooner and keeps no path.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -11,17 +11,17 @@ use super::machine::{Event, Machine};
 use super::state::State;
 use super::survival::Crash;
 
-/// What an exploration found.
+/// Result of an exploration.
 pub(super) enum Found {
     /// Every crash of every state keeps the promise, and the requester always gets to its end.
     Sound { states: u64, crashes: u64 },
-    /// A crash that does not.
+    /// A crash breaks the promise.
     Broken(Vec<Event>, Crash),
-    /// A run after which nothing happens any more and the requester still waits.
+    /// A run ends, and the requester still waits.
     Stuck(Vec<Event>),
 }
 
-/// Visits states by distance from the start, up to the first broken one.
+/// Visits states in the order of their distance from the start, up to the first broken one.
 pub(super) fn breadth_first(machine: &Machine) -> Found {
     let mut tree = Tree::new();
     let mut crashes = 0;

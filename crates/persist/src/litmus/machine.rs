@@ -1,8 +1,8 @@
-//! The machine that runs a program: which events may come next in a state, and what each does.
+//! The machine that runs a program: the events that may come next in a state, and the effect of each.
 //!
-//! Each piece of data is one cache line. That loses nothing: lines of an update take the same way independently of each
-//! other, so an update is damaged where one of its lines is, and `b` survives without `a` where one line of `b` does
-//! without one line of `a`; those two lines are the model's. A test gives every long value two lines and compares.
+//! Each piece of data is one cache line, without loss of generality: lines of an update take the same path independently of
+//! each other. So an update is damaged if one of its lines is, and `b` survives without `a` if one line of `b` does without one
+//! line of `a`; the model has those two lines. A test gives every long value two lines and compares.
 //!
 //! ```text
 //!   posted op   Unposted ▶ Queued ▶ Nic ▶ Visible ▶ Cache | Controller        Lost: a NIC reset took it
@@ -13,7 +13,7 @@
 //!   copy                                        Cache ▶ Controller
 //! ```
 //!
-//! What an early eviction does is not an event: at a crash a line in a cache may have been written back or not.
+//! An early eviction is no event: at a crash a line in a cache may have been written back or not.
 
 use std::ops::Range;
 
@@ -44,10 +44,10 @@ pub(super) enum Event {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posted {
     pub step: Step,
-    /// Which line of the value.
+    /// Index of the line in its value.
     pub line: usize,
     non_posted: bool,
-    /// Its data may survive a crash: it lies in persistent memory.
+    /// Whether its data lies in persistent memory, and so may survive a crash.
     pub persistent: bool,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Machine {
     pub hardware: Hardware,
     compound: bool,
     requester: Vec<Step>,
-    /// For each step of the requester that awaits a completion: of which operation, as its lines.
+    /// For each step of the requester that awaits a completion, the lines of its operation.
     awaited: Vec<Option<Range<usize>>>,
     responder: Vec<Step>,
     /// The lines of all operations, in the order of posting.
@@ -115,7 +115,7 @@ impl Machine {
         Self::with_lines(hardware, program, update, 1)
     }
 
-    /// The same where each value that may be long has `line_count` lines.
+    /// As [`Machine::new`], where each value that may be long has `line_count` lines.
     pub fn with_lines(
         hardware: Hardware,
         program: &Program,
@@ -260,7 +260,7 @@ impl Machine {
         };
         (first..lines.end).all(|op| {
             let stage = state.stage(op);
-            // Of ATOMIC_WRITE, too, no more is taken for granted than that the NIC has it.
+            // The completion of an ATOMIC_WRITE, too, proves no more than that the NIC has it.
             if self.posted[op].is_flush() || !self.has(Rule::CompletionBeforePlacement) {
                 return stage >= Stage::Visible && stage != Stage::Lost;
             }

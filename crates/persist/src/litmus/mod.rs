@@ -1,4 +1,4 @@
-//! The litmus model: whether a program keeps its promise on a platform, found by visiting every state.
+//! The litmus model: it decides whether a program keeps its promise on a platform, by visiting every state.
 //!
 //! ```text
 //!   requester        network          responder
@@ -11,12 +11,12 @@
 //!
 //! *Sound*: once the requester has concluded, every crash keeps the update; of a compound update `b` never survives without
 //! `a`, concluded or not; and without faults the requester always concludes. *Necessary*: a step without which some crash
-//! breaks that. What hardware may do and what it promises are [`Rule`]s; each has a [`Witness`].
+//! breaks that. The freedoms and the promises of hardware are [`Rule`]s; each has a [`Witness`].
 //!
-//! What is not modelled: torn lines (records are validated by their own checksum), several queue pairs (nothing holds
-//! across them), what recovery does when it finds the messages of an older run (they carry a generation), and the loss of
-//! the medium itself. The death of processes is: a party may stop for ever after each step, and what is visible then is one of
-//! the outcomes of a power cut.
+//! The model leaves out torn lines (records are validated by their own checksum), several queue pairs (no order holds across
+//! them), messages of an older run that recovery finds (they carry a generation), and the loss of the medium itself. It covers
+//! the death of processes: a party may stop for ever after each step, and the visible state then is one of the outcomes of a
+//! power cut.
 
 mod assumptions;
 mod explore;
@@ -48,7 +48,7 @@ pub use run::{Frame, Piece, Place, PowerCut, Run, Signal, Survival};
 pub use survival::Damage;
 pub use witnesses::{Witness, witnesses};
 
-/// What the model says of a program.
+/// The model's verdict on a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It keeps its promise.
@@ -58,7 +58,7 @@ pub enum Verdict {
         /// Ways in which power can fail in them.
         crashes: u64,
     },
-    /// A crash breaks its promise: a shortest run to one.
+    /// A crash breaks its promise; a shortest run to that crash.
     Broken(Run),
     /// The requester may wait for ever, though nothing has failed.
     Stuck(Run),
@@ -71,21 +71,21 @@ impl Verdict {
     }
 }
 
-/// Why a step of a plan is there.
+/// The reason for a step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Necessity {
     /// The step.
     pub step: Step,
-    /// What is left without it; see [`Program::without`].
+    /// The rest without it; see [`Program::without`].
     pub without: Program,
-    /// A shortest run of that which a crash breaks, line by line. Empty if there is none: the step is not needed.
+    /// A shortest run of the rest that a crash breaks, line by line. Empty if there is none: the step is not needed.
     pub counterexample: Vec<String>,
     /// The same run with places and survivals.
     #[serde(skip)]
     pub run: Option<Run>,
 }
 
-/// What the model says of a plan and of each of its steps. Serialised: the selectors, `sound`, `states`, `crashes`,
+/// The model's verdict on a plan and on each of its steps. Serialised: the selectors, `sound`, `states`, `crashes`,
 /// `necessary`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proof {
@@ -98,7 +98,7 @@ pub struct Proof {
     pub states: u64,
     /// Ways in which power can fail in them.
     pub crashes: u64,
-    /// For each step, in the order of the plan, what happens without it.
+    /// The reason for each step, in the order of the plan.
     pub necessary: Vec<Necessity>,
 }
 
@@ -119,7 +119,7 @@ pub fn check(platform: &Platform, program: &Program, update: Update) -> Verdict 
     check_with(Rules::ALL, platform, program, update)
 }
 
-/// The same where only some rules hold: what a rule is for.
+/// As [`check`], where only some rules hold. Shows the purpose of a rule.
 ///
 /// # Panics
 /// As [`check`].
@@ -132,7 +132,7 @@ pub fn check_with(rules: Rules, platform: &Platform, program: &Program, update: 
     }
 }
 
-/// The verdict alone, for many programs on the same hardware.
+/// Whether a program keeps its promise, without a run: for many programs on the same hardware.
 pub(crate) fn is_sound(
     hardware: Hardware,
     program: &Program,
@@ -179,7 +179,7 @@ fn necessity(scenario: &Scenario, program: &Program, index: usize, step: Step) -
     }
 }
 
-/// A run of a plan without faults, as short as any: where everything is at each moment, and what a crash would leave.
+/// A shortest run of a plan without faults: the place of everything at each moment, and what a crash would leave.
 pub fn walk(plan: &Plan) -> Run {
     let scenario = plan.scenario();
     let machine = Machine::new(

@@ -1,14 +1,14 @@
-//! What the model takes for true of hardware: one rule, one sentence, one switch.
+//! The model's rules of hardware: each has one sentence and one switch.
 //!
-//! Freedoms are what hardware may do and a plan must survive; promises are what hardware keeps and a plan may use. The
-//! model can run without any one of them: [`witnesses`](super::witnesses()) names for each a program whose verdict changes.
+//! A freedom is a behaviour of hardware that a plan must survive; a promise is one on which a plan may rely. The model can run
+//! without any one rule: [`witnesses`](super::witnesses()) names a program for each whose verdict changes without it.
 
 use crate::platform::{FlushKind, Platform, Transport};
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 
 macro_rules! rules {
     ($($variant:ident: $kind:ident, $name:literal, $sentence:literal, $source:literal;)+) => {
-        /// One rule. See the module documentation.
+        /// A rule of hardware.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Rule {
             $(#[doc = $sentence] $variant,)+
@@ -32,14 +32,14 @@ macro_rules! rules {
                 }
             }
 
-            /// What it says.
+            /// Its sentence.
             pub fn sentence(self) -> &'static str {
                 match self {
                     $(Self::$variant => $sentence,)+
                 }
             }
 
-            /// Who says so.
+            /// Its source.
             pub fn source(self) -> &'static str {
                 match self {
                     $(Self::$variant => $source,)+
@@ -144,12 +144,12 @@ impl Rules {
     }
 }
 
-/// What survives a power cut, by where it is.
+/// The part of the way that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Survives {
     /// Nothing.
     Nothing,
-    /// What was synced; visible pages may have been written early.
+    /// Synced pages; visible pages may have been written early.
     Synced,
     /// The memory controller; visible lines may have been evicted early.
     Controller,
@@ -159,7 +159,7 @@ pub(super) enum Survives {
     Everything,
 }
 
-/// What the model knows of a platform. Platforms that agree here behave the same, so their verdicts are shared.
+/// The model's view of a platform. Platforms with the same view behave the same, so their verdicts are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Hardware {
     pub(super) rules: Rules,
@@ -197,8 +197,8 @@ impl Hardware {
         }
     }
 
-    /// The same where differences that no verdict depends on are left out: where everything visible survives, cache and
-    /// memory controller are one place.
+    /// The same view without differences on which no verdict depends: where everything visible survives, cache and memory
+    /// controller are one place.
     pub fn for_verdicts(self) -> Self {
         let one_place = matches!(self.survives, Survives::Visible | Survives::Everything);
         Self {
@@ -207,7 +207,7 @@ impl Hardware {
         }
     }
 
-    /// The same for programs whose messages hold no values: it does not matter where such a message lies.
+    /// The same view for programs whose messages hold no values: the place of such a message does not matter.
     pub fn without_values_in_messages(self) -> Self {
         Self {
             persistent_buffers: false,

@@ -1,4 +1,4 @@
-//! Runs for people: what happened, where every piece of data was after each event, and what a power cut would have left.
+//! Runs for people: the events, the place of every piece of data after each, and what a power cut would have left.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::machine::{Event, Machine};
 use super::state::{Stage, State};
 use super::survival::{Crash, Damage, Fate};
 
-/// Where a piece of data is.
+/// The place of a piece of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Not sent, or not copied, yet.
@@ -43,12 +43,12 @@ words! { Place, "place", "nowhere, network, nic, io-controller, cache, controlle
     Lost = "lost";
 }
 
-/// What a power cut at a moment does.
+/// The effect of a power cut at a moment on a piece of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Survival {
     /// It is gone.
     Lost,
-    /// Nobody knows: a cache may have been written back early.
+    /// Undecided: a cache may have written it back early.
     Either,
     /// It is there after recovery.
     Kept,
@@ -65,9 +65,9 @@ words! { Survival, "survival", "lost, either or kept",
 pub struct Piece {
     /// `a` or `b` at its place, or `message(...)` in a receive buffer.
     pub name: String,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
-    /// What a power cut would do to it now.
+    /// The effect of a power cut on it at this moment.
     pub survival: Survival,
 }
 
@@ -76,27 +76,27 @@ pub struct Piece {
 pub struct Signal {
     /// `flush`, `send(&a)` or `ack`.
     pub name: String,
-    /// Where it is; none before it is posted.
+    /// Its place; none before it is posted.
     pub place: Option<Place>,
-    /// Whether the requester has what it was for: the flush is answered, the acknowledgement received.
+    /// Whether its purpose is reached: the flush is answered, the acknowledgement received.
     pub ended: bool,
 }
 
 /// An event and the state after it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
-    /// What happened: the name of a step, or a sentence about hardware.
+    /// The event: the name of a step, or a sentence about hardware.
     pub event: String,
-    /// Who did it; nobody's hands are those of hardware.
+    /// The party that acted; `None`: the hardware.
     #[serde(skip)]
     pub party: Option<Party>,
-    /// Where everything is now.
+    /// The place of every piece of data at this moment.
     pub pieces: Vec<Piece>,
-    /// Where the requests and answers are that carry no data, in the order in which they are posted.
+    /// The requests and answers without data, in the order of posting.
     pub signals: Vec<Signal>,
-    /// Whether the requester takes the update for durable now.
+    /// Whether the requester takes the update for durable at this moment.
     pub concluded: bool,
-    /// What recovery would find of `a` and `b`, had power failed now.
+    /// What recovery would find of `a` and `b` if the power failed at this moment.
     pub survivals: Vec<Survival>,
 }
 
@@ -123,7 +123,7 @@ impl PowerCut {
 pub struct Run {
     /// The start, then every event.
     pub frames: Vec<Frame>,
-    /// How it ends, if with a power cut.
+    /// The power cut that ends it, if any.
     pub power_cut: Option<PowerCut>,
 }
 
@@ -247,7 +247,7 @@ fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
     pieces
 }
 
-/// What is on its way without data of the update.
+/// The requests and answers under way that carry no data of the update.
 fn signals(machine: &Machine, state: State) -> Vec<Signal> {
     let mut signals = Vec::new();
     for (op, post) in machine.posted.iter().enumerate() {

@@ -3,7 +3,7 @@
 
 use crate::step::{Item, Party};
 
-/// Where an operation and its data are. The order is that of the way.
+/// The place of an operation and its data, in the order of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Unposted,
@@ -60,7 +60,7 @@ impl State {
         self.with_field(op as u32 * STAGE_BITS, STAGE_BITS, stage as u64)
     }
 
-    /// Where the copy of `item` at its place is.
+    /// The stage of the copy of `item` at its place.
     pub fn copy(self, item: Item) -> Stage {
         STAGES[self.field(COPIES_AT + item as u32 * STAGE_BITS, STAGE_BITS) as usize]
     }
@@ -101,7 +101,7 @@ impl State {
         self.with_field(RESET_AT, 1, 1)
     }
 
-    /// Whether others see what `op` brought.
+    /// Whether the data of `op` is visible.
     pub fn is_placed(self, op: usize) -> bool {
         matches!(
             self.stage(op),

@@ -1,4 +1,4 @@
-//! What a power cut leaves of a state, in every way that it may.
+//! Everything that a power cut may leave of a state.
 //!
 //! Each line is lost, kept, or either: a cache may have written it back early. A way to crash is a choice of the open lines
 //! that survive. Recovery then applies the messages that are whole.
@@ -9,7 +9,7 @@ use super::machine::Machine;
 use super::rules::{Rule, Survives};
 use super::state::{Stage, State};
 
-/// What a crash does to a line.
+/// The effect of a crash on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
     Lost,
@@ -17,16 +17,16 @@ pub(super) enum Fate {
     Kept,
 }
 
-/// How a promise is broken.
+/// The way in which a promise is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Damage {
-    /// The requester had concluded, and the update is gone.
+    /// The requester has concluded, and the update is gone.
     Lost(Item),
-    /// `b` is there and `a` is not.
+    /// `b` survives and `a` does not.
     Reordered,
 }
 
-/// A power cut and what it leaves.
+/// A power cut and the lines that it leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crash {
     pub damage: Damage,
@@ -35,7 +35,7 @@ pub(super) struct Crash {
 }
 
 impl Machine {
-    /// What a power cut does to a line of an operation.
+    /// The effect of a power cut on a line of an operation.
     pub fn fate(&self, state: State, line: usize) -> Fate {
         if self.posted[line].persistent {
             self.fate_at(state.stage(line))
@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// What a power cut does to the data of an operation that is in the memory of the responder for good.
+    /// The effect of a power cut on data of an operation that has reached the responder's memory.
     pub fn fate_in_memory(&self, line: usize) -> Fate {
         if self.posted[line].persistent {
             self.fate_at(Stage::Controller)
@@ -53,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// What a power cut does to a line of persistent memory.
+    /// The effect of a power cut on a line of persistent memory.
     pub fn fate_at(&self, stage: Stage) -> Fate {
         let early = if self.has(Rule::EarlyEviction) {
             Fate::Either
@@ -72,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// What recovery finds of `item` after a power cut: the best that its place or any message can do for it.
+    /// What recovery finds of `item` after a power cut: the best of its place and of all messages.
     pub fn fate_of(&self, state: State, item: Item) -> Fate {
         let brings = |line: &usize| {
             let post = &self.posted[*line];
@@ -148,7 +148,7 @@ impl Machine {
             };
         }
         let copy_start = self.posted.len() + item as usize * self.line_count;
-        // A value that ATOMIC_WRITE carries has one line.
+        // The value of an ATOMIC_WRITE has one line.
         let is_short = self
             .posted
             .iter()
@@ -168,7 +168,7 @@ impl Machine {
     }
 }
 
-/// How much of a value is there.
+/// The part of a value that is there.
 struct Found {
     partly: bool,
     wholly: bool,

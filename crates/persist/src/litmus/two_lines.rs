@@ -1,4 +1,4 @@
-//! The model with one line for each value against the same with two: they say the same of every program.
+//! The model with one line for each value, compared with two lines: both give the same verdict on every program.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
 //! For each rule of the model, a program whose verdict depends on it: unsound because of a freedom, sound because of a promise.
 //!
-//! These are the known answers that the model is tested with; each is argued in the sentence beside it.
+//! These are known answers, with which the model is tested; the sentence beside each argues for it.
 
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 
@@ -10,26 +10,26 @@ use crate::scenario::Update;
 
 use super::rules::Rule;
 
-/// A program that shows what a rule is for.
+/// A program that shows the purpose of a rule.
 #[derive(Clone, Debug)]
 pub struct Witness {
     /// The rule.
     pub rule: Rule,
-    /// Where the program runs.
+    /// The platform of the program.
     pub platform: Platform,
-    /// What it updates.
+    /// Its update.
     pub update: Update,
-    /// The program. With all rules it is unsound if the rule is a freedom, sound if it is a promise; without the rule the
-    /// other way round.
+    /// The program. With all rules it is unsound if the rule is a freedom, and sound if it is a promise; without the rule the
+    /// verdict is the opposite.
     pub program: Program,
-    /// Why.
+    /// The argument.
     pub why: &'static str,
 }
 
 const SINGLE: Update = Update::Single;
 const COMPOUND: Update = Update::Compound { large: false };
 
-/// One for each rule, in their order.
+/// One witness for each rule, in the order of the rules.
 pub fn witnesses() -> Vec<Witness> {
     Rule::ALL.iter().map(|rule| witness(*rule)).collect()
 }

@@ -1,24 +1,24 @@
-//! What can be wrong with a profile.
+//! Errors of profiles.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::platform::Contradiction;
 
-/// Why there is no profile. Each says what to do.
+/// Why there is no profile. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read.
     #[error("cannot read the profile {}: {source}; give the path of a profile or one of the names {shipped}", path.display())]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The profiles that need no file.
         shipped: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line is not what a profile may hold: syntax, an unknown key, a missing one, a value that does not exist.
+    /// A line has an error: syntax, an unknown key, a missing one, or a value that does not exist.
     #[error("{origin}:{line}:{column}: {problem}")]
     Invalid {
         /// The file.
@@ -27,7 +27,7 @@ pub enum ProfileError {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What is wrong, and what is allowed.
+        /// The error, and the allowed answers.
         problem: String,
     },
     /// Two lines cannot both be true.
@@ -39,7 +39,7 @@ pub enum ProfileError {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What contradicts what.
+        /// The contradiction.
         contradiction: Contradiction,
     },
 }

@@ -37,7 +37,7 @@ struct Port {
     ddio: Declared<Word<DdioAnswer>>,
 }
 
-/// A value with who says so.
+/// A value with its source.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Declared<T> {
@@ -64,12 +64,12 @@ impl<T: Display> Display for Word<T> {
     }
 }
 
-/// DDIO as people can know it.
+/// DDIO, as far as people can know it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DdioAnswer {
     On,
     Off,
-    /// Nobody has looked, or nobody could tell: on.
+    /// Nobody has examined it, or nobody could tell: treated as on.
     Unknown,
 }
 
@@ -89,7 +89,7 @@ impl DdioAnswer {
     }
 }
 
-/// See [`Profile::parse`].
+/// Parses a profile, as [`Profile::parse`] describes.
 pub(super) fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
     let source = Source { origin, text };
     let file: File = toml::from_str(text)
@@ -166,7 +166,7 @@ impl File {
     }
 }
 
-/// The text, for errors.
+/// The text of a profile, in which errors are located.
 struct Source<'a> {
     origin: &'a str,
     text: &'a str,

@@ -1,4 +1,4 @@
-//! A platform with a name, and who declared what of it on which evidence.
+//! A platform with a name, and the source and evidence of each declaration about it.
 //!
 //! ```toml
 //! name = "my-server"
@@ -14,8 +14,8 @@
 //! ddio = { value = "off", by = "the operator", evidence = "root port 3a, perfctrlsts" }
 //! ```
 //!
-//! Nothing has a default: what nobody has looked at is declared as such. `ddio = "unknown"` is an answer, and means on.
-//! Where a profile comes from a file, an error names the line, what is wrong with it, and what is allowed.
+//! Nothing has a default: an axis that nobody has examined is declared as such. `ddio = "unknown"` is an answer, and means on.
+//! An error of a profile from a file names the line, the trouble, and the allowed answers.
 
 mod error;
 mod file;
@@ -40,18 +40,18 @@ pub struct Profile {
     declarations: Vec<Declaration>,
 }
 
-/// What was declared of an axis.
+/// The declaration of one axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Declaration {
-    /// Of which axis.
+    /// The axis.
     pub axis: Axis,
-    /// Of which port, if of one alone.
+    /// The port, if the declaration is of one alone.
     pub port: Option<String>,
     /// The value, as declared: DDIO may be "unknown".
     pub value: String,
-    /// Who says so.
+    /// The source.
     pub by: String,
-    /// Why to believe it.
+    /// The evidence.
     pub evidence: String,
 }
 
@@ -98,7 +98,7 @@ const SHIPPED: &[(&str, &str)] = &[
 ];
 
 impl Profile {
-    /// A platform that somebody describes on the spot, without evidence.
+    /// A platform that is described on the spot, without evidence.
     pub fn of_platform(name: &str, platform: Platform) -> Self {
         Self {
             name: name.to_owned(),
@@ -141,7 +141,7 @@ impl Profile {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    /// The profile in a text; `origin` is what errors call it.
+    /// The profile in a text. Errors call the text `origin`.
     ///
     /// # Errors
     /// [`ProfileError`] if it is no profile.
@@ -158,22 +158,22 @@ impl Profile {
             .join(", ")
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it stands for. Empty if it was described on the spot.
+    /// Its meaning, for people. Empty if it was described on the spot.
     pub fn summary(&self) -> &str {
         &self.summary
     }
 
-    /// The platform as a port sees it of which nothing in particular was declared.
+    /// The platform, as a port without a declaration of its own sees it.
     pub fn platform(&self) -> Platform {
         self.platform
     }
 
-    /// The platform as `port` sees it.
+    /// The platform, as `port` sees it.
     pub fn platform_at(&self, port: &str) -> Platform {
         let declared = self.ports.iter().find(|declared| declared.port == port);
         let ddio = declared.map_or(self.platform.ddio, |declared| {
@@ -185,7 +185,7 @@ impl Profile {
         }
     }
 
-    /// Who declared what, on which evidence, axis by axis.
+    /// The declarations, axis by axis.
     pub fn declarations(&self) -> &[Declaration] {
         &self.declarations
     }

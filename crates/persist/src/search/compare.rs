@@ -1,4 +1,4 @@
-//! What the search found against what was published.
+//! Comparing the results of the search with the published programs.
 
 use crate::litmus::{Run, Verdict, check};
 use crate::program::Program;
@@ -7,12 +7,12 @@ use crate::scenario::Scenario;
 
 use super::{Scope, Searcher};
 
-/// How the search's result relates to the published program.
+/// Relation of the search's result to the published program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// Both cost the same.
     Same,
-    /// The search found a cheaper one.
+    /// The search found a cheaper program.
     Cheaper,
     /// The published program breaks its promise in this run.
     PublishedUnsound(Run),
@@ -23,18 +23,18 @@ pub enum Difference {
 pub struct Comparison {
     /// The scenario.
     pub scenario: Scenario,
-    /// What the tables say.
+    /// The program of the tables.
     pub published: Program,
     /// The cheapest sound program.
     pub found: Program,
-    /// How they differ.
+    /// Their relation.
     pub difference: Difference,
 }
 
 /// Searches a scenario of the taxonomy and compares. `None` for other scenarios, and where no program is sound.
 ///
 /// # Panics
-/// If the search missed a sound published program that is cheaper than what it found: it would be broken.
+/// If the search missed a sound published program that is cheaper than its result, which is a bug of the search.
 pub fn compare(searcher: &mut Searcher, scenario: &Scenario, scope: Scope) -> Option<Comparison> {
     let published = published(scenario)?;
     let found = searcher.cheapest(

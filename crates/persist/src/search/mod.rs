@@ -1,8 +1,8 @@
-//! Finds the cheapest sound program for a scenario by trying all that are cheaper first.
+//! Finding the cheapest sound program for a scenario, by trying all cheaper programs first.
 //!
 //! The search knows neither the published tables nor the planner: it enumerates programs by cost (round trips, then steps
-//! of the responder, then work requests) and asks the litmus model. The first sound one is the cheapest. What is left
-//! out of the enumeration, and why nothing is lost by it, is said in `space.rs`.
+//! of the responder, then work requests) and asks the litmus model. The first sound one is the cheapest. `space.rs` lists the
+//! programs that the enumeration leaves out, and argues that none of them matters.
 
 #[cfg(test)]
 mod brute_force;
@@ -23,16 +23,16 @@ use space::{LENGTH_MAX, Requester, interleaved, requesters, responders};
 
 pub use compare::{Comparison, Difference, compare};
 
-/// What may carry the values.
+/// The operations that may carry the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The operation carries `a` and `b`, as in the published tables. ATOMIC_WRITE counts as a WRITE.
     Pure,
-    /// The operation carries `a`; `b` goes as it likes.
+    /// The operation carries `a`; any operation carries `b`.
     Mixed,
 }
 
-/// Searches, and remembers what it found for platforms that the model cannot tell apart.
+/// Searches, and keeps the results for platforms that the model cannot tell apart.
 #[derive(Default)]
 pub struct Searcher {
     found: HashMap<Question, Option<Program>>,
@@ -40,7 +40,7 @@ pub struct Searcher {
     programs: u64,
 }
 
-/// Everything that an answer depends on.
+/// Everything on which an answer depends.
 #[derive(PartialEq, Eq, Hash)]
 struct Question {
     hardware: Hardware,
@@ -86,7 +86,7 @@ impl Searcher {
         found
     }
 
-    /// How many programs the model has been asked about.
+    /// Number of programs that the model has judged.
     pub fn programs(&self) -> u64 {
         self.programs
     }

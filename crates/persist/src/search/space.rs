@@ -1,19 +1,19 @@
-//! The programs that the search looks at.
+//! The programs that the search tries.
 //!
 //! All programs over the steps of requester and responder, up to [`LENGTH_MAX`] steps, in which each value is carried once.
-//! Not enumerated are programs that another one beats or equals in cost and promises no less:
+//! The enumeration leaves out programs for which another one costs no more and promises no less:
 //!
-//! - A requester that ends without a wait: nothing that it posted last is known to have happened, so those posts go.
-//! - Two waits in a row for completions, or for acknowledgements: both come in order, the later one is enough.
+//! - A requester that ends without a wait: the outcome of its last posts is unknown, so they are of no use.
+//! - Two waits in a row for completions, or for acknowledgements: both come in order, so the later wait is enough.
 //! - A flush right behind a flush, and a second notice of the same value.
-//! - A notice of a value that its own message announces; a notice before its value (then its name is only a label); a notice
-//!   that nobody receives.
+//! - A notice of a value that its own message announces; a notice before its value (its name is only a label then); a notice
+//!   that the responder does not receive.
 //! - `b` written straight to its place ahead of `a`: a crash between the two arrivals breaks the order.
 //! - Responder's steps before its first receive: they may all run before anything has arrived. After its last
-//!   acknowledgement: they may never run. Acknowledgements that nobody waits for, waits for those that nobody sends.
-//! - Receives out of the order of posting: messages come in order, so the one that was posted earlier is there.
-//! - A second write-back of a value: if the first is certain to find it, the second has nothing to do; if it is not, in the
-//!   worst case the first did nothing. The same for copies. Copies of values that no message holds.
+//!   acknowledgement: they may never run. Acknowledgements without a wait, and waits without an acknowledgement.
+//! - Receives out of the order of posting: messages come in order, so the message that was posted earlier is there.
+//! - A second write-back of a value: if the first is certain to find the value, the second has nothing to do; if it is not, the
+//!   first does nothing in the worst case. The same holds for copies. Copies of values that no message holds.
 //! - Write-backs where everything visible survives.
 
 use crate::program::{Program, completion_of, delivers};
@@ -22,7 +22,7 @@ use crate::step::{Awaited, Item, Message, Step};
 /// Steps of the longest published program.
 pub(super) const LENGTH_MAX: usize = 12;
 
-/// What a requester does, and what that demands of a responder.
+/// A requester's steps, and their demands on a responder.
 #[derive(Clone, Debug)]
 pub(super) struct Requester {
     pub steps: Vec<Step>,
@@ -32,7 +32,7 @@ pub(super) struct Requester {
 }
 
 impl Requester {
-    /// What the responder can receive, in the order of posting.
+    /// The messages that the responder can receive, in the order of posting.
     fn messages(&self) -> Vec<Message> {
         let message = |step: &Step| match step {
             Step::Send(message) => Some(*message),
@@ -175,7 +175,7 @@ impl Extend<'_> {
 struct Progress {
     round_trips: u32,
     acks: usize,
-    /// The latest completion that can be awaited and has not been.
+    /// The latest completion that can be awaited and was not.
     completion: Option<Awaited>,
 }
 

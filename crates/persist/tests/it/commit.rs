@@ -1,4 +1,4 @@
-//! What a batch of a deciding server costs: exactly its plan's steps.
+//! The cost of a batch of a deciding server: exactly its plan's steps.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ fn chosen(region: &dyn PersistentRegion, options: LogOptions) -> Commit {
     Commit::choose(options.platform, options.durability, region.means()).unwrap()
 }
 
-/// What committing the batch took in the simulated world.
+/// The cost of committing the batch in the simulated world.
 fn cost(persistence_domain: PersistenceDomain, durability: Durability) -> PersistCounts {
     let world = World::new(1);
     let options = options(persistence_domain, durability);
@@ -56,7 +56,7 @@ fn cost(persistence_domain: PersistenceDomain, durability: Durability) -> Persis
     }
 }
 
-/// Needs the write-back to stand for the end of the copies behind it: one fence more for each batch otherwise.
+/// Needs the write-back to end the copies before it, too: each batch costs one fence more otherwise.
 #[test]
 fn a_batch_costs_each_line_once_and_one_fence_or_one_sync_for_all_of_it() {
     let counts = |write_backs, fences, syncs| PersistCounts {
@@ -87,7 +87,7 @@ fn a_batch_costs_each_line_once_and_one_fence_or_one_sync_for_all_of_it() {
     }
 }
 
-/// Puts over shared memory pass here with each batch.
+/// Every batch of puts over shared memory takes this path.
 #[test]
 fn a_batch_in_memory_that_outlives_processes_takes_no_allocation() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Executing plans on real and reference providers: what is persisted, what is refused, and what an error means.
+//! Executing plans on real and reference providers: persisted updates, refusals, and the meaning of errors.
 
 use std::path::Path;
 use std::pin::pin;
@@ -35,7 +35,7 @@ fn declared(persistence_domain: PersistenceDomain, ddio: Ddio) -> Platform {
     })
 }
 
-/// A plan for what this machine really has: a file that is synced.
+/// A plan for the medium of every machine: a file that is synced.
 fn file_plan(operation: Operation, update: Update) -> Plan {
     plan_for(
         &declared(PersistenceDomain::PageFile, Ddio::On),
@@ -125,7 +125,7 @@ fn every_way_to_a_synced_file_is_executed_and_what_it_wrote_is_there() {
     }
 }
 
-/// Needs the fingerprint in the first message of a session: two sides with different plans would wait for each other, or
+/// Needs the fingerprint in the first message of a session: two sides with different plans would wait for each other or,
 /// worse, not wait.
 #[test]
 fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
@@ -165,7 +165,7 @@ fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
     }
 }
 
-/// Needs the check of the medium: a file whose pages are synced, or nothing, is no memory whose lines are written back.
+/// Needs the check of the medium: neither a file whose pages are synced nor volatile memory has lines that are written back.
 #[test]
 fn a_medium_that_is_not_what_the_plan_counts_on_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,7 +316,7 @@ fn what_a_plan_cannot_carry_is_refused_and_the_session_goes_on() {
     );
 }
 
-/// Needs the mark that an execution has begun: what is outstanding still reads the buffer of the session.
+/// Needs the mark that an execution has begun: outstanding requests still read the buffer of the session.
 #[test]
 fn an_update_that_was_given_up_half_way_ends_the_session() {
     rehearse(
@@ -344,8 +344,8 @@ fn an_update_that_was_given_up_half_way_ends_the_session() {
     );
 }
 
-/// Needs the clearing before a persistent buffer is posted again: the messages of a session that is over would be finished
-/// once more after a crash, over what a later session wrote.
+/// Needs the clearing before a persistent buffer is posted again: after a crash the messages of a session that is over would be
+/// finished once more, over the data of a later session.
 #[test]
 fn a_recovery_finds_no_message_that_is_at_its_place_already() {
     let folder = tempfile::tempdir().unwrap();
@@ -378,7 +378,7 @@ fn a_recovery_finds_no_message_that_is_at_its_place_already() {
                 let _concluded = session.run(&Payload::single(64, value)).await.unwrap();
                 sent += 1;
             }
-            // The responder puts messages to their places behind the requester's back.
+            // The responder copies messages to their places without telling the requester.
             while responder.served() < sent || read(&*region, 64, 64) != value[0] {
                 executor.runtime().sleep(1_000).await;
             }

@@ -8,7 +8,7 @@ use stonecast_persist::{
     Operation, Plan, Platform, Program, Scenario, Update, plan_for, published_platforms, scenarios,
 };
 
-/// Each rule is needed: its program's verdict turns without it.
+/// Each rule is needed: the verdict on its program changes without it.
 #[test]
 fn a_program_is_unsound_for_a_freedom_and_sound_for_a_promise() {
     for witness in witnesses() {
@@ -61,7 +61,7 @@ fn every_published_scenario_has_a_sound_plan_of_which_each_step_is_necessary() {
     }
 }
 
-/// Needs the search for states in which nothing happens any more: no crash breaks a program that never concludes.
+/// Needs the search for states without a next event: no crash breaks a program that never concludes.
 #[test]
 fn a_requester_that_waits_for_ever_is_noticed() {
     let platform = published_platforms()[0];
@@ -158,7 +158,7 @@ fn a_walk_shows_where_the_update_is_and_what_a_crash_would_leave() {
     );
 }
 
-/// The way of everything that a plan sends without data of the update.
+/// The way of all requests and answers without data of the update.
 #[test]
 fn a_walk_shows_flushes_and_answers_on_their_way() {
     let ways = |persistence, ddio, operation, name: &str| {
@@ -206,7 +206,7 @@ fn a_walk_shows_flushes_and_answers_on_their_way() {
     );
 }
 
-/// What is sound where little survives is sound where more does.
+/// A program that is sound where little survives is sound where more does.
 #[test]
 fn a_stronger_platform_never_breaks_a_plan() {
     for scenario in scenarios() {
@@ -237,7 +237,7 @@ fn a_stronger_platform_never_breaks_a_plan() {
     }
 }
 
-/// Persistent receive buffers are not simply better: recovery finds the message with `b`, and `a` was still in the cache.
+/// Persistent receive buffers are not always better: recovery finds the message with `b`, while `a` was still in the cache.
 #[test]
 fn a_pointer_that_rides_in_a_message_needs_volatile_receive_buffers() {
     let program = "rq.write(a) rq.send(b) rsp.receive(b) rsp.write_back(a) rsp.copy(b) rsp.write_back(b) rsp.send(ack) rq.receive(ack)";

@@ -414,12 +414,12 @@ fn rules() -> String {
     table
 }
 
-/// A platform with what differs from the taxonomy's.
+/// A platform, described by its differences from the taxonomy's.
 fn described(platform: &Platform) -> String {
     let usual = Platform::of(platform.declared());
     let mut text = on(platform);
     for axis in Axis::ALL {
-        // That ATOMIC_WRITE is missing needs no mention where it is not used.
+        // The lack of ATOMIC_WRITE needs no mention where it is not used.
         if *axis != Axis::AtomicWrite && platform.word(*axis) != usual.word(*axis) {
             write!(text, ", {axis} = {}", platform.word(*axis)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Profiles: those that are shipped, and what is said about bad ones.
+//! Profiles: the shipped ones, and the errors of bad ones.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The providers that plans are executed on: shared memory, and the reference provider of the contract suite.
+//! The providers on which plans are executed: shared memory, and the reference provider of the contract suite.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld};
 
 /// Makes devices that reach each other.
 pub trait Provider {
-    /// Drives everything.
+    /// Drives both sides.
     fn executor(&self) -> BusyPoll;
     /// A port on a device of its own.
     fn port(&self, capacity: u32) -> Rc<Port>;
-    /// Where the first device listens.
+    /// The address on which the first device listens.
     fn address(&self) -> String;
 }
 
-/// Both providers; `folder` is for what they put into files.
+/// Both providers; their files go to `folder`.
 pub fn providers(folder: &Path) -> Vec<(&'static str, Box<dyn Provider>)> {
     vec![
         ("reference", Box::new(Reference::new(LIBERAL))),
@@ -73,7 +73,7 @@ impl SharedMemory {
     }
 }
 
-/// Both devices are in one thread, so neither may put it to sleep while the other has work.
+/// Both devices run on one thread, so neither may put it to sleep while the other has work.
 struct Awake(Rc<ShmDevice>);
 
 impl Park for Awake {

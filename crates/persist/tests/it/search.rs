@@ -52,7 +52,7 @@ fn five_published_programs_are_beaten_where_b_may_travel_otherwise() {
     assert_eq!(one_trip, 4, "in one round trip instead of two");
 }
 
-/// A large `b` is too long for ATOMIC_WRITE, so nothing is cheaper then than to wait between the two.
+/// A large `b` is too long for ATOMIC_WRITE, so nothing is cheaper than a wait between the two.
 #[test]
 fn a_large_second_update_costs_a_second_round_trip_where_a_small_one_does_not() {
     let mut searcher = Searcher::default();

@@ -1,8 +1,8 @@
-//! Plans on the RDMA devices of this machine and on its persistent memory: every plan whose operations the devices have and
-//! whose medium this is runs to its end; every other one is refused in words before anything is done.
+//! Plans on the RDMA devices of this machine and on its persistent memory. Every plan runs to its end if the devices have its
+//! operations and the medium is the right one; every other plan is refused in words before anything is done.
 //!
 //! `STONECAST_RDMA_DEVICES` names the devices (the first for requesters, the last for responders), `STONECAST_DAX` a devdax
-//! device, of which what it holds is lost. `STONECAST_LOSSY` says that packets between them are being lost.
+//! device, whose content is lost. `STONECAST_LOSSY` says that packets between the devices are being lost.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,10 +27,10 @@ use stonecast_persist::{FlushKind, Operation, Plan, Platform, Update, plan_for};
 const CAPACITY: u64 = 2 * MIB;
 const DATA: Span = Span::new(64 * KIB, 64 * KIB);
 const BUFFERS: Span = Span::new(256 * KIB, 16 * 256);
-/// How long anything may take on a busy machine.
+/// Longest wait on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the tests run on, or `None`, and a note that `test` was not run.
+/// The hardware of the tests; `None`, with a note that `test` was not run.
 struct Hardware {
     devices: Vec<String>,
     dax: String,
@@ -97,7 +97,7 @@ fn log_of(
     Ok(region)
 }
 
-/// Writes down that a test could not run, for `cargo xtask ci`.
+/// Notes for `cargo xtask ci` that a test could not run.
 fn note(test: &str, reason: &str) {
     use std::io::Write as _;
     println!("not run: {test} ({reason})");
@@ -173,7 +173,8 @@ impl<'a> Scene<'a> {
         Requester::connect(&port, &self.address, &self.plan, 128).await
     }
 
-    /// Waits until `offset` of the data holds `expected`: a message may be put to its place behind the requester's back.
+    /// Waits until `offset` of the data holds `expected`: the responder may copy a message to its place without telling the
+    /// requester.
     async fn find(&self, region: &dyn PersistentRegion, offset: u64, expected: &[u8]) {
         let begun = Instant::now();
         let mut found = vec![0; expected.len()];
@@ -360,7 +361,7 @@ fn every_plan_that_device_and_medium_can_do_is_executed_and_every_other_is_refus
     );
 }
 
-/// Memory of a file that the kernel will not pin for others to write is refused with what to use instead.
+/// Memory of a file that the kernel does not pin for remote writes is refused, and the message names an alternative.
 #[test]
 fn a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes() {
     let Some(hardware) =
@@ -385,7 +386,7 @@ fn a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes() {
 }
 
 /// Needs *unknown* for a FLUSH that failed, and a session that does nothing more: an update that counted as persisted, or as
-/// not done, would be lost or forgotten. Who asked connects again, looks whether it is there, and asks again if not.
+/// not done, would be lost or forgotten. The caller connects again, looks for the update, and repeats it if it is missing.
 #[test]
 fn a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_done_again() {
     let test =
@@ -417,7 +418,7 @@ fn a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_d
     let begun = Instant::now();
     scene.executor.block_on(async {
         let mut requester = scene.requester().await.expect("a session");
-        // As many as it takes, so that the test does not depend on luck.
+        // Repeated until a loss happens, so that the test does not depend on luck.
         let mut number = 0;
         while unknown < 3 || number < 40 {
             number += 1;
@@ -434,7 +435,7 @@ fn a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_d
                         requester = scene.requester().await.expect("another session");
                     }
                 }
-                // What a reader that recovers would see tells which of both it was; neither counts before it is persisted.
+                // A recovering reader would see which of both it was; neither counts before it is persisted.
                 let mut found = [0; 64];
                 region.read(DATA.offset + offset, &mut found);
                 if found == record { verified += 1 } else { again += 1 }

@@ -1,4 +1,4 @@
-//! A log in remote memory, and what must hold of it after a crash: the benchmark of the taxonomy as an oracle.
+//! A log in remote memory, and its promises after a crash: the benchmark of the taxonomy as an oracle.
 //!
 //! ```text
 //!   0     tail: number of the last record, repeated to its size       only with a second part
@@ -14,7 +14,7 @@ use stonecast_base::Span;
 use stonecast_media::{Means, PersistCounts, PersistError, PersistState, PersistentRegion, Region};
 use stonecast_persist::execute::{Layout, recover};
 
-/// See the module documentation.
+/// The shape of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     /// Bytes of the tail, a multiple of 8; `None`: there is none.
@@ -24,7 +24,7 @@ pub struct Log {
 /// A promise that a crash broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Acknowledged, and not there.
+    /// A record was acknowledged and is not there.
     Lost {
         /// The record, or the tail that names it.
         record: u64,
@@ -37,12 +37,12 @@ pub enum Broken {
 }
 
 impl Log {
-    /// Where record `number` goes.
+    /// The place of record `number`.
     pub fn place(number: u64) -> u64 {
         number * 64
     }
 
-    /// Record `number`.
+    /// The bytes of record `number`.
     pub fn record(&self, number: u64) -> Vec<u8> {
         (0..8)
             .flat_map(|word| (number << 32 | word << 8 | 0xa5).to_le_bytes())
@@ -56,7 +56,7 @@ impl Log {
             .repeat(self.second_size.unwrap_or(0) / 8)
     }
 
-    /// Judges what a crash left of `image`, after recovery.
+    /// Recovers `image`, which a crash left, and judges it.
     pub fn judge(&self, image: Vec<u8>, layout: &Layout, acknowledged: u64) -> Result<(), Broken> {
         let region = Plain(RefCell::new(image));
         let recovering = std::pin::pin!(recover(&region, layout));
@@ -74,7 +74,7 @@ impl Log {
         let Some(size) = self.second_size else {
             return Ok(());
         };
-        // Whatever word of the tail survived names records.
+        // Each word of the tail that survived names records.
         let words: Vec<u64> = (0..size as u64 / 8)
             .map(|word| region.load(word * 8))
             .collect();
@@ -91,7 +91,7 @@ impl Log {
     }
 }
 
-/// Memory in which everything is durable at once: what a crash left has no caches.
+/// Memory in which every store is durable at once: the image that a crash left has no caches.
 struct Plain(RefCell<Vec<u8>>);
 
 impl Region for Plain {

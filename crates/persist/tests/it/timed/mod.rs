@@ -1,7 +1,7 @@
-//! Plans executed in the simulated world, with a power cut in thought after every event.
+//! Plans executed in the simulated world, with a hypothetical power cut after every event.
 //!
 //! ```text
-//!   stage.rs   two machines, a run of appends, what a cut leaves     log.rs   what must hold of it
+//!   stage.rs   two machines, a run of appends, its power cuts     log.rs   the promises of the log
 //! ```
 
 mod log;
@@ -18,11 +18,11 @@ use stonecast_persist::{
 
 use stage::{Outcome, Run, run};
 
-/// Longest wait of a message where traffic is in its way: several times what it needs without.
+/// Longest wait of a message behind other traffic: several times its undisturbed time.
 const STALL_NS_MAX: u64 = 4_000;
-/// Orders of waiting that are tried.
+/// Number of orders of waiting that are tried.
 const SEEDS: u64 = 6;
-/// Orders of waiting that are tried until one shows a loss.
+/// Most orders of waiting that are tried until one shows a loss.
 const SEEDS_MAX: u64 = 64;
 
 fn second_size(update: Update) -> Option<usize> {
@@ -81,7 +81,7 @@ fn run_once(scenario: &Scenario, program: &Program, seed: u64, stall_ns_max: u64
     })
 }
 
-/// Checks that the plan keeps its promise whatever waits; how many states that were.
+/// Checks that the plan keeps its promise whichever messages wait, and returns the number of states.
 fn keeps_its_promise(scenario: &Scenario) -> u64 {
     let program = planned(scenario);
     let look = |seed, stall| match run_once(scenario, &program, seed, stall) {
@@ -112,8 +112,8 @@ fn without_effect(scenario: &Scenario, seeds: u64, stall_ns_max: u64) -> Vec<Ste
         .collect()
 }
 
-/// What the taxonomy does not have and the simulated world does: iWARP, native flushes, relaxed ordering, a page-granular file, a
-/// `b` that is too long for an ATOMIC_WRITE.
+/// Scenarios of the simulated world beyond the taxonomy: iWARP, native flushes, relaxed ordering, a page-granular file, a `b`
+/// that is too long for an ATOMIC_WRITE.
 fn extended() -> Vec<Scenario> {
     use PersistenceDomain::{Dmp, PageFile, Wsp};
     let mut platforms = published_platforms();
@@ -212,9 +212,9 @@ fn every_published_plan_without_any_one_of_its_steps_loses_something() {
     }
 }
 
-/// Where nothing is in the way, a write is in memory before its completion is at the requester, so that what says more than a
-/// completion seems to say nothing: a flush, or the answer of the responder. Nobody learns on an idle machine what they
-/// are for. Every other step is missed even there.
+/// Without traffic, a write is in memory before its completion is at the requester, so that a flush, or the answer of the
+/// responder, seems to prove no more than a completion. An idle machine does not show their purpose. The lack of every other
+/// step shows even there.
 #[test]
 fn without_traffic_flushes_and_answers_seem_to_be_for_nothing() {
     let mut seem_idle = Vec::new();
@@ -241,7 +241,7 @@ fn without_traffic_flushes_and_answers_seem_to_be_for_nothing() {
     );
 }
 
-/// What servers do that decide on each update themselves. Needs the write-back where caches are lost.
+/// The steps of servers that decide on each update themselves. Needs the write-back where caches are lost.
 #[test]
 fn what_a_server_commits_survives_on_every_platform_on_which_it_can_be_chosen() {
     for (persistence_domain, means) in [

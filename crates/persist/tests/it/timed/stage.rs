@@ -1,5 +1,5 @@
-//! A requester and a responder on two simulated machines, with a log in the responder's persistent memory, and a look at what a
-//! power cut would leave after every event.
+//! A requester and a responder on two simulated machines, with a log in the responder's persistent memory, and the images that
+//! a power cut after every event would leave.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -21,29 +21,29 @@ use stonecast_persist::{Platform, Program, Scenario, Transport, plan_for};
 
 use super::log::{Broken, Log};
 
-/// How a run goes.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What the responder's machine is.
+    /// The platform of the responder.
     pub platform: Platform,
-    /// What is executed.
+    /// The executed program.
     pub program: &'a Program,
     /// Whether each update has a second part, and of how many bytes.
     pub second_size: Option<usize>,
     /// Appends, one after the other.
     pub appends: u64,
-    /// Decides how long each message waits.
+    /// Seed of the waiting time of each message.
     pub seed: u64,
     /// Longest wait of an inbound write inside a machine, and of an outbound message, over iWARP.
     pub stall_ns_max: Nanoseconds,
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every power cut left what was acknowledged, in order.
+    /// Every power cut left all acknowledged updates, in order.
     Sound {
-        /// States that were looked at.
+        /// Number of judged states.
         states: u64,
     },
     /// A power cut breaks the promise.
@@ -54,12 +54,12 @@ pub enum Outcome {
 
 /// More events than any run has; a run that needs more does not end.
 const EVENTS_MAX: u64 = 20_000;
-/// Where receive buffers begin in persistent memory, and how long they are in all and each.
+/// The receive buffers in persistent memory, and the size of each.
 const BUFFERS: Span = Span::new(1 << 16, 8 * 256);
 const BUFFER_SIZE: u32 = 256;
 /// Bytes of the persistent region.
 const CAPACITY: u64 = 1 << 17;
-/// Undecided lines of which every combination is looked at; beyond that, those where one differs from all others.
+/// Most undecided lines of which every combination is judged; beyond that, those where one line differs from all others.
 const EXHAUSTIVE_MAX: usize = 7;
 
 struct Stage {
@@ -75,7 +75,7 @@ struct Stage {
     _processes: [Process; 2],
 }
 
-/// Runs the steps, and cuts the power after every event in thought.
+/// Runs the steps, and judges a hypothetical power cut after every event.
 pub fn run(run: &Run<'_>) -> Outcome {
     let stage = Stage::new(run);
     let log = Log {
@@ -92,7 +92,7 @@ pub fn run(run: &Run<'_>) -> Outcome {
                 let survivor = wreck.survivor(&fates);
                 let mut image = vec![0; CAPACITY as usize];
                 survivor.read(0, &mut image);
-                // The same bytes and the same promise: judged already.
+                // The same bytes under the same promise were judged already.
                 if !seen.insert((acknowledged, stonecast_base::hash::xxh3_64(0, &image))) {
                     continue;
                 }
@@ -113,8 +113,8 @@ pub fn run(run: &Run<'_>) -> Outcome {
     panic!("{run:?} does not come to rest");
 }
 
-/// Runs the steps, cuts the power after every event once something was acknowledged, and cuts the recoveries from that after
-/// each of their own events. How many messages recoveries had to finish.
+/// Runs the steps, cuts the power after every event once something was acknowledged, and cuts each recovery after each of its own
+/// events. Returns the number of messages that recoveries finished.
 pub fn cut_recoveries(run: &Run<'_>) -> Result<u64, Broken> {
     let stage = Stage::new(run);
     let log = Log {
@@ -191,8 +191,8 @@ fn cut_recovery(
     Ok(messages.get())
 }
 
-/// Runs the plan of a scenario, cuts the power of the responder while the first update is under way, and returns what the
-/// requester is told.
+/// Runs the plan of a scenario, cuts the power of the responder while the first update is under way, and returns the
+/// requester's error.
 pub fn cut_during_the_update(scenario: &Scenario) -> ExecuteError {
     let plan =
         plan_for(&scenario.platform, scenario.operation, scenario.update).expect("there is one");
@@ -209,7 +209,7 @@ pub fn cut_during_the_update(scenario: &Scenario) -> ExecuteError {
     while !stage.connected.get() {
         assert!(stage.world.step(), "the sides connect");
     }
-    // The doorbell has rung, and the answer is not yet there.
+    // The doorbell has rung, and the answer has not arrived.
     for _ in 0..2 {
         assert!(stage.world.step() && !stage.done.get());
     }
@@ -319,7 +319,7 @@ impl Stage {
                 acknowledged.set(number);
             }
             done.set(true);
-            // The session goes on: its end would be an event of its own.
+            // The session stays open: its end would be an event of its own.
             std::future::pending::<()>().await;
         }));
         stage
