@@ -67,7 +67,7 @@ impl fmt::Display for Side {
 #[non_exhaustive]
 pub enum Mismatch {
     /// The peer's first bytes are not those of the protocol.
-    #[error("the {who} does not speak the protocol of {protocol}; check the address")]
+    #[error("not a {who} of {protocol}; check the address")]
     Stranger {
         /// Which side the peer is.
         who: Side,
@@ -241,7 +241,7 @@ mod tests {
             &said[..11],
             b"",
         ] {
-            assert!(refusal(Side::Client, stranger).starts_with("the client does not speak"));
+            assert!(refusal(Side::Client, stranger).starts_with("not a client of the test"));
         }
     }
 }

@@ -84,6 +84,17 @@ impl<O> Lease<O> {
         self.asked_at = now;
     }
 
+    /// The same lease, of a value that holds the object among others: for leases of different kinds that end together.
+    pub fn widen<P: From<O>>(self) -> Lease<P> {
+        Lease {
+            object: self.object.into(),
+            owner: self.owner,
+            epoch: self.epoch,
+            windows: self.windows,
+            asked_at: self.asked_at,
+        }
+    }
+
     pub(crate) fn into_object(self) -> O {
         self.object
     }

@@ -209,7 +209,7 @@ async fn welcome(port: &Port, qp: QueuePair, address: &str) -> Result<Welcome, S
                 qp: of,
                 private_data,
             }) if of == qp => {
-                return Welcome::parse(&private_data).map_err(|what| StoreError::Protocol { what });
+                return Welcome::parse(&private_data).map_err(|bad| bad.at(address));
             }
             Some(ConnectionEvent::Rejected { qp: of, reason }) if of == qp => {
                 return Err(refused(reason));

@@ -25,7 +25,7 @@ use stonecast_log::{
 use stonecast_media::{MediaError, Region};
 use stonecast_persist::Persisted;
 
-use super::receives::{Receives, receive_request};
+use super::receives::Receives;
 use super::{Server, State};
 use crate::error::StoreError;
 use crate::metrics::{ClientPath, Report};
@@ -204,7 +204,7 @@ impl Server {
                 group
                     .iter()
                     .for_each(|item| self.settle(batch, item, durable));
-                self.send_answers_of_all();
+                self.state.borrow_mut().sessions.send_answers(&self.port);
             }
         }
         batch.items = items;
@@ -240,16 +240,18 @@ impl Server {
                 Outcome::Forgotten => verdict(Verdict::Forgotten, 0),
             },
         };
-        self.answer(item.qp, &answer);
+        let sessions = &mut self.state.borrow_mut().sessions;
+        sessions.answer(&self.port, item.qp, &answer);
     }
 
     /// Sends the answers, reposts receive buffers when there are enough for a doorbell, ends clients that do not take theirs.
     fn finish_batch(&self, batch: &mut Batch) -> Result<(), StoreError> {
-        self.send_answers_of_all();
+        self.state.borrow_mut().sessions.send_answers(&self.port);
         if batch.reposts.len() >= REPOSTED_TOGETHER {
             self.repost(batch)?;
         }
-        for qp in self.stuck_clients() {
+        let stuck = self.state.borrow().sessions.stuck();
+        for qp in stuck {
             self.end_session(qp);
         }
         Ok(())
@@ -275,8 +277,8 @@ impl Server {
                 break;
             };
             bytes += arrival.placement.size as usize;
-            if let Receives::Shared { region, .. } = self.receives {
-                batch.reposts.push(receive_request(region, arrival.wr_id));
+            if let Receives::Shared { buffers, .. } = self.receives {
+                batch.reposts.push(buffers.request(arrival.wr_id));
             }
             if arrival.status == Status::Success {
                 self.prefetch_record(&arrival);
@@ -302,7 +304,7 @@ impl Server {
         let (slot, unit) = split_immediate(arrival.immediate);
         let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
         let state = self.state.borrow();
-        let Some(session) = state.sessions.get(&arrival.qp) else {
+        let Some(session) = state.sessions.get(arrival.qp) else {
             return;
         };
         let prefetch = |memory: &dyn Region, position: u64| {
@@ -310,15 +312,15 @@ impl Server {
                 memory.prefetch(position, size.min(PREFETCHED_MAX));
             }
         };
-        match (
-            session.staging,
-            session.leases.get(usize::from(slot)).copied().flatten(),
-        ) {
+        match (session.staging, session.leases.get(usize::from(slot))) {
             (Some(region), _) => prefetch(
                 &*self.port.device().memory(region),
                 u64::from(unit) * UNIT_SIZE,
             ),
-            (None, Some(lease)) => prefetch(&*self.log, self.format.position(lease.segment, unit)),
+            (None, Some(lease)) => prefetch(
+                &*self.log,
+                self.format.position(lease.object().segment, unit),
+            ),
             (None, None) => {}
         }
     }
@@ -329,7 +331,7 @@ impl Server {
             .state
             .borrow()
             .sessions
-            .get(&qp)
+            .get(qp)
             .map(|session| session.path);
         let Some(path) = path else { return };
         let what = match arrival.opcode {
@@ -351,7 +353,7 @@ impl Server {
     /// Copies and checks a record that a client wrote. `None`: it broke the rules.
     fn take_record(&self, batch: &mut Batch, arrival: &Received) -> Option<Write> {
         let state = &mut *self.state.borrow_mut();
-        let session = state.sessions.get(&arrival.qp)?;
+        let session = state.sessions.get(arrival.qp)?;
         let (slot, unit) = split_immediate(arrival.immediate);
         // The client writes what lies behind the place of the stamp.
         let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
@@ -367,21 +369,18 @@ impl Server {
                 (fits.then(|| staging_position(unit))?, 0, None, &**memory)
             }
             None => {
-                let lease = session
-                    .leases
-                    .get(usize::from(slot))
-                    .copied()?
-                    .filter(|lease| !lease.publishes)?;
+                let lease = session.leases.get(usize::from(slot))?;
+                let extent = Some(lease.object()).filter(|extent| !extent.publishes)?;
                 let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
                 // Below the segment's end lie published records: nobody may write there any more.
-                let segment = state.space.state(lease.segment);
+                let segment = state.space.state(extent.segment);
                 let allowed = unit >= segment.end && end <= self.format.segment_size / UNIT_SIZE;
                 let generation = segment.generation;
-                let position = self.format.position(lease.segment, unit);
+                let position = self.format.position(extent.segment, unit);
                 (
                     allowed.then_some(position)?,
                     generation,
-                    Some(lease.segment),
+                    Some(extent.segment),
                     &*self.log,
                 )
             }
@@ -459,14 +458,10 @@ impl Server {
             verdict: Verdict::Invalid,
             version: 0,
         });
-        let Some(region) = self.receive_region(arrival.qp) else {
+        let Some(buffers) = self.receive_buffers(arrival.qp) else {
             return invalid;
         };
-        let memory = self.port.device().memory(region);
-        let receive = receive_request(region, arrival.wr_id).local;
-        let size = arrival.placement.size.min(receive.size) as usize;
-        batch.record.resize(size, 0);
-        memory.read(receive.offset, &mut batch.record);
+        buffers.copy_out(&**self.port.device(), arrival, &mut batch.record);
         match Request::parse(&batch.record) {
             Some(Request::Lease { size, publishes }) => {
                 What::Answer(self.grant_lease(arrival.qp, size, publishes))

@@ -98,7 +98,7 @@ impl Server {
     /// Frees the tables that nobody can read any more.
     fn free_tables(&self, state: &mut State) {
         // A right that is being taken away may still be one on such a table.
-        if state.index.is_growing() || self.retiring.get() > 0 {
+        if state.index.is_growing() || self.revocations.under_way() > 0 {
             return;
         }
         let State {
@@ -106,12 +106,9 @@ impl Server {
         } = state;
         let current = tables.last().expect("there is always a table").number;
         tables.retain(|table| {
-            let is_read = sessions.values().any(|session| {
-                session
-                    .index_windows
-                    .iter()
-                    .any(|&(number, _)| number == table.number)
-            });
+            let is_read = sessions
+                .iter()
+                .any(|session| session.windows.reads_index(table.number));
             let stays = table.number == current || is_read;
             if !stays {
                 self.free(table.region);

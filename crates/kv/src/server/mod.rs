@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   open    checkpoint, scan, seal            recovery.rs
-//!   run     events  -> sessions, leases       session.rs
+//!   run     events  -> sessions, leases       session/
 //!           arrivals -> one batch -> persist -> publish -> answers      batch.rs
 //!   close   seal, checkpoint, clean flag      these two not while somebody may be publishing yet
 //! ```
@@ -24,11 +24,7 @@ mod session;
 pub(crate) mod space;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{
@@ -40,6 +36,7 @@ use stonecast_media::{
 };
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
+use stonecast_session::Revocations;
 
 use crate::error::StoreError;
 use crate::index::{Index, Table};
@@ -49,17 +46,17 @@ use crate::server::recovery::Recovered;
 use crate::server::recovery::checkpoint;
 use crate::server::space::Space;
 use crate::stat::{Counters, Stat};
-use crate::wire::{Hello, Verdict};
+use crate::wire::Verdict;
 
 use batch::Batch;
 use clean::Cleaner;
 use growth::SharedTable;
 pub use places::Places;
-use publication::{Returned, Ring, Sequences};
+use publication::{Ring, Sequences};
 use receives::Receives;
 pub use recovery::RecoveryReport;
 pub use recovery::verify::{Verification, verify};
-use session::Session;
+use session::{Leased, PUMPS_MAX, Sessions};
 
 /// Who may write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,16 +123,12 @@ pub struct Server {
     pool: Pool,
     state: RefCell<State>,
     serving: Cell<bool>,
-    /// Segments whose leases were revoked and that nobody has given back yet.
-    revoked: Rc<RefCell<Vec<Returned>>>,
-    /// Rings that nobody writes to any more.
-    ended_rings: Rc<RefCell<Vec<Rc<Ring>>>>,
+    /// What clients lose, until nothing opens it any more.
+    revocations: Revocations<Leased>,
     /// Clients that have to ask anew before they publish again.
     idle_publications: RefCell<Vec<QueuePair>>,
     /// Whether clients have published since the server last looked.
     publications_seen: Cell<bool>,
-    /// Revocations under way.
-    retiring: Rc<Cell<usize>>,
     /// Somebody was told to wait for room that is leased to others: the next who writes to a lease is asked to return his.
     lease_wanted: Cell<bool>,
     /// What whoever runs the server is to be told.
@@ -143,7 +136,7 @@ pub struct Server {
     /// Why clients were not accepted, as far as it is no fault of theirs.
     not_accepted: RefCell<Noted<DeviceError>>,
     /// Rights to publish were taken from a client that was stopped inside a publication, and may finish it at any time.
-    may_be_publishing: Rc<Cell<bool>>,
+    may_be_publishing: Cell<bool>,
 }
 
 /// The latest trouble of a kind, for whoever runs the server.
@@ -180,8 +173,6 @@ struct State {
     /// No larger index is made before: there was no memory for one.
     growth_pause_until: Nanoseconds,
     outcomes: Outcomes,
-    /// Connections accepted so far.
-    sessions_begun: u64,
     space: Space,
     cleaner: Cleaner,
     sequences: Sequences,
@@ -190,7 +181,7 @@ struct State {
     /// What clients that publish report.
     rings: Vec<Rc<Ring>>,
     live_bytes: u64,
-    sessions: BTreeMap<QueuePair, Session>,
+    sessions: Sessions,
     /// Segment that the server itself appends puts of copying clients to.
     own_put: Option<u32>,
     /// Segment that the server appends deletes to.
@@ -283,6 +274,7 @@ impl Server {
         space.prepare_ahead();
         let cleaner = Cleaner::new(space.heritage());
         let server = Self {
+            revocations: Revocations::new(port.clone(), runtime.clone(), PUMPS_MAX),
             port,
             runtime,
             options,
@@ -297,14 +289,13 @@ impl Server {
                 tables: vec![table],
                 growth_pause_until: 0,
                 outcomes,
-                sessions_begun: 0,
                 space,
                 cleaner,
                 sequences,
                 counter,
                 rings: Vec::new(),
                 live_bytes,
-                sessions: BTreeMap::new(),
+                sessions: Sessions::default(),
                 own_put: None,
                 own_delete: None,
                 unpersisted: Vec::new(),
@@ -314,15 +305,12 @@ impl Server {
                 persist_ns: 0,
             }),
             serving: Cell::new(false),
-            revoked: Rc::default(),
-            ended_rings: Rc::default(),
             idle_publications: RefCell::default(),
             publications_seen: Cell::default(),
-            retiring: Rc::default(),
             lease_wanted: Cell::default(),
             trouble: RefCell::default(),
             not_accepted: RefCell::default(),
-            may_be_publishing: Rc::default(),
+            may_be_publishing: Cell::default(),
         };
         Ok((server, report))
     }
@@ -366,7 +354,7 @@ impl Server {
     /// as a killed server leaves it: what that client publishes when it goes on counts, and the next server waits for it.
     pub async fn close(self) -> Result<Closing, StoreError> {
         self.end_all_sessions();
-        while self.retiring.get() > 0 {
+        while self.revocations.under_way() > 0 {
             self.runtime.sleep(RETIRE_LOOK_NS).await;
         }
         self.take_revoked();
@@ -454,14 +442,10 @@ impl Server {
         let mut paths = state.paths;
         state
             .sessions
-            .values()
+            .iter()
             .for_each(|session| paths[session.path as usize].clients += 1);
         let [one_sided, gateway] = paths;
-        let leases = state
-            .sessions
-            .values()
-            .map(|session| session.leases.iter().flatten().count() as u64)
-            .sum();
+        let leases = state.sessions.leased().count() as u64;
         drop(state);
         let PersistCounts {
             write_backs,
@@ -482,24 +466,16 @@ impl Server {
 
     /// Waits for arrivals or events, a short while at most so that a stop is seen, and hardly at all while there is work.
     async fn wait(&self) {
-        let has_work =
-            self.state.borrow().index.is_growing() || self.is_cleaning() || self.retiring.get() > 0;
+        let has_work = self.state.borrow().index.is_growing()
+            || self.is_cleaning()
+            || self.revocations.under_way() > 0;
         let pause_ns = match has_work {
             true => PAUSE_NS,
             false if self.publications_seen.get() => PUBLISHED_PAUSE_NS,
             false => STOP_CHECK_NS,
         };
-        let mut activity = pin!(self.port.activity());
-        let mut pause = pin!(self.runtime.sleep(pause_ns));
-        std::future::poll_fn(|context| {
-            if activity.as_mut().poll(context).is_ready() || pause.as_mut().poll(context).is_ready()
-            {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        // Whichever comes first.
+        let _ = self.runtime.within(pause_ns, self.port.activity()).await;
     }
 
     fn take_events(&self) {
@@ -510,12 +486,9 @@ impl Server {
                     peer,
                     private_data,
                 } => {
-                    let answer = match Hello::refusal(&private_data) {
-                        Some(reason) => self.port.device().reject(request, &reason),
-                        None => self.accept(request, &peer, Hello::path(&private_data)),
-                    };
+                    let admitted = self.admit(request, &peer, &private_data);
                     // A client that vanished meanwhile needs no answer.
-                    if let Err(error @ DeviceError::System { .. }) = answer {
+                    if let Err(error @ DeviceError::System { .. }) = admitted {
                         self.not_accepted
                             .borrow_mut()
                             .note(self.runtime.now(), error);

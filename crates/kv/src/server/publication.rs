@@ -9,15 +9,15 @@
 //! ```
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey, Runtime};
+use stonecast_fabric::{Access, MemoryRegion, QueuePair, Runtime};
 use stonecast_log::UNIT_SIZE;
 use stonecast_media::{Durability, Pool, Region};
+use stonecast_session::{Lessor, Opening};
 
-use super::session::{Retired, Session};
+use super::session::{Session, Sessions, ending};
 use super::{Server, State};
 use crate::error::StoreError;
 use crate::metrics::ClientPath;
@@ -61,8 +61,7 @@ pub(super) struct Ring {
 /// Rights of a client to publish.
 pub(super) struct Publication {
     ring: Rc<Ring>,
-    ring_region: MemoryRegion,
-    windows: Vec<Rkey>,
+    region: MemoryRegion,
     /// Intents taken when it was last seen that the client goes on, and when that was.
     seen: (u64, Nanoseconds),
 }
@@ -145,12 +144,9 @@ impl Server {
             sequences,
             ..
         } = state;
-        let (Some(counter), Some(session)) = (
-            *counter,
-            sessions
-                .get_mut(&qp)
-                .filter(|session| session.staging.is_none()),
-        ) else {
+        let may_publish = |session: &&mut Session| session.staging.is_none();
+        let session = sessions.get_mut(qp).filter(may_publish);
+        let (Some(counter), Some(session)) = (*counter, session) else {
             return refuse(Verdict::Invalid);
         };
         if !index.may_be_published() {
@@ -158,79 +154,64 @@ impl Server {
         }
         let table = tables.last().expect("there is always a table");
         let device = self.port.device();
-        let mut windows = Vec::new();
-        let mut made = None;
-        let mut make = || {
-            let mut window = |region: MemoryRegion, access| {
-                let rkey = device.bind_window(qp, region, 0, region.size, access)?;
-                windows.push(rkey);
-                Ok::<_, DeviceError>(rkey.0)
-            };
-            let ring =
-                *made.insert(device.allocate(RING_SIZE.next_multiple_of(4096), Access::NONE)?);
-            Ok::<_, DeviceError>(RightsGrant {
-                table: table.number,
-                index_rkey: window(table.region, Access::REMOTE_ATOMIC)?,
-                counter_address: counter.address,
-                counter_rkey: window(counter, Access::REMOTE_ATOMIC)?,
-                ring_address: ring.address,
-                ring_rkey: window(ring, Access::REMOTE_WRITE.and(Access::REMOTE_READ))?,
-                secret: self.pool.secret(),
-            })
+        let Ok(region) = device.allocate(RING_SIZE.next_multiple_of(4096), Access::NONE) else {
+            return refuse(Verdict::Busy);
         };
-        match make() {
-            Ok(grant) => {
-                let ring_region = made.expect("it was made");
-                let ring = Rc::new(Ring {
-                    memory: device.memory(ring_region),
-                    taken: Cell::new(0),
-                    unsettled: Cell::new(sequences.next()),
-                    path: session.path,
-                });
-                rings.push(ring.clone());
-                session.publication = Some(Publication {
-                    ring,
-                    ring_region,
-                    windows,
-                    seen: (0, self.runtime.now()),
-                });
-                Answer::Rights(grant)
+        let ring = Rc::new(Ring {
+            memory: device.memory(region),
+            taken: Cell::new(0),
+            unsettled: Cell::new(sequences.next()),
+            path: session.path,
+        });
+        let now = self.runtime.now();
+        let publication = Publication {
+            ring: ring.clone(),
+            region,
+            seen: (0, now),
+        };
+        let lessor = Lessor {
+            port: &self.port,
+            epoch: self.pool.epoch().into(),
+        };
+        let openings = [
+            Opening::whole(table.region, Access::REMOTE_ATOMIC),
+            Opening::whole(counter, Access::REMOTE_ATOMIC),
+            Opening::whole(region, Access::REMOTE_WRITE.and(Access::REMOTE_READ)),
+        ];
+        let lease = match lessor.grant(qp, publication, &openings, now) {
+            Ok(lease) => lease,
+            Err((part, _)) => {
+                self.revocations.begin(ending(Some(part), None));
+                return refuse(Verdict::Busy);
             }
-            Err(_) => {
-                self.retire(Retired {
-                    windows,
-                    regions: made.into_iter().collect(),
-                    ..Retired::default()
-                });
-                refuse(Verdict::Busy)
-            }
-        }
+        };
+        let [index_rkey, counter_rkey, ring_rkey] =
+            *lease.windows().as_array().expect("a window for each");
+        rings.push(ring);
+        session.publication = Some(lease);
+        Answer::Rights(RightsGrant {
+            table: table.number,
+            index_rkey: index_rkey.0,
+            counter_address: counter.address,
+            counter_rkey: counter_rkey.0,
+            ring_address: region.address,
+            ring_rkey: ring_rkey.0,
+            secret: self.pool.secret(),
+        })
     }
 
     /// Takes all rights to publish away from the client of `qp`, with what it was lent.
     pub(super) fn end_publication(&self, qp: QueuePair) {
-        let retired = {
-            let state = &mut *self.state.borrow_mut();
-            let Some(session) = state.sessions.get_mut(&qp) else {
-                return;
-            };
-            let Some(publication) = session.publication.take() else {
-                return;
-            };
-            let leases = session.leases.iter_mut().zip(&mut session.reclaimed);
-            let lent = leases.filter_map(|(lease, reclaimed)| {
-                let lent = lease.take_if(|lease| lease.publishes)?;
-                // The client may still return it.
-                *reclaimed = true;
-                Some(lent)
-            });
-            Retired {
-                leases: lent.collect(),
-                publication: Some(publication),
-                ..Retired::default()
-            }
+        let state = &mut *self.state.borrow_mut();
+        let Some(session) = state.sessions.get_mut(qp) else {
+            return;
         };
-        self.retire(retired);
+        let Some(publication) = session.publication.take() else {
+            return;
+        };
+        // The client may still return what it was lent.
+        let lent = session.leases.reclaim(|lease| lease.object().publishes);
+        self.revocations.begin(ending(Some(publication), lent));
     }
 
     /// Takes what clients have announced. Whether that was anything.
@@ -324,15 +305,16 @@ impl Server {
     /// Takes the rights to publish away from clients that did not use them for so long that they ask anew before they do.
     pub(super) fn reclaim_publications(
         &self,
-        sessions: &mut BTreeMap<QueuePair, Session>,
+        sessions: &mut Sessions,
         unused_ns: Nanoseconds,
     ) -> Vec<QueuePair> {
         let now = self.runtime.now();
         let mut unused = Vec::new();
-        for (&qp, session) in sessions {
-            let Some(publication) = session.publication.as_mut() else {
+        for (qp, session) in sessions.iter_mut() {
+            let Some(lease) = session.publication.as_mut() else {
                 continue;
             };
+            let publication = lease.object_mut();
             let taken = publication.ring.taken.get();
             if taken != publication.seen.0 {
                 publication.seen = (taken, now);
@@ -345,8 +327,13 @@ impl Server {
 }
 
 impl Publication {
-    /// What has to be revoked before the ring is drained for the last time, the ring, and its memory.
-    pub fn into_parts(self) -> (Vec<Rkey>, Rc<Ring>, MemoryRegion) {
-        (self.windows, self.ring, self.ring_region)
+    /// What the client reports, when it can report no more.
+    pub fn into_ring(self) -> Rc<Ring> {
+        self.ring
+    }
+
+    /// The memory of the ring.
+    pub fn region(&self) -> MemoryRegion {
+        self.region
     }
 }

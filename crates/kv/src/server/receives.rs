@@ -12,9 +12,10 @@
 //! answered holds at most one.
 
 use stonecast_fabric::{
-    Access, Device, DeviceError, LocalSpan, MemoryRegion, QueuePair, ReceiveQueue, ReceiveRequest,
-    Received, SharedReceiveQueue, SharedReceiveQueueOptions,
+    Access, Device, DeviceError, QueuePair, ReceiveQueue, ReceiveRequest, Received,
+    SharedReceiveQueue, SharedReceiveQueueOptions,
 };
+use stonecast_session::{Making, ReceiveBuffers};
 
 use super::Server;
 use crate::wire::limits::{IN_FLIGHT_MAX, REQUEST_SIZE_MAX, SERVER_RECEIVES};
@@ -26,7 +27,7 @@ pub(super) const OWN_RECEIVES: u32 = IN_FLIGHT_MAX as u32;
 pub(super) enum Receives {
     Shared {
         queue: SharedReceiveQueue,
-        region: MemoryRegion,
+        buffers: ReceiveBuffers,
     },
     /// They are those of the sessions.
     Own,
@@ -43,9 +44,10 @@ impl Receives {
             multi_packet: None,
         };
         let queue = device.create_shared_receive_queue(options)?;
-        let region = allocate(device, SERVER_RECEIVES)?;
-        post_all(device, ReceiveQueue::Shared(queue), region, SERVER_RECEIVES)?;
-        Ok(Self::Shared { queue, region })
+        let region = device.allocate(size_of_all(SERVER_RECEIVES), Access::NONE)?;
+        let buffers = ReceiveBuffers::new(region, REQUEST_SIZE_MAX as u32);
+        buffers.post_all(device, ReceiveQueue::Shared(queue), SERVER_RECEIVES)?;
+        Ok(Self::Shared { queue, buffers })
     }
 
     /// The queue that clients share.
@@ -56,51 +58,31 @@ impl Receives {
         }
     }
 
-    /// Memory for the own buffers of one more client, where it needs them.
-    pub fn allocate_own(&self, device: &dyn Device) -> Result<Option<MemoryRegion>, DeviceError> {
+    /// The own buffers of one more client, where it needs them.
+    pub fn allocate_own(
+        &self,
+        making: &mut Making<'_>,
+    ) -> Result<Option<ReceiveBuffers>, DeviceError> {
         match self {
             Self::Shared { .. } => Ok(None),
-            Self::Own => allocate(device, OWN_RECEIVES).map(Some),
+            Self::Own => {
+                let region = making.allocate(size_of_all(OWN_RECEIVES))?;
+                Ok(Some(ReceiveBuffers::new(region, REQUEST_SIZE_MAX as u32)))
+            }
         }
     }
 }
 
-fn allocate(device: &dyn Device, count: u32) -> Result<MemoryRegion, DeviceError> {
-    device.allocate(u64::from(count) * REQUEST_SIZE_MAX as u64, Access::NONE)
-}
-
-/// Posts all buffers of `region`.
-pub(super) fn post_all(
-    device: &dyn Device,
-    queue: ReceiveQueue,
-    region: MemoryRegion,
-    count: u32,
-) -> Result<(), DeviceError> {
-    let all: Vec<ReceiveRequest> = (0..count)
-        .map(|index| receive_request(region, index.into()))
-        .collect();
-    device.post_receive(queue, &all)
-}
-
-/// Buffer `index` of `region`.
-pub(super) fn receive_request(region: MemoryRegion, index: u64) -> ReceiveRequest {
-    let size = REQUEST_SIZE_MAX as u32;
-    ReceiveRequest {
-        wr_id: index,
-        local: LocalSpan {
-            region,
-            offset: index * u64::from(size),
-            size,
-        },
-    }
+fn size_of_all(count: u32) -> u64 {
+    u64::from(count) * REQUEST_SIZE_MAX as u64
 }
 
 impl Server {
-    /// Where the receive buffers of the client of `qp` lie, if it is connected.
-    pub(super) fn receive_region(&self, qp: QueuePair) -> Option<MemoryRegion> {
+    /// The receive buffers of the client of `qp`, if it is connected.
+    pub(super) fn receive_buffers(&self, qp: QueuePair) -> Option<ReceiveBuffers> {
         match self.receives {
-            Receives::Shared { region, .. } => Some(region),
-            Receives::Own => self.state.borrow().sessions.get(&qp)?.receives,
+            Receives::Shared { buffers, .. } => Some(buffers),
+            Receives::Own => self.state.borrow().sessions.get(qp)?.receives,
         }
     }
 
@@ -111,12 +93,12 @@ impl Server {
         }
         for run in arrivals.chunk_by(|one, next| one.qp == next.qp) {
             let qp = run[0].qp;
-            let Some(region) = self.receive_region(qp) else {
+            let Some(buffers) = self.receive_buffers(qp) else {
                 continue;
             };
             let requests: Vec<ReceiveRequest> = run
                 .iter()
-                .map(|arrival| receive_request(region, arrival.wr_id))
+                .map(|arrival| buffers.request(arrival.wr_id))
                 .collect();
             // A queue pair that takes none any more is one whose connection has ended, which its event tells.
             let _ = self

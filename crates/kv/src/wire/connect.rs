@@ -2,16 +2,24 @@
 
 use stonecast_log::{KEY_SIZE_MAX, LogFormat, UNIT_SIZE, VALUE_SIZE_MAX, record_size};
 use stonecast_media::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
+use stonecast_session::{Greeting, Mismatch, Protocol, Side};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes as _, FromZeros as _};
 
 use super::layout::message;
+use crate::error::StoreError;
 use crate::metrics::ClientPath;
 use crate::wire::LOG_SIZE_MAX;
 use crate::wire::limits::{PROTOCOL_VERSION, STAGING_SIZE};
 
-/// First bytes of what both sides say when they connect.
-const MAGIC: [u8; 8] = *b"stonecdk";
+/// What both sides speak. Its greeting is the start of [`Hello`] and [`Welcome`].
+const PROTOCOL: Protocol = Protocol {
+    magic: *b"stonecdk",
+    name: "the direct store",
+    version: PROTOCOL_VERSION,
+};
+/// The server makes writes durable whatever the platform of a client is, so neither declares one.
+const GREETING: Greeting = Greeting::of(PROTOCOL);
 /// The longest record: staging memory that cannot hold it would never take it.
 const RECORD_SIZE_MAX: u64 = record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX);
 
@@ -40,10 +48,41 @@ message! {
     publication: U32, "1: the client may ask for the rights to publish; 0: not";
 }
 
+/// What is wrong with what a server said when it accepted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BadWelcome {
+    /// It is no server that this client could use.
+    Mismatch(Mismatch),
+    /// It says what no server says.
+    Nonsense(&'static str),
+}
+
+impl BadWelcome {
+    /// What the client of the server at `address` is told.
+    pub fn at(self, address: &str) -> StoreError {
+        match self {
+            Self::Mismatch(mismatch) => StoreError::refused(address, mismatch.to_string()),
+            Self::Nonsense(what) => StoreError::Protocol { what },
+        }
+    }
+}
+
+impl From<Mismatch> for BadWelcome {
+    fn from(mismatch: Mismatch) -> Self {
+        Self::Mismatch(mismatch)
+    }
+}
+
+impl From<&'static str> for BadWelcome {
+    fn from(what: &'static str) -> Self {
+        Self::Nonsense(what)
+    }
+}
+
 impl Hello {
     pub fn new(path: ClientPath) -> Self {
         Self {
-            magic: MAGIC,
+            magic: PROTOCOL.magic,
             version: U32::new(PROTOCOL_VERSION),
             path: path as u8,
             reserved: [0; 3],
@@ -59,23 +98,23 @@ impl Hello {
             .unwrap_or_default()
     }
 
-    /// The reason to refuse, for people, if there is one.
-    pub fn refusal(private_data: &[u8]) -> Option<String> {
-        match Self::read_from_bytes(private_data) {
-            Ok(hello) if hello.magic == MAGIC && hello.version.get() == PROTOCOL_VERSION => None,
-            Ok(hello) if hello.magic == MAGIC => Some(format!(
-                "client speaks protocol version {}, this server {PROTOCOL_VERSION}; use the same version of stonecast on both sides",
-                hello.version
-            )),
-            _ => Some("not a client of the direct store".to_owned()),
-        }
+    /// Why the client is refused, if it is.
+    pub fn refusal(private_data: &[u8]) -> Option<Mismatch> {
+        let heard = GREETING.hear(Side::Client, private_data);
+        heard.err().or_else(|| {
+            let parsed = Self::read_from_bytes(private_data);
+            parsed.is_err().then_some(Mismatch::Stranger {
+                who: Side::Client,
+                protocol: PROTOCOL.name,
+            })
+        })
     }
 }
 
 impl Welcome {
     pub fn new() -> Self {
         Self {
-            magic: MAGIC,
+            magic: PROTOCOL.magic,
             version: U32::new(PROTOCOL_VERSION),
             ..Self::new_zeroed()
         }
@@ -85,27 +124,25 @@ impl Welcome {
     ///
     /// Every number that a client calculates with is held against its limits here, so that no later calculation can leave
     /// the range of its type or divide by zero, whatever the server is.
-    pub fn parse(private_data: &[u8]) -> Result<Self, &'static str> {
+    pub fn parse(private_data: &[u8]) -> Result<Self, BadWelcome> {
+        GREETING.hear(Side::Server, private_data)?;
         let welcome =
             Self::read_from_bytes(private_data).map_err(|_| "the welcome has another length")?;
-        if welcome.magic != MAGIC || welcome.version.get() != PROTOCOL_VERSION {
-            return Err("the server speaks another protocol version");
-        }
         let segment_size = welcome.segment_size.get();
         if !segment_size.is_power_of_two()
             || !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&segment_size)
         {
-            return Err("the welcome names a segment size that no pool has");
+            return Err("the welcome names a segment size that no pool has".into());
         }
         if !(1..=LOG_SIZE_MAX / segment_size).contains(&u64::from(welcome.segment_count.get())) {
-            return Err("the welcome names a number of segments that no pool has");
+            return Err("the welcome names a number of segments that no pool has".into());
         }
         let staging = u64::from(welcome.staging_size.get());
         if staging != 0
             && (!(RECORD_SIZE_MAX..=STAGING_SIZE).contains(&staging)
                 || !staging.is_multiple_of(UNIT_SIZE))
         {
-            return Err("the welcome names staging memory of a size that no server gives");
+            return Err("the welcome names staging memory of a size that no server gives".into());
         }
         Ok(welcome)
     }
@@ -142,12 +179,41 @@ mod tests {
         assert_eq!(Hello::path(hello.as_bytes()), ClientPath::Gateway);
         assert_eq!(Hello::refusal(hello.as_bytes()), None);
         hello.version = U32::new(77);
-        let reason = Hello::refusal(hello.as_bytes()).unwrap();
+        let reason = Hello::refusal(hello.as_bytes()).unwrap().to_string();
         assert!(
             reason.contains("77") && reason.contains(&PROTOCOL_VERSION.to_string()),
             "{reason}"
         );
-        assert!(Hello::refusal(b"GET / HTTP/1.1\r\n").is_some());
+        for stranger in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            &Hello::new(ClientPath::Gateway).as_bytes()[..15],
+        ] {
+            let reason = Hello::refusal(stranger).unwrap().to_string();
+            assert!(
+                reason.contains("not a client of the direct store"),
+                "{reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_of_another_version_is_told_from_one_that_says_nonsense() {
+        let mut welcome = sane();
+        welcome.version = U32::new(77);
+        let Err(BadWelcome::Mismatch(mismatch)) = Welcome::parse(welcome.as_bytes()) else {
+            panic!("another version");
+        };
+        let reason = mismatch.to_string();
+        let ours = format!("client version {PROTOCOL_VERSION}");
+        assert!(
+            reason.contains("server speaks protocol version 77") && reason.contains(&ours),
+            "{reason}"
+        );
+        let long = [sane().as_bytes(), &[0]].concat();
+        assert!(matches!(
+            Welcome::parse(&long),
+            Err(BadWelcome::Nonsense(_))
+        ));
     }
 
     /// Needs each of the checks of `parse`: without the first the limit of a value underflows, without the second a

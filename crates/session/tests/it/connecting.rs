@@ -70,7 +70,7 @@ fn a_peer_of_another_version_or_platform_is_refused_with_a_message_that_names_bo
         );
         let stranger = refusal(&client, &address, b"GET / HTTP/1.1\r\n").await;
         assert!(
-            stranger.contains("does not speak the protocol of the locker"),
+            stranger.contains("not a client of the locker"),
             "{stranger}"
         );
         let endpoint = Endpoint::new(&client.port, QUEUES).expect("a queue pair");

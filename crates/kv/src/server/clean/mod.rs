@@ -286,11 +286,8 @@ impl Server {
         let is_under_way = cleaner.victim.is_some()
             || cleaner.own.is_some()
             || state.own_put.is_some()
-            || self.retiring.get() > 0;
-        let comes_back = |state: &State| {
-            let mut sessions = state.sessions.values();
-            sessions.any(|session| session.leases.iter().any(Option::is_some))
-        };
+            || self.revocations.under_way() > 0;
+        let comes_back = |state: &State| state.sessions.leased().next().is_some();
         if is_under_way
             || space.choose_victim(Need::Now, next_sequence).is_some()
             || space.waits_for_earlier_run()

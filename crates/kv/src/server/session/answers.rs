@@ -1,0 +1,57 @@
+//! Answers to one client: as many as fit go out in one message.
+
+use stonecast_base::LINE_SIZE;
+use stonecast_fabric::{MemoryRegion, Port, QueuePair};
+use stonecast_session::AnswerRing;
+
+use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX};
+use crate::wire::{Answer, AnswerWriter};
+
+const SLOTS: u64 = IN_FLIGHT_MAX as u64;
+
+/// See the module documentation.
+pub(super) struct Answers {
+    ring: AnswerRing,
+    writer: AnswerWriter,
+}
+
+impl Answers {
+    /// Bytes of memory that it needs: a line for each message on its way, since most answers are short, and room for a long one.
+    pub const SIZE: u64 = AnswerRing::size(SLOTS, LINE_SIZE as u64, ANSWER_SIZE_MAX as u64);
+
+    pub fn new(region: MemoryRegion) -> Self {
+        Self {
+            ring: AnswerRing::new(region, SLOTS, LINE_SIZE as u64, ANSWER_SIZE_MAX as u64),
+            writer: AnswerWriter::default(),
+        }
+    }
+
+    /// Its memory.
+    pub fn region(&self) -> MemoryRegion {
+        self.ring.region()
+    }
+
+    /// Queues an answer behind the earlier ones.
+    pub fn queue(&mut self, port: &Port, qp: QueuePair, answer: &Answer) {
+        if !self.writer.push(answer) {
+            self.send(port, qp);
+            assert!(
+                self.writer.push(answer),
+                "an empty message takes any answer"
+            );
+        }
+    }
+
+    /// Sends what is queued.
+    pub fn send(&mut self, port: &Port, qp: QueuePair) {
+        if !self.writer.bytes().is_empty() {
+            self.ring.send(port, qp, self.writer.bytes());
+            self.writer.clear();
+        }
+    }
+
+    /// Whether the client does not take its answers. It is disconnected after the batch.
+    pub fn is_stuck(&self) -> bool {
+        self.ring.is_stuck()
+    }
+}
