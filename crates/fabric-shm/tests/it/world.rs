@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
-use stonecast_base::Nanoseconds;
 use stonecast_fabric::contract::{Story, World};
-use stonecast_fabric::{BusyPoll, Device, Park, Port, Runtime};
+use stonecast_fabric::{BusyPoll, Device, Port, Runtime};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+
+use crate::pause::Pause;
 
 /// Nodes are devices of this thread, each with a control thread of its own.
 pub struct ShmWorld {
@@ -17,30 +17,11 @@ pub struct ShmWorld {
     devices: RefCell<Vec<(usize, Rc<ShmDevice>)>>,
 }
 
-/// The stories poll; what drives them only has to let time pass.
-struct Pause {
-    start: Instant,
-}
-
-impl Park for Pause {
-    fn now(&self) -> Nanoseconds {
-        self.start.elapsed().as_nanos() as Nanoseconds
-    }
-    fn park(&self, timeout: Nanoseconds) {
-        std::thread::sleep(Duration::from_nanos(timeout.min(50_000)));
-    }
-}
-
 impl ShmWorld {
     /// A world whose devices are made with `options`.
     pub fn new(options: ShmOptions) -> Rc<Self> {
         let folder = tempfile::tempdir().expect("a folder for sockets");
-        let executor = BusyPoll::new(
-            Rc::new(Pause {
-                start: Instant::now(),
-            }),
-            20_000,
-        );
+        let executor = BusyPoll::new(Pause::new(), 20_000);
         Rc::new(Self {
             folder,
             executor,

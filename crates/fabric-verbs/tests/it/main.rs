@@ -13,6 +13,9 @@ mod files;
 #[cfg(feature = "verbs")]
 mod huge_pages;
 #[cfg(feature = "verbs")]
+#[path = "../../../fabric/tests/it/pause.rs"]
+mod pause;
+#[cfg(feature = "verbs")]
 mod protection_domains;
 #[cfg(feature = "verbs")]
 mod world;

@@ -4,17 +4,19 @@ use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use stonecast_base::{Nanoseconds, Span};
+use stonecast_base::Span;
 use stonecast_fabric::contract::{Story, World};
-use stonecast_fabric::{BusyPoll, Device, Park, Port, Runtime};
+use stonecast_fabric::{BusyPoll, Device, Port, Runtime};
 use stonecast_fabric_verbs::control::{BackOff, Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
     MappedPlace, MappedRegion, Means, PersistCounts, PersistError, PersistState, PersistentRegion,
     Region, Writable,
 };
+
+use crate::pause::Pause;
 
 /// Names the devices to test on.
 const DEVICES_VARIABLE: &str = "STONECAST_RDMA_DEVICES";
@@ -70,28 +72,6 @@ pub struct VerbsWorld {
     without_windows: bool,
     executor: BusyPoll,
     opened: RefCell<Vec<(usize, Rc<VerbsDevice>)>>,
-}
-
-/// The stories poll; what drives them only has to let time pass.
-pub struct Pause {
-    start: Instant,
-}
-
-impl Pause {
-    pub fn new() -> Rc<Self> {
-        Rc::new(Self {
-            start: Instant::now(),
-        })
-    }
-}
-
-impl Park for Pause {
-    fn now(&self) -> Nanoseconds {
-        self.start.elapsed().as_nanos() as Nanoseconds
-    }
-    fn park(&self, timeout: Nanoseconds) {
-        std::thread::sleep(Duration::from_nanos(timeout.min(50_000)));
-    }
 }
 
 impl VerbsWorld {

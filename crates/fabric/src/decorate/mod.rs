@@ -7,7 +7,8 @@
 //! ```
 //!
 //! An observer sees what was accepted and what was handed out, in the order in which it happened, and nothing that was
-//! refused. The observer is shared, so that it can be asked after the device has disappeared behind `Rc<dyn Device>`.
+//! refused. Two calls come before the device's, for stories in which a peer or a device misbehaves: there an observer may
+//! change memory, or answer in the device's place. The observer is shared, so that it can be asked after the device has disappeared behind `Rc<dyn Device>`.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -34,6 +35,15 @@ pub type Audited = Observed<Audit>;
 
 /// Sees what passes through a device.
 pub trait Observer {
+    /// A batch is about to be posted to `device`.
+    fn sending(&self, device: &dyn Device, requests: &[WorkRequest]) {
+        let _ = (device, requests);
+    }
+    /// An invalidation is asked for. An error is the answer, and the device does not get to know.
+    fn invalidating(&self, rkey: Rkey) -> Result<(), DeviceError> {
+        let _ = rkey;
+        Ok(())
+    }
     /// A batch was accepted.
     fn sent(&self, qp: QueuePair, requests: &[WorkRequest]) {
         let _ = (qp, requests);
@@ -135,7 +145,10 @@ impl<O: Observer> Device for Observed<O> {
         rkey: Rkey,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), DeviceError>> {
-        self.device.poll_invalidate(rkey, context)
+        match self.observer.invalidating(rkey) {
+            Ok(()) => self.device.poll_invalidate(rkey, context),
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 
     fn poll_quiesce(
@@ -202,6 +215,7 @@ impl<O: Observer> Device for Observed<O> {
     }
 
     fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
+        self.observer.sending(&*self.device, requests);
         self.device.post_send(qp, requests)?;
         self.observer.sent(qp, requests);
         Ok(())

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stonecast_fabric::contract::World as _;
-use stonecast_fabric::{BusyPoll, Park, Port};
+use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PROTECTION_DOMAINS};
+use crate::pause::Pause;
 
 /// As a network card does, it executes a READ some time after it was posted.
 const POSTING: Flavour = Flavour {
@@ -142,32 +143,15 @@ struct SharedMemory {
     executor: BusyPoll,
     socket: PathBuf,
     listeners: Cell<u32>,
-    /// The device whose sleep the executor of this thread shares; the others are polled, so it never sleeps long.
-    _clock: Rc<ShmDevice>,
 }
 
 impl SharedMemory {
     fn new(directory: &Path) -> Self {
-        let clock = device();
         Self {
-            executor: BusyPoll::new(Rc::new(Awake(clock.clone())), 1_000_000),
+            executor: BusyPoll::new(Pause::new(), 1_000_000),
             socket: directory.join("socket"),
             listeners: Cell::new(0),
-            _clock: clock,
         }
-    }
-}
-
-/// All devices of a story are in one thread, so none may put it to sleep while another has work.
-struct Awake(Rc<ShmDevice>);
-
-impl Park for Awake {
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-
-    fn park(&self, timeout: u64) {
-        self.0.park(timeout.min(20_000));
     }
 }
 
@@ -207,7 +191,7 @@ mod verbs {
     use stonecast_fabric_verbs::control::{Key, KeyRing};
     use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 
-    use super::{Awake, Fabric, device};
+    use super::{Fabric, Pause, device};
 
     /// The RDMA device that the stories run on.
     pub fn device_name() -> Option<String> {
@@ -238,7 +222,7 @@ mod verbs {
     impl Verbs {
         pub fn new() -> Self {
             Self {
-                executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000),
+                executor: BusyPoll::new(Pause::new(), 1_000_000),
                 address: free_address(),
             }
         }

@@ -26,6 +26,8 @@ mod loopback;
 mod meddling;
 mod metrics;
 mod order;
+#[path = "../../../fabric/tests/it/pause.rs"]
+mod pause;
 mod port;
 mod protection_domains;
 mod publication;

@@ -12,6 +12,8 @@ mod litmus;
 mod loopback;
 mod matrix;
 mod page;
+#[path = "../../../fabric/tests/it/pause.rs"]
+mod pause;
 mod profile;
 mod providers;
 mod published;

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stonecast_fabric::contract::World as _;
-use stonecast_fabric::{BusyPoll, Park, Port};
+use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld};
+use crate::pause::Pause;
 
 /// Makes devices that reach each other.
 pub trait Provider {
@@ -67,22 +68,9 @@ struct SharedMemory {
 impl SharedMemory {
     fn new(folder: &Path) -> Self {
         Self {
-            executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000),
+            executor: BusyPoll::new(Pause::new(), 1_000_000),
             socket: folder.join("socket"),
         }
-    }
-}
-
-/// Both devices run on one thread, so neither may put it to sleep while the other has work.
-struct Awake(Rc<ShmDevice>);
-
-impl Park for Awake {
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-
-    fn park(&self, timeout: u64) {
-        self.0.park(timeout.min(20_000));
     }
 }
 

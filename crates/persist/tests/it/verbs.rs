@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use stonecast_base::{KIB, MIB, Span};
-use stonecast_fabric::{BusyPoll, Park, Port};
+use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_verbs::control::{Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
@@ -23,6 +23,8 @@ use stonecast_persist::execute::{
     Responder,
 };
 use stonecast_persist::{FlushKind, Operation, Plan, Platform, Update, plan_for};
+
+use crate::pause::Pause;
 
 const CAPACITY: u64 = 2 * MIB;
 const DATA: Span = Span::new(64 * KIB, 64 * KIB);
@@ -113,18 +115,6 @@ fn note(test: &str, reason: &str) {
         .expect("it can be appended to");
 }
 
-struct Clock(Instant);
-
-impl Park for Clock {
-    fn now(&self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
-    }
-
-    fn park(&self, timeout: u64) {
-        std::thread::sleep(Duration::from_nanos(timeout.min(50_000)));
-    }
-}
-
 /// A responder of one plan, and requesters of it, in one thread.
 struct Scene<'a> {
     hardware: &'a Hardware,
@@ -142,7 +132,7 @@ impl<'a> Scene<'a> {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("verbs:{}", free.local_addr().expect("it is bound"));
         drop(free);
-        let executor = BusyPoll::new(Rc::new(Clock(Instant::now())), 1_000_000);
+        let executor = BusyPoll::new(Pause::new(), 1_000_000);
         let scene = Self {
             hardware,
             executor,

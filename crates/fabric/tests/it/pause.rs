@@ -1,0 +1,33 @@
+//! How a thread sleeps that several devices share: none of them may put it to sleep while another has work.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Park;
+
+/// Sleeps a little, whatever comes.
+pub struct Pause {
+    start: Instant,
+}
+
+/// The longest sleep.
+const PAUSE_NS: Nanoseconds = 20_000;
+
+impl Pause {
+    pub fn new() -> Rc<Self> {
+        Rc::new(Self {
+            start: Instant::now(),
+        })
+    }
+}
+
+impl Park for Pause {
+    fn now(&self) -> Nanoseconds {
+        self.start.elapsed().as_nanos() as Nanoseconds
+    }
+
+    fn park(&self, timeout: Nanoseconds) {
+        std::thread::sleep(Duration::from_nanos(timeout.min(PAUSE_NS)));
+    }
+}
