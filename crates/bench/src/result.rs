@@ -44,6 +44,30 @@ pub struct YcsbResult {
     pub location_misses: u64,
 }
 
+impl YcsbResult {
+    /// The names of the fields, in their order.
+    pub const FIELDS: [&str; 18] = [
+        "workload",
+        "fabric",
+        "clients",
+        "in_flight",
+        "keys",
+        "value_size",
+        "ops",
+        "seconds",
+        "ops_per_s",
+        "p50_ns",
+        "p99_ns",
+        "p999_ns",
+        "errors",
+        "server_cpu_ns_per_op",
+        "client_cpu_ns_per_op",
+        "limit_ops_per_s",
+        "location_hits",
+        "location_misses",
+    ];
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +98,12 @@ mod tests {
              \"ops\":5,\"seconds\":2.0,\"ops_per_s\":2.5,\"p50_ns\":1,\"p99_ns\":2,\"p999_ns\":3,\"errors\":0,\
              \"server_cpu_ns_per_op\":0.0,\"client_cpu_ns_per_op\":1.5,\"limit_ops_per_s\":3.0,\
              \"location_hits\":4,\"location_misses\":1}";
-        assert_eq!(serde_json::to_string(&result).unwrap(), expected);
+        let printed = serde_json::to_string(&result).unwrap();
+        assert_eq!(printed, expected);
+        let names = printed
+            .split('"')
+            .filter(|part| YcsbResult::FIELDS.contains(part));
+        assert!(names.eq(YcsbResult::FIELDS));
+        assert_eq!(printed.matches("\":").count(), YcsbResult::FIELDS.len());
     }
 }

@@ -2,28 +2,9 @@
 
 use std::fs;
 
-use crate::support::{Place, Server, stonecast};
+use stonecast_bench::YcsbResult;
 
-const FIELDS: [&str; 18] = [
-    "workload",
-    "fabric",
-    "clients",
-    "in_flight",
-    "keys",
-    "value_size",
-    "ops",
-    "seconds",
-    "ops_per_s",
-    "p50_ns",
-    "p99_ns",
-    "p999_ns",
-    "errors",
-    "server_cpu_ns_per_op",
-    "client_cpu_ns_per_op",
-    "limit_ops_per_s",
-    "location_hits",
-    "location_misses",
-];
+use crate::support::{Place, Server, stonecast};
 
 #[test]
 fn each_workload_runs_on_a_server_of_its_own_that_leaves_nothing_behind() {
@@ -51,10 +32,10 @@ fn each_workload_runs_on_a_server_of_its_own_that_leaves_nothing_behind() {
         let result = run(arguments);
         assert_eq!(
             result.as_object().expect("an object").len(),
-            FIELDS.len(),
+            YcsbResult::FIELDS.len(),
             "{result}"
         );
-        FIELDS
+        YcsbResult::FIELDS
             .iter()
             .for_each(|field| assert!(!result[field].is_null(), "{field} in {result}"));
         assert_eq!(

@@ -1,27 +1,8 @@
 //! `ycsb`: a workload between simulated machines.
 
-use crate::support::lab;
+use stonecast_bench::YcsbResult;
 
-const FIELDS: [&str; 18] = [
-    "workload",
-    "fabric",
-    "clients",
-    "in_flight",
-    "keys",
-    "value_size",
-    "ops",
-    "seconds",
-    "ops_per_s",
-    "p50_ns",
-    "p99_ns",
-    "p999_ns",
-    "errors",
-    "server_cpu_ns_per_op",
-    "client_cpu_ns_per_op",
-    "limit_ops_per_s",
-    "location_hits",
-    "location_misses",
-];
+use crate::support::lab;
 
 /// Needs virtual time and the seeded world: with any clock of this machine in it, two runs differ.
 #[test]
@@ -58,10 +39,10 @@ fn between_simulated_machines_two_runs_print_the_same_bytes() {
         ];
         assert_eq!(
             result.as_object().expect("an object").len(),
-            FIELDS.len() + more.len(),
+            YcsbResult::FIELDS.len() + more.len(),
             "{result}"
         );
-        FIELDS
+        YcsbResult::FIELDS
             .iter()
             .chain(&more)
             .for_each(|field| assert!(result.get(field).is_some(), "{field} in {result}"));
