@@ -59,6 +59,21 @@ impl Address {
             },
         ))
     }
+
+    /// The socket of an address of this host; `None` for another machine.
+    ///
+    /// ```
+    /// let address: stonecast::Address = "shm:/run/stonecast".parse()?;
+    /// assert_eq!(address.socket(), Some("/run/stonecast".as_ref()));
+    /// # Ok::<(), stonecast::AddressError>(())
+    /// ```
+    pub fn socket(&self) -> Option<&Path> {
+        match &self.0 {
+            Place::SharedMemory(path) => Some(path),
+            #[cfg(feature = "verbs")]
+            Place::Verbs(_) => None,
+        }
+    }
 }
 
 impl FromStr for Address {

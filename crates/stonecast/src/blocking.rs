@@ -29,6 +29,27 @@ pub fn connect(url: &str) -> Result<Client, Error> {
 }
 
 /// A client whose calls wait. See the module documentation.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use stonecast::{Condition, Written};
+///
+/// let client = stonecast::blocking::connect(&url)?;
+/// let version = client.put("balance", "100")?;
+/// let lost = client.put_if("balance", "90", Condition::Version(version + 1))?;
+/// assert_eq!(lost, Written::Conflict(Some(version)));
+/// assert!(matches!(client.put_if("balance", "90", Condition::Version(version))?, Written::Done(_)));
+///
+/// let mut value = Vec::new(); // kept from call to call: a read allocates nothing where it has room
+/// client.get_into("balance", &mut value)?;
+/// assert_eq!(value, b"90");
+/// assert!(client.delete("balance")?);
+/// client.close();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Client {
     connection: Connection,
 }

@@ -17,6 +17,26 @@ use crate::write::{Retry, Write};
 /// A thread of its own drives the connection; an operation is two hops between threads away from the store. Operations of
 /// all clones are in flight together. Dropping a future gives its operation up, not back: a write takes its course. The
 /// connection ends when the last clone is dropped.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let client = stonecast::connect(&url).await?;
+/// let tasks = (0..10).map(|number| {
+///     let client = client.clone();
+///     tokio::spawn(async move { client.put(format!("key {number}"), "value").await })
+/// });
+/// for task in tasks.collect::<Vec<_>>() {
+///     task.await.expect("no task panics")?;
+/// }
+/// assert_eq!(client.stat().await?.keys, 10);
+/// client.close();
+/// # Ok::<(), stonecast::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Client {
     driver: Arc<Driver>,
@@ -268,6 +288,28 @@ impl Client {
 }
 
 /// The records found by [`Client::entries`], read a few at a time.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let client = stonecast::connect(&url).await?;
+/// client.put("a", "1").await?;
+/// client.put("b", "2").await?;
+/// let (mut entries, mut keys) = (client.entries().await?, Vec::new());
+/// loop {
+///     let batch = entries.next_batch().await?;
+///     if batch.is_empty() {
+///         break;
+///     }
+///     keys.extend(batch.into_iter().map(|record| record.key));
+/// }
+/// assert_eq!(keys, [b"a", b"b"]);
+/// # Ok::<(), stonecast::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Entries {
     client: Client,
     /// `None` while a batch is being read, and for ever after a batch was given up.

@@ -12,6 +12,7 @@ use crate::address::{Address, Place};
 use crate::blocking;
 use crate::client::Client;
 use crate::error::Error;
+use crate::knock::explained;
 use crate::local::Connection;
 use crate::open_device::OpenDevice;
 
@@ -154,8 +155,8 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// [`crate::ErrorKind::Store`] where nobody listens at the address or the server refuses,
-    /// [`crate::ErrorKind::Unanswered`] where it is silent, [`crate::ErrorKind::Durability`] where it promises less than
+    /// [`crate::ErrorKind::Unreachable`] where nobody listens at the address, [`crate::ErrorKind::Store`] where the server
+    /// refuses, [`crate::ErrorKind::Unanswered`] where it is silent, [`crate::ErrorKind::Durability`] where it promises less than
     /// expected, [`crate::ErrorKind::Setup`] where a key file is missing or unusable.
     pub async fn connect(self) -> Result<Client, Error> {
         Client::connect(self).await
@@ -177,7 +178,20 @@ impl Connector {
     /// As [`Connector::connect`].
     pub fn connect_local(self) -> Result<Connection, Error> {
         let device = self.open_device()?;
-        Connection::over(device, self)
+        self.connect_on(device)
+    }
+
+    /// A connection that the calling thread drives itself, over a device of its own.
+    ///
+    /// Where the connection is refused, the address is tried once more, to tell a server that refuses from none. A program
+    /// that opens many connections at once takes [`Connection::over`], which spares the server that.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connector::connect`].
+    pub fn connect_on(self, device: OpenDevice) -> Result<Connection, Error> {
+        let address = self.address.clone();
+        Connection::over(device, self).map_err(|error| explained(error, &address))
     }
 
     pub(crate) fn spin_ns(&self) -> Nanoseconds {

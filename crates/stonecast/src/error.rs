@@ -13,6 +13,17 @@ use crate::address::AddressError;
 /// Why an operation failed. [`Error::effect`] says what that means for the data, [`Error::kind`] what happened.
 ///
 /// One pointer, so that the result of a read that takes a hundred nanoseconds stays small.
+///
+/// ```
+/// use stonecast::{Effect, ErrorKind};
+///
+/// let error = stonecast::blocking::connect("shm:/nowhere/socket").err().expect("nobody is there");
+/// assert_eq!(error.effect(), Effect::None);
+/// match error.kind() {
+///     ErrorKind::Unreachable { is_absent: true, .. } => println!("start a server: {error}"),
+///     _ => panic!("{error}"),
+/// }
+/// ```
 pub struct Error(Box<Failure>);
 
 struct Failure {
@@ -46,6 +57,17 @@ pub enum ErrorKind {
     /// Something that the connection needs is missing or unusable, such as a key file.
     #[error("{0}")]
     Setup(String),
+    /// Nobody accepted the connection.
+    #[error(
+        "{refusal}{}",
+        if *.is_absent { ". Is `stonecast serve` running there?" } else { "" }
+    )]
+    Unreachable {
+        /// What the system said, with the address.
+        refusal: String,
+        /// Nobody listens there; otherwise the way there is closed to this program.
+        is_absent: bool,
+    },
     /// The server accepted nothing in time.
     #[error("the server at {address} does not answer: nothing came within {limit:?}")]
     Unanswered {
@@ -82,6 +104,18 @@ pub enum ErrorKind {
         /// What was asked for.
         asked: String,
     },
+    /// A new pool would have fewer segments than any pool has.
+    #[error(
+        "a capacity of {capacity} bytes is too small: a pool has at least {segments} segments, {segment_size} bytes each"
+    )]
+    TooSmall {
+        /// What was asked for.
+        capacity: u64,
+        /// Bytes of a segment.
+        segment_size: u64,
+        /// The fewest.
+        segments: u64,
+    },
     /// The operation took longer than its limit.
     #[error("no answer came within {limit:?}")]
     TimedOut {
@@ -106,10 +140,16 @@ impl Error {
         Self::new(kind.into(), Effect::None)
     }
 
-    /// Of an operation that changes nothing.
+    /// Of an operation of [`crate::local::Client::store`] that changes nothing.
     #[cold]
-    pub(crate) fn of_read(error: StoreError) -> Self {
+    pub fn of_read(error: StoreError) -> Self {
         Self::nothing_done(ErrorKind::Store(error))
+    }
+
+    /// Of a write of [`crate::local::Client::store`] without a token.
+    #[cold]
+    pub fn of_write(error: StoreError) -> Self {
+        Fault::Store(error).of_write(None)
     }
 
     /// What happened.

@@ -36,6 +36,7 @@ mod connector;
 mod driver;
 mod entry;
 mod error;
+mod knock;
 pub mod local;
 mod open_device;
 pub mod server;

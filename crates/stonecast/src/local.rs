@@ -41,12 +41,52 @@ pub fn connect(url: &str) -> Result<Connection, Error> {
 }
 
 /// A connection, and the loop that drives it. Belongs to one thread.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// let connection = stonecast::local::connect(&url)?;
+/// let client = connection.client().clone();
+/// connection.spawn(async move {
+///     client.put(b"background", b"done").await.expect("the server runs");
+/// });
+/// // Spawned tasks get on inside `run`.
+/// connection.run(async |client| {
+///     while client.get(b"background").await?.is_none() {}
+///     Ok::<(), stonecast::Error>(())
+/// })?;
+/// connection.close();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Connection {
     executor: BusyPoll,
     client: Client,
 }
 
 /// The operations of a [`Connection`]. Cloning gives another handle of the same connection.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use stonecast::local::{self, Values};
+///
+/// let connection = local::connect(&url)?;
+/// connection.run(async |client| {
+///     for outcome in client.multi_put(&[("a", "1"), ("b", "2")]).await? {
+///         outcome?;
+///     }
+///     let mut values = Values::default(); // kept from call to call, as the vector of `get_into`
+///     client.multi_get_into(&[b"a", b"missing", b"b"], &mut values).await?;
+///     assert_eq!(values.get(0).map(|(value, _)| value), Some(&b"1"[..]));
+///     assert_eq!(values.get(1), None);
+///     Ok::<(), stonecast::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Client {
     store: stonecast_kv::Client,
@@ -56,11 +96,12 @@ pub struct Client {
 }
 
 impl Connection {
-    /// A connection over a device of the caller's, for programs whose threads also wait for something else.
+    /// A connection over a device of the caller's, for programs whose threads also wait for something else. See
+    /// [`Connector::connect_on`], which also finds out whether anybody listens where nobody accepts.
     ///
     /// # Errors
     ///
-    /// As [`Connector::connect`].
+    /// As [`Connector::connect`], [`ErrorKind::Store`] in place of [`ErrorKind::Unreachable`].
     pub fn over(device: OpenDevice, connector: Connector) -> Result<Self, Error> {
         let OpenDevice { device, park } = device;
         let executor = BusyPoll::new(park, connector.spin_ns());

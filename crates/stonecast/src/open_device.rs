@@ -7,6 +7,20 @@ use stonecast_fabric::{Device, Park};
 /// A device that a connection or a server runs on: as what it does, and as what its thread sleeps on.
 ///
 /// The two differ where a thread also waits for something else, such as sockets.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use stonecast::{Connector, OpenDevice};
+/// use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+///
+/// let device = OpenDevice::new(ShmDevice::new(ShmOptions::default())?);
+/// let connection = Connector::new(&url)?.connect_on(device)?;
+/// connection.run(async |client| client.put(b"a", b"1").await)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct OpenDevice {
     /// What it does.

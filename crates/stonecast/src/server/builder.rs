@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_kv::{ClientPolicy, ServerOptions};
-use stonecast_media::{DeclaredPlatform, Durability, PersistenceDomain};
+use stonecast_kv::limits::CLIENTS_MAX;
+use stonecast_kv::{ClientPolicy, Places, ServerOptions};
+use stonecast_media::{Durability, PersistenceDomain};
 
-use super::pool::{Origin, Wanted};
+use super::pool::{Origin, PoolDescription, Wanted};
 use super::{Server, ServerHandle};
 use crate::address::{Address, Place};
 use crate::error::{Error, ErrorKind};
@@ -16,11 +17,25 @@ use crate::open_device::OpenDevice;
 ///
 /// What a pool is made with ([`Builder::durability`], [`Builder::platform`], [`Builder::capacity`],
 /// [`Builder::segment_size`]) must be what it has where it exists; what is left unsaid is taken from it.
+///
+/// ```
+/// use stonecast::{Durability, ErrorKind, Server};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let data = folder.path().join("pool");
+/// let pool = || Server::builder(&data).durability(Durability::Process);
+/// pool().capacity(64 << 20).serve()?.shutdown()?;
+/// let other = pool().capacity(128 << 20).serve().err().expect("it has 64 MiB");
+/// assert!(matches!(other.kind(), ErrorKind::OtherSetting { setting: "capacity", .. }));
+/// pool().serve()?.shutdown()?; // as it is
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
     wanted: Wanted,
     listen: Vec<Address>,
     clients: Clients,
+    places: Places,
 }
 
 /// Who may write into the log.
@@ -41,6 +56,7 @@ impl Builder {
             wanted: Wanted::new(data),
             listen: Vec::new(),
             clients: Clients::default(),
+            places: Places::default(),
         }
     }
 
@@ -95,6 +111,14 @@ impl Builder {
         self
     }
 
+    /// How many clients there may be at a time, of one user and of one process too. 256, a quarter of them and half of them
+    /// where nothing is said.
+    #[must_use]
+    pub fn places(mut self, places: Places) -> Self {
+        self.places = places;
+        self
+    }
+
     /// Opens the pool, or creates it, and serves it from a thread of its own. Clients can connect when this returns.
     ///
     /// # Errors
@@ -112,14 +136,8 @@ impl Builder {
     /// The pool is in use, damaged, or made with other settings than asked for; it was copied while it was served; no plan
     /// makes writes durable on what it declares; an address cannot be listened at.
     pub fn open(self) -> Result<Server, Error> {
-        let addresses = match self.listen {
-            named if !named.is_empty() => named,
-            _ => vec![Address::of_pool(&self.wanted.data)],
-        };
-        if addresses
-            .iter()
-            .any(|address| !matches!(address.0, Place::SharedMemory(_)))
-        {
+        let is_elsewhere = |address: &Address| !matches!(address.0, Place::SharedMemory(_));
+        if self.listen.iter().any(is_elsewhere) {
             return Err(ErrorKind::Setup(
                 "an embedded server listens at shm: addresses; over RDMA the program needs a device of its own, which \
                  Builder::open_on takes"
@@ -127,38 +145,54 @@ impl Builder {
             )
             .into());
         }
-        let device = ShmDevice::new(ShmOptions::default())?;
-        Self {
-            listen: addresses,
-            ..self
-        }
-        .open_on(|_| Ok(OpenDevice::new(device)))
+        self.open_on(|_| Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?)))
     }
 
-    /// As [`Builder::open`], over a device of the caller's, which is opened when the pool's declared platform is
-    /// known, and before the pool is.
+    /// As [`Builder::open`], over a device of the caller's, which is opened when it is known what pool will be served, and
+    /// before the pool is. A program that has more to start than the server, and fails at that, calls [`Server::withdraw`].
+    ///
+    /// ```
+    /// use stonecast::{Durability, OpenDevice, Server};
+    /// use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let builder = Server::builder(folder.path().join("pool")).durability(Durability::Process);
+    /// let server = builder.open_on(|pool| {
+    ///     println!("serving {} bytes", pool.capacity);
+    ///     let options = ShmOptions { socket_mode: 0o660, ..ShmOptions::default() };
+    ///     Ok(OpenDevice::new(ShmDevice::new(options)?))
+    /// })?;
+    /// # server.withdraw();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Builder::open`].
+    /// As [`Builder::open`], and what `device` returns.
     pub fn open_on(
         self,
-        device: impl FnOnce(DeclaredPlatform) -> Result<OpenDevice, Error>,
+        device: impl FnOnce(&PoolDescription) -> Result<OpenDevice, Error>,
     ) -> Result<Server, Error> {
+        if !(1..=CLIENTS_MAX).contains(&self.places.clients) {
+            let words = format!("a server has places for 1 to {CLIENTS_MAX} clients");
+            return Err(ErrorKind::Setup(words).into());
+        }
         // Made first and so dropped last: a new pool that is refused goes once nothing uses it.
         let origin = Origin::find(&self.wanted)?;
-        let device = device(origin.platform())?;
+        let device = device(origin.description())?;
         let options = ServerOptions {
             clients: match self.clients {
                 Clients::Trusted => ClientPolicy::Trusted,
                 Clients::Publishing => ClientPolicy::Publishing,
                 Clients::Copying => ClientPolicy::Copying,
             },
+            places: self.places,
             process: std::process::id(),
-            ..ServerOptions::default()
         };
-        let server = Server::open(&origin, device, options, self.listen)?;
-        origin.keep();
-        Ok(server)
+        let addresses = match self.listen {
+            named if !named.is_empty() => named,
+            _ => vec![Address::of_pool(&self.wanted.data)],
+        };
+        Server::open(origin, device, options, addresses)
     }
 }

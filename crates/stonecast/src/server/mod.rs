@@ -17,38 +17,56 @@ mod builder;
 mod pool;
 mod thread;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Device, Port};
+use stonecast_fabric::{BusyPoll, Device, DeviceError, Port};
 use stonecast_kv::RecoveryReport;
+use stonecast_kv::limits::IN_FLIGHT_MAX;
 use stonecast_media::{MediaError, Repair};
 
 use crate::address::Address;
 use crate::error::Error;
 use crate::open_device::OpenDevice;
+use pool::Origin;
 
 pub use builder::{Builder, Clients};
-pub use stonecast_kv::Closing;
+pub use pool::PoolDescription;
+pub use stonecast_kv::{Closing, Places};
 pub use thread::ServerHandle;
 
 /// A server on the calling thread. [`Builder::open`] makes one; [`Builder::serve`] gives it a thread of its own.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use stonecast::{Durability, Server, server::Closing};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let server = Server::builder(folder.path().join("pool"))
+///     .durability(Durability::Process)
+///     .open()?;
+/// assert!(server.opening().pool.is_new);
+/// let end = Instant::now() + Duration::from_millis(10);
+/// server.run(&|| Instant::now() >= end)?;
+/// assert_eq!(server.close()?, Closing::Clean);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Server {
     executor: BusyPoll,
     store: stonecast_kv::Server,
     addresses: Vec<Address>,
     opening: Opening,
+    has_run: Cell<bool>,
+    /// Dropped last: a new pool that is given up goes once nothing uses it.
+    origin: Origin,
 }
 
 /// What was found when the pool was opened.
 #[derive(Debug)]
 pub struct Opening {
-    /// The pool was made by this opening.
-    pub was_created: bool,
-    /// Bytes of the log.
-    pub capacity: u64,
-    /// What acknowledged writes survive.
-    pub durability: stonecast_media::Durability,
+    /// The pool, as it was before.
+    pub pool: PoolDescription,
     /// Parts of the pool's header that were damaged and were written again.
     pub repairs: Vec<Repair>,
     /// What recovery found.
@@ -58,7 +76,7 @@ pub struct Opening {
 /// How long a server looks for work before it sleeps: longer than a client that has its answer takes to ask again, so
 /// that only a client that pauses pays for a wake-up.
 const SPIN_NS: Nanoseconds = 200_000;
-/// Entries of the server's completion queues: the answers that all clients together may be waiting for.
+/// Entries of the server's completion queues, at least: the answers that all clients together may be waiting for.
 const COMPLETIONS: u32 = 65_536;
 
 impl Server {
@@ -68,18 +86,18 @@ impl Server {
     }
 
     fn open(
-        origin: &pool::Origin,
+        origin: Origin,
         device: OpenDevice,
         options: stonecast_kv::ServerOptions,
         addresses: Vec<Address>,
     ) -> Result<Self, Error> {
         let OpenDevice { device, park } = device;
         let executor = BusyPoll::new(park, SPIN_NS);
-        let port = Rc::new(Port::new(device.clone(), COMPLETIONS)?);
+        let completions = COMPLETIONS.max((options.places.clients * IN_FLIGHT_MAX) as u32);
+        let port = Rc::new(Port::new(device.clone(), completions)?);
         executor.add_port(&port);
         // Opening marks the pool as one that was not closed, so whatever else can be refused was refused before.
         let (pool, repairs) = origin.open()?;
-        let (capacity, durability) = (pool.capacity(), pool.durability());
         let opened = stonecast_kv::Server::open(pool, port, executor.runtime(), options);
         let (store, recovery) = executor.block_on(opened).map_err(Error::of_read)?;
         if let Err(error) = listen_at_all(&*device, &addresses) {
@@ -87,17 +105,18 @@ impl Server {
             let _ = executor.block_on(store.close());
             return Err(error);
         }
+        origin.keep(true);
         Ok(Self {
             executor,
             store,
             addresses,
             opening: Opening {
-                was_created: origin.is_new(),
-                capacity,
-                durability,
+                pool: origin.description().clone(),
                 repairs,
                 recovery,
             },
+            has_run: Cell::new(false),
+            origin,
         })
     }
 
@@ -117,6 +136,7 @@ impl Server {
     ///
     /// A sync or a write-back that failed: nothing is acknowledged any more, and the pool has to be opened anew.
     pub fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), Error> {
+        self.has_run.set(true);
         self.executor
             .block_on(self.store.run(stop))
             .map_err(Error::of_read)
@@ -125,6 +145,30 @@ impl Server {
     /// Why the medium refuses space, since this was last asked; at most one a minute.
     pub fn take_trouble(&self) -> Option<MediaError> {
         self.store.take_trouble()
+    }
+
+    /// Why a client was not accepted, since this was last asked, where the server lacks what it needs for one; at most one a
+    /// minute. The client is told, too.
+    pub fn take_refusal(&self) -> Option<DeviceError> {
+        self.store.take_refusal()
+    }
+
+    /// Takes the opening back, for a program that cannot go on: the pool is closed, and one that the opening created is
+    /// removed, with the folders that were made for it. A server that has run may have stored something, and is only closed.
+    pub fn withdraw(self) {
+        let Self {
+            executor,
+            store,
+            origin,
+            has_run,
+            ..
+        } = self;
+        // Nobody was served, so nothing can go wrong with it but what goes wrong at the next opening, too.
+        let _ = executor.block_on(store.close());
+        origin.keep(has_run.get());
+        // Their files are to be gone from the folder before the folder is.
+        drop(executor);
+        drop(origin);
     }
 
     /// Ends in good order: connections end, what is written is sealed, and the index is kept for the next opening. How that

@@ -8,8 +8,9 @@ use std::rc::Rc;
 
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
-    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_SIZE_MIN, create_backing,
-    detect_domain, inspect_backing, open_backing, segment_size_default,
+    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_COUNT_MIN,
+    SEGMENT_SIZE_MIN, create_backing, detect_domain, inspect_backing, open_backing,
+    segment_size_default,
 };
 
 use crate::error::{Error, ErrorKind};
@@ -25,15 +26,31 @@ pub struct Wanted {
     pub accepts_copy: bool,
 }
 
+/// A pool, as it was before it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolDescription {
+    /// The folder or the device.
+    pub data: PathBuf,
+    /// The pool was not there: the opening creates it.
+    pub is_new: bool,
+    /// Bytes of the log.
+    pub capacity: u64,
+    /// What acknowledged writes survive.
+    pub durability: Durability,
+    /// What it is declared to lie on.
+    pub platform: DeclaredPlatform,
+}
+
 /// Where the pool of a server comes from. What can be refused without opening it has been refused when this value is
 /// there.
-pub enum Origin {
+pub struct Origin {
+    description: PoolDescription,
+    source: Source,
+}
+
+enum Source {
     /// It is there, as asked for.
-    Existing {
-        data: PathBuf,
-        platform: DeclaredPlatform,
-        mode: OpenMode,
-    },
+    Existing { mode: OpenMode },
     /// Its place is taken for a new one.
     New {
         place: NewPlace,
@@ -42,7 +59,7 @@ pub enum Origin {
 }
 
 /// The place of a new pool. Unless it is kept, what was created goes with this value.
-pub struct NewPlace {
+struct NewPlace {
     backing: Rc<dyn Backing>,
     is_kept: Cell<bool>,
 }
@@ -82,12 +99,19 @@ impl Origin {
         // Looked at before it is opened, which changes it.
         let (pool, _) = Pool::open(backing, OpenMode::Inspect)?;
         check_against(wanted, &pool)?;
-        Ok(Self::Existing {
-            data: wanted.data.clone(),
-            platform: pool.platform(),
-            mode: match wanted.accepts_copy {
-                true => OpenMode::Adopt,
-                false => OpenMode::Serve,
+        Ok(Self {
+            description: PoolDescription {
+                data: wanted.data.clone(),
+                is_new: false,
+                capacity: pool.capacity(),
+                durability: pool.durability(),
+                platform: pool.platform(),
+            },
+            source: Source::Existing {
+                mode: match wanted.accepts_copy {
+                    true => OpenMode::Adopt,
+                    false => OpenMode::Serve,
+                },
             },
         })
     }
@@ -98,37 +122,41 @@ impl Origin {
             is_kept: Cell::new(false),
         };
         let options = options_of(wanted, &*place.backing)?;
-        Ok(Self::New { place, options })
+        Ok(Self {
+            description: PoolDescription {
+                data: wanted.data.clone(),
+                is_new: true,
+                capacity: options.capacity,
+                durability: options.durability,
+                platform: options.platform,
+            },
+            source: Source::New { place, options },
+        })
     }
 
-    /// Whether the pool was not there before.
-    pub fn is_new(&self) -> bool {
-        matches!(self, Self::New { .. })
-    }
-
-    /// What the memory of the pool is declared to keep.
-    pub fn platform(&self) -> DeclaredPlatform {
-        match self {
-            Self::Existing { platform, .. } => *platform,
-            Self::New { options, .. } => options.platform,
-        }
+    /// The pool, as it was found.
+    pub fn description(&self) -> &PoolDescription {
+        &self.description
     }
 
     /// Opens the pool, or makes it. From here on, until it is closed, it is one that a crash would leave.
     pub fn open(&self) -> Result<(Pool, Vec<Repair>), Error> {
-        match self {
-            Self::Existing { data, mode, .. } => Ok(Pool::open(open_backing(data)?, *mode)?),
-            Self::New { place, options } => {
+        match &self.source {
+            Source::Existing { mode } => {
+                let backing = open_backing(&self.description.data)?;
+                Ok(Pool::open(backing, *mode)?)
+            }
+            Source::New { place, options } => {
                 let pool = Pool::create(Rc::clone(&place.backing), options.clone())?;
                 Ok((pool, Vec::new()))
             }
         }
     }
 
-    /// From here on clients may be served.
-    pub fn keep(&self) {
-        if let Self::New { place, .. } = self {
-            place.is_kept.set(true);
+    /// Whether a pool that was created stays when this value goes.
+    pub fn keep(&self, is_kept: bool) {
+        if let Source::New { place, .. } = &self.source {
+            place.is_kept.set(is_kept);
         }
     }
 }
@@ -141,6 +169,16 @@ fn options_of(wanted: &Wanted, backing: &dyn Backing) -> Result<PoolOptions, Err
     let segment_size = wanted
         .segment_size
         .unwrap_or_else(|| segment_size_default(capacity));
+    if let Some(capacity) = wanted.capacity
+        && capacity < SEGMENT_COUNT_MIN.saturating_mul(segment_size)
+    {
+        return Err(ErrorKind::TooSmall {
+            capacity,
+            segment_size,
+            segments: SEGMENT_COUNT_MIN,
+        }
+        .into());
+    }
     let mut entropy = [0; 64];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut entropy))

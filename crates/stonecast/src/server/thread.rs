@@ -11,6 +11,19 @@ use crate::error::{Error, ErrorKind};
 
 /// A server in a thread of its own. Dropping it ends the server in good order and waits for that; only
 /// [`ServerHandle::shutdown`] tells how it went.
+///
+/// ```
+/// use stonecast::{Durability, Server, server::Closing};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let server = Server::builder(folder.path().join("pool"))
+///     .durability(Durability::Process)
+///     .serve()?;
+/// println!("clients connect to {}", server.address());
+/// assert!(!server.has_ended());
+/// assert_eq!(server.shutdown()?, Closing::Clean);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ServerHandle {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Closing, Error>>>,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use stonecast::server::Closing;
+use stonecast::server::{Closing, Places};
 use stonecast::{Durability, ErrorKind, Server, blocking};
 use stonecast_media::{OpenMode, Pool, inspect_backing};
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ fn assert_still_closed(place: &Place) {
     let (pool, _) = Pool::open(backing, OpenMode::Inspect).unwrap();
     assert!(pool.was_clean());
     let server = place.builder().open().unwrap();
-    assert!(!server.opening().was_created);
+    assert!(!server.opening().pool.is_new);
     assert_eq!(server.opening().recovery.keys, 1);
     assert_eq!(server.close().unwrap(), Closing::Clean);
 }
@@ -104,4 +104,55 @@ fn a_new_pool_that_cannot_be_served_leaves_nothing_behind() {
     let server = builder().serve().unwrap();
     server.shutdown().unwrap();
     assert!(folder.path().join("pool").exists(), "it was served");
+}
+
+/// Needs `withdraw` to give up a pool that nobody was served from, and no other.
+#[test]
+fn an_opening_that_is_taken_back_leaves_the_place_as_it_was() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("made/for/the/pool");
+    let builder = || {
+        Server::builder(&data)
+            .durability(Durability::Process)
+            .capacity(16 << 20)
+    };
+    builder().open().unwrap().withdraw();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let server = builder().open().unwrap();
+    assert!(server.opening().pool.is_new);
+    server.run(&|| true).unwrap();
+    server.withdraw();
+    let server = builder().open().unwrap();
+    assert!(!server.opening().pool.is_new, "it had run");
+    server.withdraw();
+    let server = builder().open().unwrap();
+    assert!(!server.opening().pool.is_new, "it was there before");
+    assert_eq!(server.close().unwrap(), Closing::Clean);
+}
+
+/// Needs the look at the settings before anything is made.
+#[test]
+fn a_pool_too_small_and_a_server_without_places_are_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let builder = || Server::builder(folder.path().join("pool")).durability(Durability::Process);
+    let small = builder().capacity(512 << 10).open().err().unwrap();
+    assert!(
+        matches!(
+            small.kind(),
+            ErrorKind::TooSmall {
+                capacity: 0x8_0000,
+                ..
+            }
+        ),
+        "{small}"
+    );
+    for clients in [0, 1 << 20] {
+        let places = Places {
+            clients,
+            ..Places::default()
+        };
+        let refused = builder().places(places).open().err().unwrap();
+        assert!(refused.to_string().contains("1 to"), "{refused}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }

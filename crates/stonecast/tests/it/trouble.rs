@@ -20,6 +20,17 @@ fn a_text_that_is_no_address_is_refused_with_what_one_looks_like() {
 fn where_nobody_listens_the_address_is_named() {
     let error = blocking::connect("shm:/nowhere/socket").err().unwrap();
     assert!(error.to_string().contains("/nowhere/socket"), "{error}");
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::Unreachable {
+                is_absent: true,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(error.to_string().contains("stonecast serve"), "{error}");
     let error = block_on(stonecast::connect("shm:/nowhere/socket"))
         .err()
         .unwrap();

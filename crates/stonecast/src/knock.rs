@@ -1,0 +1,56 @@
+//! Why a server did not accept a connection: whether there is one.
+
+use std::io;
+#[cfg(feature = "verbs")]
+use std::net::{TcpStream, ToSocketAddrs as _};
+#[cfg(feature = "verbs")]
+use std::time::Duration;
+
+use stonecast_kv::StoreError;
+
+use crate::address::{Address, Place};
+use crate::error::{Error, ErrorKind};
+
+/// How long it may take to find out whether a machine answers.
+#[cfg(feature = "verbs")]
+const KNOCK_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Why no connection to `address` was made, where `error` says that it was refused: there may be nobody to refuse it.
+pub(crate) fn explained(error: Error, address: &Address) -> Error {
+    if !matches!(error.kind(), ErrorKind::Store(StoreError::Refused(_))) {
+        return error;
+    }
+    let Err(reason) = knock(address) else {
+        return error;
+    };
+    let is_absent = match reason.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => true,
+        // The last two: a server takes nobody from its full backlog; a name is longer than any file's.
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::TimedOut
+        | io::ErrorKind::WouldBlock
+        | io::ErrorKind::InvalidFilename => false,
+        _ => return error,
+    };
+    let refusal = error.to_string();
+    ErrorKind::Unreachable { refusal, is_absent }.into()
+}
+
+/// Whether anybody listens at `address`.
+fn knock(address: &Address) -> io::Result<()> {
+    match &address.0 {
+        Place::SharedMemory(path) => stonecast_fabric_shm::knock(path),
+        #[cfg(feature = "verbs")]
+        Place::Verbs(address) => {
+            let text = address.to_string();
+            let mut answer = Err(io::ErrorKind::NotFound.into());
+            for address in text.trim_start_matches("verbs:").to_socket_addrs()? {
+                answer = TcpStream::connect_timeout(&address, KNOCK_TIME_MAX).map(drop);
+                if answer.is_ok() {
+                    break;
+                }
+            }
+            answer
+        }
+    }
+}
