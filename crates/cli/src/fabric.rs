@@ -1,83 +1,79 @@
 //! The device behind an address, and devices for the threads of benchmarks.
 
-use std::rc::Rc;
-
+use stonecast::{Address, OpenDevice};
 use stonecast_bench::direct::{Devices, SharedMemory};
-use stonecast_fabric::{Device, Park};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+#[cfg(feature = "verbs")]
+use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::DeclaredPlatform;
 
 use crate::failure::Failure;
 use crate::flags::VerbsFlags;
-use crate::values::Address;
 
-/// A device, as what it does and as what can sleep.
-pub struct Opened {
-    /// What it does.
-    pub device: Rc<dyn Device>,
-    /// The same, for the executor.
-    pub park: Rc<dyn Park>,
+/// How the device that speaks at an address is opened.
+pub enum DeviceSettings {
+    /// Over shared memory.
+    SharedMemory(ShmOptions),
+    /// Over RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(VerbsOptions),
 }
 
-/// Opens the device that speaks at `address`, over shared memory with these options. `platform`: what a server's pool was
-/// declared to lie on.
-#[cfg_attr(
-    not(feature = "verbs"),
-    expect(
-        unused_variables,
-        reason = "one configuration serves builds with and without verbs"
-    )
-)]
-pub fn open(
-    address: &Address,
-    shared_memory: ShmOptions,
-    verbs: &VerbsFlags,
-    platform: Option<DeclaredPlatform>,
-) -> Result<Opened, Failure> {
-    match address {
-        Address::SharedMemory(_) => {
-            let device = ShmDevice::new(shared_memory)?;
-            Ok(Opened {
-                device: device.clone(),
-                park: device,
-            })
+impl DeviceSettings {
+    /// For the device at `address`: over shared memory these options, over RDMA what the flags say.
+    pub fn of(
+        address: &Address,
+        shared_memory: ShmOptions,
+        verbs: &VerbsFlags,
+    ) -> Result<Self, Failure> {
+        verbs.check(Some(address))?;
+        match address.socket() {
+            Some(_) => Ok(Self::SharedMemory(shared_memory)),
+            None => Self::over_rdma(verbs),
         }
-        #[cfg(feature = "verbs")]
-        Address::Verbs(_) => over_rdma(verbs, platform),
+    }
+
+    #[cfg(feature = "verbs")]
+    fn over_rdma(flags: &VerbsFlags) -> Result<Self, Failure> {
+        rdma::options(flags).map(Self::Verbs)
+    }
+
+    #[cfg(not(feature = "verbs"))]
+    fn over_rdma(_: &VerbsFlags) -> Result<Self, Failure> {
+        unreachable!("a build without verbs takes no address of another machine")
+    }
+
+    /// Opens the device. `platform`: what a server's pool was declared to lie on, which RDMA devices have to know.
+    #[cfg_attr(
+        not(feature = "verbs"),
+        expect(
+            unused_variables,
+            reason = "one configuration serves builds with and without verbs"
+        )
+    )]
+    pub fn open(self, platform: Option<DeclaredPlatform>) -> Result<OpenDevice, stonecast::Error> {
+        match self {
+            Self::SharedMemory(options) => Ok(OpenDevice::new(ShmDevice::new(options)?)),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(options) => {
+                let options = VerbsOptions {
+                    platform: platform.unwrap_or(options.platform),
+                    ..options
+                };
+                Ok(OpenDevice::new(VerbsDevice::open(options)?))
+            }
+        }
     }
 }
 
-#[cfg(feature = "verbs")]
-fn over_rdma(flags: &VerbsFlags, platform: Option<DeclaredPlatform>) -> Result<Opened, Failure> {
-    use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
-
-    let options = rdma::options(flags)?;
-    let options = VerbsOptions {
-        platform: platform.unwrap_or(options.platform),
-        ..options
-    };
-    let device = VerbsDevice::open(options)?;
-    Ok(Opened {
-        device: device.clone(),
-        park: device,
-    })
-}
-
 /// Devices that speak at `address`, one for each thread that asks.
-#[cfg_attr(
-    not(feature = "verbs"),
-    expect(
-        unused_variables,
-        reason = "one configuration serves builds with and without verbs"
-    )
-)]
 pub fn devices(address: &Address, verbs: &VerbsFlags) -> Result<Box<dyn Devices>, Failure> {
-    match address {
-        Address::SharedMemory(_) => Ok(Box::new(SharedMemory)),
+    match DeviceSettings::of(address, ShmOptions::default(), verbs)? {
+        DeviceSettings::SharedMemory(_) => Ok(Box::new(SharedMemory)),
         #[cfg(feature = "verbs")]
-        Address::Verbs(_) => Ok(Box::new(stonecast_bench::direct::RdmaDevices(
-            rdma::options(verbs)?,
-        ))),
+        DeviceSettings::Verbs(options) => {
+            Ok(Box::new(stonecast_bench::direct::RdmaDevices(options)))
+        }
     }
 }
 

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use stonecast::Address;
 
-use crate::values::Address;
+use crate::failure::Failure;
+use crate::values;
 
 /// Folder of the pool where nothing else is said.
 pub const DATA: &str = "./stonecast-data";
@@ -23,13 +25,13 @@ pub struct Connection {
 #[derive(Args)]
 struct ConnectionFlags {
     /// Server to connect to, shm:PATH or verbs://HOST:PORT [default: where `serve` with the same settings listens].
-    #[arg(long, value_name = "URL", env = "STONECAST_CONNECT")]
+    #[arg(long, value_name = "URL", env = "STONECAST_CONNECT", value_parser = values::address)]
     connect: Option<Address>,
     /// Folder of the server's pool, or its device: the socket is found there.
     #[arg(long, value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
     data: PathBuf,
     /// Where `serve` is told to listen, by environment or file.
-    #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", hide = true)]
+    #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", hide = true, value_parser = values::address)]
     server_listens: Vec<Address>,
     #[command(flatten)]
     verbs: VerbsFlags,
@@ -83,18 +85,106 @@ impl FromArgMatches for Connection {
 }
 
 /// What addresses of the form verbs:HOST:PORT need.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "RDMA")]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(
+    not(feature = "verbs"),
+    allow(
+        dead_code,
+        reason = "one configuration serves builds with and without verbs"
+    )
+)]
 pub struct VerbsFlags {
+    /// Keys that prove who is who.
+    pub keys: Option<PathBuf>,
+    /// RDMA device; `None`: the first one.
+    pub rdma_device: Option<String>,
+    /// Entry of the device's table of addresses.
+    pub gid_index: Option<u8>,
+    /// The first of the flags that was typed. What stands in the environment or the file is for all commands, and means
+    /// nothing to those that go another way.
+    typed: Option<&'static str>,
+}
+
+impl VerbsFlags {
+    /// Flags of a command that names them in another way.
+    pub fn new(keys: Option<PathBuf>, rdma_device: Option<String>, gid_index: Option<u8>) -> Self {
+        Self {
+            keys,
+            rdma_device,
+            gid_index,
+            typed: None,
+        }
+    }
+
+    /// Flags of which those in `names`, arguments of `matches`, say so.
+    pub fn typed_in(self, matches: &ArgMatches, names: &[(&str, &'static str)]) -> Self {
+        let is_typed =
+            |argument: &str| matches.value_source(argument) == Some(ValueSource::CommandLine);
+        let first = names.iter().find(|(argument, _)| is_typed(argument));
+        Self {
+            typed: first.map(|(_, flag)| *flag),
+            ..self
+        }
+    }
+
+    /// Refuses flags that mean nothing where the server is at `address`; `None`: of the command's own.
+    pub fn check(&self, address: Option<&Address>) -> Result<(), Failure> {
+        let is_here = address.is_none_or(|address| address.socket().is_some());
+        match self.typed.filter(|_| is_here) {
+            None => Ok(()),
+            Some(flag) => Err(Failure::usage(format!(
+                "{flag} says something of servers at verbs:HOST:PORT, and {} is reached over shared memory",
+                address.map_or("the one here".to_owned(), ToString::to_string)
+            ))),
+        }
+    }
+}
+
+impl Args for VerbsFlags {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        VerbsArguments::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        VerbsArguments::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for VerbsFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let VerbsArguments {
+            keys,
+            rdma_device,
+            gid_index,
+        } = VerbsArguments::from_arg_matches(matches)?;
+        let flags = Self::new(keys, rdma_device, gid_index);
+        let names = [
+            ("keys", "--keys"),
+            ("rdma_device", "--rdma-device"),
+            ("gid_index", "--gid-index"),
+        ];
+        Ok(flags.typed_in(matches, &names))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// What [`VerbsFlags`] are made from.
+#[derive(Args)]
+#[command(next_help_heading = "RDMA")]
+struct VerbsArguments {
     /// Keys that prove who is who, a name and 64 hexadecimal digits a line; the first line names the client.
     #[arg(long, value_name = "FILE", env = "STONECAST_KEYS")]
-    pub keys: Option<PathBuf>,
+    keys: Option<PathBuf>,
     /// RDMA device, as `rdma link` shows it [default: the first one].
     #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE")]
-    pub rdma_device: Option<String>,
+    rdma_device: Option<String>,
     /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
     #[arg(long, value_name = "INDEX", env = "STONECAST_GID_INDEX")]
-    pub gid_index: Option<u8>,
+    gid_index: Option<u8>,
 }
 
 /// What acknowledged writes survive.

@@ -79,10 +79,20 @@ pub enum Problem {
     Input(io::Error),
 }
 
+impl LineError {
+    /// Whether the input only has nothing more yet: the next call goes on where this one stopped.
+    pub fn is_pause(&self) -> bool {
+        matches!(&self.problem, Problem::Input(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
 /// Reads entries, one line in memory at a time.
 pub struct Reader<R> {
     input: R,
     line: u64,
+    /// Bytes of input since the last entry, the line in `buffer` left out.
+    used: u64,
+    /// The next line, as far as it has been read.
     buffer: Vec<u8>,
 }
 
@@ -92,6 +102,7 @@ impl<R: BufRead> Reader<R> {
         Self {
             input,
             line: 0,
+            used: 0,
             buffer: Vec::new(),
         }
     }
@@ -103,27 +114,30 @@ impl<R: BufRead> Reader<R> {
 
     /// The next entry and how many bytes of input were used since the last; `None` at the end.
     pub fn next_entry(&mut self) -> Result<Option<(Entry, u64)>, LineError> {
-        let mut used = 0;
         loop {
-            self.line += 1;
-            self.buffer.clear();
-            let line = self.line;
+            let line = self.line + 1;
             let failed = |problem| LineError { line, problem };
-            let limited = &mut self.input.by_ref().take(LINE_SIZE_MAX + 1);
-            let size = limited
+            let room = LINE_SIZE_MAX + 1 - self.buffer.len() as u64;
+            let limited = &mut self.input.by_ref().take(room);
+            // What was read before an error stays in the buffer.
+            limited
                 .read_until(b'\n', &mut self.buffer)
-                .map_err(|error| failed(Problem::Input(error)))? as u64;
-            used += size;
+                .map_err(|error| failed(Problem::Input(error)))?;
+            let size = self.buffer.len() as u64;
             if size == 0 {
                 return Ok(None);
             }
             if size > LINE_SIZE_MAX {
                 return Err(failed(Problem::LongLine));
             }
-            if !self.buffer.trim_ascii().is_empty() {
-                return parse(self.buffer.trim_ascii_end())
-                    .map(|entry| Some((entry, used)))
-                    .map_err(failed);
+            self.line = line;
+            self.used += size;
+            let text = self.buffer.trim_ascii_end();
+            let entry = (!text.trim_ascii().is_empty()).then(|| parse(text));
+            self.buffer.clear();
+            if let Some(entry) = entry {
+                let used = std::mem::take(&mut self.used);
+                return entry.map(|entry| Some((entry, used))).map_err(failed);
             }
         }
     }

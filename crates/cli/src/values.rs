@@ -2,86 +2,24 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::FileTypeExt as _;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use stonecast::{Address, AddressError};
 pub use stonecast_console::Size;
-
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// A socket of this host; everything after the first message goes through shared memory.
-    SharedMemory(PathBuf),
-    /// The control plane of a machine in the RDMA network.
-    #[cfg(feature = "verbs")]
-    Verbs(stonecast_fabric_verbs::ControlAddress),
-}
 
 /// What somebody is told whose build has no verbs.
 #[cfg(not(feature = "verbs"))]
 const NO_VERBS: &str = "this build speaks shared memory alone (shm:PATH); one that speaks to other machines over RDMA is made \
      with `cargo build --release --features verbs`, which needs cmake and libclang (apt install cmake libclang-dev)";
 
-impl Address {
-    /// The socket of the pool in `data`, where nothing else was said: in its folder, or, for a device, which has none,
-    /// under the device's name in `/run`.
-    pub fn of_pool(data: &Path) -> Self {
-        match data.file_name().filter(|_| is_device(data)) {
-            Some(name) => {
-                Self::SharedMemory(Path::new("/run").join(format!("stonecast-{}", name.display())))
-            }
-            None => Self::SharedMemory(data.join("socket")),
-        }
+/// Where a server listens. The error says what is wrong; who asked names the text.
+pub fn address(text: &str) -> Result<Address, String> {
+    #[cfg(not(feature = "verbs"))]
+    if text.starts_with("verbs:") {
+        return Err(NO_VERBS.to_owned());
     }
-}
-
-impl Address {
-    /// The socket, where that is what it names.
-    pub fn socket(&self) -> Option<&Path> {
-        match self {
-            Self::SharedMemory(path) => Some(path),
-            #[cfg(feature = "verbs")]
-            Self::Verbs(_) => None,
-        }
-    }
-}
-
-/// Whether a pool at `data` is one on a device.
-pub fn is_device(data: &Path) -> bool {
-    std::fs::metadata(data).is_ok_and(|status| status.file_type().is_char_device())
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("shm", path)) if !path.is_empty() => Ok(Self::SharedMemory(path.into())),
-            Some(("shm", _)) => {
-                Err("shm: needs a path after it, such as shm:./stonecast-data/socket".into())
-            }
-            #[cfg(feature = "verbs")]
-            Some(("verbs", _)) => text
-                .parse()
-                .map(Self::Verbs)
-                .map_err(|error: stonecast_fabric::DeviceError| error.to_string()),
-            #[cfg(not(feature = "verbs"))]
-            Some(("verbs", _)) => Err(NO_VERBS.into()),
-            _ => Err("an address is shm:PATH or verbs:HOST:PORT".into()),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SharedMemory(path) => write!(formatter, "shm:{}", path.display()),
-            #[cfg(feature = "verbs")]
-            Self::Verbs(address) => address.fmt(formatter),
-        }
-    }
+    text.parse().map_err(|error: AddressError| error.reason)
 }
 
 /// A time: `30s`, `500ms`, `1min`.
@@ -214,18 +152,13 @@ mod tests {
 
     #[test]
     fn addresses_say_what_is_wrong_with_them() {
-        assert_eq!(
-            "shm:./a/b".parse(),
-            Ok(Address::SharedMemory("./a/b".into()))
-        );
-        assert_eq!(
-            "shm:./a/b".parse::<Address>().unwrap().to_string(),
-            "shm:./a/b"
-        );
+        assert_eq!(address("shm:./a/b").unwrap().to_string(), "shm:./a/b");
         for (text, reason) in [("shm:", "needs a path"), ("/tmp/socket", "shm:PATH")] {
+            let refused = address(text).unwrap_err();
+            assert!(refused.contains(reason), "{text}: {refused}");
             assert!(
-                text.parse::<Address>().unwrap_err().contains(reason),
-                "{text}"
+                !refused.contains("is no address"),
+                "clap says that: {refused}"
             );
         }
     }
@@ -233,7 +166,7 @@ mod tests {
     #[cfg(not(feature = "verbs"))]
     #[test]
     fn a_build_without_verbs_says_how_to_get_one_with_them() {
-        let refused = "verbs:host:1".parse::<Address>().unwrap_err();
+        let refused = address("verbs:host:1").unwrap_err();
         assert!(
             refused.contains("shm:PATH")
                 && refused.contains("--features verbs")
@@ -246,11 +179,10 @@ mod tests {
     #[test]
     fn addresses_of_other_machines_are_a_host_and_a_port() {
         for text in ["verbs:host:1", "verbs://host:1"] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), "verbs:host:1");
+            assert_eq!(address(text).unwrap().to_string(), "verbs:host:1");
         }
         assert!(
-            "verbs:host"
-                .parse::<Address>()
+            address("verbs:host")
                 .unwrap_err()
                 .contains("verbs:HOST:PORT")
         );

@@ -9,8 +9,9 @@ use std::io;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use stonecast::{Effect, ErrorKind};
 use stonecast_base::Corruption;
-use stonecast_kv::{Effect, StoreError};
+use stonecast_kv::StoreError;
 use stonecast_media::MediaError;
 
 /// The exit status of a failed command. The numbers and names are stable.
@@ -74,14 +75,6 @@ impl Failure {
     /// An operation that failed.
     pub fn operation(message: impl Into<String>) -> Self {
         Self::new(Status::Failed, message)
-    }
-
-    /// A failed write: its outcome may be unknown.
-    pub fn of_write(error: StoreError) -> Self {
-        match error.effect() {
-            Effect::Unknown => Self::new(Status::OutcomeUnknown, error.to_string()),
-            _ => error.into(),
-        }
     }
 
     /// The same failure, marked as printed.
@@ -161,7 +154,29 @@ fn status_of(error: &(dyn Error + 'static)) -> Option<Status> {
     if let Some(error) = error.downcast_ref::<MediaError>() {
         return of_medium(error);
     }
-    match error.downcast_ref::<StoreError>()? {
+    if let Some(error) = error.downcast_ref::<stonecast::Error>() {
+        return of_library(error);
+    }
+    error.downcast_ref::<StoreError>().and_then(of_store)
+}
+
+fn of_library(error: &stonecast::Error) -> Option<Status> {
+    if matches!(error.effect(), Effect::Unknown { .. }) {
+        return Some(Status::OutcomeUnknown);
+    }
+    match error.kind() {
+        ErrorKind::Address(_) => Some(Status::Usage),
+        ErrorKind::Unreachable { .. }
+        | ErrorKind::Unanswered { .. }
+        | ErrorKind::TimedOut { .. }
+        | ErrorKind::Closed => Some(Status::Unreachable),
+        ErrorKind::Store(error) => of_store(error),
+        _ => None,
+    }
+}
+
+fn of_store(error: &StoreError) -> Option<Status> {
+    match error {
         StoreError::Corrupt(_) => Some(Status::Corrupt),
         StoreError::Media(error) => of_medium(error),
         StoreError::Disconnected { .. } => Some(Status::Unreachable),
@@ -223,6 +238,7 @@ mod tests {
             Failure::from(MediaError::from(damage())),
             Failure::from(StoreError::from(damage())),
             Failure::from(StoreError::from(MediaError::from(damage()))),
+            Failure::from(stonecast::Error::from(MediaError::from(damage()))),
             Failure::from(Err::<(), _>(damage()).context("reading").unwrap_err()),
         ] {
             assert_eq!(failure.status(), 5, "{failure}");
@@ -232,10 +248,11 @@ mod tests {
     #[test]
     fn a_lost_connection_leaves_the_outcome_of_a_write_unknown_and_reads_unanswered() {
         let lost = |unknown| StoreError::Disconnected { unknown };
-        assert_eq!(Failure::of_write(lost(true)).status(), 7);
-        assert_eq!(Failure::of_write(lost(false)).status(), 4);
-        assert_eq!(Failure::of_write(StoreError::NotPersisted).status(), 7);
-        assert_eq!(Failure::of_write(StoreError::MediumFull).status(), 1);
+        let of_write = |error| Failure::from(stonecast::Error::of_write(error)).status();
+        assert_eq!(of_write(lost(true)), 7);
+        assert_eq!(of_write(lost(false)), 4);
+        assert_eq!(of_write(StoreError::NotPersisted), 7);
+        assert_eq!(of_write(StoreError::MediumFull), 1);
         assert_eq!(Failure::from(lost(true)).status(), 4);
     }
 

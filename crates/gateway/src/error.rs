@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use stonecast_fabric::DeviceError;
 use stonecast_kv::StoreError;
 
 /// Why a gateway did not start, or ended.
@@ -45,12 +44,12 @@ pub enum GatewayError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The store could not be reached, or is gone.
+    /// The store could not be reached, or did not answer.
+    #[error("gateway to the store: {0}")]
+    Connection(#[from] stonecast::Error),
+    /// The store is gone.
     #[error("gateway to the store: {0}")]
     Store(#[from] StoreError),
-    /// The fabric refused a call.
-    #[error("gateway to the store: {0}")]
-    Device(#[from] DeviceError),
     /// A thread broke an invariant. Its message went to stderr.
     #[error("a thread of the gateway failed")]
     Panicked,

@@ -11,18 +11,17 @@
 use std::cell::Cell;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustls::ServerConfig;
+use stonecast::local::{Client, Connection as StoreConnection};
+use stonecast::{Connector, OpenDevice};
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Park, Port, Runtime};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientPath, StoreError};
+use stonecast_kv::{ClientPath, StoreError};
 
 use crate::commands::{Context, Session, Store, UnderWay};
 use crate::connection::{Connection, TOO_MANY};
@@ -36,7 +35,7 @@ use crate::transport::Transport;
 /// How often a thread looks at deadlines, and whether it should end.
 const LOOK_NS: Nanoseconds = 100_000_000;
 /// How long the store may take to accept the connection.
-const CONNECT_NS_MAX: Nanoseconds = 30_000_000_000;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long connections may take to end.
 const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
 /// Connections that are accepted before others get their turn.
@@ -55,23 +54,13 @@ pub fn run(
     shared: Arc<Shared>,
     tls: Option<Arc<ServerConfig>>,
 ) -> Result<(), GatewayError> {
-    let device = ShmDevice::new(ShmOptions::default())?;
     let reactor = Rc::new(Reactor::new().map_err(system("creating an epoll instance"))?);
     let in_flight = Rc::new(Cell::new(0));
-    let sleeper: Rc<dyn Park> = Rc::new(Sleeper::new(
-        device.clone(),
-        reactor.clone(),
-        in_flight.clone(),
-    ));
-    // The sleeper decides how long to look before it sleeps.
-    let executor = BusyPoll::new(sleeper, 0);
-    let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
-    executor.add_port(&port);
-    let runtime = executor.runtime();
-    executor.block_on(async {
-        let client = connect(port, &runtime, &shared.options.store, &in_flight).await?;
+    let connection = connect(&shared.options.store, &reactor, &in_flight)?;
+    let result = connection.run(async |client| {
+        let runtime = client.runtime();
         let counters = shared.threads[index].clone();
-        let store = Store::new(client.clone(), counters.clone(), in_flight);
+        let store = Store::new(client.store().clone(), counters.clone(), in_flight.clone());
         let context = Rc::new(Context::new(
             store,
             runtime.clone(),
@@ -90,43 +79,50 @@ pub fn run(
         };
         runtime.spawn(Box::pin(acceptor.run()));
         shared.note_ready();
-        let result = watch(&context).await;
-        // Also when the store is gone: the other threads cannot do without it either.
-        shared.stop();
-        context.guards.stop();
-        let deadline = runtime.now().saturating_add(STOP_NS_MAX);
-        while !context.guards.is_empty() && runtime.now() < deadline {
-            runtime.sleep(LOOK_NS / 10).await;
-        }
-        if result.is_ok() {
-            client.close().await;
-        }
-        result
-    })
+        serve(&context, client).await
+    });
+    if result.is_ok() {
+        let _under_way = UnderWay::begin(&in_flight);
+        connection.close();
+    }
+    result
 }
 
-async fn connect(
-    port: Rc<Port>,
-    runtime: &Rc<dyn Runtime>,
-    store: &str,
-    in_flight: &Cell<usize>,
-) -> Result<Client, GatewayError> {
+/// Connects to the store at `address`. The thread sleeps on the sockets of `reactor`, too.
+fn connect(
+    address: &str,
+    reactor: &Rc<Reactor>,
+    in_flight: &Rc<Cell<usize>>,
+) -> Result<StoreConnection, GatewayError> {
+    let device = ShmDevice::new(ShmOptions::default()).map_err(stonecast::Error::from)?;
+    let sleeper = Sleeper::new(device.clone(), reactor.clone(), in_flight.clone());
+    let connector = Connector::new(address)?
+        .counted_as(ClientPath::Gateway)
+        .connect_timeout(CONNECT_TIMEOUT)
+        // Deadlines are those of the Redis clients.
+        .operation_timeout(None)
+        // The sleeper decides how long to look before it sleeps.
+        .spin(Duration::ZERO);
+    let device = OpenDevice {
+        device,
+        park: Rc::new(sleeper),
+    };
     let _under_way = UnderWay::begin(in_flight);
-    let mut connected = pin!(Client::connect_as(
-        ClientPath::Gateway,
-        port,
-        runtime.clone(),
-        store
-    ));
-    let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
-    let client = std::future::poll_fn(|context| match connected.as_mut().poll(context) {
-        Poll::Ready(client) => Poll::Ready(Some(client)),
-        Poll::Pending => late.as_mut().poll(context).map(|()| None),
-    });
-    match client.await {
-        Some(client) => Ok(client?),
-        None => Err(StoreError::refused(store, "the store does not answer").into()),
+    Ok(StoreConnection::over(device, connector)?)
+}
+
+/// Serves until the gateway is stopped or the store is gone, and then until the connections have ended.
+async fn serve(context: &Rc<Context>, client: &Client) -> Result<(), GatewayError> {
+    let result = watch(context).await;
+    // Also when the store is gone: the other threads cannot do without it either.
+    context.shared.stop();
+    context.guards.stop();
+    let runtime = client.runtime();
+    let deadline = runtime.now().saturating_add(STOP_NS_MAX);
+    while !context.guards.is_empty() && runtime.now() < deadline {
+        runtime.sleep(LOOK_NS / 10).await;
     }
+    result
 }
 
 /// Looks after the connections until the gateway is stopped or the store is gone.

@@ -4,15 +4,14 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+use stonecast::OpenDevice;
 use stonecast_fabric::{Device, DeviceError, Park};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
-/// A device, as what it does and as what can sleep.
+/// A device of a benchmark.
 pub struct OpenedDevice {
-    /// What it does.
-    pub device: Rc<dyn Device>,
-    /// The same, for the executor.
-    pub park: Rc<dyn Park>,
+    /// As what it does, and as what its thread sleeps on.
+    pub device: OpenDevice,
     /// The same, where peers' memory is mapped into this process.
     pub(super) shared_memory: Option<Rc<ShmDevice>>,
 }
@@ -21,8 +20,7 @@ impl OpenedDevice {
     /// A device that reaches its peers' memory through the fabric alone.
     pub fn new<D: Device + Park + 'static>(device: Rc<D>) -> Self {
         Self {
-            device: device.clone(),
-            park: device,
+            device: OpenDevice::new(device),
             shared_memory: None,
         }
     }

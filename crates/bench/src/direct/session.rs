@@ -1,12 +1,13 @@
 //! A connection to a server, the device behind it, and the loop that drives both. Belongs to one thread.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Elapsed, Port};
+use stonecast::local::Connection;
+use stonecast::{Connector, OpenDevice};
 use stonecast_fabric_shm::ShmDevice;
 use stonecast_kv::limits::LOCATIONS;
-use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientOptions, StoreError};
+use stonecast_kv::{Client, StoreError};
 
 use super::devices::{Devices, OpenedDevice, SharedMemory};
 use super::limit::{Piece, StoreMemory};
@@ -14,21 +15,18 @@ use crate::crowd::Crowd;
 
 /// How long a client looks for its answer before it sleeps: longer than a sync takes, so that a wake-up is not part of
 /// what is measured.
-const SPIN_NS: Nanoseconds = 2_000_000;
-/// A server accepts between two batches, and a batch is a sync at the longest.
-const CONNECT_NS_MAX: Nanoseconds = 10_000_000_000;
+const SPIN: Duration = Duration::from_millis(2);
 
-/// See the module documentation.
+/// A connection that one thread measures. What is measured is the store's own client.
 pub struct Session {
-    executor: BusyPoll,
+    connection: Connection,
     /// Where the server's memory is mapped.
     shared_memory: Option<Rc<ShmDevice>>,
-    client: Client,
 }
 
 impl Session {
     /// Connects to the server at `address`, `shm:PATH`.
-    pub fn open(address: &str) -> Result<Self, StoreError> {
+    pub fn open(address: &str) -> Result<Self, stonecast::Error> {
         Self::open_with(&SharedMemory, address, LOCATIONS)
     }
 
@@ -38,49 +36,63 @@ impl Session {
         devices: &dyn Devices,
         address: &str,
         locations: usize,
-    ) -> Result<Self, StoreError> {
-        let options = ClientOptions {
-            locations,
-            ..ClientOptions::default()
-        };
+    ) -> Result<Self, stonecast::Error> {
+        Self::connect(devices, address, locations, |connector, device| {
+            connector.connect_on(device)
+        })
+    }
+
+    /// As [`Session::open_with`], where the server has accepted others. It is not knocked at where it refuses: a server that
+    /// is short of something has enough to refuse.
+    pub fn open_another(
+        devices: &dyn Devices,
+        address: &str,
+        locations: usize,
+    ) -> Result<Self, stonecast::Error> {
+        Self::connect(devices, address, locations, |connector, device| {
+            Connection::over(device, connector)
+        })
+    }
+
+    fn connect(
+        devices: &dyn Devices,
+        address: &str,
+        locations: usize,
+        connect: impl FnOnce(Connector, OpenDevice) -> Result<Connection, stonecast::Error>,
+    ) -> Result<Self, stonecast::Error> {
+        let connector = Connector::new(address)?
+            .remembered_places(locations)
+            .spin(SPIN);
         let OpenedDevice {
             device,
-            park,
             shared_memory,
         } = devices.open()?;
-        let executor = BusyPoll::new(park, SPIN_NS);
-        let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
-        executor.add_port(&port);
-        let runtime = executor.runtime();
-        let client = executor.block_on(async {
-            let connected = Client::connect_with(options, port, executor.runtime(), address);
-            let in_time = runtime.within(CONNECT_NS_MAX, connected).await;
-            in_time.unwrap_or_else(|Elapsed| {
-                Err(StoreError::refused(address, "the server does not answer"))
-            })
-        })?;
         Ok(Self {
-            executor,
+            connection: connect(connector, device)?,
             shared_memory,
-            client,
         })
     }
 
     /// The client.
     pub fn client(&self) -> &Client {
-        &self.client
+        self.handle().store()
+    }
+
+    /// The library's handle of the client.
+    pub fn handle(&self) -> &stonecast::local::Client {
+        self.connection.client()
     }
 
     /// The store's memory as it is mapped here. Reads `key`, which must be there, because a mapping is made by the first
     /// READ that needs it. `None` where nothing is mapped.
     pub fn store_memory(&self, key: &[u8]) -> Result<Option<StoreMemory>, StoreError> {
-        self.block_on(self.client.get(key, &mut Vec::new()))?;
+        self.block_on(self.client().get(key, &mut Vec::new()))?;
         Ok(self.mapped())
     }
 
     fn mapped(&self) -> Option<StoreMemory> {
         let device = self.shared_memory.as_ref()?;
-        let yardstick = self.client.yardstick();
+        let yardstick = self.client().yardstick();
         let piece = |address| {
             let (memory, start) = device.peer_memory(yardstick.queue_pair, address)?;
             Some(Piece { memory, start })
@@ -95,7 +107,7 @@ impl Session {
 
     /// Runs `work` to its end.
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
-        self.executor.block_on(work)
+        self.connection.run(async |_| work.await)
     }
 
     /// Runs `count` tasks side by side until all have ended. The first failure is returned.
@@ -104,12 +116,12 @@ impl Session {
         F: Future<Output = Result<(), StoreError>> + 'static,
     {
         let crowd = Crowd::new();
-        (0..count).for_each(|_| crowd.spawn(&*self.executor.runtime(), task()));
-        self.executor.block_on(crowd.ends()).into_iter().collect()
+        (0..count).for_each(|_| crowd.spawn(&**self.handle().runtime(), task()));
+        self.block_on(crowd.ends()).into_iter().collect()
     }
 
     /// Gives back what the client holds.
     pub fn close(self) {
-        self.executor.block_on(self.client.close());
+        self.connection.close();
     }
 }

@@ -64,6 +64,9 @@ pub enum YcsbError {
     /// The options contradict each other.
     #[error("{0}")]
     Options(&'static str),
+    /// A client could not connect.
+    #[error(transparent)]
+    Connect(#[from] stonecast::Error),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,6 +87,19 @@ pub enum YcsbError {
     /// Another client thread failed first.
     #[error("another client failed")]
     Companion,
+}
+
+impl YcsbError {
+    /// How far it is from the cause. A server that is short of something refuses some clients in words and loses others.
+    fn distance(&self) -> u8 {
+        match self {
+            Self::Companion => 2,
+            Self::Connect(error) if error.is_disconnected() => 1,
+            Self::Store(StoreError::Disconnected { .. })
+            | Self::Drive(DriveError::Store(StoreError::Disconnected { .. })) => 1,
+            _ => 0,
+        }
+    }
 }
 
 /// Most operations that are drawn beforehand; a longer run starts again.
@@ -182,13 +198,12 @@ pub fn run_on(
                     all.join(&measured);
                     limits = limits.zip(limit).map(|(sum, limit)| sum + limit);
                 }
-                // The cause rather than what it caused.
-                Err(error)
-                    if failure.is_none() || matches!(failure, Some(YcsbError::Companion)) =>
-                {
-                    failure = Some(error)
+                Err(error) => {
+                    let nearer = |found: &YcsbError| error.distance() < found.distance();
+                    if failure.as_ref().is_none_or(nearer) {
+                        failure = Some(error);
+                    }
                 }
-                Err(_) => {}
             }
         }
         match failure {
@@ -303,7 +318,7 @@ impl Stage<'_> {
 
     fn get_ready(&self, address: &str, start: usize) -> Result<(Session, Plan), YcsbError> {
         let options = &self.options;
-        let session = Session::open_with(self.devices, address, options.locations)?;
+        let session = Session::open_another(self.devices, address, options.locations)?;
         let share = |all: u64| all.div_ceil(options.clients.into());
         let warm_up = match options.amount {
             Amount::Operations(all) => Amount::Operations(share(all).min(WARM_UP_OPERATIONS)),

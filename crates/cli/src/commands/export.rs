@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use stonecast_kv::Client;
+use stonecast::local::Client;
 use tempfile::NamedTempFile;
 
 use super::import::{Transferred, report};
@@ -69,11 +69,10 @@ pub fn run(flags: &Export) -> Result<(), Failure> {
 async fn write_all(client: &Client, output: &mut impl Write) -> Result<(u64, u64), Failure> {
     let mut entries = client.entries().await?;
     let progress = Progress::of_count("exporting", Some(entries.len() as u64));
-    let mut batch = Vec::new();
     let mut line = Vec::new();
     let (mut count, mut bytes) = (0, 0);
     loop {
-        entries.next(client, &mut batch).await?;
+        let batch = entries.next_batch(client).await?;
         if batch.is_empty() {
             return Ok((count, bytes));
         }

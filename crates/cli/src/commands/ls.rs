@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
 use serde::Serialize;
-use stonecast_kv::Client;
+use stonecast::local::Client;
+use stonecast_kv::Entries;
 
 use crate::failure::Failure;
 use crate::flags::Connection;
@@ -15,8 +16,9 @@ use crate::session::Session;
 
 /// Lists the keys, or those that begin with PREFIX.
 ///
-/// The order is that in which they were stored: a key that is stored again moves to the end. A key that is stored while
-/// they are listed may be listed twice. Without --json each key is a line as it is; one with a line feed in it is several.
+/// The order is that in which they were stored: a key that is stored again moves to the end. A key that is there all the
+/// time is listed; one that is stored while they are listed may be listed twice, and the list ends all the same.
+/// Without --json each key is a line as it is; one with a line feed in it is several.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: all keys, those of one kind, and as JSON with their versions
@@ -57,12 +59,10 @@ pub fn run(flags: &Ls) -> Result<(), Failure> {
 async fn print_all(client: &Client, flags: &Ls, output: &mut impl Write) -> Result<(), Failure> {
     let prefix = flags.prefix.as_deref().unwrap_or_default().as_bytes();
     let mut batch = Vec::new();
-    let mut from = 0;
-    loop {
-        let mut page = client.entries_from(from, PAGE_KEYS).await?;
-        let next = page.next_version();
+    let mut pages = Pages::of(client, PAGE_KEYS).await?;
+    while let Some(mut page) = pages.next(client).await? {
         loop {
-            page.next(client, &mut batch).await?;
+            page.next(client.store(), &mut batch).await?;
             if batch.is_empty() {
                 break;
             }
@@ -79,9 +79,88 @@ async fn print_all(client: &Client, flags: &Ls, output: &mut impl Write) -> Resu
                 output.write_all(b"\n")?;
             }
         }
-        match next {
-            Some(version) => from = version,
-            None => return Ok(()),
-        }
+    }
+    Ok(())
+}
+
+/// All keys, some at a time, in the order of their versions.
+///
+/// A page is a look at the whole index. Keys that are stored again move behind the page, so a list that followed them
+/// might never end: what was stored since the list began is its last page.
+struct Pages {
+    size: usize,
+    /// The latest version when the list began.
+    begun_at: u64,
+    /// The version from which the next page goes on; `None`: there is none.
+    from: Option<u64>,
+}
+
+impl Pages {
+    async fn of(client: &Client, size: usize) -> Result<Self, Failure> {
+        Ok(Self {
+            size,
+            begun_at: client.stat().await?.sequence,
+            from: Some(0),
+        })
+    }
+
+    async fn next(&mut self, client: &Client) -> Result<Option<Entries>, Failure> {
+        let Some(from) = self.from else {
+            return Ok(None);
+        };
+        let size = match from > self.begun_at {
+            true => usize::MAX,
+            false => self.size,
+        };
+        let page = client.store().entries_from(from, size).await?;
+        self.from = page.next_version();
+        Ok(Some(page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use stonecast::{Durability, Server, local};
+
+    use super::*;
+
+    /// Needs the last page: a list that follows the writer has no end.
+    #[test]
+    fn a_list_ends_and_misses_nothing_where_every_key_is_stored_again_after_each_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::builder(folder.path().join("pool"))
+            .durability(Durability::Process)
+            .capacity(16 << 20);
+        let server = server.serve().unwrap();
+        let connection = local::connect(&server.address().to_string()).unwrap();
+        let keys: Vec<[u8; 1]> = (0..100).map(|number| [number]).collect();
+        let listed = connection.run(async |client| {
+            let store_all = async || {
+                for key in &keys {
+                    client.put(key, b"v").await.unwrap();
+                }
+            };
+            store_all().await;
+            let mut pages = Pages::of(client, 10).await.unwrap();
+            let (mut listed, mut batch) = (BTreeSet::new(), Vec::new());
+            for _ in 0..3 {
+                let Some(mut page) = pages.next(client).await.unwrap() else {
+                    return listed;
+                };
+                store_all().await;
+                loop {
+                    page.next(client.store(), &mut batch).await.unwrap();
+                    if batch.is_empty() {
+                        break;
+                    }
+                    listed.extend(batch.iter().map(|entry| entry.key.clone()));
+                }
+            }
+            assert!(pages.next(client).await.unwrap().is_none(), "it goes on");
+            listed
+        });
+        assert_eq!(listed.len(), keys.len());
     }
 }

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use clap::Args;
+use clap::{ArgMatches, Args, FromArgMatches};
 use rustix::fs::statvfs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use stonecast::Address;
 use stonecast_bench::direct::{
     Amount, Devices, ServerOptions, ServerProcess, Session, SharedMemory, Target, YcsbError,
     YcsbOptions, load, run_on,
@@ -22,8 +23,7 @@ use crate::failure::Failure;
 use crate::flags::{DurabilityArgument, VerbsFlags};
 use crate::output;
 use crate::progress::Progress;
-use crate::session;
-use crate::values::{Address, Fabric};
+use crate::values::{self, Fabric};
 
 /// Runs a workload of YCSB against a server, its own or one that runs.
 ///
@@ -51,32 +51,61 @@ pub struct Ycsb {
     #[arg(long, value_name = "DIR", conflicts_with = "connect")]
     pub data: Option<PathBuf>,
     /// A running server to measure, shm:PATH or verbs://HOST:PORT; its keys stay there. STONECAST_CONNECT is not looked at.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = values::address)]
     pub connect: Option<Address>,
+    #[command(flatten)]
+    pub rdma: RdmaFlags,
+}
+
+/// What a server at verbs://HOST:PORT needs. Its keys have another name here, where `--keys` counts keys of the store.
+#[derive(Debug)]
+pub struct RdmaFlags(VerbsFlags);
+
+/// What [`RdmaFlags`] are made from.
+#[derive(Args)]
+#[command(next_help_heading = "RDMA")]
+struct RdmaArguments {
     /// With --connect verbs://HOST:PORT: the keys, as `--keys` of other commands names them.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "STONECAST_KEYS",
-        help_heading = "RDMA"
-    )]
-    pub key_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", env = "STONECAST_KEYS")]
+    key_file: Option<PathBuf>,
     /// RDMA device, as `rdma link` shows it [default: the first one].
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "STONECAST_RDMA_DEVICE",
-        help_heading = "RDMA"
-    )]
-    pub rdma_device: Option<String>,
+    #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE")]
+    rdma_device: Option<String>,
     /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
-    #[arg(
-        long,
-        value_name = "INDEX",
-        env = "STONECAST_GID_INDEX",
-        help_heading = "RDMA"
-    )]
-    pub gid_index: Option<u8>,
+    #[arg(long, value_name = "INDEX", env = "STONECAST_GID_INDEX")]
+    gid_index: Option<u8>,
+}
+
+impl Args for RdmaFlags {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        RdmaArguments::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        RdmaArguments::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for RdmaFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let RdmaArguments {
+            key_file,
+            rdma_device,
+            gid_index,
+        } = RdmaArguments::from_arg_matches(matches)?;
+        let flags = VerbsFlags::new(key_file, rdma_device, gid_index);
+        let names = [
+            ("key_file", "--key-file"),
+            ("rdma_device", "--rdma-device"),
+            ("gid_index", "--gid-index"),
+        ];
+        Ok(Self(flags.typed_in(matches, &names)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// How long is measured.
@@ -98,6 +127,7 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
             "over RDMA a server is measured that runs already: name it with --connect verbs://HOST:PORT",
         ));
     }
+    flags.rdma.0.check(flags.connect.as_ref())?;
     let options = YcsbOptions {
         with_limit: flags.fabric == Fabric::SharedMemory,
         ..flags.workload.options(SECONDS)?
@@ -111,14 +141,16 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
         (Some(server), _) => (server.address(), Box::new(SharedMemory)),
         (None, Some(address)) => (
             address.to_string(),
-            fabric::devices(address, &verbs_of(flags))?,
+            fabric::devices(address, &flags.rdma.0)?,
         ),
         (None, None) => unreachable!("without an address there is an own server"),
     };
     let process = fill(&*devices, &address, options.data)?;
     // Only shared memory says that the server is on this machine.
-    let is_here =
-        !matches!(&flags.connect, Some(address) if !matches!(address, Address::SharedMemory(_)));
+    let is_here = flags
+        .connect
+        .as_ref()
+        .is_none_or(|address| address.socket().is_some());
     let server_pid = is_here.then_some(process);
     let progress = Progress::of_count("measuring", Some(1000));
     let target = Target {
@@ -143,8 +175,7 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
 
 /// Stores the data set, and returns the process number of the server.
 fn fill(devices: &dyn Devices, address: &str, data: DataSet) -> Result<u32, Failure> {
-    let session = Session::open_with(devices, address, 0)
-        .map_err(|error| session::refused(error, &address.parse().expect("made of an address")))?;
+    let session = Session::open_with(devices, address, 0)?;
     let progress = Progress::of_count("loading", Some(data.keys));
     load(&session, data, |stored| progress.set(stored))?;
     drop(progress);
@@ -152,14 +183,6 @@ fn fill(devices: &dyn Devices, address: &str, data: DataSet) -> Result<u32, Fail
     session.close();
     u32::try_from(stat.process)
         .map_err(|_| Failure::operation("the server does not tell its process number"))
-}
-
-fn verbs_of(flags: &Ycsb) -> VerbsFlags {
-    VerbsFlags {
-        keys: flags.key_file.clone(),
-        rdma_device: flags.rdma_device.clone(),
-        gid_index: flags.gid_index,
-    }
 }
 
 /// A server of this command's own, on a pool that goes away with it.

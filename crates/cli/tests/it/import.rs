@@ -64,6 +64,27 @@ fn end_of(mut child: Child) -> (serde_json::Value, String, Option<i32>) {
     (failure, words, status)
 }
 
+/// Needs the end of a read where nothing more has come, and the part of a line that was read before it.
+#[test]
+fn what_was_read_is_stored_while_the_input_pauses_also_within_a_line() {
+    let place = Place::in_volatile_memory();
+    let server = server(&place);
+    let (mut import, mut stdin) = begin(&server, 3);
+    wait_until_stored(&server, 3);
+    let rest = line(4) + &line(5);
+    let (first, second) = rest.split_at(line(4).len() + 9);
+    stdin.write_all(first.as_bytes()).expect("the import reads");
+    wait_until_stored(&server, 4);
+    stdin
+        .write_all(second.as_bytes())
+        .expect("the import reads");
+    wait_until_stored(&server, 5);
+    drop(stdin);
+    assert!(import.wait().expect("it ends").success());
+    let all: String = (1..=5).map(line).collect();
+    assert_eq!(server.client(&["export"]).text(), all);
+}
+
 /// Needs the look at signals while input is waited for: a pipe that is silent would keep the import for ever.
 #[test]
 fn a_signal_ends_an_import_and_each_line_that_was_read_is_stored() {
@@ -71,8 +92,7 @@ fn a_signal_ends_an_import_and_each_line_that_was_read_is_stored() {
         let place = Place::in_volatile_memory();
         let server = server(&place);
         let (import, stdin) = begin(&server, 100);
-        // Lines that do not fill what may be in flight wait for more; the signal sends them.
-        wait_until_stored(&server, 64);
+        wait_until_stored(&server, 100);
         signal(&import, asked);
         let (failure, words, status) = end_of(import);
         drop(stdin);

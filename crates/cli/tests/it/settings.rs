@@ -127,6 +127,34 @@ fn clients_find_the_server_by_its_folder_and_a_typed_folder_beats_the_environmen
     assert!(run(here, b"").refusal(1).contains("./stonecast-data"));
 }
 
+/// Needs the difference between what is typed and what stands in the environment, which is for all commands.
+#[test]
+fn what_rdma_needs_is_wrong_usage_where_it_is_typed_for_shared_memory() {
+    let place = Place::in_volatile_memory();
+    let pool = place.pool();
+    let pool = pool.to_str().expect("a name in UTF-8");
+    for (command, key_file) in [
+        (&["serve", "--data", pool][..], "--keys"),
+        (&["get", "k", "--data", pool], "--keys"),
+        (&["bench", "ycsb", "--ops", "1"], "--key-file"),
+    ] {
+        for (flag, value) in [
+            (key_file, "/k"),
+            ("--rdma-device", "rxe0"),
+            ("--gid-index", "3"),
+        ] {
+            let refused = stonecast(command.iter().copied().chain([flag, value]));
+            let words = format!("{flag} says something of servers at verbs:HOST:PORT");
+            assert!(refused.refusal(2).contains(&words), "{}", refused.stderr);
+        }
+    }
+    assert!(!place.pool().exists(), "nothing is created");
+    let mut get = command();
+    get.args(["get", "k", "--data", pool]);
+    get.env("STONECAST_KEYS", "/k");
+    assert!(run(get, b"").refusal(4).contains("stonecast serve"));
+}
+
 #[test]
 fn no_period_is_zero() {
     let output = stonecast(["stat", "--watch", "--every", "0s"]);

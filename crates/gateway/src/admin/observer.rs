@@ -1,15 +1,11 @@
 //! What the admin port sees of the gateway and the store. It lives in a thread of its own, which may wait for the store.
 
 use std::cell::RefCell;
-use std::pin::pin;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::time::Duration;
 
-use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Port};
-use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientPath, Metrics, StoreError};
+use stonecast::{Connector, blocking};
+use stonecast_kv::{ClientPath, Metrics};
 
 use super::pulse::Pulse;
 use crate::error::GatewayError;
@@ -19,7 +15,8 @@ use crate::shared::Shared;
 pub struct Observer {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
-    link: RefCell<Option<Link>>,
+    /// A connection to the store; `None`: the next question opens one.
+    link: RefCell<Option<blocking::Client>>,
 }
 
 /// Everything that is known at one moment.
@@ -32,16 +29,10 @@ pub struct Report<'o> {
     pub store: Result<Metrics, GatewayError>,
 }
 
-/// A connection to the store.
-struct Link {
-    executor: BusyPoll,
-    client: Client,
-}
-
 /// How long the store may take to answer.
-const ANSWER_NS_MAX: Nanoseconds = 2_000_000_000;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an answer is looked for before the thread sleeps.
-const SPIN_NS: Nanoseconds = 20_000;
+const SPIN: Duration = Duration::from_micros(20);
 
 impl Observer {
     /// Of a gateway.
@@ -66,7 +57,7 @@ impl Observer {
         let mut link = self.link.borrow_mut();
         let connected = match link.take() {
             Some(connected) => connected,
-            None => Link::open(&self.shared.options.store)?,
+            None => connect(&self.shared.options.store)?,
         };
         let metrics = connected.metrics()?;
         // Kept only as long as it works: after an error the next question opens a new one.
@@ -75,37 +66,11 @@ impl Observer {
     }
 }
 
-impl Link {
-    fn open(store: &str) -> Result<Self, GatewayError> {
-        let device = ShmDevice::new(ShmOptions::default())?;
-        let executor = BusyPoll::new(device.clone(), SPIN_NS);
-        let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
-        executor.add_port(&port);
-        let client = within(
-            &executor,
-            Client::connect_as(ClientPath::Gateway, port, executor.runtime(), store),
-        )??;
-        Ok(Self { executor, client })
-    }
-
-    fn metrics(&self) -> Result<Metrics, GatewayError> {
-        Ok(within(&self.executor, self.client.metrics())??)
-    }
-}
-
-/// Drives `work` for as long as the store may take.
-fn within<T>(executor: &BusyPoll, work: impl Future<Output = T>) -> Result<T, GatewayError> {
-    let runtime = executor.runtime();
-    executor.block_on(async {
-        let mut work = pin!(work);
-        let mut late = pin!(runtime.sleep(ANSWER_NS_MAX));
-        std::future::poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => late
-                .as_mut()
-                .poll(context)
-                .map(|()| Err(StoreError::Disconnected { unknown: false }.into())),
-        })
-        .await
-    })
+fn connect(store: &str) -> Result<blocking::Client, stonecast::Error> {
+    Connector::new(store)?
+        .counted_as(ClientPath::Gateway)
+        .connect_timeout(ANSWER_TIMEOUT)
+        .operation_timeout(Some(ANSWER_TIMEOUT))
+        .spin(SPIN)
+        .connect_blocking()
 }

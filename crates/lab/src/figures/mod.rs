@@ -68,6 +68,9 @@ pub enum FiguresError {
     /// A server could not be started.
     #[error(transparent)]
     Server(#[from] ServerProcessError),
+    /// A client of the library could not connect, or failed.
+    #[error(transparent)]
+    Library(#[from] stonecast::Error),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -34,7 +34,8 @@ use stonecast_persist::{FlushKind, Operation, Plan, Platform, Update, plan_for};
 
 use super::log::{LOG_SIZE, RECORD_SIZE, place, record, tail};
 use super::{Measurement, RemotelogError, WARM_UP};
-use stonecast_bench::direct::{Devices, OpenedDevice};
+use stonecast::OpenDevice;
+use stonecast_bench::direct::Devices;
 
 const CAPACITY: u64 = 1 << 20;
 const BUFFER_SIZE: u32 = 256;
@@ -122,7 +123,7 @@ fn platform_of(ends: Ends<'_>, medium: &Path) -> Result<Platform, RemotelogError
         ddio: Ddio::On,
         receive_buffers: ReceiveBuffers::Dram,
     };
-    let (requester, responder) = (ends.requester.open()?, ends.responder.open()?);
+    let (requester, responder) = (ends.requester.open()?.device, ends.responder.open()?.device);
     let can = |has: fn(&Capabilities) -> bool| {
         has(requester.device.capabilities()) && has(responder.device.capabilities())
     };
@@ -187,7 +188,7 @@ fn respond(
     ready: Sender<()>,
 ) -> Result<u64, RemotelogError> {
     let region = open(plan, log)?;
-    let OpenedDevice { device, park, .. } = ends.responder.open()?;
+    let OpenDevice { device, park } = ends.responder.open()?.device;
     let executor = BusyPoll::new(park, SPIN_NS);
     let port = Rc::new(Port::new(device.clone(), RESPONDER_COMPLETIONS)?);
     executor.add_port(&port);
@@ -305,7 +306,7 @@ impl Session {
 }
 
 fn connect(ends: Ends<'_>, plan: &Plan, address: &str) -> Result<Session, RemotelogError> {
-    let OpenedDevice { device, park, .. } = ends.requester.open()?;
+    let OpenDevice { device, park } = ends.requester.open()?.device;
     let executor = BusyPoll::new(park, SPIN_NS);
     let port = Rc::new(Port::new(device, REQUESTER_COMPLETIONS)?);
     executor.add_port(&port);

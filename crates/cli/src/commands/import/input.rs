@@ -1,7 +1,8 @@
-//! What is imported: a file or stdin, whose reading a signal ends.
+//! What is imported: a file or stdin. A signal ends its reading, and so does a pause while there is something else to do.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::rc::Rc;
@@ -19,11 +20,26 @@ const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// What is imported.
+pub struct Source {
+    /// Its bytes. A read fails with [`io::ErrorKind::WouldBlock`] where there are none yet and it is not to wait.
+    pub lines: BufReader<Input>,
+    /// Whether a read waits.
+    pub waits: Rc<Cell<bool>>,
+    /// How long it is, where that is known.
+    pub size: Option<u64>,
+}
 
 /// A file that may be a pipe. A read ends with an error when a signal asked for the end.
-struct Input {
+pub struct Input {
     file: File,
     stop: Rc<Stop>,
+    waits: Rc<Cell<bool>>,
 }
 
 impl Read for Input {
@@ -34,7 +50,9 @@ impl Read for Input {
             }
             // A regular file is always ready.
             let mut ready = [PollFd::new(&self.file, PollFlags::IN)];
-            match poll(&mut ready, Some(&LOOK)) {
+            let patience = if self.waits.get() { &LOOK } else { &AT_ONCE };
+            match poll(&mut ready, Some(patience)) {
+                Ok(0) if !self.waits.get() => return Err(io::ErrorKind::WouldBlock.into()),
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return self.file.read(buffer),
                 Err(error) => return Err(error.into()),
@@ -43,8 +61,8 @@ impl Read for Input {
     }
 }
 
-/// Opens what is imported, and says how long it is where that is known.
-pub fn open(path: Option<&Path>, stop: Rc<Stop>) -> Result<(impl BufRead, Option<u64>), Failure> {
+/// Opens what is imported.
+pub fn open(path: Option<&Path>, stop: Rc<Stop>) -> Result<Source, Failure> {
     let named = path.filter(|path| *path != Path::new("-"));
     let name = named.map_or("stdin".to_owned(), |path| path.display().to_string());
     let refuse = |error: io::Error| Failure::operation(format!("cannot read {name}: {error}"));
@@ -55,8 +73,15 @@ pub fn open(path: Option<&Path>, stop: Rc<Stop>) -> Result<(impl BufRead, Option
     let file = file.map_err(refuse)?;
     let metadata = file.metadata().map_err(refuse)?;
     let size = (named.is_some() && metadata.is_file()).then_some(metadata.len());
-    Ok((
-        BufReader::with_capacity(BUFFER_SIZE, Input { file, stop }),
+    let waits = Rc::new(Cell::new(true));
+    let input = Input {
+        file,
+        stop,
+        waits: waits.clone(),
+    };
+    Ok(Source {
+        lines: BufReader::with_capacity(BUFFER_SIZE, input),
+        waits,
         size,
-    ))
+    })
 }

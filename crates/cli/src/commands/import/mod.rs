@@ -8,8 +8,6 @@ mod outcome;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io::BufRead;
-use std::iter;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -19,9 +17,9 @@ use std::time::Instant;
 use clap::Args;
 use futures_util::{Stream, StreamExt, stream};
 use serde::Serialize;
+use stonecast::local::Client;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
-use stonecast_kv::Client;
 
 use crate::failure::Failure;
 use crate::flags::Connection;
@@ -30,6 +28,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::signals::Stop;
+use input::Source;
 use outcome::{Cause, Outcome};
 
 /// Stores every entry of an NDJSON file, in its order.
@@ -75,10 +74,10 @@ pub struct Transferred {
 /// See the module documentation. Connects only when the file can be read.
 pub fn run(flags: &Import) -> Result<(), Failure> {
     let stop = Rc::new(Stop::on_signals()?);
-    let (input, size) = input::open(flags.file.as_deref(), stop.clone())?;
+    let source = input::open(flags.file.as_deref(), stop.clone())?;
     let session = Session::open(&flags.connection)?;
     let start = Instant::now();
-    let progress = Progress::of_bytes("importing", size);
+    let progress = Progress::of_bytes("importing", source.size);
     let outcome = session.run(async |client| {
         let import = Run {
             client,
@@ -86,9 +85,7 @@ pub fn run(flags: &Import) -> Result<(), Failure> {
             stop: &stop,
             progress: &progress,
         };
-        Ok(import
-            .run(Reader::new(input), flags.in_flight as usize)
-            .await)
+        Ok(import.run(source, flags.in_flight as usize).await)
     })?;
     drop(progress);
     if outcome.ended_early() {
@@ -128,36 +125,41 @@ pub fn report(json: bool, what: &str, transferred: Transferred) -> Result<(), Fa
 /// An import under way.
 struct Run<'a> {
     client: &'a Client,
-    runtime: Rc<dyn Runtime>,
+    runtime: &'a Rc<dyn Runtime>,
     stop: &'a Stop,
     progress: &'a Progress,
 }
 
 impl Run<'_> {
-    async fn run(&self, mut reader: Reader<impl BufRead>, in_flight: usize) -> Outcome {
+    async fn run(&self, source: Source, in_flight: usize) -> Outcome {
+        let Source { lines, waits, .. } = source;
+        let mut reader = Reader::new(lines);
         let (broken, ends) = (Cell::new(None), Cell::new(false));
         let sent = RefCell::new(VecDeque::new());
-        let entries = iter::from_fn(|| {
+        let entries = stream::poll_fn(|_| {
             // After a refusal or a signal nothing more is sent; what is in flight is waited for.
             if ends.get() || self.stop.asked() {
-                return None;
+                return Poll::Ready(None);
             }
+            // Where answers are due they matter more than further input: they come soon, and this is polled again then.
+            waits.set(sent.borrow().is_empty());
             match reader.next_entry() {
                 Ok(Some((entry, bytes))) => {
                     sent.borrow_mut().push_back(reader.line());
-                    Some((entry, bytes))
+                    Poll::Ready(Some((entry, bytes)))
                 }
-                Ok(None) => None,
+                Ok(None) => Poll::Ready(None),
+                Err(error) if error.is_pause() => Poll::Pending,
                 Err(error) => {
                     broken.set(Some(error));
-                    None
+                    Poll::Ready(None)
                 }
             }
         });
         let put = |(Entry { key, value }, bytes)| async move {
             (bytes, self.client.put(&key, &value).await)
         };
-        let mut puts = pin!(stream::iter(entries).map(put).buffered(in_flight));
+        let mut puts = pin!(entries.map(put).buffered(in_flight));
         let mut outcome = Outcome::default();
         loop {
             match self.next(puts.as_mut()).await {
@@ -189,21 +191,16 @@ impl Run<'_> {
     async fn next<T>(&self, mut answers: Pin<&mut impl Stream<Item = T>>) -> Next<T> {
         let mut deadline = None;
         loop {
-            let mut pause = pin!(self.runtime.sleep(LOOK_NS));
-            let next = std::future::poll_fn(|context| match answers.as_mut().poll_next(context) {
-                Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending => pause.as_mut().poll(context).map(|()| None),
-            });
-            match next.await {
-                Some(Some(answer)) => return Next::Answer(answer),
-                Some(None) => return Next::End,
-                None if self.stop.asked() => {
+            match self.runtime.within(LOOK_NS, answers.next()).await {
+                Ok(Some(answer)) => return Next::Answer(answer),
+                Ok(None) => return Next::End,
+                Err(_) if self.stop.asked() => {
                     let now = self.runtime.now();
                     if now >= *deadline.get_or_insert(now + PATIENCE_NS) {
                         return Next::Late;
                     }
                 }
-                None => {}
+                Err(_) => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What an import came to: which lines are stored, which may be, and where to go on.
 
-use stonecast_kv::{Effect, StoreError};
+use stonecast::{Effect, Error};
 
 use crate::failure::{Failure, Status};
 use crate::ndjson::LineError;
@@ -30,7 +30,7 @@ pub enum Cause {
         /// Which.
         line: u64,
         /// What it said.
-        error: StoreError,
+        error: Error,
     },
     /// A signal asked for the end.
     Interrupted,
@@ -38,7 +38,7 @@ pub enum Cause {
 
 impl Outcome {
     /// Takes the answer for a line.
-    pub fn take(&mut self, line: u64, bytes: u64, result: Result<u64, StoreError>) {
+    pub fn take(&mut self, line: u64, bytes: u64, result: Result<u64, Error>) {
         match result {
             Ok(_) => {
                 self.entries += 1;
@@ -50,7 +50,7 @@ impl Outcome {
                 }
             }
             Err(error) => {
-                if error.effect() == Effect::Unknown {
+                if matches!(error.effect(), Effect::Unknown { .. }) {
                     self.unknown.push(line);
                 }
                 self.end(Cause::Store { line, error });
@@ -125,10 +125,7 @@ impl Outcome {
     fn status(&self) -> Status {
         match &self.cause {
             _ if !self.unknown.is_empty() => Status::OutcomeUnknown,
-            Some(Cause::Store {
-                error: StoreError::Disconnected { .. },
-                ..
-            }) => Status::Unreachable,
+            Some(Cause::Store { error, .. }) if error.is_disconnected() => Status::Unreachable,
             _ => Status::Failed,
         }
     }
@@ -161,20 +158,25 @@ fn lines_are(numbers: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stonecast_kv::StoreError;
+
     use super::*;
 
-    fn lost(unknown: bool) -> Result<u64, StoreError> {
-        Err(StoreError::Disconnected { unknown })
+    fn lost(unknown: bool) -> Result<u64, Error> {
+        Err(Error::of_write(StoreError::Disconnected { unknown }))
+    }
+
+    fn full() -> Result<u64, Error> {
+        Err(Error::of_write(StoreError::MediumFull))
     }
 
     /// Needs the lines after the first refusal: they are stored, too.
     #[test]
     fn it_is_said_of_each_line_whether_it_is_stored_may_be_or_is_not() {
         let mut outcome = Outcome::default();
-        let refused = || Err(StoreError::MediumFull);
         let results = [
             Ok(1),
-            refused(),
+            full(),
             Ok(2),
             Ok(3),
             lost(true),
@@ -213,7 +215,7 @@ mod tests {
             outcome.take(1, 1, result);
             outcome.failure().status()
         };
-        assert_eq!(after(Err(StoreError::MediumFull)), 1);
+        assert_eq!(after(full()), 1);
         assert_eq!(after(lost(false)), 4);
         assert_eq!(after(lost(true)), 7);
         let mut interrupted = Outcome::default();

@@ -32,8 +32,7 @@ pub struct Delete {
 pub fn delete(flags: &Delete) -> Result<(), Failure> {
     let session = Session::open(&flags.connection)?;
     let key = flags.key.as_bytes();
-    let was_there =
-        session.run(async |client| client.delete(key).await.map_err(Failure::of_write))?;
+    let was_there = session.run(async |client| Ok(client.delete(key).await?))?;
     session.close();
     if !was_there {
         return Err(not_found(key));

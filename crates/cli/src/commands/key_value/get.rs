@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
+use stonecast::Entry;
 
 use super::{Printed, not_found};
 use crate::failure::Failure;
@@ -36,10 +37,9 @@ pub struct Get {
 pub fn get(flags: &Get) -> Result<(), Failure> {
     let session = Session::open(&flags.connection)?;
     let key = flags.key.as_bytes();
-    let mut value = Vec::new();
-    let version = session.run(async |client| Ok(client.get(key, &mut value).await?))?;
+    let entry = session.run(async |client| Ok(client.get(key).await?))?;
     session.close();
-    let version = version.ok_or_else(|| not_found(key))?;
+    let Entry { mut value, version } = entry.ok_or_else(|| not_found(key))?;
     if flags.json {
         return output::json(&Printed {
             key: Bytes(key),

@@ -5,8 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
-use stonecast_kv::limits::VALUE_SIZE_MAX;
-use stonecast_kv::{Condition, Written};
+use stonecast::{Condition, VALUE_SIZE_MAX, Written};
 
 use super::{Printed, name};
 use crate::failure::{Failure, Status};
@@ -55,12 +54,7 @@ pub fn put(flags: &Put) -> Result<(), Failure> {
         None if flags.if_absent => Condition::Absent,
         None => Condition::None,
     };
-    let written = session.run(async |client| {
-        client
-            .put_if(key, &value, condition)
-            .await
-            .map_err(Failure::of_write)
-    })?;
+    let written = session.run(async |client| Ok(client.put_if(key, &value, condition).await?))?;
     session.close();
     match written {
         Written::Done(version) if flags.json => output::report(

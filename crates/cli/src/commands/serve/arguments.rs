@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use stonecast::Address;
 
 use super::gateway::GatewayFlags;
 use super::sharing::SharingFlags;
 use crate::flags::{DATA, DurabilityArgument, VerbsFlags};
-use crate::values::{Address, Size};
+use crate::values::{self, Size};
 
 /// Serves a pool until SIGTERM, SIGINT or the end of its terminal; a second signal stops at once.
 #[derive(Debug, Args)]
@@ -28,7 +29,7 @@ pub struct Serve {
     #[arg(long, value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
     pub data: PathBuf,
     /// Where to listen, shm:PATH or verbs:HOST:PORT; may be given more than once, of one kind [default: shm:DIR/socket].
-    #[arg(long, value_name = "URL", env = "STONECAST_LISTEN")]
+    #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", value_parser = values::address)]
     pub listen: Vec<Address>,
     /// What acknowledged writes survive; for a pool that exists, what it was created with [default: power].
     #[arg(long, value_enum, env = "STONECAST_DURABILITY")]

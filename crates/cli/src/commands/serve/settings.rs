@@ -2,17 +2,15 @@
 
 use std::path::PathBuf;
 
+use stonecast::Address;
+use stonecast::server::Places;
 use stonecast_gateway::GatewayOptions;
-use stonecast_kv::Places;
 
 use super::arguments::{ClientsArgument, PlatformArgument, Serve};
 use super::sharing::SharingFlags;
 use crate::failure::Failure;
 use crate::flags::{DurabilityArgument, VerbsFlags};
-use crate::values::{Address, Size};
-
-/// Enough to try things out; sparse until it is used.
-pub const CAPACITY: Size = Size(1 << 30);
+use crate::values::Size;
 
 /// How to serve.
 #[derive(Debug)]
@@ -25,9 +23,9 @@ pub struct Serving {
     pub durability: Option<DurabilityArgument>,
     /// `None`: nobody said; what the pool has, or `page-file` for a new one.
     pub platform: Option<PlatformArgument>,
-    /// `None`: nobody said; what the pool has, or [`CAPACITY`] for a new one.
+    /// `None`: nobody said; what the pool has, or the library's default for a new one.
     pub capacity: Option<Size>,
-    /// `None`: nobody said; what the pool has, or the default of pools for a new one.
+    /// `None`: nobody said; what the pool has, or the library's default for a new one.
     pub segment_size: Option<Size>,
     /// Who may write into the log.
     pub clients: ClientsArgument,
@@ -50,29 +48,24 @@ impl Serving {
         } else {
             flags.listen.clone()
         };
-        let kind = |address: &Address| matches!(address, Address::SharedMemory(_));
+        let is_here = |address: &Address| address.socket().is_some();
         if listen
             .iter()
-            .any(|address| kind(address) != kind(&listen[0]))
+            .any(|address| is_here(address) != is_here(&listen[0]))
         {
             return Err(Failure::usage(
                 "a server listens at shm: addresses or at verbs: addresses; processes of this machine reach one at verbs: as well",
             ));
         }
         if let Some(gateway) = &mut gateway {
-            if !kind(&listen[0]) {
+            if !is_here(&listen[0]) {
                 return Err(Failure::usage(
                     "--resp and --admin reach the store over shared memory; listen at shm:PATH",
                 ));
             }
-            let own = listen
-                .iter()
-                .find(|address| matches!(address, Address::SharedMemory(_)));
-            let own = own.ok_or_else(|| {
-                Failure::usage("the gateway needs an address shm:PATH in --listen, too, for itself")
-            })?;
-            gateway.store = own.to_string();
+            gateway.store = listen[0].to_string();
         }
+        flags.verbs.check(Some(&listen[0]))?;
         Ok(Self {
             data: flags.data.clone(),
             listen,
@@ -110,26 +103,44 @@ mod tests {
 
     /// How to serve with this file and these flags.
     fn serving(text: &str, flags: &[&str]) -> Result<Serving, Failure> {
+        Serving::of(&typed(text, flags)?)
+    }
+
+    fn typed(text: &str, flags: &[&str]) -> Result<Serve, Failure> {
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
         file.write_all(text.as_bytes()).expect("room for it");
         let file = File::load(file.path(), &Alone::command())?;
         let typed = ["serve"].iter().chain(flags);
         let matches = file.complete(Alone::command()).get_matches_from(typed);
-        Serving::of(&Alone::from_arg_matches(&matches).expect("good flags").serve)
+        Ok(Alone::from_arg_matches(&matches).expect("good flags").serve)
     }
 
     #[test]
     fn what_verbs_need_comes_from_flags_then_from_the_file() {
         let text = "keys = '/k'\nrdma-device = 'rxe0'\ngid-index = 3\n";
-        let settled = serving(text, &["--rdma-device", "mlx5_0"]).unwrap();
-        assert_eq!(settled.verbs.keys.as_deref(), Some(Path::new("/k")));
+        let verbs = typed(text, &["--rdma-device", "mlx5_0"]).unwrap().verbs;
+        assert_eq!(verbs.keys.as_deref(), Some(Path::new("/k")));
         assert_eq!(
-            (
-                settled.verbs.rdma_device.as_deref(),
-                settled.verbs.gid_index
-            ),
+            (verbs.rdma_device.as_deref(), verbs.gid_index),
             (Some("mlx5_0"), Some(3))
         );
+    }
+
+    /// Needs the difference between what was typed and what stands in the file, which is for clients, too.
+    #[test]
+    fn what_verbs_need_is_wrong_usage_where_it_is_typed_for_shared_memory() {
+        for (flag, value) in [
+            ("--keys", "/k"),
+            ("--rdma-device", "rxe0"),
+            ("--gid-index", "3"),
+        ] {
+            let refused = serving("", &[flag, value]).unwrap_err();
+            assert!(
+                refused.status() == 2 && refused.to_string().starts_with(flag),
+                "{refused}"
+            );
+        }
+        assert!(serving("keys = '/k'\nrdma-device = 'rxe0'\ngid-index = 3\n", &[]).is_ok());
     }
 
     #[cfg(feature = "verbs")]

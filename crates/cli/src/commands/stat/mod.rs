@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use stonecast_kv::Metrics;
+use stonecast::Metrics;
 
 use crate::failure::Failure;
 use crate::flags::Connection;
