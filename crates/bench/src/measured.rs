@@ -50,6 +50,13 @@ impl Measured {
         self.location_hits += other.location_hits;
         self.location_misses += other.location_misses;
     }
+
+    /// Adds what was found by the same loop at another time.
+    pub fn add_after(&mut self, other: &Self) {
+        let seconds = self.seconds + other.seconds;
+        self.join(other);
+        self.seconds = seconds;
+    }
 }
 
 /// The middle of `values`; of two middle ones the lower.
@@ -86,6 +93,16 @@ mod tests {
         assert_eq!(
             (both.ops_per_s(), both.client_cpu_ns_per_op()),
             (20.0, 10.0)
+        );
+        both.add_after(&Measured {
+            ops: 40,
+            seconds: 2.0,
+            ..Measured::default()
+        });
+        assert_eq!(
+            both.ops_per_s(),
+            20.0,
+            "one after the other the times add up, too"
         );
     }
 

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   reads    one server, keys loaded once        limit, GET, idle, LMDB, redis, multi_get, 1 client, 2 clients; again
+//!   handles  one server, the library's clients    GET of the store's client, of each kind of client; redis; again
 //!   writes   one server a durability             PUT, redis; again
 //!   restart  a pool whose server was killed      recovery; again
 //!   gateway  redis-server and ours over TCP      GET, SET; again; memory and errors of many connections
@@ -11,6 +12,7 @@
 mod cleaning;
 mod figure;
 mod gateway;
+mod handles;
 mod plan;
 mod reads;
 mod report;
@@ -141,6 +143,7 @@ pub fn run_figures(
         missing: BTreeMap::new(),
     };
     reads::measure(&mut run)?;
+    handles::measure(&mut run)?;
     writes::measure(&mut run)?;
     cleaning::measure(&mut run)?;
     restart::measure(&mut run)?;

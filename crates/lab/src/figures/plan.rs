@@ -67,6 +67,27 @@ pub const GET_REDIS: Definition = at_least(
     "GET zipfian / redis-server, one at a time",
     60.0,
 );
+/// The library's handle for one thread, which adds a time limit and an error that says what was done.
+pub const HANDLE_LOCAL: Definition = at_least(
+    "handle-local",
+    "library: GET of the local handle / of the store's client",
+    0.98,
+);
+/// The library's client whose calls wait: each is a turn of the executor.
+pub const HANDLE_BLOCKING: Definition = Definition {
+    target: None,
+    ..at_least(
+        "handle-blocking",
+        "library: GET of the blocking client / of the store's client",
+        0.0,
+    )
+};
+/// The library's handle for programs on tokio, beside the store that is asked, each with one connection.
+pub const HANDLE_TOKIO_64: Definition = at_least(
+    "handle-tokio-64",
+    "library: GET of 64 tokio tasks that share a client / redis-server, pipeline 64",
+    1.0,
+);
 /// Writes that survive processes.
 pub const PUT_REDIS: Definition = at_least(
     "put-redis",
@@ -169,7 +190,7 @@ pub const RESP_CONNECTIONS: Definition = Definition {
 };
 
 /// All figures, in the order of the table.
-pub const DEFINITIONS: [Definition; 23] = [
+pub const DEFINITIONS: [Definition; 26] = [
     GET_LIMIT,
     GET_OVERLAPPING,
     MULTI_GET,
@@ -178,6 +199,9 @@ pub const DEFINITIONS: [Definition; 23] = [
     GET_LMDB,
     GET_LMDB_LATEST,
     GET_REDIS,
+    HANDLE_LOCAL,
+    HANDLE_BLOCKING,
+    HANDLE_TOKIO_64,
     PUT_REDIS,
     PUT_PUBLISHED,
     PUT_DURABLE_16,
