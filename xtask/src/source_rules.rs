@@ -1,10 +1,11 @@
 //! Forbidden words of source text.
 //!
-//! There are three rules. `unsafe` stands only in three crates, and the root of every other crate
+//! There are four rules. `unsafe` stands only in three crates, and the root of every other crate
 //! forbids it. Clocks, threads and random sources stand only at the edges, because everything
-//! between them must run the same way twice in the simulated world. Every file belongs to a crate:
-//! a file that no `mod` names is not compiled, and its tests do not run. All rules look only at
-//! code, not at comments or strings; the second ignores tests.
+//! between them must run the same way twice in the simulated world. Only plans make regions durable:
+//! no store goes around the proof of its plan. Every file belongs to a crate: a file that no `mod`
+//! names is not compiled, and its tests do not run. All rules look only at code, not at comments or
+//! strings; the second and the third ignore tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,18 @@ const UNREPEATABLE: &[&str] = &[
     "thread::sleep",
     "rand::rng",
 ];
+
+/// Crates that call media and regions themselves: those that implement them, and the one that runs
+/// plans.
+const MAY_PERSIST: &[&str] = &[
+    "media",
+    "persist",
+    "fabric-sim",
+    "fabric-shm",
+    "fabric-verbs",
+];
+/// Ways to make a region durable without a plan.
+const AROUND_PLANS: &[&str] = &["persist_spans", "poll_persist", "make_durable"];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
@@ -114,6 +127,19 @@ fn breaches(role: &str, file: &Path, source: &str) -> Vec<String> {
             lines_with_word(&code, "unsafe")
                 .map(|line| format!("{}:{line}: {message}", file.display())),
         );
+    }
+    let persists = MAY_PERSIST.contains(&role) || role == "xtask" || is_test(file);
+    if !persists {
+        let code = without_tests(&code);
+        for word in AROUND_PLANS {
+            let message = format!(
+                "`{word}` makes bytes durable without a plan; call `Commit::persist`, which gives out a `Persisted`"
+            );
+            findings.extend(
+                lines_with_word(&code, word)
+                    .map(|line| format!("{}:{line}: {message}", file.display())),
+            );
+        }
     }
     let edge = MAY_BE_UNREPEATABLE.contains(&role)
         || role == "xtask"
@@ -233,6 +259,21 @@ mod tests {
         for orphan in ["tests/it/reserve.rs", "src/reserve/mod.rs", "src/not.rs"] {
             assert!(!is_named(Path::new(orphan), code), "{orphan}");
         }
+    }
+
+    #[test]
+    fn bytes_that_become_durable_without_a_plan_are_found_in_stores() {
+        let source =
+            "async fn f() { persist_spans(&*log, &spans).await; log.poll_persist(a, b, c); }";
+        assert_eq!(found("kv", "crates/kv/src/recovery.rs", source), 2);
+        assert_eq!(found("published", "crates/published/src/hub.rs", source), 2);
+        assert_eq!(found("kv", "crates/kv/tests/it/trouble.rs", source), 0);
+        assert_eq!(
+            found("persist", "crates/persist/src/execute/local.rs", source),
+            0
+        );
+        let through_a_plan = "async fn f() { commit.persist(&*log, &spans).await; }";
+        assert_eq!(found("kv", "crates/kv/src/recovery.rs", through_a_plan), 0);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! Invariants:
 //! - Memory of a region is never borrowed. It is copied in and out, or read and written as aligned 8-byte words,
 //!   because a network card or another process may write it at the same moment.
-//! - What a power cut leaves of bytes that no [`persist`] has covered is undefined down to 8-byte words.
+//! - What a power cut leaves of bytes that no [`persist_spans`] has covered is undefined down to 8-byte words.
 //! - Nothing about the platform is guessed. A property that is neither declared nor detected counts as absent.
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
@@ -60,7 +60,7 @@ pub use futex::{FutexWait, FutexWord};
 pub use mapped_piece::{MappedPiece, MappedWord};
 pub use mapped_region::{MappedRegion, Sealing, Writable};
 pub use open::{create_backing, inspect_backing, open_backing};
-pub use persist::{Means, PersistCounts, PersistState, PersistentRegion, persist};
+pub use persist::{Means, PersistCounts, PersistState, PersistentRegion, persist_spans};
 pub use place::{Keeping, Place, examine};
 pub use platform::{
     Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName,

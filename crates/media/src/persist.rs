@@ -67,7 +67,10 @@ pub trait PersistentRegion: Region {
 }
 
 /// Makes `spans` of `region` durable, as [`PersistentRegion::poll_persist`] describes.
-pub async fn persist(region: &dyn PersistentRegion, spans: &[Span]) -> Result<(), PersistError> {
+pub async fn persist_spans(
+    region: &dyn PersistentRegion,
+    spans: &[Span],
+) -> Result<(), PersistError> {
     let mut state = None;
     poll_fn(|context| region.poll_persist(spans, &mut state, context)).await
 }

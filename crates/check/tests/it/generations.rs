@@ -9,7 +9,7 @@ use stonecast_fabric::decorate::{Meter, Observed};
 use stonecast_fabric_sim::{MachineOptions, Process, Profile, World};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientOptions, Server};
 use stonecast_log::{LogFormat, Secret, SegmentState, generation_of};
-use stonecast_media::persist;
+use stonecast_media::persist_spans;
 
 use crate::one_server::{self, ADDRESS};
 
@@ -36,7 +36,7 @@ fn start(world: &World, generation: u32) -> Seen {
         let headers: Vec<_> = (0..SEGMENTS)
             .map(|number| SegmentState::fresh(number, generation).write_header(&*log, &format))
             .collect();
-        let _durable = persist(&*log, &headers).await.unwrap();
+        persist_spans(&*log, &headers).await.unwrap();
         move |_: &Server| {
             told.set(std::array::from_fn(|number| {
                 generation_of(&*log, &format, number as u32).unwrap_or_default()

@@ -4,7 +4,7 @@
 use stonecast_base::Span;
 use stonecast_fabric::{FlushPlacement, Operation, Status};
 use stonecast_fabric_sim::{Fate, Features, MachineOptions, Profile, RootPort, Transport};
-use stonecast_media::{Ddio, PersistenceDomain, persist};
+use stonecast_media::{Ddio, PersistenceDomain, persist_spans};
 
 use crate::support::{LOG_SIZE, Stage, platform};
 
@@ -97,7 +97,7 @@ fn persisting_makes_certain_what_was_named_and_nothing_else() {
         let before = stage.module.counts();
         stage
             .world
-            .block_on(persist(&*stage.log, &[Span::new(0, 64)]))
+            .block_on(persist_spans(&*stage.log, &[Span::new(0, 64)]))
             .unwrap();
         let [least, most] = stage.after_power_cut(0, 192);
         assert_eq!(
@@ -121,7 +121,7 @@ fn a_write_back_is_certain_only_when_it_is_done() {
     stage.log.write(0, &[1; 64]);
     let (log, runtime) = (stage.log.clone(), stage.server.runtime());
     runtime.spawn(Box::pin(async move {
-        persist(&*log, &[Span::new(0, 64)]).await.unwrap();
+        persist_spans(&*log, &[Span::new(0, 64)]).await.unwrap();
     }));
     let start = stage.world.now();
     let mut certain_at = None;
@@ -143,7 +143,7 @@ fn a_sync_of_a_file_covers_everything_that_was_written_before_it() {
     stage.log.write(LOG_SIZE - 5000, &[2; 5000]);
     stage
         .world
-        .block_on(persist(&*stage.log, &[Span::new(100, 1)]))
+        .block_on(persist_spans(&*stage.log, &[Span::new(100, 1)]))
         .unwrap();
     stage.log.write(200, &[3; 8]);
     let [least, most] = stage.after_power_cut(0, LOG_SIZE as usize);
@@ -166,7 +166,7 @@ fn a_failed_sync_poisons_what_was_opened() {
         assert!(
             stage
                 .world
-                .block_on(persist(&*stage.log, &[Span::new(0, 8)]))
+                .block_on(persist_spans(&*stage.log, &[Span::new(0, 8)]))
                 .is_err()
         );
     }

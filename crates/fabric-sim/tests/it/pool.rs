@@ -6,7 +6,7 @@ use stonecast_base::Span;
 use stonecast_fabric_sim::{Fate, MachineOptions, Module, Profile, SimBacking, Survivor, World};
 use stonecast_media::{
     Backing, Blob, Ddio, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
-    Prepared, persist,
+    Prepared, persist_spans,
 };
 
 use crate::support::platform;
@@ -134,7 +134,7 @@ fn a_log_shows_which_pages_hold_anything() {
     log.write(8191, &[1, 1]);
     log.write(SEGMENT_SIZE, &[1]);
     world
-        .block_on(persist(&*log, &[Span::new(5000, 1)]))
+        .block_on(persist_spans(&*log, &[Span::new(5000, 1)]))
         .unwrap();
     assert_eq!(
         backing.occupied().unwrap(),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use stonecast_base::{KIB, MIB, Span};
 use stonecast_media::{
     DaxBacking, DetectedDomain, DirectoryBacking, MappedRegion, Means, OpenMode, PersistenceDomain,
-    Pool, PoolOptions, Region as _, Writable, detect_domain, persist,
+    Pool, PoolOptions, Region as _, Writable, detect_domain, persist_spans,
 };
 
 use crate::support::{SEGMENT, now, options, prepare};
@@ -73,8 +73,11 @@ fn round_trip(mut open: impl FnMut(bool) -> Pool) {
     let span = Span::new(3 * SEGMENT, SEGMENT);
     prepare(&*pool.backing(), span).expect("there is room");
     pool.log().write(span.offset + 5, b"kept without a sync");
-    now(persist(&*pool.log(), &[Span::new(span.offset + 5, 19)]))
-        .expect("memory takes what is stored");
+    now(persist_spans(
+        &*pool.log(),
+        &[Span::new(span.offset + 5, 19)],
+    ))
+    .expect("memory takes what is stored");
     drop(pool);
 
     let pool = open(false);

@@ -6,7 +6,7 @@ use std::path::Path;
 use stonecast_base::Span;
 use stonecast_media::{
     Backing as _, Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError,
-    PersistenceDomain, SEGMENT_SIZE_MAX, persist,
+    PersistenceDomain, SEGMENT_SIZE_MAX, persist_spans,
 };
 
 use crate::not_run::not_run;
@@ -43,7 +43,7 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
     let span = Span::new(SEGMENT, SEGMENT);
     prepare(&*pool.backing(), span).unwrap();
     pool.log().write(SEGMENT + 100, b"kept");
-    now(persist(&*pool.log(), &[span])).unwrap();
+    now(persist_spans(&*pool.log(), &[span])).unwrap();
     pool.close().unwrap();
 
     let (pool, repairs) = serve(&directory).unwrap();
@@ -141,7 +141,7 @@ fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
     assert_eq!(pool.log().means(), Means::FileSync);
     prepare(&*pool.backing(), Span::new(0, SEGMENT)).unwrap();
     pool.log().write(64, b"durable");
-    now(persist(&*pool.log(), &[Span::new(64, 7)])).unwrap();
+    now(persist_spans(&*pool.log(), &[Span::new(64, 7)])).unwrap();
     drop(pool);
     let (pool, _) = serve(&directory).unwrap();
     let mut found = [0; 7];

@@ -6,7 +6,7 @@
 //! ```
 
 use stonecast_base::Span;
-use stonecast_media::{Means, PersistError, PersistentRegion, persist};
+use stonecast_media::{Means, PersistError, PersistentRegion, persist_spans};
 
 use crate::step::Step;
 
@@ -23,7 +23,7 @@ pub(super) async fn end(
 ) -> Result<(), PersistError> {
     match step {
         Step::Copy(_) if is_written_back(region.means()) => Ok(()),
-        Step::Copy(_) | Step::WriteBack(_) => persist(region, spans).await,
+        Step::Copy(_) | Step::WriteBack(_) => persist_spans(region, spans).await,
         other => unreachable!("{other} is no step of the responder's own memory"),
     }
 }

@@ -12,7 +12,7 @@
 //!   old message never overwrites what came later.
 
 use stonecast_base::Span;
-use stonecast_media::{PersistError, PersistentRegion, persist};
+use stonecast_media::{PersistError, PersistentRegion, persist_spans};
 
 use crate::execute::message::{Kind, Message, parse};
 
@@ -93,7 +93,7 @@ pub(crate) async fn finish(
     for (place, value) in message.places.iter().zip(&message.values) {
         let target = Span::new(layout.data.offset + place.offset, place.size);
         region.write(target.offset, &bytes[value.clone()]);
-        persist(region, &[target]).await?;
+        persist_spans(region, &[target]).await?;
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ pub(crate) async fn finish(
 /// Clears the start of a buffer, so that it holds no message.
 pub(crate) async fn clear(region: &dyn PersistentRegion, buffer: Span) -> Result<(), PersistError> {
     region.store(buffer.offset, 0);
-    persist(region, &[Span::new(buffer.offset, 8)]).await?;
+    persist_spans(region, &[Span::new(buffer.offset, 8)]).await?;
     Ok(())
 }
 
