@@ -5,13 +5,15 @@ use std::future::Future;
 use stonecast_log::{Condition, Draft};
 
 use super::meter::Call;
+use super::publisher::plain_put;
 use super::reader::{Get, Values};
-use super::scan::{Entries, Scan};
-use super::writer::{Pair, Token, Tried, Written, check_key, plain_put};
+use super::scan::{Entries, Entry, Scan};
+use super::writer::{Pair, Token, Tried, Written};
 use super::{Client, Yardstick};
 use crate::error::StoreError;
 use crate::metrics::{Metrics, PAGES};
 use crate::stat::{COUNTERS, Stat};
+use crate::wire::limits::check_key;
 use crate::wire::{Answer, Request, table_size};
 
 impl Client {
@@ -257,5 +259,12 @@ impl Client {
             log: memory.log_address(0),
             tag_key: memory.connection.format.tag_key,
         }
+    }
+}
+
+impl Entries {
+    /// Reads the next records, in order, replacing what `into` holds. Empty at the end.
+    pub async fn next(&mut self, client: &Client, into: &mut Vec<Entry>) -> Result<(), StoreError> {
+        client.scan().next(self, into).await
     }
 }

@@ -4,36 +4,25 @@
 //!   memory, queue pair -> connect -> welcome, checked -> access, checked -> client
 //! ```
 //!
-//! What was made on the way is undone when it fails, and when the last handle of the client goes: a port serves any number
-//! of clients one after the other.
+//! What was made on the way is undone when it fails.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
-use stonecast_fabric::{
-    Access, ConnectionEvent, DeviceError, MemoryRegion, Port, QueuePair, QueuePairOptions,
-    ReceiveQueue, ReceiveRequest, Runtime, Status,
-};
+use stonecast_fabric::{ConnectionEvent, Port, QueuePair, Runtime, Status};
 use zerocopy::IntoBytes as _;
 
 use super::Client;
-use super::connection::{Connection, RECEIVES_SPARE, receive_request};
-use super::memory::{SEND_CAPACITY, ServerMemory};
+use super::connection::Connection;
+use super::memory::ServerMemory;
+use super::resources::Resources;
 use crate::error::StoreError;
 use crate::metrics::ClientPath;
-use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
+use crate::wire::limits::{LOCATIONS, STAGING_SIZE};
 use crate::wire::{Hello, Welcome};
-
-/// RNR retries of requests. The server posts most of its receive buffers again before it polls, so a client that has to wait
-/// waits for a batch; a minute covers the slowest sync.
-const RNR_RETRY_COUNT: u32 = 60_000;
-const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
-
-/// Receive buffers of a client.
-const RECEIVES: usize = IN_FLIGHT_MAX + RECEIVES_SPARE;
 
 /// How a client connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,84 +42,6 @@ impl Default for ClientOptions {
             path: ClientPath::OneSided,
             locations: LOCATIONS,
             publishes: true,
-        }
-    }
-}
-
-/// What a client has made on its device. Undone when dropped.
-pub(super) struct Resources {
-    port: Rc<Port>,
-    qp: Option<QueuePair>,
-    /// All memory of the client.
-    regions: RefCell<Vec<MemoryRegion>>,
-    pub receives: MemoryRegion,
-    /// Where records lie until they are written.
-    pub staging: MemoryRegion,
-    /// The task that takes what arrives, while it waits.
-    listener: Rc<Cell<Option<Waker>>>,
-}
-
-impl Resources {
-    fn new(port: Rc<Port>) -> Result<Self, StoreError> {
-        let device = port.device().clone();
-        let receives = device.allocate((RECEIVES * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
-        let regions = RefCell::new(vec![receives]);
-        let mut made = Self {
-            port,
-            qp: None,
-            regions,
-            receives,
-            staging: receives,
-            listener: Rc::default(),
-        };
-        made.staging = made.allocate(STAGING_SIZE)?;
-        let qp = device.create_queue_pair(QueuePairOptions {
-            send_cq: made.port.send_cq(),
-            receive_cq: made.port.receive_cq(),
-            shared_receive_queue: None,
-            windows: false,
-            send_capacity: SEND_CAPACITY,
-            receive_capacity: RECEIVES as u32,
-            rnr_retry_count: RNR_RETRY_COUNT,
-            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
-        })?;
-        made.qp = Some(qp);
-        let all: Vec<ReceiveRequest> = (0..RECEIVES as u64)
-            .map(|index| receive_request(receives, index))
-            .collect();
-        device.post_receive(ReceiveQueue::Own(qp), &all)?;
-        Ok(made)
-    }
-
-    /// Allocates memory that is freed with the client.
-    pub fn allocate(&self, size: u64) -> Result<MemoryRegion, DeviceError> {
-        let region = self.port.device().allocate(size, Access::NONE)?;
-        self.regions.borrow_mut().push(region);
-        Ok(region)
-    }
-
-    /// Lets the task that takes what arrives look whether it is still needed.
-    pub fn wake_listener(&self) {
-        if let Some(waker) = self.listener.take() {
-            waker.wake();
-        }
-    }
-}
-
-impl Drop for Resources {
-    fn drop(&mut self) {
-        // What a provider cannot free now it frees when the device is dropped.
-        if let Some(qp) = self.qp {
-            let _ = self.port.device().disconnect(qp);
-            let _ = self.port.destroy_queue_pair(qp);
-        }
-        for &region in self.regions.borrow().iter() {
-            // Its key opens nothing to anybody, so there is nothing to wait for.
-            let _ = self
-                .port
-                .device()
-                .poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
-            let _ = self.port.device().deregister(region);
         }
     }
 }
@@ -172,7 +83,7 @@ impl Client {
         address: &str,
     ) -> Result<Self, StoreError> {
         let resources = Resources::new(port.clone())?;
-        let qp = resources.qp.expect("just made");
+        let qp = resources.queue_pair();
         port.device()
             .connect(qp, address, Hello::new(options.path).as_bytes())?;
         let welcome = welcome(&port, qp, address).await?;

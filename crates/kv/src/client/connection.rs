@@ -14,16 +14,14 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    DeviceError, LocalSpan, MemoryRegion, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest,
-    Runtime,
+    DeviceError, LocalSpan, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest, Runtime,
 };
 use stonecast_log::LogFormat;
 
-use super::connect::Resources;
 use super::meter::{Call, Meter};
 use super::pending::{Ended, Pending, Ticket};
+use super::resources::{RECEIVES_SPARE, Resources, receive_request};
 use crate::error::StoreError;
-use crate::wire::limits::ANSWER_SIZE_MAX;
 use crate::wire::{Answer, Request, Verdict, Welcome, next_answer};
 
 /// Pause before asking again for space that is being prepared, cleaned or taken back.
@@ -31,9 +29,6 @@ pub(super) const BUSY_PAUSE_NS: u64 = 200_000;
 /// How often that is asked: 20 seconds, more than preparing a segment takes on the slowest disk. What has not come by then is
 /// [`StoreError::Busy`].
 pub(super) const BUSY_RETRIES_MAX: u32 = 100_000;
-
-/// Receive buffers of a client beyond one for each answer that may be due; as many are posted again at a time.
-pub(super) const RECEIVES_SPARE: usize = 32;
 
 /// See the module documentation.
 pub(super) struct Connection {
@@ -50,19 +45,6 @@ pub(super) struct Connection {
     /// The latest version that the server has told.
     latest: Cell<u64>,
     closed: Cell<bool>,
-}
-
-/// The receive buffer of this number.
-pub(super) fn receive_request(region: MemoryRegion, index: u64) -> ReceiveRequest {
-    let size = ANSWER_SIZE_MAX as u32;
-    ReceiveRequest {
-        wr_id: index,
-        local: LocalSpan {
-            region,
-            offset: index * u64::from(size),
-            size,
-        },
-    }
 }
 
 impl Connection {

@@ -12,6 +12,7 @@
 //!       leases     extents that records are written to
 //!     memory       the server's memory: addresses, and READs in the call, soon, or posted
 //!     connection   requests and their answers
+//!       resources    what is made on the device
 //! ```
 //!
 //! Each component uses those below it, and none above.
@@ -22,13 +23,16 @@
 mod calls;
 mod connect;
 mod connection;
+mod fair_lock;
+mod leases;
+mod locations;
 mod memory;
 mod meter;
 mod pending;
 mod publisher;
 mod reader;
+mod resources;
 mod scan;
-mod turns;
 mod writer;
 mod yardstick;
 
@@ -37,10 +41,12 @@ use std::rc::Rc;
 use crate::wire::limits::IN_FLIGHT_MAX;
 
 use connection::Connection;
+use leases::Leases;
+use locations::Locations;
 use memory::{Execution, ServerMemory};
 use publisher::Publisher;
-use reader::{Locations, Reader};
-use writer::{Leases, Writer};
+use reader::Reader;
+use writer::Writer;
 
 pub use connect::ClientOptions;
 pub use reader::Values;

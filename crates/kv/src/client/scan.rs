@@ -10,7 +10,6 @@ use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
 
-use super::Client;
 use super::memory::ServerMemory;
 use crate::error::StoreError;
 use crate::index::{Generations, whole_size};
@@ -28,7 +27,7 @@ pub struct Entry {
     pub version: u64,
 }
 
-/// The keys found by [`Client::entries`], without their records: 24 bytes each.
+/// The keys found by [`Client::entries`](crate::Client::entries), without their records: 24 bytes each.
 pub struct Entries {
     /// The index in which the words were found.
     table: u32,
@@ -54,41 +53,10 @@ impl Entries {
         self.found.is_empty()
     }
 
-    /// The version from which [`Client::entries_from`] goes on; `None`: there are no more keys.
+    /// The version from which [`Client::entries_from`](crate::Client::entries_from) goes on; `None`: there are no more keys.
     pub fn next_version(&self) -> Option<u64> {
         let (last, _, _) = self.found.last().filter(|_| !self.is_whole)?;
         Some(last + 1)
-    }
-
-    /// Reads the next records, in order, replacing what `into` holds. Empty at the end.
-    pub async fn next(&mut self, client: &Client, into: &mut Vec<Entry>) -> Result<(), StoreError> {
-        into.clear();
-        let scan = client.scan();
-        let memory = scan.memory;
-        while into.is_empty() && self.next < self.found.len() {
-            let end = (self.next + RECORDS_PER_READ).min(self.found.len());
-            let batch = &self.found[self.next..end];
-            let mut buffers: Vec<Vec<u8>> = batch
-                .iter()
-                .map(|&(_, word, _)| vec![0; memory.first_read_size(word)])
-                .collect();
-            let mut reads: SmallVec<[ReadInto<'_>; 32]> = batch
-                .iter()
-                .zip(&mut buffers)
-                .map(|(&(_, word, _), into)| ReadInto {
-                    remote: memory.log_address(word.position()),
-                    into,
-                })
-                .collect();
-            memory.read(&mut reads).await?;
-            drop(reads);
-            for (&(_, word, slot), bytes) in batch.iter().zip(&mut buffers) {
-                into.extend(scan.entry(word, (self.table, slot), bytes).await?);
-            }
-            // Only now: what could not be read is tried again by the next call.
-            self.next = end;
-        }
-        Ok(())
     }
 }
 
@@ -159,6 +127,40 @@ impl<'a> Scan<'a> {
         Err(StoreError::Protocol {
             what: "the index keeps moving while it is read",
         })
+    }
+
+    /// Reads the next records of `entries`, in order, replacing what `into` holds. Empty at the end.
+    pub async fn next(
+        &self,
+        entries: &mut Entries,
+        into: &mut Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        into.clear();
+        let memory = self.memory;
+        while into.is_empty() && entries.next < entries.found.len() {
+            let end = (entries.next + RECORDS_PER_READ).min(entries.found.len());
+            let batch = &entries.found[entries.next..end];
+            let mut buffers: Vec<Vec<u8>> = batch
+                .iter()
+                .map(|&(_, word, _)| vec![0; memory.first_read_size(word)])
+                .collect();
+            let mut reads: SmallVec<[ReadInto<'_>; 32]> = batch
+                .iter()
+                .zip(&mut buffers)
+                .map(|(&(_, word, _), into)| ReadInto {
+                    remote: memory.log_address(word.position()),
+                    into,
+                })
+                .collect();
+            memory.read(&mut reads).await?;
+            drop(reads);
+            for (&(_, word, slot), bytes) in batch.iter().zip(&mut buffers) {
+                into.extend(self.entry(word, (entries.table, slot), bytes).await?);
+            }
+            // Only now: what could not be read is tried again by the next call.
+            entries.next = end;
+        }
+        Ok(())
     }
 
     /// Offers each record of version `from` and higher to `lowest`. False if the index has moved.

@@ -1,23 +1,18 @@
 //! Reading in the server's own process: for checks of what a recovery found, without a client and its fabric.
 
 use stonecast_base::{Corruption, LINE_SIZE};
-use stonecast_log::KEY_SIZE_MAX;
 
 use super::Server;
 use crate::error::StoreError;
 use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, WholeRecord};
 use crate::wire::KeyHash;
+use crate::wire::limits::check_key;
 
 impl Server {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The record is checked as
     /// a client checks it.
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
-        if !(1..=KEY_SIZE_MAX).contains(&key.len()) {
-            return Err(StoreError::KeySize {
-                size: key.len(),
-                max: KEY_SIZE_MAX,
-            });
-        }
+        check_key(key)?;
         let hash = KeyHash::of(self.format.tag_key, key);
         let wanted = WholeRecord {
             format: &self.format,

@@ -3,6 +3,8 @@
 use stonecast_base::Nanoseconds;
 pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
+use crate::error::StoreError;
+
 /// Version of the messages between client and server. A peer of another version is refused.
 pub const PROTOCOL_VERSION: u32 = 7;
 
@@ -62,3 +64,16 @@ pub const LOCATIONS: usize = 65_536;
 /// How often a reader that sees a record change under it looks again before it reports damage. Each look needs a
 /// concurrent writer of that very key to lose.
 pub(crate) const READ_RETRIES_MAX: u32 = 1000;
+
+/// Whether `key` has a length that keys may have.
+#[inline]
+pub(crate) fn check_key(key: &[u8]) -> Result<(), StoreError> {
+    if (1..=KEY_SIZE_MAX).contains(&key.len()) {
+        Ok(())
+    } else {
+        Err(StoreError::KeySize {
+            size: key.len(),
+            max: KEY_SIZE_MAX,
+        })
+    }
+}

@@ -44,7 +44,7 @@ impl ServerMemory {
 
     /// Goes over to the index that the server has now, because a bucket of index `seen` was marked as moved.
     pub async fn adopt_index(&self, seen: u32) -> Result<(), StoreError> {
-        let _turn = self.adopting.take().await;
+        let _turn = self.adopting.lock().await;
         if !self.has_index(seen) {
             // Somebody else was faster.
             return Ok(());

@@ -15,12 +15,11 @@ use stonecast_base::{Corruption, LINE_SIZE};
 use stonecast_fabric::{DeviceError, ReadInto, RemoteAddress, Rkey, Status};
 
 use super::connection::Connection;
-use super::turns::Turns;
+use super::fair_lock::FairLock;
 use crate::error::StoreError;
 use crate::index::{LookUp, LookUpStep, Wanted, first_read_size};
 use crate::wire::{Accesses, Word};
 
-pub(super) use read_room::SEND_CAPACITY;
 use read_room::{POSTED_READS_MAX, ReadRoom};
 use scratch::{Lent, Scratch};
 
@@ -48,7 +47,7 @@ pub(super) struct ServerMemory {
     /// What the server has opened to this client.
     access: Cell<Accesses>,
     /// One asks for a newer index at a time.
-    adopting: Turns,
+    adopting: FairLock,
     /// Cloned by every posted READ of the present index, so that the last one of an earlier index is known.
     index_in_use: RefCell<Rc<()>>,
     /// Memory for READs that the provider cannot execute in the call.
@@ -70,7 +69,7 @@ impl ServerMemory {
             connection,
             execution,
             access: Cell::default(),
-            adopting: Turns::default(),
+            adopting: FairLock::default(),
             index_in_use: RefCell::default(),
             scratch: Scratch::default(),
             read_room: ReadRoom::default(),

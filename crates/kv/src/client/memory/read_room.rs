@@ -16,10 +16,8 @@ use stonecast_fabric::Runtime;
 
 use crate::wire::limits::IN_FLIGHT_MAX;
 
-/// READs that may be posted and not completed.
+/// READs that may be posted and not completed. The send queue has room for as many writes, and for as many READs that go ahead.
 pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
-/// Entries of the send queue: writes, READs, and READs that go ahead.
-pub(in crate::client) const SEND_CAPACITY: u32 = 3 * IN_FLIGHT_MAX as u32;
 /// Pause between two looks for room.
 const LOOK_NS: Nanoseconds = 2_000;
 /// A READ that has waited for so long while none completed goes ahead; the others wait anew, since its end tells of all.

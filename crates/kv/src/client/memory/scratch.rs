@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion};
 
-use crate::client::connect::Resources;
+use crate::client::resources::Resources;
 
 /// Bytes of a piece; also the longest READ of one.
 pub(in crate::client) const SCRATCH_SIZE: u64 = 64 << 10;

@@ -20,12 +20,12 @@ use stonecast_fabric::{ChangeNow, ReadInto};
 use stonecast_log::record_size;
 
 use super::{
-    Attempt, Execution, Overwritable, PUBLISHED_SIZE_MAX, Pair, Publisher, Publishing, Rights,
-    TOGETHER, Target,
+    Attempt, Execution, Overwritable, PUBLISHED_SIZE_MAX, Publisher, Publishing, Rights, TOGETHER,
+    Target, plain_put,
 };
-use crate::client::writer::{check_key, plain_put};
 use crate::index::{LookUp, LookUpStep};
 use crate::wire::intent::SEQUENCE_MAX;
+use crate::wire::limits::check_key;
 use crate::wire::{Bucket, KeyHash};
 
 /// One in how many puts notes when it was: a look at the clock takes a while, and what is noted too early only lets the rights be
@@ -156,18 +156,17 @@ impl Publisher {
             .then_some(())
     }
 
-    /// Brings near what the puts of `pairs` will read, where they are published in the call. What is read is a hint, from which
+    /// Brings near what overwrites of at most [`TOGETHER`] keys will read, where they are published in the call. What is read is a hint, from which
     /// nothing is concluded.
-    pub fn fetch(&self, pairs: &[Pair<'_>]) {
+    pub fn fetch<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
         let has_rights = matches!(*self.publishing.borrow(), Publishing::Granted(_));
         if !has_rights || self.memory.execution != Execution::InCall {
             return;
         }
         let memory = &*self.memory;
         let index_bits = memory.access().index_bits;
-        let hashes: SmallVec<[KeyHash; TOGETHER]> = pairs
-            .iter()
-            .map(|(key, _)| KeyHash::of(self.connection.format.tag_key, key))
+        let hashes: SmallVec<[KeyHash; TOGETHER]> = keys
+            .map(|key| KeyHash::of(self.connection.format.tag_key, key))
             .collect();
         let mut buckets = [[0; LINE_SIZE]; TOGETHER];
         let mut reads: SmallVec<[ReadInto<'_>; TOGETHER]> = hashes

@@ -25,11 +25,11 @@ use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{ChangeNow, RemoteAddress, Status};
-use stonecast_log::{Draft, KEY_SIZE_MAX, record_size};
+use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, record_size};
 
 use super::connection::Connection;
+use super::leases::Leases;
 use super::memory::{Execution, ServerMemory};
-use super::writer::{Leases, Pair};
 use crate::error::StoreError;
 use crate::index::{LookUp, LookUpStep};
 use crate::wire::KeyHash;
@@ -48,6 +48,17 @@ const BUCKETS_MAX: u64 = 8;
 pub(super) const TOGETHER: usize = 16;
 /// Bytes from the start of a record that hold its key, at most.
 const START_SIZE_MAX: usize = start_size(KEY_SIZE_MAX);
+
+/// A put that nothing depends on.
+pub(super) fn plain_put<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
+    Draft {
+        kind: Kind::Put,
+        condition: Condition::None,
+        token: 0,
+        key,
+        value,
+    }
+}
 
 /// See the module documentation.
 pub(super) struct Publisher {

@@ -25,8 +25,8 @@ use stonecast_fabric::ReadInto;
 
 use super::Reader;
 use crate::client::memory::Execution;
-use crate::client::writer::check_key;
 use crate::index::{LookUp, LookUpStep};
+use crate::wire::limits::check_key;
 use crate::wire::{FIRST_READ_SIZE_MAX, KeyHash};
 
 /// Memory that READs are executed to.

@@ -8,11 +8,10 @@ use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 
 use super::Reader;
-use crate::client::writer::check_key;
 use crate::error::StoreError;
 use crate::index::{FoundRecord, LookUp, LookUpStep, WholeRecord};
 use crate::wire::KeyHash;
-use crate::wire::limits::VALUE_SIZE_MAX;
+use crate::wire::limits::{VALUE_SIZE_MAX, check_key};
 
 /// Values of [`Client::multi_get`](crate::Client::multi_get). Reuse one to save allocations.
 #[derive(Default)]

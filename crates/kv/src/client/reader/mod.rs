@@ -15,7 +15,6 @@
 
 mod get;
 mod in_call;
-mod locations;
 mod many;
 
 use std::cell::RefCell;
@@ -26,17 +25,15 @@ use stonecast_fabric::ReadInto;
 use stonecast_log::Condition;
 
 use super::connection::Connection;
+use super::locations::{DISTANCE_MAX, Locations};
 use super::memory::ServerMemory;
-use super::writer::check_key;
 use crate::error::StoreError;
 use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, Recall, Wanted, WholeRecord};
-use crate::wire::limits::READ_RETRIES_MAX;
+use crate::wire::limits::{READ_RETRIES_MAX, check_key};
 use crate::wire::{Accesses, KeyHash, Request, Word};
 
 pub(super) use get::Get;
 use in_call::Buffers;
-use locations::DISTANCE_MAX;
-pub(super) use locations::Locations;
 pub use many::Values;
 
 /// Buckets that a remembered location is checked by, at most.

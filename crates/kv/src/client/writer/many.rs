@@ -40,7 +40,7 @@ impl Writer {
         let mut underway = Underway::new();
         for pairs in pairs.chunks(TOGETHER) {
             if let Some(publisher) = self.publisher.as_ref().filter(|_| pairs.len() > 1) {
-                publisher.fetch(pairs);
+                publisher.fetch(pairs.iter().map(|(key, _)| *key));
             }
             for &(key, value) in pairs {
                 let start = self.connection.begin_call();

@@ -4,8 +4,6 @@
 //! Where this client publishes its overwrites itself, the [`Publisher`] tries first: in the call where no write is before
 //! this one ([`Writer::put_in_call`]), else in the turn of the put. What it leaves over goes through the server.
 
-mod extents;
-mod leases;
 mod many;
 mod token;
 
@@ -14,19 +12,18 @@ use std::rc::Rc;
 
 use stonecast_fabric::Operation;
 use stonecast_log::{
-    Condition, Draft, KEY_SIZE_MAX, Kind, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE,
-    VALUE_SIZE_MAX, record_size,
+    Condition, Draft, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX, record_size,
 };
 
 use super::connection::{BUSY_PAUSE_NS, BUSY_RETRIES_MAX, Connection};
-use super::publisher::Publisher;
-use super::reader::Locations;
-use super::turns::Turns;
+use super::fair_lock::FairLock;
+use super::leases::{Leases, Spot};
+use super::locations::Locations;
+use super::publisher::{Publisher, plain_put};
 use crate::error::StoreError;
+use crate::wire::limits::check_key;
 use crate::wire::{Answer, KeyHash, Request, Verdict, Word, immediate};
 
-use extents::Spot;
-pub(super) use leases::Leases;
 pub use many::Pair;
 pub use token::Token;
 
@@ -54,32 +51,11 @@ pub(super) struct Writer {
     locations: Rc<Locations>,
     /// `None`: the server publishes everything.
     publisher: Option<Rc<Publisher>>,
-    turns: Turns,
+    /// Held by each write until it is sent.
+    turns: FairLock,
     /// The record that is being sent, kept for its memory.
     record: RefCell<Vec<u8>>,
     tokens_made: Cell<u64>,
-}
-
-/// A put that nothing depends on.
-pub(super) fn plain_put<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
-    Draft {
-        kind: Kind::Put,
-        condition: Condition::None,
-        token: 0,
-        key,
-        value,
-    }
-}
-
-pub(super) fn check_key(key: &[u8]) -> Result<(), StoreError> {
-    if (1..=KEY_SIZE_MAX).contains(&key.len()) {
-        Ok(())
-    } else {
-        Err(StoreError::KeySize {
-            size: key.len(),
-            max: KEY_SIZE_MAX,
-        })
-    }
 }
 
 impl Writer {
@@ -94,7 +70,7 @@ impl Writer {
             leases,
             locations,
             publisher,
-            turns: Turns::default(),
+            turns: FairLock::default(),
             record: RefCell::default(),
             tokens_made: Cell::new(0),
         }
@@ -104,7 +80,7 @@ impl Writer {
     #[inline]
     pub fn put_in_call(&self, key: &[u8], value: &[u8]) -> Option<u64> {
         let publisher = self.publisher.as_ref()?;
-        if self.turns.are_taken() {
+        if self.turns.is_locked() {
             return None;
         }
         publisher.overwrite_in_call(key, value)
@@ -240,15 +216,15 @@ impl Writer {
         draft: &Draft<'_>,
         tried: Tried,
     ) -> Result<(Verdict, u64), StoreError> {
-        let may_do_in_call = tried == Tried::Nothing || self.turns.are_taken();
-        let turn = self.turns.take().await;
+        let may_do_in_call = tried == Tried::Nothing || self.turns.is_locked();
+        let turn = self.turns.lock().await;
         self.connection.check_open()?;
         let is_plain = draft.condition == Condition::None && draft.token == 0;
         if let Some(publisher) = self.publisher.as_ref().filter(|_| is_plain) {
             if may_do_in_call
                 && let Some(version) = publisher.overwrite_in_call(draft.key, draft.value)
             {
-                turn.end_for_all().await;
+                turn.unlock_for_all().await;
                 return Ok((Verdict::Done, version));
             }
             if let Some(version) = publisher.overwrite(draft).await? {

@@ -1,7 +1,8 @@
-//! Writes take turns until they are sent, so that they are sent in the order in which they were asked for.
+//! A lock that tasks of one thread get in the order in which they asked for it.
 //!
-//! A write may have to wait before it can be sent: for a lease, for room. A later and smaller one that would find room at
-//! once waits behind it. Whoever imports a file with many puts in flight gets its lines committed in their order.
+//! Writes hold one until they are sent, so that they are sent in the order in which they were asked for: a write may have to wait
+//! for a lease or for room, and a later and smaller one that would find room at once waits behind it. A program that
+//! imports a file with many puts in flight gets its lines committed in their order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,28 +11,25 @@ use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
 
-/// The queue of those who wait, the first of whom has the turn.
+/// The queue of the tasks that want the lock. The first one has it.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct FairLock {
     next: Cell<u64>,
     queue: RefCell<VecDeque<(u64, Option<Waker>)>>,
 }
 
 /// A place in the queue. Dropping it leaves the queue, at whatever place.
-pub(super) struct Turn<'a> {
-    turns: &'a Turns,
+pub(super) struct FairGuard<'a> {
+    lock: &'a FairLock,
     number: u64,
 }
 
-impl Turns {
-    /// Joins the queue and waits for the turn.
-    pub async fn take(&self) -> Turn<'_> {
+impl FairLock {
+    /// Joins the queue and waits for the lock.
+    pub async fn lock(&self) -> FairGuard<'_> {
         let number = self.next.replace(self.next.get() + 1);
         self.queue.borrow_mut().push_back((number, None));
-        let turn = Turn {
-            turns: self,
-            number,
-        };
+        let guard = FairGuard { lock: self, number };
         poll_fn(|context| {
             let mut queue = self.queue.borrow_mut();
             if queue[0].0 == number {
@@ -39,35 +37,35 @@ impl Turns {
             }
             let index = queue
                 .binary_search_by_key(&number, |place| place.0)
-                .expect("who waits is in the queue");
+                .expect("a task that waits is in the queue");
             queue[index].1 = Some(context.waker().clone());
             Poll::Pending
         })
         .await;
-        turn
+        guard
     }
 
-    /// Whether somebody has the turn or waits for it.
+    /// Whether a task has the lock or waits for it.
     #[inline]
-    pub fn are_taken(&self) -> bool {
+    pub fn is_locked(&self) -> bool {
         !self.queue.borrow().is_empty()
     }
 }
 
-impl Turn<'_> {
-    /// Ends a turn whose write was done at once, and lets all who wait have theirs before whoever had this one writes again: as long
-    /// as somebody waits, those who come join the queue, and of writes that are done at once nobody would ever find it empty.
-    pub async fn end_for_all(self) {
-        let turns = self.turns;
+impl FairGuard<'_> {
+    /// Unlocks after a write that was done in the call, and lets all tasks that wait have the lock before this one comes back: as long
+    /// as any task waits, those that come join the queue, and a task whose writes are done in the call would never find it empty.
+    pub async fn unlock_for_all(self) {
+        let lock = self.lock;
         drop(self);
-        let wakers: SmallVec<[Waker; 32]> = turns
+        let wakers: SmallVec<[Waker; 32]> = lock
             .queue
             .borrow_mut()
             .iter_mut()
             .filter_map(|place| place.1.take())
             .collect();
         // The first was woken already.
-        let mut yields = turns.are_taken();
+        let mut yields = lock.is_locked();
         wakers.into_iter().for_each(Waker::wake);
         poll_fn(|context| {
             if !std::mem::take(&mut yields) {
@@ -80,12 +78,12 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for FairGuard<'_> {
     fn drop(&mut self) {
-        let mut queue = self.turns.queue.borrow_mut();
+        let mut queue = self.lock.queue.borrow_mut();
         let index = queue
             .binary_search_by_key(&self.number, |place| place.0)
-            .expect("who waits is in the queue");
+            .expect("a task that waits is in the queue");
         queue.remove(index);
         let waker = if index == 0 {
             queue.front_mut().and_then(|first| first.1.take())
@@ -112,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn turns_come_in_the_order_of_asking_and_one_who_leaves_the_queue_holds_up_nobody() {
-        let turns = Turns::default();
-        let first = poll(pin!(turns.take())).expect("nobody is before");
-        let mut second = Box::pin(turns.take());
-        let mut third = Box::pin(turns.take());
-        let mut fourth = Box::pin(turns.take());
+    fn the_lock_comes_in_the_order_of_asking_and_a_task_that_leaves_the_queue_holds_up_none() {
+        let lock = FairLock::default();
+        let first = poll(pin!(lock.lock())).expect("no task is before");
+        let mut second = Box::pin(lock.lock());
+        let mut third = Box::pin(lock.lock());
+        let mut fourth = Box::pin(lock.lock());
         assert!(
             poll(second.as_mut()).is_none()
                 && poll(third.as_mut()).is_none()
@@ -126,21 +124,21 @@ mod tests {
         drop(third);
         drop(first);
         assert!(poll(fourth.as_mut()).is_none(), "the second is before");
-        let turn = poll(second.as_mut()).expect("it is the second's turn");
-        drop(turn);
+        let guard = poll(second.as_mut()).expect("it is the second's turn");
+        drop(guard);
         assert!(poll(fourth.as_mut()).is_some());
         drop((second, fourth));
-        assert!(turns.queue.borrow().is_empty());
+        assert!(lock.queue.borrow().is_empty());
     }
 
-    /// Needs the pause, and that all are woken: else whoever had the turn is back in the queue before those who wait have run, and of
+    /// Needs the pause, and that all are woken: else the task that had the lock is back in the queue before those that wait have run, and of
     /// sixteen puts that could each be done in the call every one waits in the queue for ever.
     #[test]
-    fn who_ends_a_turn_for_all_comes_back_after_everybody_who_waits() {
-        let turns = Turns::default();
-        let first = poll(pin!(turns.take())).expect("nobody is before");
-        let mut second = Box::pin(turns.take());
-        let mut third = Box::pin(turns.take());
+    fn a_task_that_unlocks_for_all_comes_back_after_every_task_that_waits() {
+        let lock = FairLock::default();
+        let first = poll(pin!(lock.lock())).expect("no task is before");
+        let mut second = Box::pin(lock.lock());
+        let mut third = Box::pin(lock.lock());
         let woken = std::sync::Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
         let mut context = Context::from_waker(&waker);
@@ -148,17 +146,17 @@ mod tests {
             second.as_mut().poll(&mut context).is_pending()
                 && third.as_mut().poll(&mut context).is_pending()
         );
-        let mut end = Box::pin(first.end_for_all());
+        let mut end = Box::pin(first.unlock_for_all());
         assert!(poll(end.as_mut()).is_none(), "it pauses while others wait");
         assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 2);
         drop(poll(second.as_mut()).expect("it is the second's turn"));
         drop(poll(third.as_mut()).expect("and then the third's"));
-        assert!(!turns.are_taken());
+        assert!(!lock.is_locked());
         assert!(poll(end.as_mut()).is_some());
-        let alone = poll(pin!(turns.take())).expect("nobody is before");
+        let alone = poll(pin!(lock.lock())).expect("no task is before");
         assert!(
-            poll(pin!(alone.end_for_all())).is_some(),
-            "it pauses for nobody"
+            poll(pin!(alone.unlock_for_all())).is_some(),
+            "it pauses for no task"
         );
     }
 

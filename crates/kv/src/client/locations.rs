@@ -32,7 +32,7 @@ const DISTANCE_MASK: u64 = 0b11;
 const _: () = assert!(DISTANCE_MAX <= DISTANCE_MASK);
 
 /// See the module documentation.
-pub(crate) struct Locations {
+pub(super) struct Locations {
     /// Sets, from the first one that begins a cache line. Zeroed memory that nobody touched costs nothing yet.
     words: RefCell<Vec<u64>>,
     /// Index of the first number of the first set.

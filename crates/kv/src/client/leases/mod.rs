@@ -1,17 +1,21 @@
 //! The extents that this client holds, asked for and given back.
 
+mod extents;
+
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Waker;
 
-use super::extents::{Extents, Spot};
-use crate::client::connection::Connection;
+use super::connection::Connection;
 use crate::error::StoreError;
 use crate::wire::{Accesses, Answer, Grant, Release, Request, Verdict};
 
+use extents::Extents;
+pub(super) use extents::Spot;
+
 /// See the module documentation.
-pub(crate) struct Leases {
+pub(super) struct Leases {
     connection: Rc<Connection>,
     extents: RefCell<Extents>,
 }
