@@ -315,7 +315,7 @@ impl Connection {
         if self.meter.note_time(call, start, self.runtime.now()) {
             let connection = self.clone();
             self.runtime.spawn(Box::pin(async move {
-                // Where the server is gone nobody wants to know.
+                // Without a server there is no use for the report.
                 let _ = connection.report().await;
                 connection.meter.end_report();
             }));

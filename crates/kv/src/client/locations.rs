@@ -9,7 +9,7 @@
 //! so that a key which is read once drives out no key that is read often.
 //!
 //! Invariants:
-//! - An entry is a hint and nothing more: whoever uses one reads the bucket in the same batch as the record, and believes
+//! - An entry is a hint and nothing more: a reader that uses one reads the bucket in the same batch as the record, and believes
 //!   the record if the bucket has that very word. An entry that is old, or wrong, costs a round trip.
 //! - The table never has more than the memory that it was made with; it belongs to one connection and ends with it.
 
@@ -33,7 +33,7 @@ const _: () = assert!(DISTANCE_MAX <= DISTANCE_MASK);
 
 /// See the module documentation.
 pub(super) struct Locations {
-    /// Sets, from the first one that begins a cache line. Zeroed memory that nobody touched costs nothing yet.
+    /// Sets, from the first one that begins a cache line. Zeroed memory costs nothing until it is touched.
     words: RefCell<Vec<u64>>,
     /// Index of the first number of the first set.
     start: usize,
@@ -92,7 +92,7 @@ impl Locations {
         self.put(hash, location.word, Some(location.distance));
     }
 
-    /// Remembers the word that this client's own write has given to the key; which bucket it lies in nobody said.
+    /// Remembers the word that this client's own write has given to the key. In which bucket it lies is not known.
     pub fn learn_written(&self, hash: KeyHash, word: Word) {
         self.put(hash, word, None);
     }

@@ -97,7 +97,7 @@ impl Client {
     /// Gives back what the client holds and disconnects. Dropping the client disconnects too; what it held is then taken
     /// back by the server.
     pub async fn close(self) {
-        // Where the server is gone nobody wants to know.
+        // Without a server there is no use for the report.
         let _ = self.report().await;
         for slot in self.inner.writer.take_extents() {
             // Where the server is gone there is nothing to give back to.

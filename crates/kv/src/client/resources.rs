@@ -108,7 +108,7 @@ impl Drop for Resources {
             let _ = self.port.destroy_queue_pair(qp);
         }
         for &region in self.regions.borrow().iter() {
-            // Its key opens nothing to anybody, so there is nothing to wait for.
+            // Its key opens nothing to any peer, so there is nothing to wait for.
             let _ = self
                 .port
                 .device()

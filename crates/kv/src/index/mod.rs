@@ -14,11 +14,11 @@
 //! true at some moment during its call, also that a key is absent.
 //!
 //! **Claims.** Where clients publish overwrites themselves, a word may change at any moment, by CAS, to that of a newer record of the
-//! same key; nobody but the server makes or empties words. It keeps clients off a word by claiming it: another size class, which
+//! same key; the server alone makes and empties words. It keeps clients off a word by claiming it: another size class, which
 //! readers take as it is and publishing clients leave alone. What is copied to a larger table stays claimed in the old one, and what
 //! comes new where was copied is claimed there by the store that shows it.
 //!
-//! Both go on in small steps between batches, in proportion to what is written, so that nobody waits for them.
+//! Both go on in small steps between batches, in proportion to what is written, so that no request waits for them.
 //!
 //! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, but for those that
 //! an overflow has carried on. The hash of a key is not in its word; it is made from the key in the log.
@@ -169,7 +169,7 @@ impl Index {
     }
 
     /// Keeps clients off the word of the key with `hash`. `natural` says which word of those that match is that of the key, and
-    /// what it is when nobody claims it. Returns the word if it was not claimed before; it has to be given back, or replaced.
+    /// what it is when it is not claimed. Returns the word if it was not claimed before; it has to be given back, or replaced.
     pub fn claim(
         &self,
         hash: KeyHash,
@@ -192,7 +192,7 @@ impl Index {
         }
     }
 
-    /// What the current table has at `place` for `word`: nobody but the server changes what was copied.
+    /// What the current table has at `place` for `word`: the server alone changes what was copied.
     fn shown(&self, place: Place, word: Word) -> Word {
         if self.is_shared && self.copy_of(place).is_some() {
             word.claimed()
@@ -201,7 +201,7 @@ impl Index {
         }
     }
 
-    /// Replaces `old`, which was found at `place`: the key's next version. False: somebody else has replaced it.
+    /// Replaces `old`, which was found at `place`: the key's next version. False: another writer has replaced it.
     pub fn replace(&self, hash: KeyHash, (place, old): (Place, Word), word: Word) -> bool {
         self.before_change(hash);
         if !self.table.exchange(place, old, self.shown(place, word)) {
@@ -226,7 +226,7 @@ impl Index {
         self.len += 1;
     }
 
-    /// Removes `old`, which was found at `place`: its key was deleted. False: somebody else has replaced it.
+    /// Removes `old`, which was found at `place`: its key was deleted. False: another writer has replaced it.
     pub fn remove(&mut self, hash: KeyHash, (place, old): (Place, Word)) -> bool {
         self.before_change(hash);
         if !self.table.remove(hash, place, old) {
@@ -241,7 +241,7 @@ impl Index {
         true
     }
 
-    /// Stores a bucket of a checkpoint into an index that nobody reads yet.
+    /// Stores a bucket of a checkpoint into an index that has no readers yet.
     pub fn restore_bucket(&mut self, bucket: u64, words: &[u64; 8]) {
         self.table.restore_bucket(bucket, words);
         self.len += words[..BUCKET_WORDS as usize]
@@ -311,7 +311,7 @@ impl Index {
         }
     }
 
-    /// Puts everything into the empty table in zeroed `memory`, while nobody reads.
+    /// Puts everything into the empty table in zeroed `memory`, while there are no readers.
     pub fn move_to(&mut self, memory: Rc<dyn Region>, bits: u32, log: &dyn Region, tag_key: u64) {
         assert!(
             !self.is_growing(),

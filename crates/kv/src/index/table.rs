@@ -190,7 +190,7 @@ impl Table {
         }
     }
 
-    /// Stores a bucket of a checkpoint into a table that nobody reads yet.
+    /// Stores a bucket of a checkpoint into a table that has no readers yet.
     pub fn restore_bucket(&self, bucket: u64, words: &[u64; 8]) {
         for (slot, &word) in words.iter().enumerate() {
             self.memory

@@ -125,7 +125,7 @@ impl World {
         match self.find(n) {
             Some(found) => assert!(
                 self.index.replace(hash(n), found, word),
-                "nobody else changes it"
+                "no other writer changes it"
             ),
             None => self.index.insert(hash(n), word),
         }
@@ -133,7 +133,7 @@ impl World {
         self.end += record_size(8, 0);
     }
 
-    /// What a client does that publishes: it changes the word of a key that is there, if nobody claims it, and nothing else. Whether
+    /// What a client does that publishes: it changes the word of a key that is there, if it is not claimed, and nothing else. Whether
     /// it could.
     fn publish(&mut self, n: u64) -> bool {
         let Some((place, word)) = self.find(n).filter(|_| self.index.may_be_published()) else {
@@ -145,7 +145,7 @@ impl World {
         let new = self.record_at(n, self.end);
         assert!(
             self.index.table().exchange(place, word, new),
-            "nobody else changes it"
+            "no other writer changes it"
         );
         self.model.insert(n, self.end);
         self.end += record_size(8, 0);
@@ -259,7 +259,7 @@ fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
     }
 }
 
-/// Needs the claims of what is copied, and that nobody may publish while the old table is marked: else a reader finds there what a
+/// Needs the claims of what is copied, and that no client may publish while the old table is marked: else a reader finds there what a
 /// client has replaced in the new one.
 #[test]
 fn readers_see_at_once_what_clients_publish_while_the_index_grows() {

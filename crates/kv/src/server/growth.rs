@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Frees the tables that nobody can read any more.
+    /// Frees the tables that no client can read any more.
     fn free_tables(&self, state: &mut State) {
         // A right that is being taken away may still be one on such a table.
         if state.index.is_growing() || self.revocations.under_way() > 0 {
@@ -117,7 +117,7 @@ impl Server {
         });
     }
 
-    /// Frees memory that no client can reach any more. Its own key opened nothing to anybody.
+    /// Frees memory that no client can reach any more. Its own key opened nothing to any peer.
     fn free(&self, region: MemoryRegion) {
         let port = self.port.clone();
         self.runtime.spawn(Box::pin(async move {

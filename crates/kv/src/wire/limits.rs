@@ -18,7 +18,7 @@ pub(crate) const REQUEST_SIZE_MAX: usize = 2048;
 pub(crate) const ANSWER_SIZE_MAX: usize = 1024;
 /// Receive buffers of the server, shared by all clients. A small part of them is free and not posted at a time.
 pub(crate) const SERVER_RECEIVES: u32 = 2048;
-/// Clients at a time where nobody says otherwise: two programs with a connection for each of 128 threads. Each is a ring to
+/// Clients at a time by default: two programs with a connection for each of 128 threads. Each is a ring to
 /// look at in every round of the server's poll loop, which then takes about 3 us.
 pub const CLIENTS: usize = 256;
 /// Clients at a time, at most. A round of the poll loop takes as long as a hundred operations then, each of them has had a
@@ -59,7 +59,7 @@ pub(crate) const RESERVE_PREPARED_MAX: usize = 3;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all
 /// clients is told what became of the first attempt.
 pub const OUTCOMES_MAX: usize = 32_768;
-/// Keys whose places a client remembers where nobody says otherwise: 1 MiB, which the caches nearest to a processor hold.
+/// Keys whose places a client remembers by default: 1 MiB, which the caches nearest to a processor hold.
 pub const LOCATIONS: usize = 65_536;
 /// How often a reader that sees a record change under it looks again before it reports damage. Each look needs a
 /// concurrent writer of that very key to lose.

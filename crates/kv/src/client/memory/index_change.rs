@@ -46,7 +46,7 @@ impl ServerMemory {
     pub async fn adopt_index(&self, seen: u32) -> Result<(), StoreError> {
         let _turn = self.adopting.lock().await;
         if !self.has_index(seen) {
-            // Somebody else was faster.
+            // Another read was faster.
             return Ok(());
         }
         let access = self.ask_access().await?;

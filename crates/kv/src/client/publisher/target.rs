@@ -62,7 +62,7 @@ impl Wanted for Overwritable<'_> {
         if !is_keys {
             return Judged::OtherKey;
         }
-        // Somebody claims a word that is of another class. Where generations have come round a word may come back.
+        // A word of another class is claimed. Where generations have come round, a word may come back.
         let is_plain = word == word.natural(header.size()) && header.generation() < GENERATIONS;
         Judged::Found(is_plain.then(|| header.size()))
     }

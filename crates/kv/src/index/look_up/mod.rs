@@ -9,7 +9,7 @@
 //!     '--no word left, and no later bucket holds words of this one----------> Absent
 //! ```
 //!
-//! Whoever has access to the memory drives a look-up: it reads what a [`Step`] names and hands the bytes over, until the
+//! A driver has access to the memory: it reads what a [`Step`] names and hands the bytes over, until the
 //! step is an end. The client does so in the call, with READs that it posts, and for many keys in one batch; the server
 //! does so in its own memory.
 //!

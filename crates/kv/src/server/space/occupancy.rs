@@ -5,7 +5,7 @@
 //!                     ^ the index names it               end ^
 //! ```
 //!
-//! A record is *dead* when the index names another one for its key, or none. A tombstone is named by nobody and needed
+//! A record is *dead* when the index names another one for its key, or none. No word names a tombstone, which is needed
 //! until every older version of its key is gone. Those are dead, and died no later than the tombstone was written; so a
 //! tombstone with a sequence below the first death of every other segment is needed no more.
 //!
