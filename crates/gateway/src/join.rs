@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 /// Futures that one task has under way at a time: as many as the store takes at once.
-const WINDOW: usize = 256;
+pub const WINDOW: usize = 256;
 
 /// Runs `futures`, a window of them at a time, and hands each result to `take`, in the order of the futures.
 pub async fn in_order<F: Future>(

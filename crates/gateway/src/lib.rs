@@ -5,7 +5,7 @@
 //!   redis-cli, redis-py, Jedis, ... --TCP--> gateway thread --shared memory--> store
 //!                                              |  resp/        bytes <-> commands, replies
 //!                                              |  commands/    commands -> reads, puts, compare-and-puts
-//!                                              |  connection/  batches, order, limits
+//!                                              |  connection   batches, order, limits
 //!   Prometheus, probes ------------HTTP----> admin/
 //! ```
 //!
@@ -34,17 +34,21 @@ mod gateway;
 mod glob;
 mod guard;
 mod guesses;
+mod incoming;
 mod join;
 mod memory;
 mod options;
 mod origin;
+mod outlet;
 mod places;
 mod process;
 mod rate;
 mod reactor;
 mod resp;
 mod shared;
+mod sizes;
 mod sleeper;
+mod thread;
 mod tls;
 mod transport;
 mod worker;

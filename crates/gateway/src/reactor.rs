@@ -57,8 +57,6 @@ const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
 const EVENTS_MAX: usize = 512;
 /// Work between two calls after which a task with much to do waits for the next one.
 const WORK_MAX: usize = 1 << 20;
-/// Tasks that have their turn between two calls.
-const TURNS_MAX: usize = 4;
 
 impl Reactor {
     /// A new instance.
@@ -125,15 +123,15 @@ impl Reactor {
                 readiness.note(flags);
             }
         }
-        let mut turns = self.turns.borrow_mut();
-        let count = turns.len().min(TURNS_MAX);
-        turns.drain(..count).for_each(Waker::wake);
-        drop(turns);
+        let next = self.turns.borrow_mut().pop_front();
+        if let Some(next) = next {
+            next.wake();
+        }
         !events.is_empty()
     }
 
-    /// Waits until events were taken again, and the tasks before this one had their turn: connections with little to do wait for a
-    /// few of those with much, however many there are.
+    /// Waits until events were taken again, and the tasks before this one had their turn: connections with little to do wait for one
+    /// of those with much, however many there are.
     pub async fn turn(&self) {
         let mut was_asked = false;
         poll_fn(|context| {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::commands::VALUES_SIZE_MAX;
-use crate::connection::request_memory_max;
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::options::GatewayOptions;
+use crate::sizes::{VALUES_SIZE_MAX, request_size_max};
 
 /// See the module documentation.
 pub struct Shared {
@@ -43,7 +42,7 @@ impl Shared {
             }),
             memory: Arc::new(Memory::new(
                 options.limits.memory_size,
-                request_memory_max(&options.limits.requests()),
+                request_size_max(&options.limits.requests()),
                 VALUES_SIZE_MAX,
             )),
             admin: Arc::default(),

@@ -13,10 +13,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Park;
 
+use crate::counters::Counters;
 use crate::reactor::Reactor;
 
 /// Sleeps for one thread. See the module documentation.
@@ -25,6 +27,8 @@ pub struct Sleeper {
     reactor: Rc<Reactor>,
     /// Requests that the store has not answered.
     in_flight: Rc<Cell<usize>>,
+    /// Counts of the thread, whose rounds show that it goes on, also while it connects.
+    counters: Arc<Counters>,
     /// When sockets or the store last gave a sign of life.
     last_work: Cell<Nanoseconds>,
 }
@@ -37,11 +41,17 @@ const SLICE_NS: Nanoseconds = 100_000;
 
 impl Sleeper {
     /// Of a thread with this device and this reactor.
-    pub fn new(device: Rc<dyn Park>, reactor: Rc<Reactor>, in_flight: Rc<Cell<usize>>) -> Self {
+    pub fn new(
+        device: Rc<dyn Park>,
+        reactor: Rc<Reactor>,
+        in_flight: Rc<Cell<usize>>,
+        counters: Arc<Counters>,
+    ) -> Self {
         Self {
             device,
             reactor,
             in_flight,
+            counters,
             last_work: Cell::new(0),
         }
     }
@@ -53,6 +63,7 @@ impl Park for Sleeper {
     }
 
     fn park(&self, timeout: Nanoseconds) {
+        self.counters.rounds.add(1);
         let is_waiting = self.in_flight.get() > 0;
         if !is_waiting && !self.reactor.has_turns() {
             self.reactor.poll(timeout);

@@ -7,13 +7,19 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustls::{ServerConfig, ServerConnection};
 
+use crate::incoming::{Incoming, Noted, READ_SIZE};
 use crate::memory::{Buffer, Chain};
 use crate::reactor::Source;
 
-/// A client's socket, and what it is spoken to through.
+/// A client's socket, in plain text or through TLS.
 pub struct Transport {
     source: Source<TcpStream>,
-    tls: Option<Box<ServerConnection>>,
+    tls: Option<Box<Tls>>,
+}
+
+struct Tls {
+    connection: ServerConnection,
+    incoming: Incoming,
 }
 
 /// What an attempt to read or write came to.
@@ -29,16 +35,24 @@ pub enum Moved {
 
 /// Bytes that are enciphered together: a record of TLS. What the socket does not take waits in memory of its own.
 const TLS_RECORD_SIZE: usize = 16 << 10;
+/// Bytes that TLS may hold of what has come without a reservation: short records, and their plaintext.
+const TLS_GUARANTEED: usize = 2 * READ_SIZE;
 
 impl Transport {
-    /// A plain one, or one through TLS.
+    /// A plain connection, or one through TLS.
     pub fn new(
         source: Source<TcpStream>,
         tls: Option<&Arc<ServerConfig>>,
     ) -> Result<Self, rustls::Error> {
-        let tls = tls
-            .map(|configuration| ServerConnection::new(configuration.clone()).map(Box::new))
-            .transpose()?;
+        let begin = |configuration: &Arc<ServerConfig>| {
+            let connection = ServerConnection::new(configuration.clone())?;
+            let incoming = Incoming::default();
+            Ok::<_, rustls::Error>(Box::new(Tls {
+                connection,
+                incoming,
+            }))
+        };
+        let tls = tls.map(begin).transpose()?;
         Ok(Self { source, tls })
     }
 
@@ -60,7 +74,7 @@ impl Transport {
         match &mut self.tls {
             None => write_plain(&self.source, output),
             Some(tls) => {
-                let mut taken = 0;
+                let (tls, mut taken) = (&mut tls.connection, 0);
                 if let Some(first) = output.slices().first()
                     && !tls.wants_write()
                 {
@@ -79,12 +93,16 @@ impl Transport {
 
     /// Whether bytes wait here that were taken from the output already.
     pub fn has_unsent(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+        self.tls
+            .as_ref()
+            .is_some_and(|tls| tls.connection.wants_write())
     }
 
     /// Whether the TLS handshake is under way.
     pub fn is_shaking_hands(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+        self.tls
+            .as_ref()
+            .is_some_and(|tls| tls.connection.is_handshaking())
     }
 
     /// Bytes of memory that hold them.
@@ -95,12 +113,26 @@ impl Transport {
         }
     }
 
+    /// Bytes that TLS holds of what has come, beside those that every connection may hold.
+    pub fn incoming_size(&self) -> usize {
+        self.tls
+            .as_ref()
+            .map_or(0, |tls| beyond_guarantee(tls.incoming.size()))
+    }
+
+    /// Likewise, after the next call of `read`.
+    pub fn incoming_size_after_read(&self) -> usize {
+        self.tls
+            .as_ref()
+            .map_or(0, |tls| beyond_guarantee(tls.incoming.size_after_read()))
+    }
+
     /// Says goodbye, as far as the socket takes it.
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
-            tls.send_close_notify();
+            tls.connection.send_close_notify();
             // The connection ends in any case.
-            let _ = send_tls(&self.source, tls);
+            let _ = send_tls(&self.source, &mut tls.connection);
         }
     }
 }
@@ -138,17 +170,21 @@ fn write_plain(source: &Source<TcpStream>, output: &Chain) -> io::Result<Moved> 
     }
 }
 
-/// Reads what the socket has, deciphers it, and takes of what came out as much as finds room.
-fn read_tls(
-    source: &Source<TcpStream>,
-    tls: &mut ServerConnection,
-    input: &mut Buffer,
-) -> io::Result<Moved> {
+fn beyond_guarantee(size: usize) -> usize {
+    if size > TLS_GUARANTEED { size } else { 0 }
+}
+
+/// Reads what the socket has, deciphers it, and takes of the plaintext as much as finds room.
+fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io::Result<Moved> {
     // What an earlier call found no room for. The socket counts as readable until a call finds nothing there.
-    if let Some(size) = take_plaintext(tls, input)? {
+    if let Some(size) = tls.take_plaintext(input)? {
         return Ok(Moved::Bytes(size));
     }
-    let end = match tls.read_tls(&mut source.socket()) {
+    let mut socket = Noted {
+        reader: source.socket(),
+        incoming: &mut tls.incoming,
+    };
+    let end = match tls.connection.read_tls(&mut socket) {
         Ok(size) => size == 0,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             source.readiness().clear_readable();
@@ -157,13 +193,14 @@ fn read_tls(
         Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
         Err(error) => return Err(error),
     };
-    let state = tls.process_new_packets().map_err(|error| {
+    let state = tls.connection.process_new_packets().map_err(|error| {
         // An alert says why; the connection ends in any case.
-        let _ = tls.write_tls(&mut source.socket());
+        let _ = tls.connection.write_tls(&mut source.socket());
         io::Error::new(io::ErrorKind::InvalidData, error)
     })?;
-    send_tls(source, tls)?;
-    if let Some(size) = take_plaintext(tls, input)? {
+    tls.incoming.note_plaintext(state.plaintext_bytes_to_read());
+    send_tls(source, &mut tls.connection)?;
+    if let Some(size) = tls.take_plaintext(input)? {
         return Ok(Moved::Bytes(size));
     }
     Ok(if end || state.peer_has_closed() {
@@ -173,18 +210,21 @@ fn read_tls(
     })
 }
 
-/// Takes what is deciphered, as much as finds room; none: there is nothing.
-fn take_plaintext(tls: &mut ServerConnection, input: &mut Buffer) -> io::Result<Option<usize>> {
-    match tls.reader().read(input.spare()) {
-        Ok(0) => Ok(None),
-        Ok(size) => {
-            input.advance(size);
-            Ok(Some(size))
+impl Tls {
+    /// Takes what is deciphered, as much as finds room; none: there is nothing.
+    fn take_plaintext(&mut self, input: &mut Buffer) -> io::Result<Option<usize>> {
+        match self.connection.reader().read(input.spare()) {
+            Ok(0) => Ok(None),
+            Ok(size) => {
+                input.advance(size);
+                self.incoming.note_taken(size);
+                Ok(Some(size))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            // The other side ended without saying so; the socket tells the same.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        // The other side ended without saying so; the socket tells the same.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -20,6 +20,7 @@ use rustls::ServerConfig;
 use stonecast::local::{Client, Connection as StoreConnection};
 use stonecast::{Connector, OpenDevice};
 use stonecast_base::Nanoseconds;
+use stonecast_fabric::Park;
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::{ClientPath, StoreError};
 
@@ -30,6 +31,7 @@ use crate::rate::Rate;
 use crate::reactor::{Reactor, Source};
 use crate::shared::{Seat, Shared};
 use crate::sleeper::Sleeper;
+use crate::thread::Thread;
 use crate::transport::Transport;
 
 /// How often a thread looks at deadlines, and whether it should end.
@@ -56,18 +58,15 @@ pub fn run(
 ) -> Result<(), GatewayError> {
     let reactor = Rc::new(Reactor::new().map_err(system("creating an epoll instance"))?);
     let in_flight = Rc::new(Cell::new(0));
-    let connection = connect(&shared.options.store, &reactor, &in_flight)?;
+    let counters = shared.threads[index].clone();
+    let sleeper =
+        |device| Sleeper::new(device, reactor.clone(), in_flight.clone(), counters.clone());
+    let connection = connect(&shared.options.store, &in_flight, sleeper)?;
     let result = connection.run(async |client| {
         let runtime = client.runtime();
-        let counters = shared.threads[index].clone();
         let store = Store::new(client.store().clone(), counters.clone(), in_flight.clone());
-        let context = Rc::new(Context::new(
-            store,
-            runtime.clone(),
-            counters,
-            shared.clone(),
-            reactor.clone(),
-        ));
+        let thread = Thread::new(runtime.clone(), counters, shared.clone(), reactor.clone());
+        let context = Rc::new(Context::new(Rc::new(thread), store));
         let listener = reactor
             .add_shared(listener)
             .map_err(system("watching the listener"))?;
@@ -88,14 +87,14 @@ pub fn run(
     result
 }
 
-/// Connects to the store at `address`. The thread sleeps on the sockets of `reactor`, too.
+/// Connects to the store at `address`. The thread sleeps on its sockets, too.
 fn connect(
     address: &str,
-    reactor: &Rc<Reactor>,
-    in_flight: &Rc<Cell<usize>>,
+    in_flight: &Cell<usize>,
+    sleeper: impl FnOnce(Rc<dyn Park>) -> Sleeper,
 ) -> Result<StoreConnection, GatewayError> {
     let device = ShmDevice::new(ShmOptions::default()).map_err(stonecast::Error::from)?;
-    let sleeper = Sleeper::new(device.clone(), reactor.clone(), in_flight.clone());
+    let park = Rc::new(sleeper(device.clone()));
     let connector = Connector::new(address)?
         .counted_as(ClientPath::Gateway)
         .connect_timeout(CONNECT_TIMEOUT)
@@ -103,10 +102,7 @@ fn connect(
         .operation_timeout(None)
         // The sleeper decides how long to look before it sleeps.
         .spin(Duration::ZERO);
-    let device = OpenDevice {
-        device,
-        park: Rc::new(sleeper),
-    };
+    let device = OpenDevice { device, park };
     let _under_way = UnderWay::begin(in_flight);
     Ok(StoreConnection::over(device, connector)?)
 }
@@ -115,11 +111,11 @@ fn connect(
 async fn serve(context: &Rc<Context>, client: &Client) -> Result<(), GatewayError> {
     let result = watch(context).await;
     // Also when the store is gone: the other threads cannot do without it either.
-    context.shared.stop();
-    context.guards.stop();
+    context.thread.shared.stop();
+    context.thread.guards.stop();
     let runtime = client.runtime();
     let deadline = runtime.now().saturating_add(STOP_NS_MAX);
-    while !context.guards.is_empty() && runtime.now() < deadline {
+    while !context.thread.guards.is_empty() && runtime.now() < deadline {
         runtime.sleep(LOOK_NS / 10).await;
     }
     result
@@ -129,15 +125,15 @@ async fn serve(context: &Rc<Context>, client: &Client) -> Result<(), GatewayErro
 async fn watch(context: &Rc<Context>) -> Result<(), GatewayError> {
     let mut rate = Rate::default();
     loop {
-        context.runtime.sleep(LOOK_NS).await;
-        let counters = &context.counters;
+        context.thread.runtime.sleep(LOOK_NS).await;
+        let counters = &context.thread.counters;
         counters.rounds.add(1);
         counters
             .commands_per_second
-            .set(rate.sample(context.runtime.now(), counters.all_commands()));
-        context.guards.sweep(context.runtime.now());
+            .set(rate.sample(context.thread.runtime.now(), counters.all_commands()));
+        context.thread.guards.sweep(context.thread.runtime.now());
         report(context);
-        if context.shared.is_stopping() {
+        if context.thread.shared.is_stopping() {
             return Ok(());
         }
         if context.store.is_lost() {
@@ -150,7 +146,7 @@ async fn watch(context: &Rc<Context>) -> Result<(), GatewayError> {
 fn report(context: &Rc<Context>) {
     if !context.is_reporting.replace(true) {
         let context = context.clone();
-        context.runtime.clone().spawn(Box::pin(async move {
+        context.thread.runtime.clone().spawn(Box::pin(async move {
             context.store.report().await;
             context.is_reporting.set(false);
         }));
@@ -170,12 +166,12 @@ impl Acceptor {
     async fn run(self) {
         for accepted in 1_u64.. {
             self.listener.readable().await;
-            if self.context.shared.is_stopping() {
+            if self.context.thread.shared.is_stopping() {
                 return;
             }
             // Those that were accepted get on before more are, also where connections come without end.
             if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
-                self.context.reactor.turn().await;
+                self.context.thread.reactor.turn().await;
             }
             match self.listener.socket().accept() {
                 Ok((socket, peer)) => self.admit(socket, peer),
@@ -192,7 +188,7 @@ impl Acceptor {
     /// Says why no connection can be accepted, and waits for a while. The connection that waits keeps the listener ready, so
     /// the thread would not sleep without the pause of its registration.
     async fn wait_out(&self, error: &io::Error) {
-        let runtime = &self.context.runtime;
+        let runtime = &self.context.thread.runtime;
         let now = runtime.now();
         let is_due = self
             .failure_told_at
@@ -200,7 +196,7 @@ impl Acceptor {
             .is_none_or(|told_at| now.saturating_sub(told_at) >= ACCEPT_MESSAGE_NS);
         if is_due {
             self.failure_told_at.set(Some(now));
-            let open = self.context.shared.connections();
+            let open = self.context.thread.shared.connections();
             let words = match Errno::from_io_error(error) {
                 Some(Errno::MFILE) => {
                     "the limit of open files is reached; raise it with `ulimit -n`, or LimitNOFILE in the unit file"
@@ -218,10 +214,12 @@ impl Acceptor {
     }
 
     fn admit(&self, socket: TcpStream, peer: SocketAddr) {
-        let counters = &self.context.counters;
+        let counters = &self.context.thread.counters;
         // Where peers have to show who they are, they begin without a seat.
-        let is_newcomer = self.context.shared.options.newcomers() > 0;
-        let seat = (!is_newcomer).then(|| self.context.shared.seat()).flatten();
+        let is_newcomer = self.context.thread.shared.options.newcomers() > 0;
+        let seat = (!is_newcomer)
+            .then(|| self.context.thread.shared.seat())
+            .flatten();
         if seat.is_none() && !is_newcomer {
             counters.connections_refused.add(1);
             // Fits the empty buffer of a new socket; where it does not, the end says enough.
@@ -231,7 +229,10 @@ impl Acceptor {
         counters.connections.add(1);
         // A socket that fails here is gone already.
         if let Ok(connection) = self.connection(socket, peer, seat) {
-            self.context.runtime.spawn(Box::pin(connection.serve()));
+            self.context
+                .thread
+                .runtime
+                .spawn(Box::pin(connection.serve()));
         }
     }
 
@@ -246,11 +247,17 @@ impl Acceptor {
         rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE)?;
         let local = socket.local_addr()?;
-        let transport = Transport::new(self.context.reactor.add(socket)?, self.tls.as_ref())
+        let transport = Transport::new(self.context.thread.reactor.add(socket)?, self.tls.as_ref())
             .map_err(io::Error::other)?;
-        let needs_password = self.context.shared.options.password.is_some();
-        let id = self.context.shared.connection_id();
-        let session = Session::new(id, peer, local, self.context.runtime.now(), needs_password);
+        let needs_password = self.context.thread.shared.options.password.is_some();
+        let id = self.context.thread.shared.connection_id();
+        let session = Session::new(
+            id,
+            peer,
+            local,
+            self.context.thread.runtime.now(),
+            needs_password,
+        );
         Ok(Connection::new(
             self.context.clone(),
             session,

@@ -22,13 +22,14 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use stonecast_base::hash::xxh3_64;
 use stonecast_kv::{Condition, StoreError, Written};
 
 use super::error::CommandError;
+use super::reply::Replies;
 use super::store::Store;
 use super::value::Value;
-use super::write::Replies;
-use crate::fifo::Share;
+use crate::fifo::{Share, Turns};
 
 /// Bytes of the longest value that tasks share a write of.
 const SHARED_SIZE_MAX: usize = 4 << 10;
@@ -69,16 +70,24 @@ enum Ended {
     Parted,
 }
 
-/// Lets `apply` change the value of `key`, and returns its replies when that is durable. `apply` says which value it leaves and whether
-/// that has to be written; it is called again where another client was faster.
+/// Turns of keys among the tasks of one thread that read, compute and write them. Without a turn all of them would try at once: one
+/// would win, and the others would have written a record for nothing.
+pub type KeyTurns = Turns<Group>;
+
+/// What a command makes of a value: its replies, the value that it leaves, and whether that has to be written.
+pub type Applied<'a> = (Replies<'a>, Value<'a>, bool);
+
+/// Lets `apply` change the value of `key`, and returns its replies when the change is durable. `apply` is called again where another
+/// client was faster. Where it declines a value nothing is done, and there are no replies.
 pub async fn write<'a>(
     store: &Store,
+    turns: &KeyTurns,
     key: &'a [u8],
-    apply: impl Fn(Value<'a>) -> (Replies<'a>, Value<'a>, bool),
-) -> Result<Replies<'a>, CommandError> {
+    apply: impl Fn(Value<'a>) -> Option<Applied<'a>>,
+) -> Result<Option<Replies<'a>>, CommandError> {
     let mut is_alone = false;
     loop {
-        let turn = store.turn(key).await;
+        let turn = turns.take(xxh3_64(0, key)).await;
         let mut group = match turn.take_left() {
             Some(group) if group.key == key && !is_alone => group,
             Some(of_others) => {
@@ -87,12 +96,16 @@ pub async fn write<'a>(
             }
             None => Group::read(store, key).await?,
         };
-        let (mut replies, mut value, mut is_changed) = apply(group.share());
-        if group.tasks > 0 && !is_short(&value) {
+        let mut applied = apply(group.share());
+        let is_for_itself = |(_, value, _): &Applied<'a>| !is_short(value);
+        if group.tasks > 0 && applied.as_ref().is_none_or(is_for_itself) {
             group.write(store).await;
             group = Group::read(store, key).await?;
-            (replies, value, is_changed) = apply(group.share());
+            applied = apply(group.share());
         }
+        let Some((replies, value, is_changed)) = applied else {
+            return Ok(None);
+        };
         group.value = value.map(Cow::into_owned);
         group.is_changed |= is_changed;
         group.tasks += 1;
@@ -104,7 +117,7 @@ pub async fn write<'a>(
             drop(turn);
         }
         match end.outcome().await? {
-            Ended::Done => return Ok(replies),
+            Ended::Done => return Ok(Some(replies)),
             Ended::Undone => {}
             Ended::Parted => is_alone = true,
         }

@@ -1,49 +1,32 @@
-//! What the connections of one thread share.
+//! What the commands of one thread share: the store, turns, and memory for the next batch.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 
-use stonecast_fabric::Runtime;
 use stonecast_kv::Values;
 
+use super::combine::KeyTurns;
 use super::keyspace::Scans;
 use super::step::Keys;
 use super::store::Store;
 use super::table::Spec;
-use crate::counters::Counters;
-use crate::fifo::{Budget, Queue};
-use crate::guard::Guards;
+use crate::fifo::Budget;
 use crate::guesses::Guesses;
-use crate::memory::Stock;
-use crate::reactor::Reactor;
 use crate::resp::Commands;
-use crate::shared::Shared;
+use crate::thread::Thread;
 
 /// See the module documentation.
 pub struct Context {
+    /// Sockets, memory, deadlines and counts of the thread.
+    pub thread: Rc<Thread>,
     /// The store.
     pub store: Store,
-    /// Clock and timers.
-    pub runtime: Rc<dyn Runtime>,
-    /// Counts of this thread.
-    pub counters: Arc<Counters>,
-    /// What all threads share.
-    pub shared: Arc<Shared>,
-    /// Sockets, and turns between long operations.
-    pub reactor: Rc<Reactor>,
+    /// Turns of the keys that are read to be changed.
+    pub turns: KeyTurns,
     /// Iterations over the keys that clients have begun.
     pub scans: RefCell<Scans>,
-    /// Memory of requests and replies.
-    pub stock: Rc<Stock>,
-    /// Connections that wait for memory for a request.
-    pub waiting_for_requests: Queue,
-    /// Connections that wait for memory for replies.
-    pub waiting_for_replies: Queue,
     /// Commands that look at all keys: each needs memory for all of them.
     pub keyspace: Rc<Budget>,
-    /// Deadlines of connections, and newcomers.
-    pub guards: Rc<Guards>,
     /// How many wrong passwords are looked at.
     pub guesses: Guesses,
     /// Whether the store is being told what was done.
@@ -75,33 +58,18 @@ const KEYSPACE_MAX: usize = 2;
 const KEPT_ARGUMENTS_MAX: usize = 1 << 16;
 
 impl Context {
-    /// Of a thread.
-    pub fn new(
-        store: Store,
-        runtime: Rc<dyn Runtime>,
-        counters: Arc<Counters>,
-        shared: Arc<Shared>,
-        reactor: Rc<Reactor>,
-    ) -> Self {
-        let threads = shared.threads.len();
-        let newcomers = shared.options.newcomers().div_ceil(threads.max(1));
-        let guards = Rc::new(Guards::new(newcomers, counters.clone()));
+    /// Of a thread that is connected to `store`.
+    pub fn new(thread: Rc<Thread>, store: Store) -> Self {
         Self {
             store,
-            runtime,
-            counters,
-            shared,
-            reactor,
+            turns: KeyTurns::default(),
             scans: RefCell::default(),
-            stock: Rc::default(),
-            waiting_for_requests: Queue::default(),
-            waiting_for_replies: Queue::default(),
             keyspace: Rc::new(Budget::new(KEYSPACE_MAX, 0)),
-            guards,
-            guesses: Guesses::new(threads),
+            guesses: Guesses::new(thread.shared.threads.len()),
             is_reporting: Cell::new(false),
             values: RefCell::default(),
             scratch: RefCell::default(),
+            thread,
         }
     }
 

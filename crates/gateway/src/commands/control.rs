@@ -2,14 +2,15 @@
 
 use std::mem::take;
 
+use super::batch::Run;
 use super::describe;
 use super::error::CommandError;
 use super::info;
 use super::keyspace::{self, Keys};
 use super::operation::{ClientReport, Control};
-use super::run::{Run, SMALL_REPLIES};
-use crate::connection::End;
+use crate::outlet::End;
 use crate::resp::Protocol;
+use crate::sizes::SMALL_REPLIES;
 
 /// What writing a key costs, as if so many bytes were moved.
 const KEY_WORK: usize = 256;
@@ -48,15 +49,15 @@ async fn guess(
     control: &Control<'_>,
 ) -> Result<Result<(), CommandError>, End> {
     let context = run.context;
-    if context.shared.options.password.is_none() {
+    if context.thread.shared.options.password.is_none() {
         return Ok(answer(run, control).await);
     }
     // What was answered before must not wait with this one.
     run.outlet.send()?;
     let own = run.session.guesses.clone();
-    let turn = context.guesses.turn(&own, &context.runtime);
+    let turn = context.guesses.turn(&own, &context.thread.runtime);
     let turn = run.outlet.unless_cut(turn).await?;
-    let counters = &context.counters;
+    let counters = &context.thread.counters;
     counters.passwords_delayed.add(turn.was_late.into());
     let outcome = answer(run, control).await;
     if matches!(outcome, Err(CommandError::PasswordWrong)) {
@@ -68,7 +69,7 @@ async fn guess(
 
 async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), CommandError> {
     let context = run.context;
-    let password = context.shared.options.password.as_ref();
+    let password = context.thread.shared.options.password.as_ref();
     match *control {
         Control::Auth(credentials) => {
             run.session.authenticate(credentials, password)?;
@@ -79,7 +80,8 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             write_greeting(run);
         }
         Control::Reset => {
-            run.session.reset(context.runtime.now(), password.is_some());
+            run.session
+                .reset(context.thread.runtime.now(), password.is_some());
             run.writer().simple("RESET");
         }
         Control::Quit => {
@@ -110,7 +112,7 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
                 .optional(Some(name.as_slice()).filter(|name| !name.is_empty()));
         }
         Control::ClientReport(ClientReport::Info) => {
-            let line = run.session.describe(context.runtime.now());
+            let line = run.session.describe(context.thread.runtime.now());
             run.writer().text(&line);
         }
         Control::ClientSetName(name) => {
@@ -122,7 +124,8 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.writer().ok();
         }
         Control::ConfigGet(patterns) => {
-            let settings = info::settings(&context.shared, context.store.stat().await?.power);
+            let settings =
+                info::settings(&context.thread.shared, context.store.stat().await?.power);
             let wanted = info::matching(&settings, patterns);
             let mut writer = run.writer();
             writer.map(wanted.len());
@@ -134,7 +137,7 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
         Control::Info(sections) => {
             let stat = context.store.stat().await?;
             run.writer()
-                .text(&info::text(&context.shared, &stat, sections));
+                .text(&info::text(&context.thread.shared, &stat, sections));
         }
         Control::Count => {
             let keys = context.store.stat().await?.keys;

@@ -110,7 +110,7 @@ pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Keys, CommandErro
                 "these are too many keys for one reply; use SCAN",
             ));
         }
-        context.reactor.turn().await;
+        context.thread.reactor.turn().await;
     }
 }
 
@@ -121,7 +121,7 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
     if iteration.is_empty() {
         return Ok(None);
     }
-    let wanted = random_from_seed(context.runtime.now()).random_range(0..iteration.len());
+    let wanted = random_from_seed(context.thread.runtime.now()).random_range(0..iteration.len());
     let (mut seen, mut page, mut found) = (0, Vec::new(), None);
     while seen <= wanted {
         context
@@ -134,7 +134,7 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
         // Some may have gone since they were counted: then it is the last one that is left.
         found = Some(page.swap_remove((wanted - seen).min(last)).key);
         seen += last + 1;
-        context.reactor.turn().await;
+        context.thread.reactor.turn().await;
     }
     Ok(found)
 }

@@ -1,14 +1,15 @@
 //! Commands: what they are, what they mean, and how they are done.
 //!
 //! ```text
-//!   table.rs      names, arity, flags            operation.rs, options.rs   arguments -> Operation
-//!   step.rs       pipeline -> steps              run.rs                     step after step, replies in order
-//!   read.rs       many keys at once              write.rs, combine.rs       puts, compare-and-put
+//!   table.rs      names, arity, flags            parse.rs, options.rs   arguments -> operation.rs
+//!   step.rs       pipeline -> steps              batch.rs, run.rs       step after step, replies in order
+//!   read.rs       many keys at once              write.rs, combine.rs   puts, compare-and-put
 //!   value.rs      what a command does to a value, without a store
 //!   transaction.rs   what follows a refused MULTI
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs)
 //! ```
 
+mod batch;
 mod combine;
 mod context;
 mod control;
@@ -18,6 +19,7 @@ mod info;
 mod keyspace;
 mod operation;
 mod options;
+mod parse;
 mod read;
 mod reply;
 mod run;
@@ -29,10 +31,10 @@ mod transaction;
 mod value;
 mod write;
 
+pub use batch::Run;
 pub use context::{Context, Scratch};
 pub use operation::{Arguments, Operation};
-pub use read::VALUES_SIZE_MAX;
-pub use run::{Run, run_batch};
+pub use run::run_batch;
 pub use session::Session;
 pub use store::{Store, UnderWay};
 pub use table::{COMMAND_COUNT, COMMANDS};

@@ -1,19 +1,9 @@
-//! From the arguments of a command to what has to be done.
-//!
-//! ```text
-//!   arguments -> Spec (table.rs) -> arity -> Operation
-//! ```
-//!
-//! Everything that is wrong with a command shows here; what is left can fail only because of the store.
+//! What a command has to do, once its arguments are read (`parse.rs`).
 
 use std::ops::Range;
 
-use super::error::CommandError;
-use super::options;
 use super::reply::Reply;
-use super::table::{self, Id, Spec};
-use super::value::{SetAnswer, SetCondition, ValueCommand};
-use crate::resp::decimal;
+use super::value::ValueCommand;
 
 /// Arguments of a command, or some of them.
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +190,7 @@ impl<'a> Operation<'a> {
     /// Bytes that it answers without looking anywhere.
     pub fn answer_size(&self) -> usize {
         match self {
-            Self::Answer(Reply::Bulk(bytes)) => bytes.len(),
+            Self::Answer(reply) => reply.size(),
             _ => 0,
         }
     }
@@ -209,138 +199,4 @@ impl<'a> Operation<'a> {
     pub fn ends_the_connection(&self) -> bool {
         matches!(self, Self::Control(Control::Quit))
     }
-
-    /// Reads a command; `arguments` has its name first. The table's entry comes with it, none if there is no such command.
-    pub fn read(arguments: Arguments<'a>) -> (Option<&'static Spec>, Self) {
-        let Some(spec) = table::find(arguments.at(0)) else {
-            let owned = |bytes: &[u8]| bytes[..bytes.len().min(128)].to_vec();
-            let unknown = CommandError::Unknown {
-                name: owned(arguments.at(0)),
-                arguments: arguments.iter().skip(1).take(8).map(owned).collect(),
-            };
-            return (None, Self::Answer(unknown.into()));
-        };
-        if !spec.accepts(arguments.len()) {
-            let error = CommandError::ArgumentCount(spec.name.to_owned());
-            let error = match spec.id {
-                Id::Exec => error.aborts_transaction(),
-                _ => error,
-            };
-            return (Some(spec), Self::Answer(error.into()));
-        }
-        let operation =
-            Self::of(spec, arguments).unwrap_or_else(|error| Self::Answer(error.into()));
-        (Some(spec), operation)
-    }
-
-    fn of(spec: &Spec, arguments: Arguments<'a>) -> Result<Self, CommandError> {
-        let value = |command| {
-            Ok(Self::Value {
-                key: arguments.at(1),
-                command,
-            })
-        };
-        let set = |condition, answer| {
-            value(ValueCommand::Set {
-                value: arguments.at(2),
-                condition,
-                answer,
-            })
-        };
-        let rest = arguments.from(1);
-        let control = |control| Ok(Self::Control(control));
-        match spec.id {
-            Id::Get => value(ValueCommand::Get),
-            Id::StrLen => value(ValueCommand::Length),
-            Id::Type => value(ValueCommand::Type),
-            Id::GetRange => value(ValueCommand::Range {
-                start: integer(arguments.at(2))?,
-                end: integer(arguments.at(3))?,
-            }),
-            Id::Set => value(options::set(arguments)?),
-            Id::SetNx => set(SetCondition::IfAbsent, SetAnswer::Count),
-            Id::GetSet => set(SetCondition::Always, SetAnswer::Before),
-            Id::GetDel => value(ValueCommand::Take),
-            Id::Append => value(ValueCommand::Append(arguments.at(2))),
-            Id::Incr => value(ValueCommand::Add(1)),
-            Id::Decr => value(ValueCommand::Add(-1)),
-            Id::IncrBy => value(ValueCommand::Add(integer(arguments.at(2))?)),
-            Id::DecrBy => {
-                let delta = integer(arguments.at(2))?;
-                value(ValueCommand::Add(
-                    delta
-                        .checked_neg()
-                        .ok_or(CommandError::Refused("decrement would overflow"))?,
-                ))
-            }
-            Id::Del | Id::Unlink if rest.len() == 1 => value(ValueCommand::Delete),
-            Id::Del | Id::Unlink => Ok(Self::DeleteMany(rest)),
-            Id::Exists if rest.len() == 1 => value(ValueCommand::Exists),
-            Id::Exists => Ok(Self::CountMany(rest)),
-            Id::MGet => Ok(Self::GetMany(rest)),
-            Id::MSet if rest.len().is_multiple_of(2) => Ok(Self::SetMany(rest)),
-            Id::MSet => Err(CommandError::ArgumentCount(spec.name.to_owned())),
-            Id::Ping if rest.len() > 1 => Err(CommandError::ArgumentCount(spec.name.to_owned())),
-            Id::Ping => Ok(Self::Answer(
-                rest.get(0)
-                    .map_or(Reply::Simple("PONG"), |text| Reply::Bulk(text.into())),
-            )),
-            Id::Echo => Ok(Self::Answer(Reply::Bulk(rest.at(0).into()))),
-            Id::Select if integer(rest.at(0))? == 0 => Ok(Self::Answer(Reply::Ok)),
-            Id::Select => Err(CommandError::Database),
-            Id::Debug => Err(CommandError::Refused(
-                "DEBUG is not supported by this store",
-            )),
-            Id::Wait => {
-                // There are no replicas, so there is nothing to wait for, however long.
-                rest.iter()
-                    .try_for_each(|number| positive(number).map(drop))?;
-                Ok(Self::Answer(Reply::Integer(0)))
-            }
-            Id::WaitAof => {
-                options::wait_persisted(rest)?;
-                control(Control::WaitPersisted)
-            }
-            Id::Auth => control(Control::Auth(options::credentials(rest)?)),
-            Id::Hello => control(Control::Hello(options::hello(rest)?)),
-            Id::Reset => control(Control::Reset),
-            Id::Quit => control(Control::Quit),
-            Id::Multi => control(Control::Multi),
-            Id::Exec => control(Control::Exec),
-            Id::Discard => control(Control::Discard),
-            Id::Watch => Err(CommandError::Refused(
-                "WATCH is not supported by this store",
-            )),
-            Id::Client => control(options::client(rest)?),
-            Id::Command => options::describe(rest),
-            Id::Config => control(options::config(rest)?),
-            Id::Info => control(Control::Info(rest)),
-            Id::DbSize => control(Control::Count),
-            Id::Keys => control(Control::Keys {
-                pattern: rest.at(0),
-            }),
-            Id::Scan => control(Control::Scan(options::scan(rest)?)),
-            Id::RandomKey => control(Control::RandomKey),
-            Id::FlushDb | Id::FlushAll => {
-                options::flush(spec, rest)?;
-                control(Control::Flush)
-            }
-        }
-    }
-}
-
-/// A whole number.
-pub fn integer(text: &[u8]) -> Result<i64, CommandError> {
-    decimal(text).ok_or(CommandError::NotAnInteger)
-}
-
-/// A whole number that is not negative.
-pub fn positive(text: &[u8]) -> Result<i64, CommandError> {
-    integer(text).and_then(|number| {
-        if number < 0 {
-            Err(CommandError::NotAnInteger)
-        } else {
-            Ok(number)
-        }
-    })
 }

@@ -4,8 +4,7 @@
 use super::describe::NAMES_MAX;
 use super::error::CommandError;
 use super::operation::{
-    Arguments, ClientReport, Control, Credentials, Describe, Hello, Operation, Scan, integer,
-    positive,
+    Arguments, ClientReport, Control, Credentials, Describe, Hello, Operation, Scan,
 };
 use super::reply::Reply;
 use super::table::{COMMAND_COUNT, Spec};
@@ -16,6 +15,22 @@ use crate::resp::decimal;
 const SCAN_COUNT: usize = 10;
 /// Keys that a `SCAN` looks at most: more would keep other connections waiting.
 const SCAN_COUNT_MAX: usize = 10_000;
+
+/// A whole number.
+pub fn integer(text: &[u8]) -> Result<i64, CommandError> {
+    decimal(text).ok_or(CommandError::NotAnInteger)
+}
+
+/// A whole number that is not negative.
+pub fn positive(text: &[u8]) -> Result<i64, CommandError> {
+    integer(text).and_then(|number| {
+        if number < 0 {
+            Err(CommandError::NotAnInteger)
+        } else {
+            Ok(number)
+        }
+    })
+}
 
 fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())

@@ -12,19 +12,18 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use stonecast_kv::{Values, limits};
+use stonecast_kv::Values;
 
+use super::batch::Run;
 use super::error::CommandError;
 use super::operation::Operation;
 use super::reply::Reply;
-use super::run::{Run, SMALL_REPLIES};
 use super::value::ValueCommand;
-use crate::connection::End;
+use crate::outlet::End;
+use crate::sizes::{SMALL_REPLIES, VALUES_SIZE_MAX};
 
 /// Keys that are read together: enough that the way to the store does not count.
 const KEYS_MAX: usize = 32;
-/// Bytes of values that are read together: those of short records, and one of the longest.
-pub const VALUES_SIZE_MAX: usize = limits::VALUE_SIZE_MAX + (256 << 10);
 /// What reading a key costs, as if so many bytes were moved.
 const KEY_WORK: usize = 256;
 
@@ -59,7 +58,7 @@ impl<'a> Run<'_, 'a> {
         while self.answer_keyless(&mut progress, range.end).await? {
             has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
             // Where memory is scarce a connection holds one long value, so that as many as possible have theirs.
-            let is_scarce = self.context.shared.memory.is_scarce();
+            let is_scarce = self.context.thread.shared.memory.is_scarce();
             let count = match has_room && progress.alone == 0 && !is_scarce {
                 true => KEYS_MAX,
                 false => 1,
@@ -71,7 +70,7 @@ impl<'a> Run<'_, 'a> {
                 .take(count)
                 .collect();
             // Where others have waited for long enough short values are read, and long ones wait for a turn.
-            let is_late = self.context.reactor.is_late();
+            let is_late = self.context.thread.reactor.is_late();
             let size_max = match has_room && !is_late {
                 true => VALUES_SIZE_MAX,
                 false => 0,
@@ -85,7 +84,7 @@ impl<'a> Run<'_, 'a> {
                 Ok(0) if is_late => {
                     // What is reserved here keeps nobody else from memory meanwhile.
                     self.outlet.relieve().await?;
-                    self.context.reactor.turn().await;
+                    self.context.thread.reactor.turn().await;
                     has_room = false;
                     continue;
                 }

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use super::error::CommandError;
 use crate::resp::ReplyWriter;
 
 /// What a command answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Reply<'a> {
     /// `OK`.
     Ok,
@@ -23,7 +25,18 @@ pub enum Reply<'a> {
     Error(CommandError),
 }
 
+/// Replies of commands that were done together, in their order.
+pub type Replies<'a> = SmallVec<[Reply<'a>; 1]>;
+
 impl Reply<'_> {
+    /// Bytes of the value that it returns.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Bulk(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// Writes it.
     pub fn write(&self, writer: &mut ReplyWriter<'_>) {
         match self {

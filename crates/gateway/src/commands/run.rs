@@ -3,40 +3,20 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use stonecast_base::Nanoseconds;
-use stonecast_kv::limits;
 
-use super::context::Context;
+use super::batch::Run;
 use super::control;
 use super::error::CommandError;
 use super::operation::{Control, Operation};
-use super::reply::Reply;
-use super::session::Session;
+use super::reply::{Replies, Reply};
 use super::step::{Keys, Step, next_step, values_returned, write_unit};
 use super::table::Spec;
 use super::transaction::refusal;
-use super::write::{self, Overwritten};
-use crate::connection::{End, Outlet};
+use super::write::{self, Outcome};
 use crate::counters::{Counters, Kind};
 use crate::join::in_order;
-use crate::resp::ReplyWriter;
-
-/// Replies that are written without a reservation, bytes: numbers, errors, short answers.
-pub(super) const SMALL_REPLIES: usize = 16 << 10;
-
-/// A batch under way.
-pub struct Run<'r, 'a> {
-    /// What all connections of this thread share.
-    pub context: &'r Context,
-    /// The connection's state.
-    pub session: &'r mut Session,
-    /// Where replies go.
-    pub outlet: &'r mut Outlet,
-    /// The commands.
-    pub operations: &'r [Operation<'a>],
-    /// When they arrived.
-    pub arrived_at: Nanoseconds,
-}
+use crate::outlet::End;
+use crate::sizes::{SMALL_REPLIES, VALUES_SIZE_MAX};
 
 /// Does a batch. `specs` has the table's entry of each operation, none for unknown commands.
 pub async fn run_batch<'a>(
@@ -44,7 +24,7 @@ pub async fn run_batch<'a>(
     specs: &[Option<&'static Spec>],
     keys: &mut Keys,
 ) -> Result<(), End> {
-    let counters = run.context.counters.clone();
+    let counters = run.context.thread.counters.clone();
     counters.batches.add(1);
     let mut start = 0;
     while start < run.operations.len() {
@@ -69,8 +49,7 @@ pub async fn run_batch<'a>(
         count_commands(&counters, &specs[start..end]);
         match step {
             Step::Reads(range) => run.reads(range).await?,
-            Step::Writes(range) if keys.comes_again() => run.overlapping_writes(range).await?,
-            Step::Writes(range) => run.writes(range).await?,
+            Step::Writes(range) => run.writes(range, keys).await?,
             Step::Alone(index) => {
                 let Operation::Control(control) = &run.operations[index] else {
                     unreachable!("only these stand alone")
@@ -78,7 +57,12 @@ pub async fn run_batch<'a>(
                 run.control(control).await?;
             }
         }
-        let took = run.context.runtime.now().saturating_sub(run.arrived_at);
+        let took = run
+            .context
+            .thread
+            .runtime
+            .now()
+            .saturating_sub(run.arrived_at);
         counters.latencies[kind as usize].note(took, (end - start) as u64);
         start = end;
         if run.context.store.is_lost() {
@@ -111,87 +95,77 @@ fn may_come_before_the_password(spec: Option<&Spec>) -> bool {
 }
 
 impl<'a> Run<'_, 'a> {
-    /// Where replies are written.
-    pub(super) fn writer(&mut self) -> ReplyWriter<'_> {
-        ReplyWriter {
-            output: self.outlet.output(),
-            protocol: self.session.protocol,
-        }
-    }
-
-    /// Writes a reply.
-    pub(super) fn reply(&mut self, reply: &Reply<'_>) {
-        self.context
-            .counters
-            .failures
-            .add(u64::from(matches!(reply, Reply::Error(_))));
-        reply.write(&mut self.writer());
-    }
-
-    /// Reserves memory for the replies of a step of writes. False: there is none, and each was answered so.
-    async fn has_room(&mut self, range: &Range<usize>) -> Result<bool, End> {
-        let operations = &self.operations[range.clone()];
+    /// Reserves memory for the replies of a step of writes. Returns how many bytes each reply may have that is as long as a value may
+    /// be; none: there is no memory, and each operation was answered so.
+    async fn room_for_replies(
+        &mut self,
+        operations: &[Operation<'a>],
+    ) -> Result<Option<usize>, End> {
         let answers: usize = operations.iter().map(Operation::answer_size).sum();
-        let values = values_returned(operations) * limits::VALUE_SIZE_MAX;
-        if answers + values <= SMALL_REPLIES || self.outlet.room(answers + values).await? {
-            return Ok(true);
+        if answers > SMALL_REPLIES && !self.outlet.room(answers).await? {
+            for _ in operations {
+                self.reply(&Reply::Error(CommandError::NoRoomForReplies));
+            }
+            return Ok(None);
         }
-        for _ in operations {
-            self.reply(&Reply::Error(CommandError::NoRoomForReplies));
+        let values = values_returned(operations);
+        if values == 0 {
+            return Ok(Some(0));
         }
-        Ok(false)
+        let room = match self.outlet.try_room(answers + VALUES_SIZE_MAX) {
+            true => VALUES_SIZE_MAX,
+            false => SMALL_REPLIES,
+        };
+        Ok(Some(room / values))
     }
 
     /// Does the operations of a step of writes, all under way together.
-    async fn writes(&mut self, range: Range<usize>) -> Result<(), End> {
-        if !self.has_room(&range).await? {
+    async fn writes(&mut self, range: Range<usize>, keys: &Keys) -> Result<(), End> {
+        let operations = &self.operations[range];
+        let Some(room) = self.room_for_replies(operations).await? else {
             return Ok(());
+        };
+        let (context, units) = (self.context, units(operations));
+        let mut outcomes: SmallVec<[Outcome<'a>; 1]> = SmallVec::with_capacity(units.len());
+        if keys.comes_again() {
+            let next = write::next_of_same_key(&units);
+            let futures = units.iter().zip(&next).map(|(&unit, next)| async move {
+                match next {
+                    Some(_) => write::overwrite(context, unit).await,
+                    None => write::write_unit(context, unit, room).await,
+                }
+            });
+            in_order(futures, |outcome| outcomes.push(outcome)).await;
+            write::settle(&units, &next, &mut outcomes);
+        } else {
+            let futures = units
+                .iter()
+                .map(|&unit| write::write_unit(context, unit, room));
+            in_order(futures, |outcome| outcomes.push(outcome)).await;
         }
-        let store = &self.context.store;
-        let units = units(&self.operations[range]);
-        let futures = units.iter().map(|&unit| async move {
-            match unit {
-                [Operation::Answer(_)] => (unit, None),
-                _ => (unit, Some(write::write_unit(store, unit).await)),
-            }
-        });
-        in_order(futures, |outcome| match outcome {
-            (_, Some(replies)) => replies.iter().for_each(|reply| self.reply(reply)),
-            ([Operation::Answer(reply)], None) => self.reply(reply),
-            _ => unreachable!("each unit answers"),
-        })
-        .await;
+        for (unit, outcome) in units.iter().zip(outcomes) {
+            let replies = self.finish(unit, outcome).await?;
+            replies.iter().for_each(|reply| self.reply(reply));
+        }
         self.outlet.relieve().await
     }
 
-    /// As `writes`, where a key comes more than once, each time to be overwritten.
-    async fn overlapping_writes(&mut self, range: Range<usize>) -> Result<(), End> {
-        if !self.has_room(&range).await? {
-            return Ok(());
-        }
-        let store = &self.context.store;
-        let units = units(&self.operations[range]);
-        let next = write::next_of_same_key(&units);
-        let futures = units.iter().zip(&next).map(|(&unit, next)| async move {
-            match unit {
-                [Operation::Answer(_)] => Overwritten::default(),
-                _ if next.is_some() => write::overwrite(store, unit).await,
-                _ => Overwritten {
-                    replies: write::write_unit(store, unit).await,
-                    is_left_to_next: false,
-                },
+    /// Does a unit again whose replies turned out to be longer than there was room for, once there is.
+    async fn finish(
+        &mut self,
+        unit: &[Operation<'a>],
+        mut outcome: Outcome<'a>,
+    ) -> Result<Replies<'a>, End> {
+        loop {
+            let needed = match outcome {
+                Outcome::Answered(replies) | Outcome::LeftToNext(replies) => return Ok(replies),
+                Outcome::NeedsRoom(needed) => needed,
+            };
+            if !self.outlet.room(needed).await? {
+                return Ok(write::failed(unit, &CommandError::NoRoomForReplies));
             }
-        });
-        let mut outcomes = Vec::with_capacity(units.len());
-        in_order(futures, |outcome| outcomes.push(outcome)).await;
-        write::settle(&units, &next, &mut outcomes);
-        for (unit, outcome) in units.iter().zip(&outcomes) {
-            match unit {
-                [Operation::Answer(reply)] => self.reply(reply),
-                _ => outcome.replies.iter().for_each(|reply| self.reply(reply)),
-            }
+            outcome = write::write_unit(self.context, unit, needed).await;
         }
-        self.outlet.relieve().await
     }
 
     async fn control(&mut self, control: &Control<'a>) -> Result<(), End> {

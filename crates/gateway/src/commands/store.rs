@@ -4,13 +4,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use stonecast_base::hash::xxh3_64;
 use stonecast_kv::{Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits};
 
-use super::combine::Group;
 use super::error::CommandError;
 use crate::counters::{Counters, Lookups};
-use crate::fifo::{Budget, Share, Turn, Turns};
+use crate::fifo::{Budget, Share};
 
 /// See the module documentation.
 pub struct Store {
@@ -19,7 +17,6 @@ pub struct Store {
     budget: Rc<Budget>,
     /// Values that were read to be changed, until they are written.
     changing: Rc<Budget>,
-    turns: Turns<Group>,
     /// Requests that the store has not answered; the thread's sleeper looks at it.
     in_flight: Rc<Cell<usize>>,
     is_lost: Cell<bool>,
@@ -46,7 +43,6 @@ impl Store {
             counters,
             budget,
             changing,
-            turns: Turns::default(),
             in_flight,
             is_lost: Cell::new(false),
         }
@@ -161,12 +157,6 @@ impl Store {
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = self.client.stat().await;
         self.checked(result)
-    }
-
-    /// The turn of a key among the tasks of this thread that read, compute and write it. Without it all of them would try
-    /// at once, one would win, and the others would have written a record for nothing.
-    pub async fn turn(&self, key: &[u8]) -> Turn<'_, Group> {
-        self.turns.take(xxh3_64(0, key)).await
     }
 
     /// Notes whether the connection is over.

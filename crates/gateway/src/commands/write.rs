@@ -16,28 +16,32 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use stonecast_kv::Condition;
 
-use super::combine;
+use super::combine::{self, Applied};
+use super::context::Context;
 use super::error::CommandError;
 use super::operation::{Arguments, Operation};
-use super::reply::Reply;
+use super::reply::{Replies, Reply};
+use super::step::values_returned;
 use super::store::Store;
 use super::value::{Value, ValueCommand};
 use crate::counters::Lookups;
 use crate::join::in_order;
+use crate::reactor::Reactor;
 
-/// Replies of a unit, in the order of its commands.
-pub type Replies<'a> = SmallVec<[Reply<'a>; 1]>;
+/// Keys of an MSET that are compared with each other before other connections have their turn: about a millisecond.
+const KEYS_A_TURN: usize = 8 << 10;
 
-/// What became of a unit whose key may come again in its step.
-#[derive(Default)]
-pub struct Overwritten<'a> {
-    /// As if it was done.
-    pub replies: Replies<'a>,
-    /// It was not done: it fares as the next unit of its key.
-    pub is_left_to_next: bool,
+/// What became of a unit.
+pub enum Outcome<'a> {
+    /// It was done, or refused.
+    Answered(Replies<'a>),
+    /// It was not done and fares as the next unit of its key. The replies are those of a unit that was done.
+    LeftToNext(Replies<'a>),
+    /// Nothing was done, since its replies have so many bytes.
+    NeedsRoom(usize),
 }
 
 /// For each unit of a step the place of the next one on the same key.
@@ -53,21 +57,16 @@ pub fn next_of_same_key(units: &[&[Operation<'_>]]) -> Vec<Option<usize>> {
 }
 
 /// Does a unit that only overwrites its key, and that another one of the same step follows.
-pub async fn overwrite<'a>(store: &Store, unit: &[Operation<'a>]) -> Overwritten<'a> {
+pub async fn overwrite<'a>(context: &Context, unit: &[Operation<'a>]) -> Outcome<'a> {
     let [Operation::Value { key, .. }, ..] = *unit else {
         unreachable!("a unit that overwrites is on one key")
     };
     let (replies, value, _) = apply(unit, None, &Cell::default());
     let bytes = value.expect("a unit that overwrites leaves a value");
-    match store.put_at_once(key, &bytes).await {
-        Ok(is_done) => Overwritten {
-            replies,
-            is_left_to_next: !is_done,
-        },
-        Err(error) => Overwritten {
-            replies: failed(unit, &error),
-            is_left_to_next: false,
-        },
+    match context.store.put_at_once(key, &bytes).await {
+        Ok(true) => Outcome::Answered(replies),
+        Ok(false) => Outcome::LeftToNext(replies),
+        Err(error) => Outcome::Answered(failed(unit, &error)),
     }
 }
 
@@ -75,53 +74,54 @@ pub async fn overwrite<'a>(store: &Store, unit: &[Operation<'a>]) -> Overwritten
 pub fn settle<'a>(
     units: &[&[Operation<'a>]],
     next: &[Option<usize>],
-    outcomes: &mut [Overwritten<'a>],
+    outcomes: &mut [Outcome<'a>],
 ) {
     for index in (0..outcomes.len()).rev() {
         if let Some(next) = next[index]
-            && outcomes[index].is_left_to_next
-            && let Some(Reply::Error(error)) = outcomes[next].replies.first()
+            && let Outcome::LeftToNext(_) = outcomes[index]
+            && let Outcome::Answered(replies) = &outcomes[next]
+            && let Some(Reply::Error(error)) = replies.first()
         {
-            outcomes[index].replies = failed(units[index], error);
+            outcomes[index] = Outcome::Answered(failed(units[index], error));
         }
     }
 }
 
-fn failed<'a>(unit: &[Operation<'a>], error: &CommandError) -> Replies<'a> {
+/// The replies of a unit of which nothing was done.
+pub fn failed<'a>(unit: &[Operation<'a>], error: &CommandError) -> Replies<'a> {
     unit.iter().map(|_| Reply::Error(error.clone())).collect()
 }
 
-/// Does the operations of one unit: several on one key, or one on many keys.
-pub async fn write_unit<'a>(store: &Store, unit: &[Operation<'a>]) -> Replies<'a> {
-    match unit {
-        [Operation::SetMany(pairs)] => {
-            smallvec![set_many(store, *pairs).await.unwrap_or_else(Reply::Error)]
-        }
-        [Operation::DeleteMany(keys)] => {
-            smallvec![delete_many(store, *keys).await.unwrap_or_else(Reply::Error)]
-        }
+/// Does the operations of one unit: several on one key, or one on many keys. `room` is how many bytes each reply may have that
+/// returns a value.
+pub async fn write_unit<'a>(context: &Context, unit: &[Operation<'a>], room: usize) -> Outcome<'a> {
+    let result = match unit {
+        [Operation::Answer(reply)] => Ok(Outcome::Answered(smallvec![reply.clone()])),
+        [Operation::SetMany(pairs)] => set_many(context, *pairs).await.map(answered),
+        [Operation::DeleteMany(keys)] => delete_many(&context.store, *keys).await.map(answered),
         [
             Operation::Value {
                 key,
                 command: ValueCommand::Delete,
             },
         ] => {
-            let deleted = store.delete(key, Condition::None).await;
-            smallvec![deleted.map_or_else(Reply::Error, |written| Reply::Integer(
-                written.is_some().into()
-            ))]
+            let deleted = context.store.delete(key, Condition::None).await;
+            deleted.map(|written| answered(Reply::Integer(written.is_some().into())))
         }
-        _ => {
-            let result = write_value(store, unit).await;
-            result.unwrap_or_else(|error| failed(unit, &error))
-        }
-    }
+        _ => write_value(context, unit, room * values_returned(unit)).await,
+    };
+    result.unwrap_or_else(|error| Outcome::Answered(failed(unit, &error)))
+}
+
+fn answered(reply: Reply<'_>) -> Outcome<'_> {
+    Outcome::Answered(smallvec![reply])
 }
 
 async fn write_value<'a>(
-    store: &Store,
+    context: &Context,
     unit: &[Operation<'a>],
-) -> Result<Replies<'a>, CommandError> {
+    room: usize,
+) -> Result<Outcome<'a>, CommandError> {
     let [
         Operation::Value {
             key,
@@ -132,28 +132,33 @@ async fn write_value<'a>(
     else {
         unreachable!("a unit of several operations is on one key")
     };
-    let lookups = Cell::default();
-    if first.is_blind() {
-        let (replies, value, _) = apply(unit, None, &lookups);
+    let (store, lookups, needed) = (&context.store, Cell::default(), Cell::new(0));
+    let apply_within_room = |value| {
+        let applied = apply(unit, value, &lookups);
+        needed.set(applied.0.iter().map(Reply::size).sum());
+        (needed.get() <= room).then_some(applied)
+    };
+    let replies = if !first.is_blind() {
+        combine::write(store, &context.turns, key, apply_within_room).await?
+    } else if let Some((replies, value, _)) = apply_within_room(None) {
         match value {
             Some(bytes) => drop(store.put(key, &bytes, Condition::None).await?),
             None => drop(store.delete(key, Condition::None).await?),
         }
-        store.count_lookups(lookups.get());
-        return Ok(replies);
-    }
-    let replies = combine::write(store, key, |value| apply(unit, value, &lookups)).await?;
+        Some(replies)
+    } else {
+        None
+    };
+    let Some(replies) = replies else {
+        return Ok(Outcome::NeedsRoom(needed.get()));
+    };
     store.count_lookups(lookups.get());
-    Ok(replies)
+    Ok(Outcome::Answered(replies))
 }
 
 /// Applies the commands of a unit to a value: replies, the value after, whether it was written. `lookups` becomes what they
 /// looked up for their replies.
-fn apply<'a>(
-    unit: &[Operation<'a>],
-    mut value: Value<'a>,
-    lookups: &Cell<Lookups>,
-) -> (Replies<'a>, Value<'a>, bool) {
+fn apply<'a>(unit: &[Operation<'a>], mut value: Value<'a>, lookups: &Cell<Lookups>) -> Applied<'a> {
     let mut changed = false;
     let mut found = Lookups::default();
     let replies = unit.iter().map(|operation| {
@@ -170,17 +175,10 @@ fn apply<'a>(
     (replies, value, changed)
 }
 
-async fn set_many<'a>(store: &Store, pairs: Arguments<'a>) -> Result<Reply<'a>, CommandError> {
-    let pair_count = pairs.len() / 2;
-    let mut seen = HashSet::with_capacity(pair_count);
-    // Of a key that is named twice the last value counts.
-    let mut wanted: Vec<usize> = (0..pair_count)
-        .rev()
-        .filter(|&index| seen.insert(pairs.at(2 * index)))
-        .collect();
-    wanted.reverse();
+async fn set_many<'a>(context: &Context, pairs: Arguments<'a>) -> Result<Reply<'a>, CommandError> {
+    let wanted = last_of_each_key(&context.thread.reactor, pairs).await;
     let puts = wanted.iter().map(|&index| {
-        store.put(
+        context.store.put(
             pairs.at(2 * index),
             pairs.at(2 * index + 1),
             Condition::None,
@@ -191,6 +189,24 @@ async fn set_many<'a>(store: &Store, pairs: Arguments<'a>) -> Result<Reply<'a>, 
         None => Ok(Reply::Ok),
         Some(error) => Err(error.in_part(done, wanted.len())),
     }
+}
+
+/// Places of the pairs that are stored: of a key that is named twice the last value counts. Other connections have their turn
+/// meanwhile.
+async fn last_of_each_key(reactor: &Reactor, pairs: Arguments<'_>) -> Vec<usize> {
+    let count = pairs.len() / 2;
+    let mut seen = HashSet::with_capacity(count);
+    let mut wanted = Vec::with_capacity(count);
+    for index in (0..count).rev() {
+        if seen.insert(pairs.at(2 * index)) {
+            wanted.push(index);
+        }
+        if index % KEYS_A_TURN == KEYS_A_TURN - 1 {
+            reactor.turn().await;
+        }
+    }
+    wanted.reverse();
+    wanted
 }
 
 async fn delete_many<'a>(store: &Store, keys: Arguments<'a>) -> Result<Reply<'a>, CommandError> {
@@ -258,9 +274,12 @@ mod tests {
     /// Needs the way from the end to the start: a put that is left to one that is itself left to another fares as the last.
     #[test]
     fn what_was_left_to_the_next_put_fares_as_that_one() {
-        let outcome = |error: Option<CommandError>, is_left_to_next| Overwritten {
-            replies: smallvec![error.map_or(Reply::Ok, Reply::Error)],
-            is_left_to_next,
+        let outcome = |error: Option<CommandError>, is_left_to_next| {
+            let replies = smallvec![error.map_or(Reply::Ok, Reply::Error)];
+            match is_left_to_next {
+                true => Outcome::LeftToNext(replies),
+                false => Outcome::Answered(replies),
+            }
         };
         with_sets(&[b"a", b"b", b"a", b"a", b"b"], |units| {
             let next = next_of_same_key(units);
@@ -273,7 +292,12 @@ mod tests {
                     outcome(None, false),
                 ];
                 settle(units, &next, &mut outcomes);
-                outcomes.map(|outcome| outcome.replies[0].to_string())
+                outcomes.map(|outcome| match outcome {
+                    Outcome::Answered(replies) | Outcome::LeftToNext(replies) => {
+                        replies[0].to_string()
+                    }
+                    Outcome::NeedsRoom(_) => unreachable!("none was made"),
+                })
             };
             assert_eq!(settled(None), ["OK"; 5]);
             let refused = "ERR no room";

@@ -99,6 +99,11 @@ impl Memory {
 }
 
 impl Account {
+    /// Whether its request has so many bytes.
+    pub fn has_requests(&self, size: usize) -> bool {
+        self.requests.get() >= size
+    }
+
     /// Reserves bytes for a request, `size` with those that it has, if they are free.
     pub fn try_requests(&self, size: usize) -> bool {
         let memory = &self.memory;

@@ -1,11 +1,20 @@
 //! Blocks of memory from the system, and a small stock of them for each thread.
 
 use std::cell::RefCell;
+use std::io;
 
 use memmap2::MmapMut;
 
 /// Sizes of blocks that are kept, and how many of each: enough for the connections that are served in one round.
 const KEPT: [(usize, usize); 3] = [(16 << 10, 64), (64 << 10, 16), (256 << 10, 16)];
+
+/// The system has no memory for a block. Nothing is lost but what was to be written there.
+#[derive(Debug, thiserror::Error)]
+#[error("the system gives no {size} bytes of memory for a request or a reply: {source}")]
+pub struct NoBlock {
+    size: usize,
+    source: io::Error,
+}
 
 /// Blocks that wait for their next use. See the module documentation.
 #[derive(Default)]
@@ -14,13 +23,13 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// A block of at least `size` bytes, whatever was in it.
-    pub fn take(&self, size: usize) -> MmapMut {
+    /// A block of at least `size` bytes with undefined content.
+    pub fn take(&self, size: usize) -> Result<MmapMut, NoBlock> {
         let kept = KEPT.iter().position(|&(kept, _)| kept == size);
-        kept.and_then(|class| self.free.borrow_mut()[class].pop())
-            .unwrap_or_else(|| {
-                MmapMut::map_anon(size).expect("the system has memory within the bound")
-            })
+        match kept.and_then(|class| self.free.borrow_mut()[class].pop()) {
+            Some(block) => Ok(block),
+            None => MmapMut::map_anon(size).map_err(|source| NoBlock { size, source }),
+        }
     }
 
     /// Takes a block back, or gives it to the system.
@@ -43,10 +52,17 @@ mod tests {
     fn few_blocks_are_kept_and_large_ones_not_at_all() {
         let stock = Stock::default();
         let (size, count) = KEPT[0];
-        let blocks: Vec<_> = (0..count + 10).map(|_| stock.take(size)).collect();
+        let blocks: Vec<_> = (0..count + 10).map(|_| stock.take(size).unwrap()).collect();
         blocks.into_iter().for_each(|block| stock.give(block));
-        stock.give(stock.take(1 << 20));
+        stock.give(stock.take(1 << 20).unwrap());
         let kept: Vec<usize> = stock.free.borrow().iter().map(Vec::len).collect();
         assert_eq!(kept, [count, 0, 0]);
+    }
+
+    /// Needs the error to be a value: a connection that finds no memory would end the gateway.
+    #[test]
+    fn a_block_that_the_system_does_not_give_is_an_error_that_names_its_size() {
+        let error = Stock::default().take(1 << 60).unwrap_err().to_string();
+        assert!(error.contains(&(1_u64 << 60).to_string()), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use memmap2::MmapMut;
 
-use super::Stock;
+use super::{NoBlock, Stock};
 
 /// See the module documentation.
 pub struct Buffer {
@@ -29,13 +29,21 @@ impl Buffer {
         self.block.as_ref().map_or(0, |block| block.len())
     }
 
-    /// Moves it into memory for `capacity` bytes, which is as much as it holds or more; for none, it has no memory.
-    pub fn resize(&mut self, capacity: usize) {
-        let new = (capacity > 0).then(|| {
-            let mut block = self.stock.take(capacity);
+    /// Moves it into memory for `capacity` bytes, which is as much as it holds or more; for 0 bytes it has no memory. After an error
+    /// it is as it was.
+    pub fn resize(&mut self, capacity: usize) -> Result<(), NoBlock> {
+        let mut new = match capacity {
+            0 => None,
+            _ => Some(self.stock.take(capacity)?),
+        };
+        if let Some(block) = &mut new {
             block[..self.len].copy_from_slice(self);
-            block
-        });
+        }
+        self.replace(new);
+        Ok(())
+    }
+
+    fn replace(&mut self, new: Option<MmapMut>) {
         if let Some(old) = std::mem::replace(&mut self.block, new) {
             self.stock.give(old);
         }
@@ -85,8 +93,7 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.len = 0;
-        self.resize(0);
+        self.replace(None);
     }
 }
 
@@ -98,14 +105,25 @@ mod tests {
     fn what_is_in_a_buffer_moves_with_it() {
         let mut buffer = Buffer::new(Rc::default());
         assert_eq!((buffer.len(), buffer.spare().len()), (0, 0));
-        buffer.resize(4096);
+        buffer.resize(4096).unwrap();
         buffer.spare()[..6].copy_from_slice(b"abcdef");
         buffer.advance(6);
         buffer.consume(2);
-        buffer.resize(8192);
+        buffer.resize(8192).unwrap();
         assert_eq!((&*buffer, buffer.capacity()), (&b"cdef"[..], 8192));
         buffer.consume(4);
-        buffer.resize(0);
+        buffer.resize(0).unwrap();
         assert_eq!((buffer.len(), buffer.capacity()), (0, 0));
+    }
+
+    /// Needs the order: the block that the bytes lie in goes back once there is another.
+    #[test]
+    fn a_buffer_that_finds_no_memory_keeps_what_it_has() {
+        let mut buffer = Buffer::new(Rc::default());
+        buffer.resize(4096).unwrap();
+        buffer.spare()[..3].copy_from_slice(b"abc");
+        buffer.advance(3);
+        assert!(buffer.resize(1 << 60).is_err());
+        assert_eq!((&*buffer, buffer.capacity()), (&b"abc"[..], 4096));
     }
 }

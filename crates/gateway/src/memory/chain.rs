@@ -7,7 +7,7 @@ use std::rc::Rc;
 use memmap2::MmapMut;
 use smallvec::SmallVec;
 
-use super::{GUARANTEED, Stock};
+use super::{GUARANTEED, NoBlock, Stock};
 
 /// Bytes of the first block, of those behind it, and of those that a long value fills.
 const FIRST_SIZE: usize = 16 << 10;
@@ -28,6 +28,8 @@ pub struct Chain {
     sent: usize,
     len: usize,
     capacity: usize,
+    /// Why bytes were left out: from then on the chain takes none.
+    failure: Option<NoBlock>,
 }
 
 impl Chain {
@@ -41,6 +43,7 @@ impl Chain {
             sent: 0,
             len: 0,
             capacity: 0,
+            failure: None,
         }
     }
 
@@ -54,6 +57,11 @@ impl Chain {
         self.len == 0
     }
 
+    /// Why bytes were left out, if some were: what waits ends in the middle of a reply, so it must not be sent.
+    pub fn take_failure(&mut self) -> Option<NoBlock> {
+        self.failure.take()
+    }
+
     /// Bytes of memory in use.
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -62,7 +70,8 @@ impl Chain {
     /// Appends bytes.
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        if let Some(last) = &mut self.last
+        if self.failure.is_none()
+            && let Some(last) = &mut self.last
             && let Some(room) = last.get_mut(self.last_len..self.last_len + bytes.len())
         {
             room.copy_from_slice(bytes);
@@ -80,33 +89,41 @@ impl Chain {
     }
 
     #[cold]
-    fn extend_over_blocks(&mut self, mut bytes: &[u8]) {
+    fn extend_over_blocks(&mut self, bytes: &[u8]) {
+        if self.failure.is_none() {
+            self.failure = self.try_extend_over_blocks(bytes).err();
+        }
+    }
+
+    fn try_extend_over_blocks(&mut self, mut bytes: &[u8]) -> Result<(), NoBlock> {
         while !bytes.is_empty() {
-            let is_full = self
-                .last
-                .as_ref()
-                .is_none_or(|last| last.len() == self.last_len);
-            if is_full {
-                let size = match bytes.len() {
-                    _ if self.len == 0 => FIRST_SIZE,
-                    LONG_SIZE.. => LONG_SIZE,
-                    _ => NEXT_SIZE,
-                };
-                let new = self.stock.take(size);
-                self.capacity += new.len();
-                if let Some(old) = self.last.replace(new) {
-                    self.full.push_back((old, self.last_len));
-                }
-                self.last_len = 0;
-            }
-            let last = self.last.as_mut().expect("one was taken");
-            let room = &mut last[self.last_len..];
+            let room = match &mut self.last {
+                Some(last) if self.last_len < last.len() => &mut last[self.last_len..],
+                _ => &mut self.add_block(bytes.len())?[..],
+            };
             let size = room.len().min(bytes.len());
             room[..size].copy_from_slice(&bytes[..size]);
             self.last_len += size;
             self.len += size;
             bytes = &bytes[size..];
         }
+        Ok(())
+    }
+
+    /// An empty last block, for `size` bytes or some of them.
+    fn add_block(&mut self, size: usize) -> Result<&mut MmapMut, NoBlock> {
+        let size = match size {
+            _ if self.len == 0 => FIRST_SIZE,
+            LONG_SIZE.. => LONG_SIZE,
+            _ => NEXT_SIZE,
+        };
+        let new = self.stock.take(size)?;
+        self.capacity += new.len();
+        if let Some(old) = self.last.take() {
+            self.full.push_back((old, self.last_len));
+        }
+        self.last_len = 0;
+        Ok(self.last.insert(new))
     }
 
     /// What waits, in order, as far as one call takes it.
@@ -165,12 +182,14 @@ impl Chain {
         }
     }
 
-    /// Moves the little that waits into as little memory.
+    /// Moves the little that waits into as little memory, if the system has some.
     pub fn shrink(&mut self) {
         if self.len > GUARANTEED || self.capacity <= GUARANTEED {
             return;
         }
-        let mut block = self.stock.take(GUARANTEED);
+        let Ok(mut block) = self.stock.take(GUARANTEED) else {
+            return;
+        };
         let mut at = 0;
         for slice in self.slices() {
             block[at..at + slice.len()].copy_from_slice(&slice);

@@ -20,7 +20,7 @@ mod buffer;
 mod chain;
 
 pub use account::{Account, Memory};
-pub use block::Stock;
+pub use block::{NoBlock, Stock};
 pub use buffer::Buffer;
 pub use chain::Chain;
 

@@ -9,18 +9,48 @@ use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
 
-use super::End;
-use crate::commands::Context;
 use crate::fifo::Queue;
 use crate::guard::Guard;
-use crate::memory::{Account, Buffer, Chain, GUARANTEED};
+use crate::memory::{Account, Buffer, Chain, GUARANTEED, NoBlock};
 use crate::origin::Origin;
 use crate::reactor::Readiness;
+use crate::thread::Thread;
 use crate::transport::{Moved, Transport};
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub enum End {
+    /// The other side ended it, or its socket failed.
+    Peer,
+    /// It asked for that, or broke the protocol, and was answered.
+    Answered,
+    /// It took no replies, or did not finish a request, or never said the password.
+    Cut,
+    /// The gateway ends.
+    Stopping,
+    /// The store is gone, or a reply could not be completed.
+    Store,
+    /// The system had no memory for its request or its replies.
+    Memory(NoBlock),
+}
+
+impl From<NoBlock> for End {
+    fn from(error: NoBlock) -> Self {
+        Self::Memory(error)
+    }
+}
+
+/// Replies that a client must have taken by a certain time.
+#[derive(Clone, Copy)]
+struct Due {
+    /// The end of the last of them, as a count of bytes since the connection began.
+    end: u64,
+    deadline: Nanoseconds,
+}
 
 /// See the module documentation.
 pub struct Outlet {
-    context: Rc<Context>,
+    thread: Rc<Thread>,
     transport: Transport,
     guard: Guard,
     account: Account,
@@ -29,6 +59,8 @@ pub struct Outlet {
     gone: u64,
     /// Since when nothing was taken, if something waits.
     stuck_at: Option<Nanoseconds>,
+    /// What waited at one moment, and must be taken before more may wait for longer.
+    due: Option<Due>,
     /// Until when the request must be complete.
     request_deadline: Cell<Option<Nanoseconds>>,
     /// Until when everything must be done, if this is the end.
@@ -43,25 +75,30 @@ const SEND_EARLY: usize = 64 << 10;
 const SEND_MAX: usize = 1 << 20;
 /// Work after which the other connections have their turn: some hundred microseconds.
 const WORK_MAX: usize = 256 << 10;
+/// How many times the time in which something must be taken there is to take all that waits at one moment.
+const OUTPUT_TIMEOUTS: Nanoseconds = 10;
 /// Pause between two looks for memory of the first in line. What another thread gives back wakes nobody here.
 const LOOK_NS: Nanoseconds = 500_000;
+/// What a step of a TLS handshake counts as: a signature takes some hundred microseconds.
+const HANDSHAKE_WORK: usize = WORK_MAX;
 /// How long a connection waits for memory while nobody in the line gets any. Then it is told that there is none.
 const PATIENCE_NS: Nanoseconds = 10_000_000_000;
 
 impl Outlet {
     /// Of a connection that begins.
-    pub fn new(context: Rc<Context>, transport: Transport) -> Self {
-        let guard = context.guards.watch(transport.source().readiness().clone());
-        let account = context.shared.memory.account();
-        let replies = Chain::new(context.stock.clone());
+    pub fn new(thread: Rc<Thread>, transport: Transport) -> Self {
+        let guard = thread.guards.watch(transport.source().readiness().clone());
+        let account = thread.shared.memory.account();
+        let replies = Chain::new(thread.stock.clone());
         Self {
-            context,
+            thread,
             transport,
             guard,
             account,
             replies,
             gone: 0,
             stuck_at: None,
+            due: None,
             request_deadline: Cell::new(None),
             last_deadline: Cell::new(None),
             worked: 0,
@@ -95,22 +132,23 @@ impl Outlet {
     /// Whether so many wait that no more commands are done.
     pub fn is_full(&self) -> bool {
         let pending = self.replies.len();
-        pending > self.context.shared.options.limits.output_size
+        pending > self.thread.shared.options.limits.output_size
             || pending > GUARANTEED && self.is_memory_used_up()
     }
 
     fn is_memory_used_up(&self) -> bool {
-        self.context.shared.memory.has_no_room_for_replies()
-            || !self.context.waiting_for_replies.is_empty()
+        self.thread.shared.memory.has_no_room_for_replies()
+            || !self.thread.waiting_for_replies.is_empty()
     }
 
     /// Sends what the client takes now, or a large part of it.
     pub fn send(&mut self) -> Result<(), End> {
+        self.check()?;
         let (mut progress, mut moved) = (false, 0);
         while moved < SEND_MAX && self.has_pending() && self.readiness().is_writable() {
             match self.transport.write(&self.replies).map_err(|_| End::Peer)? {
                 Moved::Bytes(size) => {
-                    self.context.counters.sent_bytes.add(size as u64);
+                    self.thread.counters.sent_bytes.add(size as u64);
                     self.replies.consume(size);
                     self.gone += size as u64;
                     moved += size;
@@ -120,23 +158,54 @@ impl Outlet {
                 Moved::End => return Err(End::Peer),
             }
         }
-        if !self.has_pending() {
-            self.stuck_at = None;
-        } else if progress || self.stuck_at.is_none() {
-            self.stuck_at = Some(self.context.runtime.now());
-        }
+        self.note_taken(progress);
         self.renew_deadline();
         self.note_work(moved);
-        if self.context.shared.memory.is_scarce() {
+        if self.thread.shared.memory.is_scarce() {
             self.replies.shrink();
         }
         self.note_replies();
         Ok(())
     }
 
+    /// Notes since when nothing was taken, and what must be taken by when: a client that takes a byte now and then would keep its
+    /// memory for ever.
+    fn note_taken(&mut self, progress: bool) {
+        if !self.has_pending() {
+            (self.stuck_at, self.due) = (None, None);
+            return;
+        }
+        if !progress && self.stuck_at.is_some() {
+            return;
+        }
+        let now = self.thread.runtime.now();
+        self.stuck_at = Some(now);
+        if self.due.is_none_or(|due| self.gone >= due.end) {
+            // A record of TLS is taken when something behind it is.
+            let unsent = u64::from(self.transport.has_unsent());
+            let timeout = self.output_timeout().saturating_mul(OUTPUT_TIMEOUTS);
+            self.due = Some(Due {
+                end: self.gone + self.replies.len() as u64 + unsent,
+                deadline: now.saturating_add(timeout),
+            });
+        }
+    }
+
+    fn output_timeout(&self) -> Nanoseconds {
+        self.thread.shared.options.limits.output_timeout.as_nanos() as Nanoseconds
+    }
+
+    /// Ends a connection whose replies found no memory.
+    fn check(&mut self) -> Result<(), End> {
+        self.replies
+            .take_failure()
+            .map_or(Ok(()), |error| Err(error.into()))
+    }
+
     /// Called between the pieces of a batch: sends early what is much, waits while too much waits, and lets other connections
     /// have their turn.
     pub async fn relieve(&mut self) -> Result<(), End> {
+        self.check()?;
         if self.replies.len() >= SEND_EARLY || self.is_full() {
             self.send()?;
             while self.is_full() {
@@ -155,14 +224,22 @@ impl Outlet {
     pub async fn take_turn(&mut self) {
         if self.worked >= WORK_MAX {
             self.worked = 0;
-            self.context.reactor.turn().await;
+            self.thread.reactor.turn().await;
+        }
+    }
+
+    /// Waits for a turn, if the thread has done much since it last looked at the sockets.
+    pub async fn wait_if_late(&mut self) {
+        if self.thread.reactor.is_late() {
+            self.worked = 0;
+            self.thread.reactor.turn().await;
         }
     }
 
     /// Counts work that moves no bytes here, as if it had moved so many.
     pub fn note_work(&mut self, bytes: usize) {
         self.worked += bytes;
-        self.context.reactor.note_work(bytes);
+        self.thread.reactor.note_work(bytes);
     }
 
     /// The connection has nothing to do, so the others have their turn.
@@ -183,7 +260,7 @@ impl Outlet {
 
     /// Reserves memory for `size` bytes of replies more, if there is some now. The next `relieve` gives back what was not used.
     pub fn try_room(&self, size: usize) -> bool {
-        self.context.waiting_for_replies.is_empty()
+        self.thread.waiting_for_replies.is_empty()
             && self.account.try_replies(self.replies.capacity() + size)
     }
 
@@ -203,7 +280,7 @@ impl Outlet {
             self.take_turn().await;
         }
         self.set_deadline(None);
-        let queue = &self.context.waiting_for_replies;
+        let queue = &self.thread.waiting_for_replies;
         self.memory(queue, || {
             let size = self.replies.capacity() + size;
             self.account.try_replies_as_first(size)
@@ -218,8 +295,8 @@ impl Outlet {
 
     /// Likewise, and waits for it in line with other connections. False: there was none for too long.
     pub async fn request(&self, size: usize) -> Result<bool, End> {
-        let queue = &self.context.waiting_for_requests;
-        if queue.is_empty() && self.account.try_requests(size) {
+        let queue = &self.thread.waiting_for_requests;
+        if self.account.has_requests(size) || queue.is_empty() && self.account.try_requests(size) {
             return Ok(true);
         }
         self.memory(queue, || self.account.try_requests_as_first(size))
@@ -228,7 +305,7 @@ impl Outlet {
 
     /// Waits in line until `is_there`.
     async fn memory(&self, queue: &Queue, is_there: impl Fn() -> bool) -> Result<bool, End> {
-        let runtime = &self.context.runtime;
+        let runtime = &self.thread.runtime;
         let place = queue.enter();
         // The one whose request is completed first does not wait for those that wait for it.
         let is_next = || place.is_first() || self.account.is_first();
@@ -268,9 +345,13 @@ impl Outlet {
 
     /// Appends what the client has sent to `input`.
     pub fn read(&mut self, input: &mut Buffer) -> Result<Moved, End> {
+        // A handshake takes as long as moving many bytes does.
+        if self.is_shaking_hands() {
+            self.note_work(HANDSHAKE_WORK);
+        }
         let moved = self.transport.read(input).map_err(|_| End::Peer)?;
         if let Moved::Bytes(size) = moved {
-            self.context.counters.received_bytes.add(size as u64);
+            self.thread.counters.received_bytes.add(size as u64);
             self.note_work(size);
         }
         Ok(moved)
@@ -340,12 +421,12 @@ impl Outlet {
 
     /// Moves the deadline to where it belongs after replies were taken.
     fn renew_deadline(&self) {
-        let timeout = self.context.shared.options.limits.output_timeout.as_nanos() as Nanoseconds;
-        let replies = self
+        let stuck = self
             .stuck_at
-            .map(|stuck_at| stuck_at.saturating_add(timeout));
+            .map(|stuck_at| stuck_at.saturating_add(self.output_timeout()));
+        let due = self.due.map(|due| due.deadline);
         let request = self.request_deadline.get();
-        let first = [request, replies].into_iter().flatten().min();
+        let first = [request, stuck, due].into_iter().flatten().min();
         self.guard.set_deadline(self.last_deadline.get().or(first));
     }
 
@@ -363,6 +444,16 @@ impl Outlet {
     /// The connection has shown who it is.
     pub fn leave(&self) {
         self.guard.leave();
+    }
+
+    /// Bytes that TLS holds of what has come.
+    pub fn incoming_size(&self) -> usize {
+        self.transport.incoming_size()
+    }
+
+    /// Likewise, after the next call of `read`.
+    pub fn incoming_size_after_read(&self) -> usize {
+        self.transport.incoming_size_after_read()
     }
 
     /// Whether the TLS handshake is under way.

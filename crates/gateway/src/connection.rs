@@ -14,8 +14,6 @@
 //! - A connection with much to do lets the others have their turn between the pieces.
 //! - Of what stands behind `QUIT` nothing is done or answered, and what stands before it is done and answered first.
 
-mod outlet;
-
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -25,26 +23,11 @@ use stonecast_base::Nanoseconds;
 use crate::commands::{Arguments, Context, Operation, Run, Scratch, Session, run_batch};
 use crate::memory::{Buffer, GUARANTEED};
 use crate::origin::Origin;
-use crate::resp::{ProtocolError, ReplyWriter, RequestLimits, RequestParser};
+use crate::outlet::{End, Outlet};
+use crate::resp::{Commands, ProtocolError, ReplyWriter, RequestLimits, RequestParser};
 use crate::shared::Seat;
+use crate::sizes::{INPUT_SIZES, INPUT_STEP_MAX, SHORT_BATCH, batch_size, request_size};
 use crate::transport::{Moved, Transport};
-
-pub use outlet::Outlet;
-
-/// Why a connection ends.
-#[derive(Debug)]
-pub enum End {
-    /// The other side ended it, or its socket failed.
-    Peer,
-    /// It asked for that, or broke the protocol, and was answered.
-    Answered,
-    /// It took no replies, or did not finish a request, or never said the password.
-    Cut,
-    /// The gateway ends.
-    Stopping,
-    /// The store is gone, or a reply could not be completed.
-    Store,
-}
 
 /// See the module documentation.
 pub struct Connection {
@@ -65,27 +48,10 @@ pub const TOO_MANY: &str = "ERR max number of clients reached";
 const LINGER_SIZE_MAX: usize = 1 << 20;
 /// How long the last replies may take.
 const LINGER_NS_MAX: Nanoseconds = 1_000_000_000;
-/// Memory of a request that begins, and how that grows: where it is twice as much or more, what has come was to be expected.
-const INPUT_SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
-/// Above those it grows by as much as it has, and at most by this.
-const INPUT_STEP_MAX: usize = 4 << 20;
 /// Room that a read finds at least, so that the rest of a command does not come in crumbs.
 const ROOM_MIN: usize = 512;
-/// Bytes for each argument beside the request: where it lies, for the parser and for its command, and what MSET finds doubles with.
-const ARGUMENT_SIZE: usize = 48;
-/// Bytes of the shortest argument as it is sent.
-const SENT_ARGUMENT_SIZE: usize = 6;
-
-/// Bytes that a request takes, when there is memory for `capacity` of it, with places for its arguments.
-fn size_with_arguments(capacity: usize, arguments: usize) -> usize {
-    capacity + arguments.min(capacity / SENT_ARGUMENT_SIZE) * ARGUMENT_SIZE
-}
-
-/// Bytes that the largest request within `limits` takes at most.
-pub fn request_memory_max(limits: &RequestLimits) -> usize {
-    let capacity = limits.size as usize + INPUT_STEP_MAX;
-    size_with_arguments(capacity, limits.arguments as usize)
-}
+/// What a client is told whose request finds no memory.
+const NO_ROOM: &str = "OOM the gateway's memory for requests is used up; try again later";
 
 impl Connection {
     /// One that begins: with the seat of a client, or as a newcomer.
@@ -95,11 +61,11 @@ impl Connection {
         transport: Transport,
         seat: Option<Seat>,
     ) -> Self {
-        let outlet = Outlet::new(context.clone(), transport);
+        let outlet = Outlet::new(context.thread.clone(), transport);
         if seat.is_none() {
             outlet.enter(Origin::of(session.peer.ip()));
         }
-        let input = Buffer::new(context.stock.clone());
+        let input = Buffer::new(context.thread.stock.clone());
         Self {
             context,
             session,
@@ -115,18 +81,27 @@ impl Connection {
     pub async fn serve(mut self) {
         let end = self.requests().await;
         self.context
+            .thread
             .counters
             .connections_cut
-            .add(u64::from(matches!(end, End::Cut)));
+            .add(u64::from(matches!(end, End::Cut | End::Memory(_))));
         if matches!(end, End::Answered | End::Stopping | End::Store) {
-            self.outlet
-                .set_last_deadline(self.context.runtime.now().saturating_add(LINGER_NS_MAX));
-            // Whoever does not take its last replies does without.
+            self.outlet.set_last_deadline(
+                self.context
+                    .thread
+                    .runtime
+                    .now()
+                    .saturating_add(LINGER_NS_MAX),
+            );
             if self.outlet.drain().await.is_ok() && matches!(end, End::Answered) {
-                self.linger().await;
+                // A client that does not take its last replies does without them.
+                let _ = self.linger().await;
             }
         }
-        self.outlet.close();
+        if let End::Memory(error) = &end {
+            self.context.thread.tell(error);
+        }
+        self.close().await;
     }
 
     async fn requests(&mut self) -> End {
@@ -144,16 +119,21 @@ impl Connection {
         self.wait().await?;
         let mut goes_on = true;
         if !self.outlet.is_full() && self.outlet.readiness().is_readable() {
+            if self.input.capacity() > INPUT_SIZES[0] {
+                self.outlet.wait_if_late().await;
+            }
             if !self.make_room().await? {
-                self.writer()
-                    .error("OOM the gateway's memory for requests is used up; try again later");
+                self.writer().error(NO_ROOM);
                 return Ok(false);
             }
-            let was_empty = self.input.is_empty();
+            let had_begun = self.has_begun();
             match self.outlet.read(&mut self.input)? {
                 Moved::End => return Err(End::Peer),
                 Moved::Nothing => goes_on = self.sit_down(),
-                Moved::Bytes(_) => goes_on = self.sit_down() && self.execute(was_empty).await?,
+                Moved::Bytes(_) => goes_on = self.sit_down() && self.execute().await?,
+            }
+            if !had_begun {
+                self.request_began_at = self.context.thread.runtime.now();
             }
         }
         self.outlet.send()?;
@@ -161,16 +141,32 @@ impl Connection {
         Ok(goes_on)
     }
 
+    /// Whether some of a request has come, and not all of it.
+    fn has_begun(&self) -> bool {
+        !self.input.is_empty() || self.outlet.incoming_size() > 0
+    }
+
     /// Makes room for what is read next. False: a request that has begun finds none, and must be given up.
     async fn make_room(&mut self) -> Result<bool, End> {
+        Ok(self.make_room_in_input().await? && self.make_room_beside_input().await?)
+    }
+
+    /// Reserves memory for what TLS holds until the rest of a record has come.
+    async fn make_room_beside_input(&self) -> Result<bool, End> {
+        match self.outlet.incoming_size_after_read() {
+            0 => Ok(true),
+            size => self.outlet.request(self.request_size() + size).await,
+        }
+    }
+
+    async fn make_room_in_input(&mut self) -> Result<bool, End> {
         let (len, capacity) = (self.input.len(), self.input.capacity());
         if capacity == 0 {
-            let begins_small = !self.outlet.try_request(INPUT_SIZES[0]);
-            self.input.resize(if begins_small {
-                GUARANTEED
-            } else {
-                INPUT_SIZES[0]
-            });
+            let size = match self.outlet.try_request(INPUT_SIZES[0]) {
+                true => INPUT_SIZES[0],
+                false => GUARANTEED,
+            };
+            self.input.resize(size)?;
             return Ok(true);
         }
         if capacity - len >= ROOM_MIN {
@@ -187,23 +183,32 @@ impl Connection {
             _ => grown,
         };
         let (now, at_least) = (self.size_with(wanted), self.parser.announced_end());
-        let max = self.context.shared.memory.request_max();
+        let max = self.context.thread.shared.memory.request_max();
         if now.max(at_least.unwrap_or(0)) > max || !self.outlet.request(now).await? {
             return Ok(false);
         }
-        self.input.resize(wanted);
-        Ok(true)
+        // Moving what is there takes as long as reading it.
+        self.outlet.note_work(len);
+        Ok(self.input.resize(wanted).is_ok())
+    }
+
+    /// Bytes that the request takes beside those that every connection may hold.
+    fn request_size(&self) -> usize {
+        match self.input.capacity() {
+            capacity if capacity <= GUARANTEED => 0,
+            capacity => self.size_with(capacity),
+        }
     }
 
     /// Bytes that the request takes, arguments included, when it has memory for `capacity`.
     fn size_with(&self, capacity: usize) -> usize {
-        size_with_arguments(capacity, self.parser.argument_count())
+        request_size(capacity, self.parser.argument_count())
     }
 
     /// Gives back memory that the rest of the input does not need.
     fn settle(&mut self) {
         let (len, capacity) = (self.input.len(), self.input.capacity());
-        let is_scarce = self.context.shared.memory.is_scarce();
+        let is_scarce = self.context.thread.shared.memory.is_scarce();
         let wanted = match len {
             0 => 0,
             _ if len <= GUARANTEED - ROOM_MIN && is_scarce => GUARANTEED,
@@ -214,13 +219,12 @@ impl Connection {
                 None => capacity,
             },
         };
-        if wanted < capacity {
-            self.input.resize(wanted);
+        // Without memory to move to it stays where it is.
+        if wanted < capacity && self.input.resize(wanted).is_err() {
+            debug_assert!(self.input.capacity() == capacity);
         }
-        self.outlet.note_request(match self.input.capacity() {
-            capacity if capacity <= GUARANTEED => 0,
-            capacity => self.size_with(capacity),
-        });
+        let size = self.request_size() + self.outlet.incoming_size();
+        self.outlet.note_request(size);
     }
 
     /// Waits for something to read, or for room for replies.
@@ -256,9 +260,9 @@ impl Connection {
     fn sit_down(&mut self) -> bool {
         let is_known = self.session.is_authenticated && !self.outlet.is_shaking_hands();
         if self.seat.is_none() && is_known {
-            self.seat = self.context.shared.seat();
+            self.seat = self.context.thread.shared.seat();
             if self.seat.is_none() {
-                self.context.counters.connections_refused.add(1);
+                self.context.thread.counters.connections_refused.add(1);
                 self.writer().error(TOO_MANY);
                 return false;
             }
@@ -269,23 +273,23 @@ impl Connection {
 
     /// Until when the handshake must be done, the password be said, or the request that has begun be complete.
     fn request_deadline(&self) -> Option<Nanoseconds> {
-        let limits = &self.context.shared.options.limits;
+        let limits = &self.context.thread.shared.options.limits;
         if self.outlet.is_shaking_hands() {
             let timeout = limits.handshake_timeout.as_nanos() as Nanoseconds;
             return Some(self.session.began_at.saturating_add(timeout));
         }
         let timeout = limits.request_timeout.as_nanos() as Nanoseconds;
-        match (self.session.is_authenticated, self.input.is_empty()) {
+        match (self.session.is_authenticated, self.has_begun()) {
             (false, _) => Some(self.session.locked_at.saturating_add(timeout)),
-            (true, false) => Some(self.request_began_at.saturating_add(timeout)),
-            (true, true) => None,
+            (true, true) => Some(self.request_began_at.saturating_add(timeout)),
+            (true, false) => None,
         }
     }
 
     /// Does every complete request of the input. False: the client has been told that this is the end.
-    async fn execute(&mut self, was_empty: bool) -> Result<bool, End> {
+    async fn execute(&mut self) -> Result<bool, End> {
         let context = self.context.clone();
-        let arrived_at = context.runtime.now();
+        let arrived_at = context.thread.runtime.now();
         if self.session.is_authenticated {
             // What is done here is not waited for.
             self.outlet.set_deadline(None);
@@ -297,10 +301,8 @@ impl Connection {
         self.input.consume(consumed);
         if consumed > 0 {
             self.outlet.note_request_done();
-        }
-        if consumed > 0 || was_empty {
             // What a batch took is not the time of the request behind it.
-            self.request_began_at = context.runtime.now();
+            self.request_began_at = context.thread.runtime.now();
         }
         result
     }
@@ -310,22 +312,21 @@ impl Connection {
         scratch: &mut Scratch,
         arrived_at: Nanoseconds,
     ) -> Result<bool, End> {
-        let limits = self.context.shared.options.limits;
+        let limits = self.context.thread.shared.options.limits;
         loop {
             // Before the password one command at a time: what is allowed after it depends on it.
             let (request_limits, count_max) = match self.session.is_authenticated {
                 true => (limits.requests(), limits.pipeline_depth),
                 false => (RequestLimits::UNAUTHENTICATED, 1),
             };
-            scratch.commands.clear();
-            let parsed = self.parser.parse(
-                &mut self.input,
-                &request_limits,
-                count_max,
-                &mut scratch.commands,
-            );
+            let (parsed, are_all) = self.parse(&request_limits, count_max, &mut scratch.commands);
             if scratch.commands.len() > 0 {
-                let empty = Buffer::new(self.context.stock.clone());
+                let size = batch_size_of(&scratch.commands);
+                if size > 0 && !self.outlet.request(self.request_size() + size).await? {
+                    self.writer().error(NO_ROOM);
+                    return Ok(false);
+                }
+                let empty = Buffer::new(self.context.thread.stock.clone());
                 let input = std::mem::replace(&mut self.input, empty);
                 let done = self.batch(&input, scratch, arrived_at).await;
                 self.input = input;
@@ -342,10 +343,38 @@ impl Connection {
                 self.refuse(error);
                 return Ok(false);
             }
-            if !scratch.commands.are_enough(count_max) {
+            if are_all {
                 return Ok(true);
             }
         }
+    }
+
+    /// Cuts the next batch out of the input: a few commands, and more where there is memory for what they hold until they are done.
+    /// The second value says whether no complete command is left.
+    fn parse(
+        &mut self,
+        limits: &RequestLimits,
+        count_max: usize,
+        commands: &mut Commands,
+    ) -> (Result<(), ProtocolError>, bool) {
+        commands.clear();
+        let short = count_max.min(SHORT_BATCH);
+        let parsed = self.parser.parse(&mut self.input, limits, short, commands);
+        if parsed.is_err() || !commands.are_enough(short) {
+            return (parsed, true);
+        }
+        // The shortest command and the shortest argument have two bytes.
+        let most = self.input.len() / 2;
+        let size = self.request_size() + batch_size(count_max.min(most), most);
+        if short == count_max || !self.outlet.try_request(size) {
+            return (parsed, false);
+        }
+        let parsed = self
+            .parser
+            .parse(&mut self.input, limits, count_max, commands);
+        let size = self.request_size() + batch_size_of(commands);
+        self.outlet.note_request(size);
+        (parsed, !commands.are_enough(count_max))
     }
 
     async fn batch(
@@ -364,7 +393,7 @@ impl Connection {
         for index in 0..commands.len() {
             let arguments = Arguments::new(input, commands.places(index));
             if is_http(arguments) {
-                self.context.counters.protocol_errors.add(1);
+                self.context.thread.counters.protocol_errors.add(1);
                 return Err(End::Peer);
             }
             let (spec, operation) = Operation::read(arguments);
@@ -387,7 +416,7 @@ impl Connection {
     }
 
     fn refuse(&mut self, error: ProtocolError) {
-        self.context.counters.protocol_errors.add(1);
+        self.context.thread.counters.protocol_errors.add(1);
         self.writer().error(&format!("ERR Protocol error: {error}"));
     }
 
@@ -400,22 +429,36 @@ impl Connection {
 
     /// Says that no more comes, and takes what the other side was still sending: closing before that would take the last
     /// reply back.
-    async fn linger(&mut self) {
+    async fn linger(&mut self) -> Result<(), End> {
         self.outlet.shut_down();
         let mut discarded = 0;
-        while discarded < LINGER_SIZE_MAX && self.outlet.readable().await.is_ok() {
+        while discarded < LINGER_SIZE_MAX {
+            self.outlet.readable().await?;
             let old = self.input.len();
             self.input.consume(old);
             if self.input.capacity() == 0 {
-                self.input.resize(GUARANTEED);
+                self.input.resize(GUARANTEED)?;
             }
-            match self.outlet.read(&mut self.input) {
-                Ok(Moved::Bytes(size)) => discarded += size,
-                Ok(Moved::Nothing) => {}
-                Ok(Moved::End) | Err(_) => return,
+            match self.outlet.read(&mut self.input)? {
+                Moved::Bytes(size) => discarded += size,
+                Moved::Nothing => {}
+                Moved::End => break,
             }
         }
+        Ok(())
     }
+
+    /// Gives memory back, after a turn where that takes time.
+    async fn close(mut self) {
+        self.outlet.close();
+        self.outlet.note_work(self.input.capacity());
+        self.outlet.wait_if_late().await;
+    }
+}
+
+/// Bytes that a batch takes beside its request.
+fn batch_size_of(commands: &Commands) -> usize {
+    batch_size(commands.len(), commands.argument_count())
 }
 
 /// A browser that was tricked into sending requests here sends lines that begin like this.

@@ -1,0 +1,44 @@
+//! A batch under way: its commands, and where the replies go.
+
+use stonecast_base::Nanoseconds;
+
+use super::context::Context;
+use super::operation::Operation;
+use super::reply::Reply;
+use super::session::Session;
+use crate::outlet::Outlet;
+use crate::resp::ReplyWriter;
+
+/// See the module documentation.
+pub struct Run<'r, 'a> {
+    /// What all connections of this thread share.
+    pub context: &'r Context,
+    /// The connection's state.
+    pub session: &'r mut Session,
+    /// Where replies go.
+    pub outlet: &'r mut Outlet,
+    /// The commands.
+    pub operations: &'r [Operation<'a>],
+    /// When they arrived.
+    pub arrived_at: Nanoseconds,
+}
+
+impl Run<'_, '_> {
+    /// Where replies are written.
+    pub fn writer(&mut self) -> ReplyWriter<'_> {
+        ReplyWriter {
+            output: self.outlet.output(),
+            protocol: self.session.protocol,
+        }
+    }
+
+    /// Writes a reply.
+    pub fn reply(&mut self, reply: &Reply<'_>) {
+        self.context
+            .thread
+            .counters
+            .failures
+            .add(u64::from(matches!(reply, Reply::Error(_))));
+        reply.write(&mut self.writer());
+    }
+}

@@ -1,0 +1,52 @@
+//! Bytes that requests, batches and replies take: what is reserved for them in `memory`.
+
+use stonecast_kv::limits;
+
+use crate::incoming::INCOMING_SIZE_MAX;
+use crate::join::WINDOW;
+use crate::resp::RequestLimits;
+
+/// Bytes of values that are read together: those of short records, and one of the longest.
+pub const VALUES_SIZE_MAX: usize = limits::VALUE_SIZE_MAX + (256 << 10);
+/// Replies that are written without a reservation: numbers, errors, short answers.
+pub const SMALL_REPLIES: usize = 16 << 10;
+/// Memory of a request that begins, and how it grows. A step is taken once the one before is half full or more.
+pub const INPUT_SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+/// Above those sizes the memory of a request doubles, by this much at most.
+pub const INPUT_STEP_MAX: usize = 4 << 20;
+/// Bytes for each argument beside the request: its place, for the parser and for its command, and the index with which MSET
+/// finds keys that are named twice.
+const ARGUMENT_SIZE: usize = 48;
+/// Bytes of the shortest argument as it is sent.
+const SENT_ARGUMENT_SIZE: usize = 6;
+
+/// Commands, and arguments of them, that are done together without a reservation.
+pub const SHORT_BATCH: usize = 4;
+pub const SHORT_BATCH_ARGUMENTS: usize = 64;
+/// Bytes of a command while its batch is under way: what it asks for, and what is answered.
+pub const COMMAND_SIZE: usize = 512;
+/// Bytes of a write that waits for the store.
+pub const WRITE_SIZE: usize = 2 << 10;
+
+/// Bytes that a batch takes beside its request.
+pub fn batch_size(commands: usize, arguments: usize) -> usize {
+    let is_short = commands <= SHORT_BATCH && arguments <= SHORT_BATCH_ARGUMENTS;
+    match is_short {
+        true => 0,
+        false => {
+            commands * COMMAND_SIZE + arguments * ARGUMENT_SIZE + arguments.min(WINDOW) * WRITE_SIZE
+        }
+    }
+}
+
+/// Bytes that a request takes with memory for `capacity` bytes of it and places for its arguments.
+pub fn request_size(capacity: usize, arguments: usize) -> usize {
+    capacity + arguments.min(capacity / SENT_ARGUMENT_SIZE) * ARGUMENT_SIZE
+}
+
+/// Bytes that the largest request within `limits` takes at most.
+pub fn request_size_max(limits: &RequestLimits) -> usize {
+    let capacity = limits.size as usize + INPUT_STEP_MAX;
+    let under_way = COMMAND_SIZE + WINDOW * WRITE_SIZE;
+    request_size(capacity, limits.arguments as usize) + under_way + INCOMING_SIZE_MAX
+}

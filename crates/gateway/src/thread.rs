@@ -1,0 +1,76 @@
+//! What the connections of one thread share below their commands: clock, sockets, memory, deadlines, counts.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+
+use crate::counters::Counters;
+use crate::fifo::Queue;
+use crate::guard::Guards;
+use crate::memory::{NoBlock, Stock};
+use crate::reactor::Reactor;
+use crate::shared::Shared;
+
+/// See the module documentation.
+pub struct Thread {
+    /// Clock and timers.
+    pub runtime: Rc<dyn Runtime>,
+    /// Counts of this thread.
+    pub counters: Arc<Counters>,
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    /// Sockets, and turns between long operations.
+    pub reactor: Rc<Reactor>,
+    /// Blocks for requests and replies.
+    pub stock: Rc<Stock>,
+    /// Connections that wait for memory for a request.
+    pub waiting_for_requests: Queue,
+    /// Connections that wait for memory for replies.
+    pub waiting_for_replies: Queue,
+    /// Deadlines of connections, and newcomers.
+    pub guards: Rc<Guards>,
+    /// When the operator was last told that the system has no memory.
+    told_at: Cell<Option<Nanoseconds>>,
+}
+
+/// Time between two messages that the system has no memory.
+const MESSAGE_NS: Nanoseconds = 60_000_000_000;
+
+impl Thread {
+    /// A thread without connections.
+    pub fn new(
+        runtime: Rc<dyn Runtime>,
+        counters: Arc<Counters>,
+        shared: Arc<Shared>,
+        reactor: Rc<Reactor>,
+    ) -> Self {
+        let newcomers = shared
+            .options
+            .newcomers()
+            .div_ceil(shared.threads.len().max(1));
+        Self {
+            guards: Rc::new(Guards::new(newcomers, counters.clone())),
+            runtime,
+            counters,
+            shared,
+            reactor,
+            stock: Rc::default(),
+            waiting_for_requests: Queue::default(),
+            waiting_for_replies: Queue::default(),
+            told_at: Cell::new(None),
+        }
+    }
+
+    /// Tells the operator that a connection ends for want of memory, once a minute at most.
+    pub fn tell(&self, error: &NoBlock) {
+        let now = self.runtime.now();
+        let is_due = |told_at: Nanoseconds| now.saturating_sub(told_at) >= MESSAGE_NS;
+        if self.told_at.get().is_none_or(is_due) {
+            self.told_at.set(Some(now));
+            eprintln!("gateway: a connection ends: {error}");
+        }
+    }
+}
