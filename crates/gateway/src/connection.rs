@@ -34,7 +34,7 @@ pub struct Connection {
     context: Rc<Context>,
     session: Session,
     outlet: Outlet,
-    /// None: it is a newcomer.
+    /// None for a newcomer.
     seat: Option<Seat>,
     parser: RequestParser,
     input: Buffer,
@@ -42,19 +42,19 @@ pub struct Connection {
     request_began_at: Nanoseconds,
 }
 
-/// What a client is told that finds no seat.
+/// The reply to a client that finds no seat.
 pub const TOO_MANY: &str = "ERR max number of clients reached";
 /// Requests that are discarded at the end, so that the last reply is not lost with them.
 const LINGER_SIZE_MAX: usize = 1 << 20;
-/// How long the last replies may take.
+/// Time in which the last replies must be taken.
 const LINGER_NS_MAX: Nanoseconds = 1_000_000_000;
-/// Room that a read finds at least, so that the rest of a command does not come in crumbs.
+/// Least room for a read, so that the rest of a command does not come in crumbs.
 const ROOM_MIN: usize = 512;
-/// What a client is told whose request finds no memory.
+/// The reply to a client whose request finds no memory.
 const NO_ROOM: &str = "OOM the gateway's memory for requests is used up; try again later";
 
 impl Connection {
-    /// One that begins: with the seat of a client, or as a newcomer.
+    /// A connection that begins, with the seat of a client or as a newcomer.
     pub fn new(
         context: Rc<Context>,
         session: Session,
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Serves it to its end.
+    /// Serves the connection to its end.
     pub async fn serve(mut self) {
         let end = self.requests().await;
         self.context
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Waits for something, and does it. False: the client has been told that this is the end.
+    /// Waits until something can be read or sent, and does it. Returns false where the client has its last reply.
     async fn round(&mut self) -> Result<bool, End> {
         self.wait().await?;
         let mut goes_on = true;
@@ -141,17 +141,17 @@ impl Connection {
         Ok(goes_on)
     }
 
-    /// Whether some of a request has come, and not all of it.
+    /// Whether part of a request has come, and not all of it.
     fn has_begun(&self) -> bool {
         !self.input.is_empty() || self.outlet.incoming_size() > 0
     }
 
-    /// Makes room for what is read next. False: a request that has begun finds none, and must be given up.
+    /// Makes room for the next read. Returns false for a request that has begun, finds no memory and must be given up.
     async fn make_room(&mut self) -> Result<bool, End> {
         Ok(self.make_room_in_input().await? && self.make_room_beside_input().await?)
     }
 
-    /// Reserves memory for what TLS holds until the rest of a record has come.
+    /// Reserves memory for what TLS holds of a record until the rest comes.
     async fn make_room_beside_input(&self) -> Result<bool, End> {
         match self.outlet.incoming_size_after_read() {
             0 => Ok(true),
@@ -187,12 +187,12 @@ impl Connection {
         if now.max(at_least.unwrap_or(0)) > max || !self.outlet.request(now).await? {
             return Ok(false);
         }
-        // Moving what is there takes as long as reading it.
+        // Copying the content takes about as long as reading it did.
         self.outlet.note_work(len);
         Ok(self.input.resize(wanted).is_ok())
     }
 
-    /// Bytes that the request takes beside those that every connection may hold.
+    /// Memory of the request, where it is more than every connection may hold.
     fn request_size(&self) -> usize {
         match self.input.capacity() {
             capacity if capacity <= GUARANTEED => 0,
@@ -200,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that the request takes, arguments included, when it has memory for `capacity`.
+    /// Memory of the request, places of arguments included, with `capacity` bytes of input.
     fn size_with(&self, capacity: usize) -> usize {
         request_size(capacity, self.parser.argument_count())
     }
@@ -214,12 +214,12 @@ impl Connection {
             _ if len <= GUARANTEED - ROOM_MIN && is_scarce => GUARANTEED,
             _ => match INPUT_SIZES.into_iter().find(|&size| 2 * len <= size) {
                 Some(size) => size,
-                // What a large request leaves is not held for the beginning of the next one.
+                // What a large request leaves is not kept for the beginning of the next one.
                 None if is_scarce => (2 * len).next_multiple_of(INPUT_SIZES[2]),
                 None => capacity,
             },
         };
-        // Without memory to move to it stays where it is.
+        // Without memory to move to, the content stays where it is.
         if wanted < capacity && self.input.resize(wanted).is_err() {
             debug_assert!(self.input.capacity() == capacity);
         }
@@ -256,7 +256,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a seat, if a newcomer has shown who it is. False: there is none, and the client has been told.
+    /// Takes a seat once a newcomer has shown who it is. Returns false where there is none and the client was told so.
     fn sit_down(&mut self) -> bool {
         let is_known = self.session.is_authenticated && !self.outlet.is_shaking_hands();
         if self.seat.is_none() && is_known {
@@ -271,7 +271,7 @@ impl Connection {
         true
     }
 
-    /// Until when the handshake must be done, the password be said, or the request that has begun be complete.
+    /// The time by which the handshake must be done, the password sent, or the request that has begun be complete.
     fn request_deadline(&self) -> Option<Nanoseconds> {
         let limits = &self.context.thread.shared.options.limits;
         if self.outlet.is_shaking_hands() {
@@ -286,12 +286,12 @@ impl Connection {
         }
     }
 
-    /// Does every complete request of the input. False: the client has been told that this is the end.
+    /// Does every complete request of the input. Returns false where the client has its last reply.
     async fn execute(&mut self) -> Result<bool, End> {
         let context = self.context.clone();
         let arrived_at = context.thread.runtime.now();
         if self.session.is_authenticated {
-            // What is done here is not waited for.
+            // The client is not at fault for the time that its commands take.
             self.outlet.set_deadline(None);
         }
         let mut scratch = context.take_scratch();
@@ -301,7 +301,7 @@ impl Connection {
         self.input.consume(consumed);
         if consumed > 0 {
             self.outlet.note_request_done();
-            // What a batch took is not the time of the request behind it.
+            // The time of the batch does not count for the request behind it.
             self.request_began_at = context.thread.runtime.now();
         }
         result
@@ -335,7 +335,7 @@ impl Connection {
             if !self.sit_down() {
                 return Ok(false);
             }
-            // Before what is wrong behind it: nobody asks for that any more.
+            // A protocol error behind QUIT concerns nobody.
             if self.session.has_quit {
                 return Ok(false);
             }
@@ -400,7 +400,7 @@ impl Connection {
             let is_last = operation.ends_the_connection();
             specs.push(spec);
             operations.push(operation);
-            // What stands behind it in the pipeline is not done.
+            // Commands behind QUIT are not done.
             if is_last {
                 break;
             }
@@ -427,8 +427,8 @@ impl Connection {
         }
     }
 
-    /// Says that no more comes, and takes what the other side was still sending: closing before that would take the last
-    /// reply back.
+    /// Ends the sending side and discards what the client is still sending: a socket that is closed with unread data
+    /// resets the connection, and the last reply would be lost.
     async fn linger(&mut self) -> Result<(), End> {
         self.outlet.shut_down();
         let mut discarded = 0;
@@ -448,7 +448,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives memory back, after a turn where that takes time.
+    /// Ends the connection and gives its memory back, after a turn: unmapping much of it takes time.
     async fn close(mut self) {
         self.outlet.close();
         self.outlet.note_work(self.input.capacity());
@@ -461,7 +461,7 @@ fn batch_size_of(commands: &Commands) -> usize {
     batch_size(commands.len(), commands.argument_count())
 }
 
-/// A browser that was tricked into sending requests here sends lines that begin like this.
+/// Whether a command is the line of an HTTP request, which a browser that was tricked into it sends.
 fn is_http(arguments: Arguments<'_>) -> bool {
     let name = arguments.at(0);
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")

@@ -1,4 +1,4 @@
-//! What a thread of the gateway counts: written by that thread alone, read by whoever reports.
+//! Counts of one thread, written by that thread alone and read by reports.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::commands::COMMAND_COUNT;
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds. One writer, so no locked instruction is needed.
+    /// Adds to the count. With one writer no locked instruction is needed.
     pub fn add(&self, more: u64) {
         self.0.store(
             self.0.load(Ordering::Relaxed).wrapping_add(more),
@@ -34,21 +34,21 @@ impl Count {
 /// Keys that commands looked up for their replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
-    /// They were there.
+    /// Keys that were there.
     pub hits: u64,
-    /// They were not.
+    /// Keys that were not.
     pub misses: u64,
 }
 
 impl Lookups {
-    /// Adds one.
+    /// Adds one key.
     pub fn note(&mut self, is_hit: bool) {
         self.hits += u64::from(is_hit);
         self.misses += u64::from(!is_hit);
     }
 }
 
-/// Kinds of operations whose latency is told apart.
+/// Kinds of operations with a latency of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Values were read.
@@ -73,12 +73,12 @@ impl Kind {
     }
 }
 
-/// Counts of one thread. See the module documentation.
+/// Counts of one thread.
 #[derive(Debug)]
 pub struct Counters {
-    /// Commands done, by their place in the table. What is refused before it begins is not in it.
+    /// Commands done, by their place in the table. A command that is refused before it begins is not counted.
     pub commands: [Count; COMMAND_COUNT],
-    /// Commands done a second, lately.
+    /// Commands done a second, over the last samples.
     pub commands_per_second: Count,
     /// Keys that a command looked up for its reply and found.
     pub hits: Count,
@@ -86,17 +86,17 @@ pub struct Counters {
     pub misses: Count,
     /// Commands that were answered with an error, unknown ones included.
     pub failures: Count,
-    /// Batches: pipelines, or what fitted of them.
+    /// Batches: pipelines, or the parts of them that were done together.
     pub batches: Count,
     /// Connections accepted.
     pub connections: Count,
     /// Connections refused, because there were too many.
     pub connections_refused: Count,
-    /// Connections cut off, because they took no replies or did not finish a request.
+    /// Connections cut off, because they took too few replies, did not finish a request, or found no memory.
     pub connections_cut: Count,
-    /// Connections now whose peers have not shown who they are.
+    /// Connections at this moment whose peers have not shown who they are.
     pub newcomers: Count,
-    /// Those that made way for newer ones.
+    /// Newcomers that made way for newer ones.
     pub newcomers_cut: Count,
     /// Connections ended, because they broke the protocol.
     pub protocol_errors: Count,
@@ -108,11 +108,11 @@ pub struct Counters {
     pub received_bytes: Count,
     /// Bytes of replies.
     pub sent_bytes: Count,
-    /// Compare-and-writes that somebody else was faster than.
+    /// Compare-and-writes that lost against another client.
     pub conflicts: Count,
     /// From the arrival of a batch to its replies, by kind of step.
     pub latencies: [Histogram; Kind::ALL.len()],
-    /// Rounds of the thread's loop, to see that it is alive.
+    /// Rounds of the thread's loop, which show that it runs.
     pub rounds: Count,
 }
 
@@ -143,7 +143,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Adds what was looked up.
+    /// Adds keys that were looked up.
     pub fn add_lookups(&self, lookups: Lookups) {
         self.hits.add(lookups.hits);
         self.misses.add(lookups.misses);
@@ -155,7 +155,7 @@ impl Counters {
     }
 }
 
-/// How long things took.
+/// Latencies by bucket.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [Count; LATENCY_BUCKETS],
@@ -163,13 +163,13 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Notes that `count` things took so long.
+    /// Notes that `count` operations took `duration` each.
     pub fn note(&self, duration: Nanoseconds, count: u64) {
         self.buckets[latency_bucket(duration)].add(count);
         self.sum_ns.add(duration.saturating_mul(count));
     }
 
-    /// What was noted.
+    /// All that was noted.
     pub fn latencies(&self) -> Latencies {
         Latencies {
             sum_ns: self.sum_ns.get(),

@@ -1,15 +1,15 @@
-//! What keeps a gateway from starting, or ends it.
+//! Reasons why a gateway does not start or ends.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use stonecast_kv::StoreError;
 
-/// Why a gateway did not start, or ended.
+/// Why a gateway did not start or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// An address that others reach, and nothing that keeps them out.
+    /// An address is reachable from other machines, and neither a password nor TLS protects it.
     #[error(
         "{address} can be reached from other machines: set a password (--password-file) or TLS (--tls-certificate and --tls-key), or listen at 127.0.0.1"
     )]
@@ -17,10 +17,10 @@ pub enum GatewayError {
         /// Where.
         address: SocketAddr,
     },
-    /// Options that make no sense.
+    /// The options contradict each other or allow nothing.
     #[error("{0}")]
     Options(String),
-    /// The address cannot be listened at.
+    /// The gateway cannot listen at an address.
     #[error("cannot listen at {address}: {source}")]
     Listen {
         /// Where.
@@ -28,7 +28,7 @@ pub enum GatewayError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A file of TLS cannot be used.
+    /// A file for TLS cannot be used.
     #[error("{}: {reason}", path.display())]
     Tls {
         /// Which file.
@@ -55,7 +55,7 @@ pub enum GatewayError {
     Panicked,
 }
 
-/// For `map_err`: a call of the system that failed while doing something.
+/// For `map_err`: the error of a system call, with what was attempted.
 pub(crate) fn system<E: Into<std::io::Error>>(
     doing: &'static str,
 ) -> impl FnOnce(E) -> GatewayError {

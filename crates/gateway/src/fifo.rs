@@ -1,8 +1,8 @@
 //! Turns, first come first served, among the tasks of one thread.
 //!
-//! [`Budget`] hands out parts of a fixed amount; [`Turns`] hands out one turn for each key, and hands on what its holder leaves.
-//! A later task never overtakes, so writes reach the store in the order in which they were asked for. Dropping a waiting
-//! future gives its place up.
+//! [`Budget`] hands out parts of a fixed amount. [`Turns`] hands out one turn for each key and passes on what its
+//! holder leaves. A later task never overtakes an earlier one, so writes reach the store in the order in which they
+//! were asked for. A waiting future that is dropped gives up its place.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -66,7 +66,7 @@ pub struct Share {
 }
 
 impl Budget {
-    /// `count` operations and `size` bytes. An operation of more bytes gets all of them.
+    /// `count` operations and `size` bytes. An operation with more bytes gets all of them.
     pub fn new(count: usize, size: usize) -> Self {
         Self {
             count: Cell::new(count),
@@ -126,25 +126,25 @@ impl Drop for Share {
     }
 }
 
-/// Tasks of which the first looks again and again whether there is what it wants.
+/// Tasks in line, of which the first polls for what it wants.
 #[derive(Default)]
 pub struct Queue {
     line: RefCell<Line>,
 }
 
 impl Queue {
-    /// A place at the end.
+    /// Takes a place at the end.
     pub fn enter(&self) -> Place<'_> {
         Place::enter(&self.line)
     }
 
-    /// How many have left it.
+    /// How many tasks have left the line.
     pub fn served(&self) -> u64 {
         let line = self.line.borrow();
         line.next - line.waiting.len() as u64
     }
 
-    /// Whether nobody waits.
+    /// Whether no task waits.
     pub fn is_empty(&self) -> bool {
         self.line.borrow().waiting.is_empty()
     }
@@ -162,7 +162,7 @@ impl<'a> Place<'a> {
         Self { line, ticket }
     }
 
-    /// Whether nobody came earlier.
+    /// Whether no task came earlier.
     pub fn is_first(&self) -> bool {
         self.line.borrow().is_first(self.ticket)
     }
@@ -179,7 +179,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// One turn for each key, and what the task whose turn it is leaves to the next one.
+/// One turn for each key, and what its holder leaves to the next task.
 pub struct Turns<T> {
     lines: RefCell<HashMap<u64, KeyLine<T>>>,
 }
@@ -190,7 +190,7 @@ struct KeyLine<T> {
     left: Option<T>,
 }
 
-/// A key's turn; given on when dropped.
+/// A key's turn; passed on when dropped.
 pub struct Turn<'a, T> {
     turns: &'a Turns<T>,
     key: u64,
@@ -206,7 +206,7 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Waits for the turn of the key with this hash. (Keys with equal hashes share one turn.)
+    /// Waits for the turn of the key with this hash. Keys with equal hashes share one turn.
     pub async fn take(&self, key: u64) -> Turn<'_, T> {
         let turn = Turn {
             turns: self,
@@ -252,12 +252,13 @@ impl<T> Turn<'_, T> {
             .with(self.key, |of_key| of_key.line.waiting.len() > 1)
     }
 
-    /// What the task before left to this one.
+    /// What the task before left to this one, if anything.
     pub fn take_left(&self) -> Option<T> {
         self.turns.with(self.key, |of_key| of_key.left.take())
     }
 
-    /// Ends the turn and leaves something to the next task. It is dropped if there is none, or none comes to its turn.
+    /// Ends the turn and leaves something to the next task. It is dropped if no task waits, or if none lives until its
+    /// turn.
     pub fn leave(self, left: T) {
         self.turns.with(self.key, |of_key| of_key.left = Some(left));
     }
@@ -274,7 +275,7 @@ impl<T> Drop for Turn<'_, T> {
             true => lines.remove(&self.key),
             false => None,
         };
-        // Dropped when the lines can be used again: what was left may wake tasks.
+        // Dropped after the borrow of the lines ends: what was left may wake tasks.
         drop(lines);
         drop(ended);
     }

@@ -1,12 +1,12 @@
-//! How many files the process may have open: each connection is one.
+//! The limit of open files: each connection is one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files that everything else needs: the admin port, the store, its pool, standard streams.
+/// Files that everything beside the clients needs: the admin port, the store, its pool, standard streams.
 const OTHER_FILES: u64 = 256 + crate::admin::CONNECTIONS_MAX as u64;
 
-/// Raises the limit of open files as far as the system lets, and returns how many connections there can be then, at most
-/// `wanted`.
+/// Raises the limit of open files as far as the system allows. Returns for how many connections there is room then, at
+/// most `wanted`.
 pub fn raise_limit(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let (soft, hard) = (

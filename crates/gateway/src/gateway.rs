@@ -1,4 +1,4 @@
-//! Starting and ending a gateway.
+//! Starts and stops a gateway.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::options::GatewayOptions;
 use crate::shared::{Shared, StopOnDrop};
 use crate::{admin, files, tls, worker};
 
-/// Connections that the system holds until they are accepted: all that a large client opens at once.
+/// Connections that the kernel holds until they are accepted: as many as a large client opens at once.
 const BACKLOG: i32 = 4096;
 
 /// A running gateway. Dropping it stops it.
@@ -20,15 +20,15 @@ pub struct GatewayHandle {
     threads: Vec<JoinHandle<Result<(), GatewayError>>>,
 }
 
-/// Starts a gateway. When it returns, the addresses are taken; clients are served as soon as the store has accepted the
-/// gateway's connections. The store may run in the calling thread, and begin to serve later.
+/// Starts a gateway. When this returns the addresses are bound. Clients are served as soon as the store has accepted
+/// the gateway's connections. The store may run in the calling thread and begin to serve later.
 pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError> {
     options.check()?;
     let tls = options.tls.as_ref().map(tls::configuration).transpose()?;
     let wanted = options.limits.connections + options.newcomers();
     let possible = files::raise_limit(wanted);
     if possible < wanted {
-        // In the same proportion.
+        // Clients and newcomers keep their proportion.
         let clients = (options.limits.connections * possible / wanted).max(1);
         eprintln!(
             "gateway: the limit of open files leaves room for {clients} connections (raise it with `ulimit -n`)"
@@ -70,7 +70,7 @@ pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError>
 fn listen(address: SocketAddr) -> Result<TcpListener, GatewayError> {
     let listen = || {
         let listener = TcpListener::bind(address)?;
-        // Again, for a longer queue than the library asks for.
+        // `bind` listens with the library's short queue; a second call makes it longer.
         rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
@@ -85,7 +85,8 @@ impl GatewayHandle {
         work: impl FnOnce() -> Result<(), GatewayError> + Send + 'static,
     ) -> Result<(), GatewayError> {
         let shared = self.shared.clone();
-        // Whoever ends, for whatever reason, ends the whole gateway: half of one would answer half of the time.
+        // A thread that ends, for whatever reason, ends the whole gateway: with half of its threads it would answer
+        // half of the requests.
         let work = move || {
             let _stop = StopOnDrop(shared);
             work()
@@ -113,7 +114,7 @@ impl GatewayHandle {
         self.shared.is_ready()
     }
 
-    /// Waits until clients are served. False: they are not by then, or will not be.
+    /// Waits until clients are served. Returns false if they are not by then or will not be.
     pub fn wait_until_ready(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         while !self.is_ready() && !self.is_finished() && Instant::now() < deadline {
@@ -122,23 +123,26 @@ impl GatewayHandle {
         self.is_ready()
     }
 
-    /// Whether a part of it has ended, because it was asked to, the store is gone or something failed; `stop` says what.
-    /// The rest ends then, too.
+    /// Whether a thread has ended: it was asked to, lost the store, or failed; `stop` says which. The other threads end
+    /// then, too.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Whether all of it has ended. Until then it may need the store, to answer commands and to give back what it holds.
+    /// Whether all threads have ended. Until then the gateway may need the store, to answer commands and to give back
+    /// what it holds.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Asks it to end, and does not wait: for whoever serves the store in the same thread. See `stop`.
+    /// Asks the gateway to end without waiting for it, for a caller that serves the store in the same thread. See
+    /// `stop`.
     pub fn ask_to_stop(&self) {
         self.shared.stop();
     }
 
-    /// Ends it: no more connections are accepted, commands under way are done and answered, then all connections end.
+    /// Ends the gateway: accepts no more connections, does and answers the commands under way, then ends all
+    /// connections.
     pub fn stop(mut self) -> Result<(), GatewayError> {
         self.shared.stop();
         let mut result = Ok(());
@@ -154,7 +158,7 @@ impl Drop for GatewayHandle {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // Whoever wants to know how it ended calls `stop`.
+            // A caller that wants to know how the gateway ended calls `stop`.
             let _ = thread.join();
         }
     }

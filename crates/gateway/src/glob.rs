@@ -1,12 +1,12 @@
-//! Patterns of keys as `KEYS` and `SCAN MATCH` take them: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a byte that is meant
-//! as it is.
+//! Patterns of keys as `KEYS` and `SCAN MATCH` take them: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a byte that stands
+//! for itself.
 //!
-//! The last `*` alone is tried again, so a pattern costs at most its length times the key's, whatever it holds.
+//! Only the last `*` is tried again, so a pattern costs at most its length times the key's, whatever it holds.
 
-/// Whether `text` as a whole is what `pattern` describes.
+/// Whether `pattern` matches the whole of `text`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut position) = (0, 0);
-    // After the last star, and where its match ends for now.
+    // The place after the last star, and where the star's match ends so far.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         if pattern.get(at) == Some(&b'*') {
@@ -34,7 +34,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// If the item of `pattern` at `at` is for `byte`: where the next item starts.
+/// Matches the item of `pattern` at `at` against `byte`: where the next item starts, if it matches.
 fn match_one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     match *pattern.get(at)? {
         b'?' => Some(at + 1),
@@ -48,8 +48,8 @@ fn match_one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether `byte` is in the class whose inside starts at `at`, and where the class ends. One that is not closed ends
-/// with the pattern.
+/// Whether `byte` is in the class whose inside starts at `at`, and where the class ends. A class that is not closed
+/// ends with the pattern.
 fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Needs the single retry: matching star by star recursively takes longer than the universe here.
+    /// Needs the single retry: a recursive match, star by star, would outlast the test by far.
     #[test]
     fn many_stars_cost_no_more_than_length_times_length() {
         let pattern = b"*a".repeat(100);

@@ -1,10 +1,10 @@
-//! Deadlines of connections, looked at now and then, and the places of newcomers.
+//! Deadlines of connections, checked a few times a second, and the places of newcomers.
 //!
-//! A *newcomer* is a connection whose peer has not shown who it is: its TLS handshake is not done, or the password not said.
-//! Newcomers have places of their own, beside those of clients, and make way for each other.
+//! A *newcomer* is a connection whose peer has not shown who it is: its TLS handshake is not done, or it has not sent
+//! the password. Newcomers have places of their own, beside those of clients, and make way for each other.
 //!
-//! A connection says until when its other side must have done something; when that is past, it is cut off. One look over
-//! all of them a few times a second costs less than a timer for each request.
+//! A connection sets the time by which its peer must have done something, and is cut off after that. One pass over all
+//! connections a few times a second costs less than a timer for each request.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -39,17 +39,17 @@ impl Guarded {
     }
 }
 
-/// One connection's entry. Dropping it takes it out.
+/// One connection's entry. Dropping it removes it.
 pub struct Guard {
     guards: Rc<Guards>,
     index: usize,
     guarded: Rc<Guarded>,
-    /// Its place among the newcomers.
+    /// Its place among the newcomers, if it is one.
     place: Cell<Option<Ticket>>,
 }
 
 impl Guards {
-    /// Of a thread with so many places for newcomers.
+    /// The guards of a thread with `newcomers` places for newcomers.
     pub fn new(newcomers: usize, counters: Arc<Counters>) -> Self {
         Self {
             all: RefCell::default(),
@@ -87,7 +87,7 @@ impl Guards {
         }
     }
 
-    /// Asks every connection to end after what it is at.
+    /// Asks every connection to end after what it is doing.
     pub fn stop(&self) {
         self.is_stopping.set(true);
         self.all
@@ -103,7 +103,7 @@ impl Guards {
 }
 
 impl Guard {
-    /// Counts the connection among the newcomers. One of those may have to make way, and is cut off.
+    /// Counts the connection among the newcomers. One of them may have to make way and is cut off.
     pub fn enter(&self, origin: Origin) {
         let mut newcomers = self.guards.newcomers.borrow_mut();
         let (ticket, leaves) = newcomers.take(origin, self.guarded.clone());
@@ -116,7 +116,7 @@ impl Guard {
         }
     }
 
-    /// The connection is no newcomer, or ends.
+    /// Gives the place among the newcomers back: the peer has shown who it is, or the connection ends.
     pub fn leave(&self) {
         if let Some(ticket) = self.place.take() {
             let mut newcomers = self.guards.newcomers.borrow_mut();

@@ -1,4 +1,4 @@
-//! Many futures of one task, under way together, done in order.
+//! Runs many futures of one task at once and hands on their results in order.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -46,7 +46,7 @@ pub async fn in_order<F: Future>(
             if window.is_empty() && taken == 0 {
                 return Poll::Ready(());
             }
-            // Room was made: futures that come in now must be polled before anybody sleeps.
+            // The window has room again: futures that enter it must be polled before the task sleeps.
             if taken == 0 {
                 return Poll::Pending;
             }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn results_come_in_order_whoever_is_done_first_and_no_more_run_than_the_window_holds() {
+    fn results_come_in_order_whichever_is_done_first_and_no_more_run_than_the_window_holds() {
         let (gate, started) = (Cell::new(0), Cell::new(0));
         let results = std::cell::RefCell::new(Vec::new());
         let levels = [2, 1, 3].into_iter().chain(4..=1000);

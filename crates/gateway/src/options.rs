@@ -1,4 +1,4 @@
-//! What a gateway is told when it starts, and what is refused.
+//! Options of a gateway, and the check that refuses bad ones.
 
 use std::fmt;
 use std::fs;
@@ -13,10 +13,10 @@ use subtle::ConstantTimeEq as _;
 use crate::error::GatewayError;
 use crate::resp::RequestLimits;
 
-/// How to run a gateway. `GatewayOptions::new` fills in what most want.
+/// How to run a gateway. `GatewayOptions::new` sets the usual values.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// Where Redis clients connect. Port 0: the system chooses one. None: there are metrics and health alone.
+    /// Where Redis clients connect. Port 0: the system chooses one. None: only metrics and health are served.
     pub resp: Option<SocketAddr>,
     /// Where metrics and health are served over HTTP.
     pub admin: Option<SocketAddr>,
@@ -24,11 +24,11 @@ pub struct GatewayOptions {
     pub store: String,
     /// Threads that serve connections, each with a connection to the store.
     pub threads: NonZeroUsize,
-    /// What clients must say before anything else.
+    /// The password that clients must send before anything else.
     pub password: Option<Password>,
-    /// Encrypts connections of clients and of the admin port.
+    /// Encryption of connections, of clients and of the admin port.
     pub tls: Option<TlsOptions>,
-    /// Bounds of what clients may use.
+    /// Bounds on what clients may use.
     pub limits: GatewayLimits,
 }
 
@@ -39,7 +39,7 @@ pub struct TlsOptions {
     pub certificate: PathBuf,
     /// Private key of the certificate.
     pub key: PathBuf,
-    /// Authority that certificates of clients must come from. None: clients need no certificate.
+    /// Authority that clients' certificates must come from. None: clients need no certificate.
     pub client_authority: Option<PathBuf>,
 }
 
@@ -47,24 +47,24 @@ pub struct TlsOptions {
 #[derive(Clone)]
 pub struct Password(String);
 
-/// Bounds of what clients may use. Sizes are bytes.
+/// Bounds on what clients may use. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
     /// Clients at a time. Connections that have not shown who they are have places beside these, see `newcomers`.
     pub connections: usize,
     /// One request as it is sent.
     pub request_size: u64,
-    /// Commands of one connection that are done as one batch; what a client sends beyond waits.
+    /// Commands of one connection that are done as one batch. Later commands wait for the next batch.
     pub pipeline_depth: usize,
-    /// Replies of one connection that wait to be taken; above, its commands wait.
+    /// Replies of one connection that wait to be taken. Above this bound its commands wait.
     pub output_size: usize,
     /// Requests and replies of all connections together.
     pub memory_size: usize,
-    /// How long the TLS handshake of a connection may take.
+    /// Time for the TLS handshake of a connection.
     pub handshake_timeout: Duration,
-    /// How long a request may take to arrive once it has begun, and the password to be said.
+    /// Time for a request to arrive once it has begun, and for the password to come.
     pub request_timeout: Duration,
-    /// How long replies may wait without any being taken.
+    /// Time in which a client must take some of the replies that wait. It must take all of them in ten times as long.
     pub output_timeout: Duration,
 }
 
@@ -83,16 +83,16 @@ impl Default for GatewayLimits {
     }
 }
 
-/// Places of clients for each place of a newcomer, and places for newcomers at least.
+/// Clients for each place of a newcomer, and least places of newcomers.
 const NEWCOMERS_SHARE: usize = 4;
 const NEWCOMERS_MIN: usize = 16;
-/// Right of everybody to read a file.
+/// The permission of everybody to read a file.
 const OTHERS_MAY_READ: u32 = 0o004;
 /// Most arguments of a command, as in Redis.
 const ARGUMENTS_MAX: u32 = 1 << 20;
-/// Smallest request that may be the limit: the longest key and value, and what is around them.
+/// Smallest limit on a request: the longest key and value, and what is around them.
 const REQUEST_SIZE_MIN: u64 = 2 << 20;
-/// Largest request that may be the limit: places in it are 4 bytes.
+/// Largest limit on a request: places in it are 4 bytes.
 const REQUEST_SIZE_MAX: u64 = 1 << 30;
 
 impl GatewayOptions {
@@ -109,7 +109,7 @@ impl GatewayOptions {
         }
     }
 
-    /// Refuses what makes no sense or is not safe.
+    /// Refuses options that contradict each other or leave the store unprotected.
     pub fn check(&self) -> Result<(), GatewayError> {
         let open = [self.resp, self.admin]
             .into_iter()
@@ -167,7 +167,7 @@ impl GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Connections at a time whose peers have not shown who they are. None where nobody has to.
+    /// Places for connections whose peers have not shown who they are; 0 where no peer has to.
     pub(crate) fn newcomers(&self) -> usize {
         if self.password.is_none() && self.tls.is_none() {
             return 0;
@@ -177,7 +177,7 @@ impl GatewayOptions {
 }
 
 impl GatewayLimits {
-    /// What a request may be, once the password was said.
+    /// Limits on a request after the password.
     pub(crate) fn requests(&self) -> RequestLimits {
         RequestLimits {
             arguments: ARGUMENTS_MAX,
@@ -187,7 +187,7 @@ impl GatewayLimits {
     }
 }
 
-/// Reads a file that nobody else may know. Refused if everybody may read it.
+/// Reads a file that others must not know. Refused if everybody may read it.
 pub fn read_secret(path: &Path) -> Result<String, GatewayError> {
     let refuse = |reason: String| {
         GatewayError::Options(format!("the secret file {}: {reason}", path.display()))
@@ -205,12 +205,12 @@ pub fn read_secret(path: &Path) -> Result<String, GatewayError> {
 }
 
 impl Password {
-    /// One.
+    /// A password with this text.
     pub fn new(password: impl Into<String>) -> Self {
         Self(password.into())
     }
 
-    /// The first line of a file. Refused if everybody may read the file.
+    /// Reads the first line of a file. Refused if everybody may read the file.
     pub fn read(path: &Path) -> Result<Self, GatewayError> {
         let text = read_secret(path)?;
         match text.lines().next() {
@@ -222,12 +222,12 @@ impl Password {
         }
     }
 
-    /// The password itself, for whoever has to say it.
+    /// The text, for a client that has to send it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether `said` is it. How long that takes tells nothing but the length.
+    /// Whether `said` is the password. The time that this takes depends on the length alone.
     pub fn is(&self, said: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(said).into()
     }

@@ -1,4 +1,4 @@
-//! From where a connection comes, as far as limits for each address go.
+//! Where a connection comes from, for limits on each address.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ pub struct Origin(IpAddr);
 const NETWORK_BITS: u32 = 64;
 
 impl Origin {
-    /// Of a peer: an IPv4 address, or the first 64 bits of an IPv6 address.
+    /// The origin of a peer: an IPv4 address, or the first 64 bits of an IPv6 address.
     pub fn of(peer: IpAddr) -> Self {
         Self(match peer.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),

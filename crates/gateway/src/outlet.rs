@@ -1,4 +1,4 @@
-//! A client's socket, the replies on their way there, and what happens when they are not taken.
+//! A client's socket and the replies on their way to it, with the limits on a client that does not take them.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -20,17 +20,17 @@ use crate::transport::{Moved, Transport};
 /// Why a connection ends.
 #[derive(Debug)]
 pub enum End {
-    /// The other side ended it, or its socket failed.
+    /// The peer ended it, or its socket failed.
     Peer,
-    /// It asked for that, or broke the protocol, and was answered.
+    /// The client asked for the end or broke the protocol, and was answered.
     Answered,
-    /// It took no replies, or did not finish a request, or never said the password.
+    /// The client took too few replies, did not finish a request, or never sent the password.
     Cut,
     /// The gateway ends.
     Stopping,
     /// The store is gone, or a reply could not be completed.
     Store,
-    /// The system had no memory for its request or its replies.
+    /// The system had no memory for a request or a reply.
     Memory(NoBlock),
 }
 
@@ -43,7 +43,7 @@ impl From<NoBlock> for End {
 /// Replies that a client must have taken by a certain time.
 #[derive(Clone, Copy)]
 struct Due {
-    /// The end of the last of them, as a count of bytes since the connection began.
+    /// The end of the last of them, as a count of bytes sent since the connection began.
     end: u64,
     deadline: Nanoseconds,
 }
@@ -55,37 +55,38 @@ pub struct Outlet {
     guard: Guard,
     account: Account,
     replies: Chain,
-    /// Bytes that were sent.
+    /// Count of bytes sent.
     gone: u64,
-    /// Since when nothing was taken, if something waits.
+    /// Since when nothing was taken, if replies wait.
     stuck_at: Option<Nanoseconds>,
-    /// What waited at one moment, and must be taken before more may wait for longer.
+    /// The replies that waited at one moment, all of which must be taken by a deadline.
     due: Option<Due>,
-    /// Until when the request must be complete.
+    /// The time by which the request must be complete.
     request_deadline: Cell<Option<Nanoseconds>>,
-    /// Until when everything must be done, if this is the end.
+    /// The time by which everything must be done, at the end of the connection.
     last_deadline: Cell<Option<Nanoseconds>>,
-    /// Bytes moved, and what counts as much, since other connections last had their turn.
+    /// Bytes moved, and work that counts as such, since other connections last had their turn.
     worked: usize,
 }
 
-/// Replies that are sent before the batch is done, so that the client can begin to read.
+/// Bytes of replies that are sent before the batch is done, so that the client can begin to read.
 const SEND_EARLY: usize = 64 << 10;
-/// Bytes that one call of `send` moves.
+/// Bytes that one call of `send` moves, at most.
 const SEND_MAX: usize = 1 << 20;
 /// Work after which the other connections have their turn: some hundred microseconds.
 const WORK_MAX: usize = 256 << 10;
-/// How many times the time in which something must be taken there is to take all that waits at one moment.
+/// A client has this many output timeouts to take all that waits at one moment.
 const OUTPUT_TIMEOUTS: Nanoseconds = 10;
-/// Pause between two looks for memory of the first in line. What another thread gives back wakes nobody here.
+/// Pause between two looks for memory of the first in line. Memory that another thread gives back wakes no task here.
 const LOOK_NS: Nanoseconds = 500_000;
-/// What a step of a TLS handshake counts as: a signature takes some hundred microseconds.
+/// Work of one step of a TLS handshake: a signature takes some hundred microseconds.
 const HANDSHAKE_WORK: usize = WORK_MAX;
-/// How long a connection waits for memory while nobody in the line gets any. Then it is told that there is none.
+/// How long a connection waits for memory while no other in the line gets any. Then its client is told that there is
+/// none.
 const PATIENCE_NS: Nanoseconds = 10_000_000_000;
 
 impl Outlet {
-    /// Of a connection that begins.
+    /// The outlet of a connection that begins.
     pub fn new(thread: Rc<Thread>, transport: Transport) -> Self {
         let guard = thread.guards.watch(transport.source().readiness().clone());
         let account = thread.shared.memory.account();
@@ -115,7 +116,7 @@ impl Outlet {
         self.gone + self.replies.len() as u64
     }
 
-    /// Takes back what was appended since `mark`. False: some of it is sent.
+    /// Takes back what was appended since `mark`. Returns false if some of it was sent.
     pub fn rewind(&mut self, mark: u64) -> bool {
         let is_possible = mark >= self.gone;
         if is_possible {
@@ -129,7 +130,7 @@ impl Outlet {
         !self.replies.is_empty() || self.transport.has_unsent()
     }
 
-    /// Whether so many wait that no more commands are done.
+    /// Whether so many replies wait that no more commands are done.
     pub fn is_full(&self) -> bool {
         let pending = self.replies.len();
         pending > self.thread.shared.options.limits.output_size
@@ -141,7 +142,7 @@ impl Outlet {
             || !self.thread.waiting_for_replies.is_empty()
     }
 
-    /// Sends what the client takes now, or a large part of it.
+    /// Sends as much as the socket takes, or a large part of it.
     pub fn send(&mut self) -> Result<(), End> {
         self.check()?;
         let (mut progress, mut moved) = (false, 0);
@@ -168,8 +169,8 @@ impl Outlet {
         Ok(())
     }
 
-    /// Notes since when nothing was taken, and what must be taken by when: a client that takes a byte now and then would keep its
-    /// memory for ever.
+    /// Updates the deadlines after an attempt to send. The deadline for all that waits bounds how long a client keeps
+    /// memory that takes a byte now and then.
     fn note_taken(&mut self, progress: bool) {
         if !self.has_pending() {
             (self.stuck_at, self.due) = (None, None);
@@ -181,7 +182,7 @@ impl Outlet {
         let now = self.thread.runtime.now();
         self.stuck_at = Some(now);
         if self.due.is_none_or(|due| self.gone >= due.end) {
-            // A record of TLS is taken when something behind it is.
+            // A record of TLS has been taken once anything behind it was.
             let unsent = u64::from(self.transport.has_unsent());
             let timeout = self.output_timeout().saturating_mul(OUTPUT_TIMEOUTS);
             self.due = Some(Due {
@@ -202,8 +203,8 @@ impl Outlet {
             .map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Called between the pieces of a batch: sends early what is much, waits while too much waits, and lets other connections
-    /// have their turn.
+    /// To be called between the pieces of a batch: sends much early, waits while too much waits, and lets other
+    /// connections have their turn.
     pub async fn relieve(&mut self) -> Result<(), End> {
         self.check()?;
         if self.replies.len() >= SEND_EARLY || self.is_full() {
@@ -220,7 +221,7 @@ impl Outlet {
         Ok(())
     }
 
-    /// Lets other connections have their turn, if this one has done much since they last had.
+    /// Lets other connections have their turn, if this one has done much since they last had it.
     pub async fn take_turn(&mut self) {
         if self.worked >= WORK_MAX {
             self.worked = 0;
@@ -236,13 +237,13 @@ impl Outlet {
         }
     }
 
-    /// Counts work that moves no bytes here, as if it had moved so many.
+    /// Counts work as if it had moved `bytes`.
     pub fn note_work(&mut self, bytes: usize) {
         self.worked += bytes;
         self.thread.reactor.note_work(bytes);
     }
 
-    /// The connection has nothing to do, so the others have their turn.
+    /// Says that the connection has nothing to do, so others have their turn.
     pub fn note_rest(&mut self) {
         self.worked = 0;
     }
@@ -258,14 +259,15 @@ impl Outlet {
         Ok(())
     }
 
-    /// Reserves memory for `size` bytes of replies more, if there is some now. The next `relieve` gives back what was not used.
+    /// Reserves memory for `size` more bytes of replies, if there is some at this moment. The next `relieve` gives back
+    /// what was not used.
     pub fn try_room(&self, size: usize) -> bool {
         self.thread.waiting_for_replies.is_empty()
             && self.account.try_replies(self.replies.capacity() + size)
     }
 
-    /// Likewise, and waits for it: until its client has taken what waits, then in line with other connections. False: there was none
-    /// for too long.
+    /// The same, and waits: until its own client has taken what waits, then in line with other connections. Returns
+    /// false if there was none for too long.
     pub async fn room(&mut self, size: usize) -> Result<bool, End> {
         loop {
             if self.try_room(size) {
@@ -288,12 +290,12 @@ impl Outlet {
         .await
     }
 
-    /// Reserves memory for a request of `size` bytes, if there is some now.
+    /// Reserves memory for a request of `size` bytes, if there is some at this moment.
     pub fn try_request(&self, size: usize) -> bool {
         self.account.try_requests(size)
     }
 
-    /// Likewise, and waits for it in line with other connections. False: there was none for too long.
+    /// The same, and waits in line with other connections. Returns false if there was none for too long.
     pub async fn request(&self, size: usize) -> Result<bool, End> {
         let queue = &self.thread.waiting_for_requests;
         if self.account.has_requests(size) || queue.is_empty() && self.account.try_requests(size) {
@@ -307,7 +309,7 @@ impl Outlet {
     async fn memory(&self, queue: &Queue, is_there: impl Fn() -> bool) -> Result<bool, End> {
         let runtime = &self.thread.runtime;
         let place = queue.enter();
-        // The one whose request is completed first does not wait for those that wait for it.
+        // A connection that is first for its request does not wait for those that wait for it.
         let is_next = || place.is_first() || self.account.is_first();
         let (mut since, mut served) = (runtime.now(), queue.served());
         loop {
@@ -357,7 +359,7 @@ impl Outlet {
         Ok(moved)
     }
 
-    /// Waits for `work` as long as the connection is neither cut off nor asked to end.
+    /// Waits for `work`, or until the connection is cut off or asked to end.
     pub async fn unless_cut<T>(&self, work: impl Future<Output = T>) -> Result<T, End> {
         let mut work = pin!(work);
         poll_fn(|context| {
@@ -397,12 +399,12 @@ impl Outlet {
         self.transport.source().readiness()
     }
 
-    /// Says that a request is complete: the connection that was first in line for its memory is so no more.
+    /// Says that a request is complete, so the connection is no longer first in line for memory.
     pub fn note_request_done(&self) {
         self.account.note_request_done();
     }
 
-    /// Says how many bytes the connection's request takes.
+    /// Sets the memory of the connection's request.
     pub fn note_request(&self, size: usize) {
         self.account.set_requests(size);
     }
@@ -413,13 +415,13 @@ impl Outlet {
         self.account.set_replies(beyond);
     }
 
-    /// Sets the deadline: `request` says until when a request must be complete; replies that wait have one of their own.
+    /// Sets the time by which a request must be complete. Replies that wait have deadlines of their own.
     pub fn set_deadline(&self, request: Option<Nanoseconds>) {
         self.request_deadline.set(request);
         self.renew_deadline();
     }
 
-    /// Moves the deadline to where it belongs after replies were taken.
+    /// Sets the connection's deadline to the first of all that count.
     fn renew_deadline(&self) {
         let stuck = self
             .stuck_at
@@ -430,28 +432,28 @@ impl Outlet {
         self.guard.set_deadline(self.last_deadline.get().or(first));
     }
 
-    /// Sets the deadline of everything that is left to do.
+    /// Sets the deadline for everything that is left to do.
     pub fn set_last_deadline(&self, deadline: Nanoseconds) {
         self.last_deadline.set(Some(deadline));
         self.renew_deadline();
     }
 
-    /// Counts the connection among those that have not shown who they are.
+    /// Counts the connection among those whose peers have not shown who they are.
     pub fn enter(&self, origin: Origin) {
         self.guard.enter(origin);
     }
 
-    /// The connection has shown who it is.
+    /// The peer has shown who it is.
     pub fn leave(&self) {
         self.guard.leave();
     }
 
-    /// Bytes that TLS holds of what has come.
+    /// Memory of received bytes that TLS holds.
     pub fn incoming_size(&self) -> usize {
         self.transport.incoming_size()
     }
 
-    /// Likewise, after the next call of `read`.
+    /// The same, at most, after the next call of `read`.
     pub fn incoming_size_after_read(&self) -> usize {
         self.transport.incoming_size_after_read()
     }
@@ -471,14 +473,14 @@ impl Outlet {
         self.guard.is_stopping()
     }
 
-    /// Says that no more replies come.
+    /// Ends the sending side.
     pub fn shut_down(&mut self) {
         self.transport.close();
         // Fails for a socket that is closed already.
         let _ = self.transport.source().socket().shutdown(Shutdown::Write);
     }
 
-    /// Says goodbye, if that goes without waiting.
+    /// Sends the end of TLS, if the socket takes it.
     pub fn close(&mut self) {
         self.transport.close();
     }

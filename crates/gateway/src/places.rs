@@ -1,28 +1,28 @@
-//! A bounded number of places for connections that everybody may open. Where all are taken the oldest makes way.
+//! A bounded number of places for connections that anybody may open. Where all are taken the oldest makes way.
 //!
-//! Nobody is kept out: to refuse the newest would let those that came first keep all others out, by coming again as soon as
-//! they are cut. A newcomer has the time in which as many others arrive as there are places. An origin that holds half of
-//! the places and wants more gives up its own oldest, so it cannot push out the others alone.
+//! Refusing the newest would let the first comers keep all others out by reconnecting as soon as they are cut. A
+//! newcomer instead keeps its place until as many others have come as there are places. An origin that holds half of
+//! the places and wants more gives up its own oldest, so it alone cannot push out the others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::origin::Origin;
 
-/// See the module documentation. `T` is what the owner needs to cut a connection.
+/// Places for connections. `T` is what the owner needs to cut a connection.
 pub struct Places<T> {
     count: usize,
     next: u64,
-    /// Those that are taken, the oldest first.
+    /// The places that are taken, the oldest first.
     taken: BTreeMap<u64, (Origin, T)>,
     by_origin: HashMap<Origin, BTreeSet<u64>>,
 }
 
-/// A place that was taken. It may have been given to another connection since.
+/// A place that was taken. Another connection may have it since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
 impl<T> Places<T> {
-    /// So many places, at least one.
+    /// Creates `count` places, at least one.
     pub fn new(count: usize) -> Self {
         Self {
             count: count.max(1),
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(places.taken(), 3);
     }
 
-    /// Needs the look at the own origin first: the attacker would push the other out with its 101st connection.
+    /// Needs the preference for the own origin: the attacker would push the other out with its 101st connection.
     #[test]
     fn an_origin_that_floods_pushes_out_its_own() {
         let mut places = Places::new(100);

@@ -1,18 +1,18 @@
-//! Memory of this process as the kernel counts it.
+//! Memory of this process, as the kernel counts it.
 
 use std::fs;
 
 /// Bytes of this process in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// Private memory: what was allocated, and stacks. Mapped files, the pool among them, are not in it.
+    /// Private memory: allocations and stacks. Mapped files, the pool among them, are not in it.
     pub private: u64,
-    /// Everything, mapped files included.
+    /// All memory, mapped files included.
     pub resident: u64,
 }
 
 impl ProcessMemory {
-    /// Now. Zeros where the kernel does not say.
+    /// Reads the sizes of this moment; zeros where the kernel does not report them.
     pub fn now() -> Self {
         fs::read_to_string("/proc/self/status").map_or_else(|_| Self::default(), |it| Self::of(&it))
     }

@@ -10,11 +10,11 @@ pub struct Rate {
     samples: VecDeque<(Nanoseconds, u64)>,
 }
 
-/// Samples that the mean is taken over: at ten samples a second 1.6 seconds, as in Redis.
+/// Samples in the mean: 1.6 seconds at ten samples a second, as in Redis.
 const SAMPLES: usize = 16;
 
 impl Rate {
-    /// Notes the count at this moment. Returns how much it grew a second, over the samples that are kept.
+    /// Notes the count at this moment. Returns its growth a second over the samples that are kept.
     pub fn sample(&mut self, now: Nanoseconds, count: u64) -> u64 {
         if self.samples.len() > SAMPLES {
             self.samples.pop_front();
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!((fading[0], fading[16]), (468, 0));
     }
 
-    /// Needs the real time between samples: a thread that was busy takes them late.
+    /// Needs the real time between samples: a busy thread takes them late.
     #[test]
     fn late_samples_do_not_count_double() {
         let mut rate = Rate::default();

@@ -1,7 +1,7 @@
 //! Readiness of sockets: one epoll instance for each thread.
 //!
-//! Sockets are registered once, edge-triggered, so a request costs no call beside its read and its write. What epoll says
-//! is kept in a [`Readiness`]; whoever finds that a socket has nothing more takes it back there.
+//! Sockets are registered once, edge-triggered, so a request costs no system call beside its read and its write. A
+//! [`Readiness`] keeps what epoll reported until a task finds that the socket has nothing more.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use rustix::time::Timespec;
 use slab::Slab;
 use stonecast_base::Nanoseconds;
 
-/// One thread's epoll instance. See the module documentation.
+/// One thread's epoll instance.
 pub struct Reactor {
     epoll: OwnedFd,
     sources: RefCell<Slab<Rc<Readiness>>>,
@@ -33,7 +33,7 @@ pub struct Reactor {
 pub struct Readiness {
     readable: Cell<bool>,
     writable: Cell<bool>,
-    /// The other side has ended; there is always something to read then, if only the end.
+    /// The peer has ended, so there is always something to read, if only the end.
     hung_up: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -46,14 +46,14 @@ pub struct Source<S: AsFd> {
     socket: S,
 }
 
-/// What is said of a connected socket, and once only.
+/// Events of a connected socket, each reported once.
 const CONNECTED: EventFlags = EventFlags::IN
     .union(EventFlags::OUT)
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
-/// What is said of something that several threads wait for, as long as it is so.
+/// Events of a source that several threads wait for, reported as long as they hold.
 const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
-/// Events taken with one call.
+/// Events that one call takes, at most.
 const EVENTS_MAX: usize = 512;
 /// Work between two calls after which a task with much to do waits for the next one.
 const WORK_MAX: usize = 1 << 20;
@@ -75,7 +75,7 @@ impl Reactor {
         self.register(socket, CONNECTED)
     }
 
-    /// Registers something that several threads wait for, of which one is enough to take what is there.
+    /// Registers a source that several threads wait for, of which one is enough to take what is there.
     pub fn add_shared<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
         self.register(socket, SHARED)
     }
@@ -117,7 +117,7 @@ impl Reactor {
         }
         let sources = self.sources.borrow();
         for event in events.iter() {
-            // Copied: the event's fields are not aligned.
+            // Copied, since the event's fields are not aligned.
             let (data, flags) = (event.data, event.flags);
             if let Some(readiness) = sources.get(data.u64() as usize) {
                 readiness.note(flags);
@@ -130,8 +130,8 @@ impl Reactor {
         !events.is_empty()
     }
 
-    /// Waits until events were taken again, and the tasks before this one had their turn: connections with little to do wait for one
-    /// of those with much, however many there are.
+    /// Waits until events were taken again and the tasks in line before this one had their turn. So a connection with
+    /// little to do waits for one with much to do, however many of those there are.
     pub async fn turn(&self) {
         let mut was_asked = false;
         poll_fn(|context| {
@@ -149,12 +149,12 @@ impl Reactor {
         self.work.set(self.work.get().saturating_add(bytes));
     }
 
-    /// Whether so much was done since events were taken that what is long waits for a turn.
+    /// Whether so much was done since events were taken that long operations wait for a turn.
     pub fn is_late(&self) -> bool {
         self.work.get() >= WORK_MAX
     }
 
-    /// Whether somebody waits for its turn, so that nobody must sleep.
+    /// Whether a task waits for its turn, so that the thread must not sleep.
     pub fn has_turns(&self) -> bool {
         !self.turns.borrow().is_empty()
     }
@@ -175,7 +175,7 @@ impl Readiness {
         self.wake();
     }
 
-    /// Wakes the task that waits, if one does.
+    /// Wakes the task that waits, if there is one.
     pub fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
@@ -187,22 +187,22 @@ impl Readiness {
         self.readable.get()
     }
 
-    /// Whether writing may get something through.
+    /// Whether writing may bring something through.
     pub fn is_writable(&self) -> bool {
         self.writable.get()
     }
 
-    /// There is nothing more to read now.
+    /// Says that there is nothing more to read now.
     pub fn clear_readable(&self) {
         self.readable.set(self.hung_up.get());
     }
 
-    /// Nothing more can be written now.
+    /// Says that nothing more can be written now.
     pub fn clear_writable(&self) {
         self.writable.set(false);
     }
 
-    /// Has `wake` wake this task.
+    /// Makes `wake` wake this task.
     pub fn register(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match &*waker {
@@ -235,7 +235,7 @@ impl<S: AsFd> Source<S> {
         .await;
     }
 
-    /// Ends the registration of a shared source for now: nothing that is there wakes this thread until `resume`.
+    /// Suspends the registration of a shared source: it does not wake this thread until `resume`.
     pub fn pause(&self) -> io::Result<()> {
         Ok(epoll::delete(&self.reactor.epoll, &self.socket)?)
     }

@@ -14,15 +14,15 @@ use crate::sizes::{VALUES_SIZE_MAX, request_size_max};
 pub struct Shared {
     /// How the gateway was started.
     pub options: GatewayOptions,
-    /// Where Redis clients connect: the port is the real one. None: nowhere.
+    /// Where Redis clients connect, with the port that the system chose; none without RESP.
     pub resp: Option<SocketAddr>,
     /// Counts of each thread.
     pub threads: Vec<Arc<Counters>>,
-    /// Counts of the admin port, as far as it has them.
+    /// Counts of the admin port; most stay zero.
     pub admin: Arc<Counters>,
     /// Requests and replies of all connections.
     pub memory: Arc<Memory>,
-    /// Clients: connections that are no newcomers.
+    /// Connections that are no newcomers.
     connections: AtomicUsize,
     next_id: AtomicU64,
     threads_ready: AtomicUsize,
@@ -30,11 +30,11 @@ pub struct Shared {
     started_at: Instant,
 }
 
-/// The seat of one of the clients that there may be. Dropping it makes room for another.
+/// The seat of one client. Dropping it makes room for another.
 pub struct Seat(Arc<Shared>);
 
 impl Shared {
-    /// Of a gateway that starts.
+    /// The state of a gateway that starts.
     pub fn new(options: GatewayOptions, resp: Option<SocketAddr>) -> Self {
         Self {
             threads: resp.map_or_else(Vec::new, |_| {
@@ -67,12 +67,12 @@ impl Shared {
         taken.ok().map(|_| Seat(self.clone()))
     }
 
-    /// A number for a new connection, which no other has.
+    /// A unique number for a new connection.
     pub fn connection_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Connections now, newcomers included.
+    /// Connections at this moment, newcomers included.
     pub fn connections(&self) -> usize {
         let clients = self.connections.load(Ordering::Relaxed);
         clients + self.sum(|thread| thread.newcomers.get()) as usize
@@ -83,7 +83,7 @@ impl Shared {
         self.threads.iter().map(|thread| count(thread)).sum()
     }
 
-    /// A thread is connected to the store and serves.
+    /// Says that a thread is connected to the store and serves.
     pub fn note_ready(&self) {
         self.threads_ready.fetch_add(1, Ordering::Release);
     }
@@ -98,18 +98,18 @@ impl Shared {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether they are asked to.
+    /// Whether the threads are asked to end.
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub fn uptime(&self) -> Duration {
         self.started_at.elapsed()
     }
 }
 
-/// Asks all threads to end when the one ends that holds it.
+/// Asks all threads to end when it is dropped, with the thread that holds it.
 pub struct StopOnDrop(pub Arc<Shared>);
 
 impl Drop for StopOnDrop {

@@ -24,9 +24,9 @@ const SENT_ARGUMENT_SIZE: usize = 6;
 pub const SHORT_BATCH: usize = 4;
 pub const SHORT_BATCH_ARGUMENTS: usize = 64;
 /// Bytes of a command while its batch is under way: what it asks for, and what is answered.
-pub const COMMAND_SIZE: usize = 512;
-/// Bytes of a write that waits for the store.
-pub const WRITE_SIZE: usize = 2 << 10;
+pub const COMMAND_SIZE: usize = 256;
+/// Bytes of a write that waits for its turn.
+pub const WRITE_SIZE: usize = 1536;
 
 /// Bytes that a batch takes beside its request.
 pub fn batch_size(commands: usize, arguments: usize) -> usize {

@@ -7,9 +7,9 @@
 //!        none is:                              sleep in epoll
 //! ```
 //!
-//! The doorbell is a futex word and sockets are not, so no single call waits for both. The store sends nothing that was not
-//! asked for except the end of a connection, so without a request under way epoll alone is enough; with one, the answer
-//! is a sync away at most, and a socket waits for a slice at most.
+//! The doorbell is a futex word and sockets are not, so no single call waits for both. The store sends nothing unasked
+//! except the end of a connection, so without a request under way epoll alone is enough. With a request under way the
+//! answer is at most a sync away, and a socket waits for at most a slice.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use stonecast_fabric::Park;
 use crate::counters::Counters;
 use crate::reactor::Reactor;
 
-/// Sleeps for one thread. See the module documentation.
+/// Sleeps for one thread, as the module documentation says.
 pub struct Sleeper {
     device: Rc<dyn Park>,
     reactor: Rc<Reactor>,
@@ -33,8 +33,8 @@ pub struct Sleeper {
     last_work: Cell<Nanoseconds>,
 }
 
-/// How long a thread looks for the store's answer before it sleeps: as long as a sync to a fast disk takes, too, after which
-/// the server has to answer, not to wake. Whoever wants the processor meanwhile gets it.
+/// How long a thread polls for the store's answer before it sleeps: about a sync to a fast disk, so that the server
+/// then only has to answer and not to wake this thread. Any other thread that wants the processor meanwhile gets it.
 const SPIN_NS: Nanoseconds = 200_000;
 /// How long a socket may wait while the thread sleeps on the doorbell.
 const SLICE_NS: Nanoseconds = 100_000;
@@ -75,7 +75,7 @@ impl Park for Sleeper {
             return self.last_work.set(now);
         }
         if now.saturating_sub(self.last_work.get()) < SPIN_NS {
-            // On a machine with few processors whoever is to answer may wait for this one.
+            // On a machine with few processors the store may wait for this one.
             return std::thread::yield_now();
         }
         self.device.park(timeout.min(SLICE_NS));

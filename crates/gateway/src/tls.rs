@@ -1,4 +1,4 @@
-//! Certificates and keys from files.
+//! Reads certificates and keys from files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustls::{RootCertStore, ServerConfig};
 use crate::error::GatewayError;
 use crate::options::{TlsOptions, read_secret};
 
-/// Reads the files and makes of them what connections are encrypted with.
+/// Reads the files of `options` into a configuration for connections.
 pub fn configuration(options: &TlsOptions) -> Result<Arc<ServerConfig>, GatewayError> {
     let chain = certificates(&options.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(read_secret(&options.key)?.as_bytes())

@@ -1,4 +1,4 @@
-//! Bytes of a connection: as they are, or through TLS.
+//! Moves the bytes of a connection, in plain text or through TLS.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -25,17 +25,17 @@ struct Tls {
 /// What an attempt to read or write came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// So many bytes.
+    /// The count of bytes that moved.
     Bytes(usize),
-    /// None now.
+    /// Nothing moved now.
     Nothing,
-    /// None any more.
+    /// Nothing moves any more.
     End,
 }
 
-/// Bytes that are enciphered together: a record of TLS. What the socket does not take waits in memory of its own.
+/// Bytes that are encrypted together: a record of TLS. What the socket does not take of it waits in memory of its own.
 const TLS_RECORD_SIZE: usize = 16 << 10;
-/// Bytes that TLS may hold of what has come without a reservation: short records, and their plaintext.
+/// Received bytes that TLS may hold without a reservation: short records and their plaintext.
 const TLS_GUARANTEED: usize = 2 * READ_SIZE;
 
 impl Transport {
@@ -61,7 +61,7 @@ impl Transport {
         &self.source
     }
 
-    /// Appends what has arrived to `input`, as much as finds room there. There is some.
+    /// Appends what has arrived to `input`, as much as it has room for. It has room.
     pub fn read(&mut self, input: &mut Buffer) -> io::Result<Moved> {
         match &mut self.tls {
             None => read_plain(&self.source, input),
@@ -69,7 +69,7 @@ impl Transport {
         }
     }
 
-    /// Sends what the socket takes of `output`.
+    /// Sends as much of `output` as the socket takes.
     pub fn write(&mut self, output: &Chain) -> io::Result<Moved> {
         match &mut self.tls {
             None => write_plain(&self.source, output),
@@ -91,7 +91,7 @@ impl Transport {
         }
     }
 
-    /// Whether bytes wait here that were taken from the output already.
+    /// Whether bytes wait here that `write` has taken from its output.
     pub fn has_unsent(&self) -> bool {
         self.tls
             .as_ref()
@@ -105,7 +105,7 @@ impl Transport {
             .is_some_and(|tls| tls.connection.is_handshaking())
     }
 
-    /// Bytes of memory that hold them.
+    /// Memory of the bytes that wait here.
     pub fn unsent_size(&self) -> usize {
         match self.has_unsent() {
             true => TLS_RECORD_SIZE,
@@ -113,21 +113,21 @@ impl Transport {
         }
     }
 
-    /// Bytes that TLS holds of what has come, beside those that every connection may hold.
+    /// Memory of received bytes that TLS holds, where it is more than every connection may hold.
     pub fn incoming_size(&self) -> usize {
         self.tls
             .as_ref()
             .map_or(0, |tls| beyond_guarantee(tls.incoming.size()))
     }
 
-    /// Likewise, after the next call of `read`.
+    /// The same, at most, after the next call of `read`.
     pub fn incoming_size_after_read(&self) -> usize {
         self.tls
             .as_ref()
             .map_or(0, |tls| beyond_guarantee(tls.incoming.size_after_read()))
     }
 
-    /// Says goodbye, as far as the socket takes it.
+    /// Sends the end of TLS, as far as the socket takes it.
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.connection.send_close_notify();
@@ -143,7 +143,7 @@ fn read_plain(source: &Source<TcpStream>, input: &mut Buffer) -> io::Result<Move
         Ok(0) => Ok(Moved::End),
         Ok(size) => {
             input.advance(size);
-            // Less than there was room for: the socket is empty, and says so when that changes.
+            // Less than there was room for: the socket is empty, and an event says when that changes.
             if size < room {
                 source.readiness().clear_readable();
             }
@@ -174,9 +174,9 @@ fn beyond_guarantee(size: usize) -> usize {
     if size > TLS_GUARANTEED { size } else { 0 }
 }
 
-/// Reads what the socket has, deciphers it, and takes of the plaintext as much as finds room.
+/// Reads what the socket has, decrypts it, and appends as much plaintext to `input` as it has room for.
 fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io::Result<Moved> {
-    // What an earlier call found no room for. The socket counts as readable until a call finds nothing there.
+    // Plaintext that an earlier call found no room for. The socket counts as readable until a call finds nothing there.
     if let Some(size) = tls.take_plaintext(input)? {
         return Ok(Moved::Bytes(size));
     }
@@ -194,7 +194,7 @@ fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io
         Err(error) => return Err(error),
     };
     let state = tls.connection.process_new_packets().map_err(|error| {
-        // An alert says why; the connection ends in any case.
+        // The alert says why; the connection ends whether or not it is sent.
         let _ = tls.connection.write_tls(&mut source.socket());
         io::Error::new(io::ErrorKind::InvalidData, error)
     })?;
@@ -211,7 +211,7 @@ fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io
 }
 
 impl Tls {
-    /// Takes what is deciphered, as much as finds room; none: there is nothing.
+    /// Appends decrypted bytes to `input`, as many as it has room for; none if there are none.
     fn take_plaintext(&mut self, input: &mut Buffer) -> io::Result<Option<usize>> {
         match self.connection.reader().read(input.spare()) {
             Ok(0) => Ok(None),
@@ -221,14 +221,14 @@ impl Tls {
                 Ok(Some(size))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            // The other side ended without saying so; the socket tells the same.
+            // The peer ended without the end of TLS; the socket reports the same.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Sends what TLS wants to send. Returns whether anything went out.
+/// Sends what TLS has to send. Returns whether any of it was sent.
 fn send_tls(source: &Source<TcpStream>, tls: &mut ServerConnection) -> io::Result<bool> {
     let mut any = false;
     while tls.wants_write() {

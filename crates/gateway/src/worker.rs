@@ -34,7 +34,7 @@ use crate::sleeper::Sleeper;
 use crate::thread::Thread;
 use crate::transport::Transport;
 
-/// How often a thread looks at deadlines, and whether it should end.
+/// Pause between two looks at deadlines and at the request to stop.
 const LOOK_NS: Nanoseconds = 100_000_000;
 /// How long the store may take to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,11 +42,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
 /// Connections that are accepted before others get their turn.
 const ACCEPTED_AT_ONCE: u64 = 64;
-/// Pause when the system has no file descriptor or no memory for another connection.
+/// Pause while the system has no file descriptor or no memory for another connection.
 const ACCEPT_PAUSE_NS: Nanoseconds = 100_000_000;
-/// Time between two messages that say so.
+/// Time between two messages about that.
 const ACCEPT_MESSAGE_NS: Nanoseconds = 60_000_000_000;
-/// Idle time after which the system looks whether the other side is still there.
+/// Idle time after which the system checks whether the peer is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
 
 /// Runs thread number `index` to its end.
@@ -121,7 +121,7 @@ async fn serve(context: &Rc<Context>, client: &Client) -> Result<(), GatewayErro
     result
 }
 
-/// Looks after the connections until the gateway is stopped or the store is gone.
+/// Watches the connections until the gateway is stopped or the store is gone.
 async fn watch(context: &Rc<Context>) -> Result<(), GatewayError> {
     let mut rate = Rate::default();
     loop {
@@ -142,7 +142,7 @@ async fn watch(context: &Rc<Context>) -> Result<(), GatewayError> {
     }
 }
 
-/// Tells the store what was done, beside everything else: the deadlines of connections wait for no store.
+/// Reports to the store what was done, in a task of its own: the deadlines of connections do not wait for the store.
 fn report(context: &Rc<Context>) {
     if !context.is_reporting.replace(true) {
         let context = context.clone();
@@ -153,7 +153,7 @@ fn report(context: &Rc<Context>) {
     }
 }
 
-/// Takes connections in.
+/// Accepts connections.
 struct Acceptor {
     context: Rc<Context>,
     listener: Source<TcpListener>,
@@ -169,7 +169,7 @@ impl Acceptor {
             if self.context.thread.shared.is_stopping() {
                 return;
             }
-            // Those that were accepted get on before more are, also where connections come without end.
+            // Connections that were accepted get their turn before more are, also where connections come without end.
             if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
                 self.context.thread.reactor.turn().await;
             }
@@ -185,8 +185,8 @@ impl Acceptor {
         }
     }
 
-    /// Says why no connection can be accepted, and waits for a while. The connection that waits keeps the listener ready, so
-    /// the thread would not sleep without the pause of its registration.
+    /// Reports why no connection can be accepted, and waits for a while. The connection that waits keeps the listener
+    /// ready, so without a pause of the listener's registration the thread would not sleep.
     async fn wait_out(&self, error: &io::Error) {
         let runtime = &self.context.thread.runtime;
         let now = runtime.now();
@@ -215,14 +215,15 @@ impl Acceptor {
 
     fn admit(&self, socket: TcpStream, peer: SocketAddr) {
         let counters = &self.context.thread.counters;
-        // Where peers have to show who they are, they begin without a seat.
+        // Where peers have to prove who they are, their connections begin without a seat.
         let is_newcomer = self.context.thread.shared.options.newcomers() > 0;
         let seat = (!is_newcomer)
             .then(|| self.context.thread.shared.seat())
             .flatten();
         if seat.is_none() && !is_newcomer {
             counters.connections_refused.add(1);
-            // Fits the empty buffer of a new socket; where it does not, the end says enough.
+            // The message fits the empty buffer of a new socket. Where it does not, the end of the connection says
+            // enough.
             let _ = (&socket).write(format!("-{TOO_MANY}\r\n").as_bytes());
             return;
         }

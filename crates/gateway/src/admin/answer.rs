@@ -1,4 +1,4 @@
-//! What requests to the admin port are answered.
+//! Answers requests to the admin port.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -23,7 +23,7 @@ use crate::guesses::{Clock, Guesses, OwnGuesses};
 use crate::options::Password;
 use crate::shared::Shared;
 
-/// What the answers need.
+/// State that all answers share.
 pub struct Admin {
     /// The gateway.
     pub shared: Arc<Shared>,
@@ -50,7 +50,7 @@ impl Clock for TokioClock {
 }
 
 impl Admin {
-    /// Of a gateway whose observer is asked there.
+    /// The admin port of a gateway whose observer receives from `observer`.
     pub fn new(shared: Arc<Shared>, pulse: Arc<Pulse>, observer: Sender<Asked>) -> Self {
         Self {
             shared,
@@ -63,7 +63,7 @@ impl Admin {
         }
     }
 
-    /// The answer to a request. `password`: what it has to say.
+    /// Answers a request, which has to carry `password` where one is given.
     pub async fn answer(
         &self,
         request: &Request<Incoming>,
@@ -89,7 +89,7 @@ impl Admin {
             "/status" => Question::Status,
             _ => Question::Metrics(format_of(request)),
         };
-        // Health and readiness say nothing that is not for everybody.
+        // Health and readiness are for everybody.
         if question != Question::Ready
             && let Some(password) = password
             && !self.is_allowed(request, password, stay).await
@@ -122,7 +122,7 @@ impl Admin {
         }
     }
 
-    /// Whether the head of a request says the password, looked at when its turn has come. Any user name will do.
+    /// Whether the head of a request carries the password, compared when its turn has come. Any user name will do.
     async fn is_allowed(
         &self,
         request: &Request<Incoming>,
@@ -145,7 +145,7 @@ impl Admin {
     }
 }
 
-/// The password that a header says.
+/// The password in a header.
 fn said(authorization: Option<&HeaderValue>) -> Option<Vec<u8>> {
     let (scheme, credentials) = authorization?.to_str().ok()?.split_once(' ')?;
     let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;

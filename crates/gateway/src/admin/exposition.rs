@@ -1,14 +1,14 @@
-//! The two text formats of `/metrics`, and which of them a client asks for.
+//! The two text formats of `/metrics`, and the choice between them.
 //!
-//! Both say the same. They differ in the name of a counter's family (`x` in OpenMetrics, `x_total` in the classic format;
-//! its samples are `x_total` in both), in the lines `# UNIT`, and in the `# EOF` that ends OpenMetrics.
+//! Both carry the same samples. They differ in the name of a counter's family (`x` in OpenMetrics, `x_total` in the
+//! classic format; its samples are `x_total` in both), in the lines `# UNIT`, and in the `# EOF` that ends OpenMetrics.
 
 use std::fmt::Write as _;
 
 /// A text format that Prometheus reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `text/plain; version=0.0.4`: for everybody that does not ask for the other one.
+    /// `text/plain; version=0.0.4`: the answer to every client that does not ask for the other one.
     Classic,
     /// `application/openmetrics-text; version=1.0.0`.
     OpenMetrics,
@@ -27,9 +27,9 @@ enum Closeness {
 }
 
 impl Format {
-    /// The one to answer with, by the values of the request's `Accept` headers. OpenMetrics has to be asked for: by name and
-    /// with no less weight than the classic format, or by ranges that exclude the classic one. Where neither is acceptable
-    /// the answer is classic, which says more than a refusal.
+    /// The format to answer with, by the values of the request's `Accept` headers. A client has to ask for OpenMetrics:
+    /// by name and with no less weight than the classic format, or by ranges that exclude the classic one. Where
+    /// neither is acceptable the answer is classic, which says more than a refusal.
     pub fn asked_for(accept: &[&str]) -> Self {
         let (classic, _) = Self::Classic.weight(accept);
         let (open, closeness) = Self::OpenMetrics.weight(accept);
@@ -41,7 +41,7 @@ impl Format {
         }
     }
 
-    /// What the answer's head says it is.
+    /// The media type in the answer's head.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
@@ -49,7 +49,7 @@ impl Format {
         }
     }
 
-    /// Puts a text of the OpenMetrics format into this one.
+    /// Converts a text in the OpenMetrics format to this one.
     pub fn of(self, text: String) -> String {
         match self {
             Self::Classic => classic(&text),
@@ -69,12 +69,12 @@ impl Format {
     fn weight(self, accept: &[&str]) -> (Quality, Option<Closeness>) {
         let ranges = accept.iter().flat_map(|value| value.split(','));
         let matching = ranges.filter_map(|range| self.matched(range));
-        // Of ranges that are equally close the heaviest.
+        // Of ranges that are equally close the heaviest counts.
         let closest = matching.max();
         closest.map_or((0, None), |(closeness, quality)| (quality, Some(closeness)))
     }
 
-    /// How closely a range names this format, and with which weight. None: not at all, or the range is malformed.
+    /// How closely a range names this format, and with which weight; none if it does not name it, or is malformed.
     fn matched(self, range: &str) -> Option<(Closeness, Quality)> {
         let [kind, subtype, version] = self.name();
         let mut parts = range.split(';').map(str::trim);
@@ -105,7 +105,7 @@ impl Format {
     }
 }
 
-/// A weight as it is written: 0 to 1, with three digits at most.
+/// Parses a weight: 0 to 1, with at most three digits.
 fn quality(text: &str) -> Option<Quality> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     let is_decimal = digits.len() <= 3 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -120,7 +120,8 @@ fn quality(text: &str) -> Option<Quality> {
     }
 }
 
-/// The classic text of an OpenMetrics text as this program writes it: each family has HELP, TYPE, perhaps UNIT, samples.
+/// Converts an OpenMetrics text, as this program writes it, to the classic format: each family has HELP, TYPE, perhaps
+/// UNIT, samples.
 fn classic(text: &str) -> String {
     let mut output = String::with_capacity(text.len());
     let mut help = None;
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_ask_for_openmetrics_gets_the_classic_format() {
+    fn a_client_that_does_not_ask_for_openmetrics_gets_the_classic_format() {
         for accept in [
             &[][..],
             &[""],
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_openmetrics_gets_it() {
+    fn a_client_that_asks_for_openmetrics_gets_it() {
         for accept in [
             &["application/openmetrics-text"][..],
             &["application/openmetrics-text; version=1.0.0; charset=utf-8"],

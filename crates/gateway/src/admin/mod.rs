@@ -3,7 +3,7 @@
 //! | path | answer |
 //! | --- | --- |
 //! | `/metrics` | counters for Prometheus, in the classic text format or in OpenMetrics |
-//! | `/healthz` | 200 while every thread of the gateway goes round |
+//! | `/healthz` | 200 while every thread of the gateway makes progress, also before it is connected |
 //! | `/readyz` | 200 while every thread is connected and the store answers |
 //! | `/status` | everything as one JSON object |
 //!
@@ -12,9 +12,9 @@
 //!      places.rs             `------------question--> observer thread --> store
 //! ```
 //!
-//! Two threads of its own, with a connection of its own to the store, so that what it says about the store was asked of the
-//! store at that moment, and a gateway that hangs is noticed here. Health waits for nothing: neither for the store, nor for
-//! other connections, nor for the answers to other questions.
+//! The admin port has two threads and a connection to the store of its own. So its report on the store is as old as the
+//! question, and it notices a thread of the gateway that hangs. Health waits for nothing: not for the store, not for
+//! other connections, not for the answers to other questions.
 
 mod answer;
 mod exposition;
@@ -35,7 +35,7 @@ use rustls::ServerConfig;
 use crate::error::{GatewayError, system};
 use crate::shared::{Shared, StopOnDrop};
 
-/// Connections that the admin port has at a time.
+/// Connections of the admin port at a time, at most.
 pub const CONNECTIONS_MAX: usize = stay::HEADS_MAX + stay::ANSWERS_MAX;
 
 /// Serves the admin port until the gateway is stopped.
@@ -57,7 +57,7 @@ pub fn run(
         .name("gateway-observer".to_owned())
         .spawn(observe)
         .map_err(system("starting a thread"))?;
-    // It ends when nobody can ask it any more.
+    // The observer ends once the server, which holds the sender, has ended.
     let result = serve::run(listener, answer::Admin::new(shared, pulse, sender), tls);
     let observed = observer.join().map_err(|_| GatewayError::Panicked);
     result.and(observed)

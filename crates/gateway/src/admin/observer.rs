@@ -1,4 +1,4 @@
-//! What the admin port sees of the gateway and the store. It lives in a thread of its own, which may wait for the store.
+//! The admin port's view of the gateway and the store. It lives in a thread of its own, which may wait for the store.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ pub struct Observer {
     link: RefCell<Option<blocking::Client>>,
 }
 
-/// Everything that is known at one moment.
+/// The gateway and the store at one moment.
 pub struct Report<'o> {
     /// The gateway.
     pub shared: &'o Shared,
-    /// Whether its threads go round.
+    /// Whether its threads make progress.
     pub is_alive: bool,
-    /// What the store counts, asked for now.
+    /// The store's counts, asked for at this moment.
     pub store: Result<Metrics, GatewayError>,
 }
 
@@ -35,7 +35,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const SPIN: Duration = Duration::from_micros(20);
 
 impl Observer {
-    /// Of a gateway.
+    /// An observer without a connection, which the first report opens.
     pub fn new(shared: Arc<Shared>, pulse: Arc<Pulse>) -> Self {
         Self {
             shared,
@@ -44,7 +44,7 @@ impl Observer {
         }
     }
 
-    /// A report. Waits for the store.
+    /// Makes a report. Waits for the store.
     pub fn report(&self) -> Report<'_> {
         Report {
             shared: &self.shared,
@@ -60,7 +60,7 @@ impl Observer {
             None => connect(&self.shared.options.store)?,
         };
         let metrics = connected.metrics()?;
-        // Kept only as long as it works: after an error the next question opens a new one.
+        // A connection is kept as long as it works: after an error the next question opens a new one.
         *link = Some(connected);
         Ok(metrics)
     }

@@ -1,7 +1,8 @@
 //! `/metrics`: counters in the OpenMetrics text format; `exposition` makes the classic one of it.
 //!
-//! What was done to the store carries the label `path`: `gateway` came through here, `one-sided` from clients that use the
-//! store's memory themselves. Reads and round trips of both are what their clients reported, see `stonecast_kv`.
+//! Operations on the store carry the label `path`: `gateway` for those that came through here, `one-sided` for those of
+//! clients that use the store's memory themselves. Reads and round trips of both are what the clients reported, see
+//! `stonecast_kv`.
 
 use std::fmt;
 
@@ -123,7 +124,7 @@ impl Snapshot {
             uptime_seconds: shared.uptime().as_secs_f64(),
             connections: shared.connections() as u64,
             buffer_bytes: shared.memory.used() as u64,
-            // Beside the threads the admin port, whose passwords count, too.
+            // The admin port's passwords count beside those of the threads.
             threads: shared
                 .threads
                 .iter()

@@ -1,4 +1,4 @@
-//! Whether the threads that serve Redis clients go round.
+//! Whether the threads that serve Redis clients make progress.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,11 +12,12 @@ pub struct Pulse {
     rounds: Mutex<Vec<(u64, Instant)>>,
 }
 
-/// A thread goes round ten times a second; one that has not for so long hangs.
+/// Time without a round after which a thread counts as hanging. A thread makes ten rounds a second from its start, also
+/// while it waits for the store to accept it.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 impl Pulse {
-    /// Of a gateway.
+    /// The pulse of a gateway whose threads have just been started.
     pub fn new(shared: Arc<Shared>) -> Self {
         let rounds = shared.threads.iter().map(|_| (0, Instant::now()));
         Self {
@@ -25,7 +26,8 @@ impl Pulse {
         }
     }
 
-    /// Whether every thread goes round. To be called now and then.
+    /// Whether every thread makes progress. A thread's silence begins with the call that first sees it, so call this
+    /// now and then.
     pub fn is_alive(&self) -> bool {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         for ((count, since), thread) in rounds.iter_mut().zip(&self.shared.threads) {
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
     use crate::options::GatewayOptions;
 
-    /// Needs a thread's silence to begin when it was last seen to go round, not when anybody last asked.
+    /// Needs a thread's silence to begin with its last progress and not with the last question.
     #[test]
     fn a_thread_that_stands_still_is_noticed_and_one_that_goes_on_is_alive_again() {
         let address = "127.0.0.1:1".parse().unwrap();

@@ -1,13 +1,13 @@
-//! Questions that need the store, and the thread that asks it.
+//! Questions that need the store, and the thread that asks the store.
 //!
 //! ```text
 //!   HTTP thread --Question--> observer thread --metrics--> store
 //!       ^------------Answer-----------'
 //! ```
 //!
-//! The store may take seconds to answer, and a report is some hundred lines of text. The HTTP thread waits for neither, so
-//! that health is told meanwhile. All that wait for the observer are answered with one report, made after they asked:
-//! however many ask, the store is asked once at a time.
+//! The store may take seconds to answer, and a report is some hundred lines of text. The HTTP thread waits for neither,
+//! so health is answered meanwhile. One report, made after the questions came, answers all that wait: however many
+//! clients ask, the store has one question at a time.
 
 use std::iter;
 use std::sync::mpsc::{Receiver, Sender};
@@ -20,7 +20,7 @@ use super::exposition::Format;
 use super::observer::Observer;
 use super::{prometheus, status};
 
-/// What is wanted to know.
+/// A question that needs the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// All counters.
@@ -31,7 +31,7 @@ pub enum Question {
     Ready,
 }
 
-/// What is said about it.
+/// An answer to an HTTP request.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status of HTTP.
@@ -42,14 +42,14 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// A question, and where the answer goes.
+/// A question, and where its answer goes.
 pub struct Asked {
     question: Question,
     reply: oneshot::Sender<Answer>,
 }
 
 impl Answer {
-    /// A sentence for people.
+    /// A plain text.
     pub fn text(status: StatusCode, words: &'static str) -> Self {
         Self {
             status,
@@ -67,7 +67,7 @@ pub async fn ask(observer: &Sender<Asked>, question: Question) -> Answer {
     answer.unwrap_or_else(|| Answer::text(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends\n"))
 }
 
-/// Answers questions until nobody can ask any more.
+/// Answers questions until all senders are gone.
 pub fn answer_all(observer: &Observer, questions: &Receiver<Asked>) {
     while let Ok(first) = questions.recv() {
         let waiting: Vec<Asked> = iter::once(first).chain(questions.try_iter()).collect();

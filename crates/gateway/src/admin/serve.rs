@@ -1,4 +1,4 @@
-//! The HTTP server of the admin port: takes connections in, and cuts off those that are slow.
+//! The HTTP server of the admin port: accepts connections and cuts off those that are slow.
 
 use std::convert::Infallible;
 use std::net::TcpListener;
@@ -24,11 +24,11 @@ use crate::error::{GatewayError, system};
 use crate::options::Password;
 use crate::origin::Origin;
 
-/// How long a TLS handshake may take, and then the head of a request.
+/// Time for a TLS handshake, and again for the head of a request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a connection lasts at most: each answers one question.
+/// Time that a connection lasts at most: each answers one question.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(15);
-/// How often the thread looks whether it should end.
+/// Pause between two looks at the request to stop.
 const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of a request's head at most.
 const HEAD_SIZE_MAX: usize = 16 << 10;
@@ -54,7 +54,7 @@ pub fn run(
     LocalSet::new().block_on(&runtime, async {
         let listener = tokio::net::TcpListener::from_std(listener)
             .map_err(system("watching the admin port"))?;
-        // Who can reach the port from elsewhere must say the password.
+        // Clients that reach the port from other machines need the password.
         let is_open = listener
             .local_addr()
             .map_err(system("asking for the address of the admin port"))?
@@ -73,9 +73,9 @@ pub fn run(
                     let task = spawn_local(connection(port.clone(), socket, stay.clone()));
                     stay.enter(task.abort_handle());
                 }
-                // No descriptor for another connection: some will be free soon.
+                // There is no descriptor for another connection; some will be free soon.
                 Ok(Err(_)) => tokio::time::sleep(LOOK).await,
-                // Looked at now and then, so that a thread's silence is noticed when it begins.
+                // A look now and then dates a thread's silence from its beginning.
                 Err(_) => drop(port.admin.pulse.is_alive()),
             }
         }
@@ -84,7 +84,7 @@ pub fn run(
 }
 
 async fn connection(port: Rc<Port>, socket: TcpStream, stay: Rc<Stay>) {
-    // One that takes too long, or fails, is of no further interest.
+    // A connection that takes too long or fails just ends.
     let _ = timeout(CONNECTION_TIME_MAX, async {
         match &port.tls {
             None => talk(&port, socket, &stay).await,
@@ -109,6 +109,6 @@ async fn talk(port: &Port, stream: impl AsyncRead + AsyncWrite + Unpin, stay: &S
         .header_read_timeout(HEAD_TIME_MAX)
         .max_buf_size(HEAD_SIZE_MAX)
         .keep_alive(false);
-    // The other side's mistakes are its own.
+    // An error of the peer concerns this connection alone.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }

@@ -69,7 +69,7 @@ fn gateway_json(shared: &Shared) -> Value {
     })
 }
 
-/// What was done by each of the two ways to the store, and what one operation took on average.
+/// Operations by each of the two ways to the store, and what one operation took on average.
 fn paths_json(metrics: &Metrics) -> Value {
     json!({ "one-sided": path_json(&metrics.one_sided), "gateway": path_json(&metrics.gateway) })
 }

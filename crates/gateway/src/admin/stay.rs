@@ -1,12 +1,13 @@
-//! Where a connection of the admin port stands, and how many may stand there.
+//! The stages of a connection of the admin port, each with a bounded number of places.
 //!
 //! ```text
 //!   accepted --> head: the request has not come --> answer: the store is asked, the answer is on its way --> ended
 //!                  `--> /healthz, refusals: answered from there
 //! ```
 //!
-//! Everybody may connect, and nothing is known of a connection before its request has come. So the two have places of their
-//! own: connections without a request take none from the answers, answers that nobody takes none from new connections.
+//! Anybody may connect, and nothing is known of a connection before its request has come. So both stages have places of
+//! their own: connections without a request take none from the answers, and answers that are not taken take none from
+//! new connections.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,7 +51,7 @@ impl Default for Crowd {
 }
 
 impl Stay {
-    /// Of a connection from there, which has no place before its task is known.
+    /// The stay of a connection from `origin`, which has no place before its task is known.
     pub fn new(crowd: Rc<Crowd>, origin: Origin) -> Rc<Self> {
         Rc::new(Self {
             crowd,
@@ -59,13 +60,13 @@ impl Stay {
         })
     }
 
-    /// Takes a place among those whose request has not come.
+    /// Takes a place among the connections whose request has not come.
     pub fn enter(&self, task: AbortHandle) {
         let ticket = take(&self.crowd.heads, self.origin, task.clone());
         *self.place.borrow_mut() = Some(Place::Head(ticket, task));
     }
 
-    /// The request has come, and asks for something that takes time.
+    /// Moves to the answers: the request has come and takes time.
     pub fn answer(&self) {
         let mut place = self.place.borrow_mut();
         if let Some(Place::Head(ticket, task)) = place.take() {

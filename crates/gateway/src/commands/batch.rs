@@ -1,4 +1,4 @@
-//! A batch under way: its commands, and where the replies go.
+//! A batch under way: its commands, and the outlet of its replies.
 
 use stonecast_base::Nanoseconds;
 
@@ -19,7 +19,7 @@ pub struct Run<'r, 'a> {
     pub outlet: &'r mut Outlet,
     /// The commands.
     pub operations: &'r [Operation<'a>],
-    /// When they arrived.
+    /// When the commands arrived.
     pub arrived_at: Nanoseconds,
 }
 

@@ -8,13 +8,14 @@
 //! ```
 //!
 //! Invariants:
-//! - A task answers only after the write that contains its change is durable: what it saw of the tasks before it is in the
+//! - A task answers only after the write that contains its change is durable. What it saw of the tasks before it is in the
 //!   same write.
-//! - A write is done whole or not at all, so its tasks share its outcome. Was another client faster, or was the write never
-//!   sent, nothing was done and each begins anew; where the outcome is unknown each says so and none tries again, so nothing
-//!   is counted twice.
-//! - What was only read is not shared: each task answers from a write, or from a read, that is later than the task's beginning.
-//! - Only short values are shared. The write of a longer one can be refused for its size, which is no other task's concern.
+//! - A write is done as a whole or not at all, so its tasks share its outcome. If another client was faster, or the write was
+//!   never sent, nothing was done and each task begins anew. If the outcome is unknown each task says so and none tries
+//!   again, so nothing is counted twice.
+//! - A value that was only read is not shared: each task answers from a write, or from a read, that is later than the task's
+//!   beginning.
+//! - Only short values are shared. The write of a longer one may be refused for its size, which must not concern other tasks.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -31,15 +32,16 @@ use super::store::Store;
 use super::value::Value;
 use crate::fifo::{Share, Turns};
 
-/// Bytes of the longest value that tasks share a write of.
+/// Bytes of the longest value whose write tasks share.
 const SHARED_SIZE_MAX: usize = 4 << 10;
-/// Tasks that share a write at most, so that the first of them does not wait without end.
+/// Tasks that share a write, at most, so that the first of them does not wait without end.
 const SHARED_TASKS_MAX: usize = 256;
 
-/// What the tasks of one write have made of a key's value so far. Handed from turn to turn; its last holder writes it.
+/// The value of a key after the tasks of one write so far. It is handed from turn to turn, and its last holder writes
+/// it.
 pub struct Group {
     key: Vec<u8>,
-    /// The version that was read, none if the key was absent.
+    /// The version that was read; none if the key was absent.
     base: Option<u64>,
     value: Option<Vec<u8>>,
     is_changed: bool,
@@ -48,7 +50,7 @@ pub struct Group {
     _share: Option<Share>,
 }
 
-/// How a write ended, for all its tasks.
+/// The outcome of a write, which all its tasks wait for.
 #[derive(Default)]
 struct End {
     outcome: RefCell<Option<Outcome>>,
@@ -59,14 +61,14 @@ struct End {
 
 type Outcome = Result<Ended, CommandError>;
 
-/// How a write ended that did not fail.
+/// The outcome of a write that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// It is durable.
     Done,
     /// Nothing was done, and each task begins anew.
     Undone,
-    /// Nothing was done, since there was no room for what the tasks had made together: each begins anew, by itself.
+    /// Nothing was done, since the store has no room for what the tasks made together. Each begins anew, by itself.
     Parted,
 }
 
@@ -154,8 +156,8 @@ impl Group {
         .map(Cow::Owned)
     }
 
-    /// Whether the next task may go on with it. Not where nothing is to be written: no condition of a write would say whether what
-    /// was read is as old as a task that comes later.
+    /// Whether the next task may continue with it. It may not where nothing is to be written: then no condition of a
+    /// write would check that what was read is as young as a task that comes later.
     fn may_grow(&self) -> bool {
         let is_short = self
             .value
@@ -164,7 +166,7 @@ impl Group {
         self.is_changed && is_short && self.tasks < SHARED_TASKS_MAX
     }
 
-    /// Writes what the tasks have made, and tells them.
+    /// Writes what the tasks have made, and tells them the outcome.
     async fn write(self, store: &Store) {
         self.end
             .is_sent
@@ -180,7 +182,8 @@ impl Group {
                 let deleted = store.delete(&self.key, Condition::Version(base)).await;
                 deleted.map(|written| Ended::of(matches!(written, Some(Written::Done(_)))))
             }
-            // Made and deleted again: nobody has seen it, but one that came later depends on the key's absence until then.
+            // Created and deleted again: no client has seen the key, but a later task depends on its absence until
+            // then.
             (None, None) if self.tasks > 1 => {
                 let found = store.get(&self.key, &mut Vec::new()).await;
                 found.map(|(version, _)| Ended::of(version.is_none()))
@@ -188,7 +191,7 @@ impl Group {
             (None, None) => Ok(Ended::Done),
         };
         self.end.tell(match outcome {
-            // What one of them wants must not keep the others from what needs no room.
+            // A task that needs room must not fail those that need none.
             Err(error) if self.tasks > 1 && error.is_want_of_room() => Ok(Ended::Parted),
             outcome => outcome,
         });
@@ -196,7 +199,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Nobody is going to write it, or it is unknown what came of that.
+    /// Tells the tasks where the write was abandoned: nothing was done, or the outcome is unknown.
     fn drop(&mut self) {
         if self.end.outcome.borrow().is_none() {
             self.end.tell(match self.end.is_sent.get() {
@@ -250,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Needs the drop to tell: tasks whose write nobody does would wait for ever. Whether they may begin anew depends on
-    /// whether the request may have reached the store.
+    /// Needs the drop to tell the tasks: they would wait for ever. Whether they may begin anew depends on whether the
+    /// request may have reached the store.
     #[test]
     fn a_group_that_is_dropped_was_not_done_unless_it_was_being_written() {
         let (unsent, sent) = (group(), group());

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stonecast_kv::Values;
 
 use super::combine::KeyTurns;
-use super::keyspace::Scans;
+use super::scans::Scans;
 use super::step::Keys;
 use super::store::Store;
 use super::table::Spec;
@@ -25,11 +25,11 @@ pub struct Context {
     pub turns: KeyTurns,
     /// Iterations over the keys that clients have begun.
     pub scans: RefCell<Scans>,
-    /// Commands that look at all keys: each needs memory for all of them.
+    /// Turns of commands that look at all keys, each of which needs memory for all of them.
     pub keyspace: Rc<Budget>,
-    /// How many wrong passwords are looked at.
+    /// The pace of wrong passwords.
     pub guesses: Guesses,
-    /// Whether the store is being told what was done.
+    /// Whether a report to the store is under way.
     pub is_reporting: Cell<bool>,
     /// Memory for values, for the next read.
     values: RefCell<Vec<Values>>,
@@ -40,15 +40,15 @@ pub struct Context {
 /// Memory that a batch needs for its commands.
 #[derive(Default)]
 pub struct Scratch {
-    /// Where they are in the input.
+    /// The places of commands in the input.
     pub commands: Commands,
-    /// The table's entry of each.
+    /// The table's entry of each command.
     pub specs: Vec<Option<&'static Spec>>,
     /// Keys of a step.
     pub keys: Keys,
 }
 
-/// Memories that are kept.
+/// Memories of each kind that are kept.
 const KEPT_MAX: usize = 16;
 /// Bytes of values whose memory is kept.
 const KEPT_SIZE_MAX: usize = 256 << 10;
@@ -58,7 +58,7 @@ const KEYSPACE_MAX: usize = 2;
 const KEPT_ARGUMENTS_MAX: usize = 1 << 16;
 
 impl Context {
-    /// Of a thread that is connected to `store`.
+    /// The context of a thread that is connected to `store`.
     pub fn new(thread: Rc<Thread>, store: Store) -> Self {
         Self {
             store,

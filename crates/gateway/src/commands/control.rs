@@ -12,10 +12,10 @@ use crate::outlet::End;
 use crate::resp::Protocol;
 use crate::sizes::SMALL_REPLIES;
 
-/// What writing a key costs, as if so many bytes were moved.
+/// What writing a key to a reply costs, as if so many bytes were moved.
 const KEY_WORK: usize = 256;
 
-/// Does one. The inner error is what the client is told.
+/// Does a command that stands alone. The inner error is the reply to the client.
 pub async fn run(
     run: &mut Run<'_, '_>,
     control: &Control<'_>,
@@ -43,7 +43,7 @@ pub async fn run(
     Ok(outcome)
 }
 
-/// Does a command that says a password, when its turn has come.
+/// Does a command that carries a password, when its turn has come.
 async fn guess(
     run: &mut Run<'_, '_>,
     control: &Control<'_>,
@@ -52,7 +52,7 @@ async fn guess(
     if context.thread.shared.options.password.is_none() {
         return Ok(answer(run, control).await);
     }
-    // What was answered before must not wait with this one.
+    // Earlier replies must not wait with this one.
     run.outlet.send()?;
     let own = run.session.guesses.clone();
     let turn = context.guesses.turn(&own, &context.thread.runtime);
@@ -166,8 +166,8 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// A list that may be long. It lies in memory until there is room for all of it in the output: a client that takes it slowly holds
-/// what is counted, and nothing else. `SCAN` has the cursor to go on with before it.
+/// Writes a list that may be long. It lies in memory until there is room for all of it in the output, so a client that
+/// takes it slowly holds counted memory alone. `SCAN` has its next cursor before the list.
 async fn list(
     run: &mut Run<'_, '_>,
     keys: Keys,

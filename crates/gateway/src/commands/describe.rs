@@ -1,15 +1,15 @@
-//! What `COMMAND` and its subcommands answer.
+//! Answers `COMMAND` and its subcommands.
 
 use super::operation::Describe;
 use super::table::{COMMANDS, Spec, find};
 use crate::resp::ReplyWriter;
 
-/// Names that are described at once: many times those that there are.
+/// Names that one command may ask to be described: many times those that there are.
 pub const NAMES_MAX: usize = 512;
 /// Bytes of the description of one command, at most.
 const DESCRIPTION_SIZE_MAX: usize = 1024;
 
-/// Bytes that the answer has at most.
+/// Bytes of the answer, at most.
 pub fn size_max(describe: &Describe<'_>) -> usize {
     let count = match describe {
         Describe::Named(names) => names.len(),

@@ -1,11 +1,11 @@
-//! Errors that a client is told, in the words that clients know: a code in capitals first.
+//! Errors in replies, in the words that clients know: a code in capitals first.
 
 use stonecast_kv::{Effect, StoreError};
 
 /// Why a command was not done.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommandError {
-    /// No such command.
+    /// There is no such command.
     #[error("ERR unknown command '{}', with args beginning with: {}", shown(.name), arguments_shown(.arguments))]
     Unknown {
         /// Its name.
@@ -38,7 +38,7 @@ pub enum CommandError {
     /// An argument or a value is no whole number of 64 bits.
     #[error("ERR value is not an integer or out of range")]
     NotAnInteger,
-    /// A sum that 64 bits do not hold.
+    /// A sum does not fit 64 bits.
     #[error("ERR increment or decrement would overflow")]
     Overflow,
     /// A cursor that no `SCAN` has returned.
@@ -47,16 +47,16 @@ pub enum CommandError {
     /// Another database than 0.
     #[error("ERR DB index is out of range")]
     Database,
-    /// The password was not said.
+    /// The password is missing.
     #[error("NOAUTH Authentication required.")]
     PasswordMissing,
-    /// The password was not said, and the command has its own words for that.
+    /// The password is missing, and the command has its own words for that.
     #[error("NOAUTH {0}")]
     PasswordMissingIn(&'static str),
-    /// Another password was said.
+    /// The password is wrong.
     #[error("WRONGPASS invalid username-password pair or user is disabled.")]
     PasswordWrong,
-    /// A password was said where there is none.
+    /// A password was sent where there is none.
     #[error(
         "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
     )]
@@ -72,7 +72,7 @@ pub enum CommandError {
     /// `EXEC` of a transaction that was refused.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     TransactionAborted,
-    /// `EXEC` that is malformed, which ends a transaction, too.
+    /// A malformed `EXEC`, which ends a transaction, too.
     #[error("EXECABORT Transaction discarded because of: {0}")]
     TransactionAbortedBecause(Box<str>),
     /// Another protocol version than 2 or 3.
@@ -81,10 +81,10 @@ pub enum CommandError {
     /// A name of a connection with blanks or control characters.
     #[error("ERR Client names cannot contain spaces, newlines or special characters.")]
     ClientName,
-    /// What would be refused in any case.
+    /// A command that this store always refuses.
     #[error("ERR {0}")]
     Refused(&'static str),
-    /// Nobody took replies for so long that there is no memory for this one.
+    /// There is no memory for this reply, because other clients have not taken theirs for so long.
     #[error("OOM the gateway's memory for replies is used up; try again later")]
     NoRoomForReplies,
     /// The store refused or failed.
@@ -114,7 +114,7 @@ impl From<StoreError> for Failure {
             (StoreError::NoSpace { .. } | StoreError::MediumFull | StoreError::IndexFull, _) => {
                 "OOM"
             }
-            // Clients take ERR for "not done". This was perhaps done.
+            // Clients take ERR for "not done". This write was perhaps done.
             (_, Effect::Unknown) => "UNKNOWN",
             _ => "ERR",
         };
@@ -131,18 +131,18 @@ impl From<StoreError> for Failure {
 }
 
 impl CommandError {
-    /// Whether the store has no room for it.
+    /// Whether the store refused the write for want of room.
     pub fn is_want_of_room(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.code == "OOM")
     }
 
-    /// As the answer to an `EXEC` that ends its transaction because of this error.
+    /// The same error as the reply to an `EXEC`, whose transaction it ends.
     pub fn aborts_transaction(self) -> Self {
         let words = self.to_string();
         Self::TransactionAbortedBecause(words.strip_prefix("ERR ").unwrap_or(&words).into())
     }
 
-    /// Of a command on `all` keys of which `done` were written.
+    /// The error of a command that wrote `done` of `all` keys.
     pub fn in_part(self, done: usize, all: usize) -> Self {
         match self {
             Self::Store(Failure {

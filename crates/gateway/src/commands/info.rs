@@ -1,4 +1,4 @@
-//! What `INFO` and `CONFIG GET` report: as much as clients look at, and what is true here.
+//! Answers `INFO` and `CONFIG GET`: the fields that clients look at, with what is true here.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use crate::glob;
 use crate::process::ProcessMemory;
 use crate::shared::Shared;
 
-/// The version of Redis whose commands these are. Clients choose by it what they send.
+/// The version of Redis whose commands these are. Clients choose by it which commands they send.
 pub const REDIS_VERSION: &str = "7.2.0";
 
-/// Settings by name. `power`: whether what is answered survives power loss.
+/// Settings by name. `power`: whether acknowledged writes survive power loss.
 pub fn settings(shared: &Shared, power: bool) -> Vec<(&'static str, String)> {
     let options = &shared.options;
     let yes = |condition: bool| if condition { "yes" } else { "no" }.to_owned();
@@ -61,7 +61,7 @@ pub fn matching<'s>(
         .collect()
 }
 
-/// The report, or the sections of it that are asked for.
+/// The report, or the wanted sections of it.
 pub fn text(shared: &Shared, stat: &Stat, wanted: Arguments<'_>) -> String {
     let is_wanted = |section: &str| {
         wanted.is_empty()

@@ -1,15 +1,14 @@
 //! Commands on all keys: `SCAN`, `KEYS`, `RANDOMKEY`, `FLUSHDB`.
 //!
 //! Iteration is in the order of versions: the cursor of `SCAN` is the highest version returned so far, so it needs no
-//! memory here and outlives a restart. A key that nobody writes keeps its version and is found above the cursor; one that
-//! is written meanwhile gets a higher one and is found there. So a key that is there all the time is returned, perhaps
-//! twice. Iterations under way are kept so that going on costs nothing; one that was forgotten is found again by its cursor.
-
-use std::collections::VecDeque;
+//! memory here and outlives a restart. A key that is not written keeps its version and is found above the cursor; a key
+//! that is written meanwhile gets a higher version and is found there. So a key that is there all the time is returned,
+//! perhaps twice. Iterations under way are kept, which makes the next page cheap; one that was forgotten is found again
+//! by its cursor.
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_kv::{Condition, Entries};
+use stonecast_kv::Condition;
 
 use super::context::Context;
 use super::error::CommandError;
@@ -18,22 +17,13 @@ use crate::fifo::Share;
 use crate::glob;
 use crate::join::in_order;
 
-/// Iterations that were begun and are not at their end.
-#[derive(Default)]
-pub struct Scans {
-    /// The cursor that was returned, and where it goes on. The one used last is last.
-    under_way: VecDeque<(u64, Entries)>,
-}
-
-/// Iterations kept for each thread. Each has 24 bytes for each key of the store.
-const SCANS_MAX: usize = 4;
-/// Bytes of keys that `KEYS` returns at most, and that `SCAN` returns before it ends early, each as it lies in memory.
+/// Bytes of keys that `KEYS` returns at most, and after which `SCAN` returns early, as they lie in memory.
 const KEYS_SIZE_MAX: usize = 32 << 20;
 const SCAN_SIZE_MAX: usize = 1 << 20;
 /// Bytes in memory beside the key itself.
 const KEY_OVERHEAD: usize = 40;
 
-/// Keys above the cursor, about as many as are asked for, and the cursor after them; 0: there are no more.
+/// Keys above the cursor, about as many as are asked for, and the cursor after them, 0 at the end.
 pub async fn scan(
     context: &Context,
     &Scan {
@@ -75,10 +65,10 @@ pub async fn scan(
     Ok((last, keys))
 }
 
-/// Keys that match a pattern. As long as they live, few others list keys.
+/// Keys that match a pattern. While this lives, few other commands list keys.
 pub struct Keys {
     pub names: Vec<Vec<u8>>,
-    /// Bytes of memory that they take; a reply with them takes less.
+    /// Memory of the keys; a reply with them takes less.
     pub size: usize,
     _turn: Share,
 }
@@ -131,7 +121,7 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
         let Some(last) = page.len().checked_sub(1) else {
             break;
         };
-        // Some may have gone since they were counted: then it is the last one that is left.
+        // Keys may have gone since they were counted: then the last one that is left is chosen.
         found = Some(page.swap_remove((wanted - seen).min(last)).key);
         seen += last + 1;
         context.thread.reactor.turn().await;
@@ -139,7 +129,7 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
     Ok(found)
 }
 
-/// Deletes every key that was there when it began.
+/// Deletes every key that was there when this began.
 pub async fn flush(context: &Context) -> Result<(), CommandError> {
     let mut iteration = context.store.entries().await?;
     let mut page = Vec::new();
@@ -164,22 +154,5 @@ pub async fn flush(context: &Context) -> Result<(), CommandError> {
         if let Some(error) = failure {
             return Err(error);
         }
-    }
-}
-
-impl Scans {
-    fn take(&mut self, cursor: u64) -> Option<Entries> {
-        let index = self
-            .under_way
-            .iter()
-            .position(|(at, _)| *at == cursor && cursor != 0)?;
-        self.under_way.remove(index).map(|(_, entries)| entries)
-    }
-
-    fn keep(&mut self, cursor: u64, entries: Entries) {
-        if self.under_way.len() == SCANS_MAX {
-            self.under_way.pop_front();
-        }
-        self.under_way.push_back((cursor, entries));
     }
 }

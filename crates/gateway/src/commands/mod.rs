@@ -6,7 +6,7 @@
 //!   read.rs       many keys at once              write.rs, combine.rs   puts, compare-and-put
 //!   value.rs      what a command does to a value, without a store
 //!   transaction.rs   what follows a refused MULTI
-//!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs)
+//!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs, scans.rs)
 //! ```
 
 mod batch;
@@ -23,6 +23,7 @@ mod parse;
 mod read;
 mod reply;
 mod run;
+mod scans;
 mod session;
 mod step;
 mod store;

@@ -1,4 +1,4 @@
-//! What a command has to do, once its arguments are read (`parse.rs`).
+//! The operations that commands ask for, once their arguments are read (`parse.rs`).
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ pub struct Arguments<'a> {
     places: &'a [Range<u32>],
 }
 
-/// What a command has to do.
+/// What a command asks for.
 #[derive(Debug)]
 pub enum Operation<'a> {
-    /// Something with the value of one key.
+    /// Reads or changes the value of one key.
     Value {
         /// The key.
         key: &'a [u8],
-        /// What.
+        /// What is done to it.
         command: ValueCommand<'a>,
     },
     /// Returns the values of keys.
@@ -30,13 +30,13 @@ pub enum Operation<'a> {
     DeleteMany(Arguments<'a>),
     /// Stores values: keys and values in turn.
     SetMany(Arguments<'a>),
-    /// Answers without looking anywhere.
+    /// Answers without the store.
     Answer(Reply<'a>),
-    /// Something about the connection, the server or all keys, which has to be done by itself.
+    /// Concerns the connection, the server or all keys, and is done by itself.
     Control(Control<'a>),
 }
 
-/// What is done by itself: after everything before it, and before everything after it.
+/// Operations that are done by themselves: after everything before them, and before everything after them.
 #[derive(Debug)]
 pub enum Control<'a> {
     /// `AUTH`.
@@ -59,7 +59,7 @@ pub enum Control<'a> {
     ClientSetName(&'a [u8]),
     /// `CLIENT SETINFO`.
     ClientSetLibrary {
-        /// Name rather than version.
+        /// Whether this is the name and not the version.
         is_name: bool,
         /// The value.
         value: &'a [u8],
@@ -83,7 +83,7 @@ pub enum Control<'a> {
     RandomKey,
     /// `FLUSHDB`, `FLUSHALL`.
     Flush,
-    /// `WAITAOF`: whether the local copy is asked for.
+    /// `WAITAOF`: says whether the local copy survives power loss.
     WaitPersisted,
 }
 
@@ -99,15 +99,15 @@ pub struct Credentials<'a> {
 /// What `HELLO` asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// Protocol version; none: as it is.
+    /// Protocol version; none for the one that the connection has.
     pub version: Option<i64>,
-    /// Who asks.
+    /// User and password, if they were sent.
     pub credentials: Option<Credentials<'a>>,
     /// Name of the connection.
     pub name: Option<&'a [u8]>,
 }
 
-/// What a connection wants to know about itself.
+/// What `CLIENT` reports about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientReport {
     /// Its name.
@@ -118,14 +118,14 @@ pub enum ClientReport {
     Info,
 }
 
-/// What is wanted about commands.
+/// What `COMMAND` describes.
 #[derive(Clone, Copy, Debug)]
 pub enum Describe<'a> {
-    /// All, by arity, flags and keys.
+    /// All commands: arity, flags and keys.
     All,
-    /// These, likewise.
+    /// The same for these commands.
     Named(Arguments<'a>),
-    /// These, in words; none: all.
+    /// These commands in words; all where none is named.
     Documents(Arguments<'a>),
     /// Names.
     Names,
@@ -134,16 +134,16 @@ pub enum Describe<'a> {
 /// What `SCAN` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan<'a> {
-    /// Where to go on.
+    /// Where the iteration continues.
     pub cursor: u64,
-    /// Which keys; none: all.
+    /// The pattern of the keys; none for all.
     pub pattern: Option<&'a [u8]>,
     /// How many keys to look at, about.
     pub count: usize,
 }
 
 impl<'a> Arguments<'a> {
-    /// Of a command at `places` in `input`.
+    /// The arguments of a command at `places` in `input`.
     pub fn new(input: &'a [u8], places: &'a [Range<u32>]) -> Self {
         Self { input, places }
     }
@@ -158,7 +158,7 @@ impl<'a> Arguments<'a> {
         self.places.is_empty()
     }
 
-    /// Number `index`, which is there.
+    /// Argument number `index`, which is there.
     pub fn at(&self, index: usize) -> &'a [u8] {
         let place = &self.places[index];
         &self.input[place.start as usize..place.end as usize]
@@ -169,7 +169,7 @@ impl<'a> Arguments<'a> {
         (index < self.len()).then(|| self.at(index))
     }
 
-    /// Those from number `start` on.
+    /// The arguments from number `start` on.
     pub fn from(&self, start: usize) -> Self {
         Self {
             input: self.input,
@@ -187,7 +187,7 @@ impl<'a> Arguments<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// Bytes that it answers without looking anywhere.
+    /// Bytes of the reply of an operation that needs no store.
     pub fn answer_size(&self) -> usize {
         match self {
             Self::Answer(reply) => reply.size(),
@@ -195,7 +195,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Whether nothing behind it is done.
+    /// Whether commands behind it are not done.
     pub fn ends_the_connection(&self) -> bool {
         matches!(self, Self::Control(Control::Quit))
     }

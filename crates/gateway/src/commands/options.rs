@@ -1,5 +1,5 @@
-//! Options of commands. One that is not supported is an error, never ignored: a client that asks for an expiry must not
-//! believe that it has one.
+//! Options of commands. An option that is not supported is an error and never ignored: a client that asks for an expiry
+//! must not believe that it has one.
 
 use super::describe::NAMES_MAX;
 use super::error::CommandError;
@@ -11,9 +11,9 @@ use super::table::{COMMAND_COUNT, Spec};
 use super::value::{SetAnswer, SetCondition, ValueCommand};
 use crate::resp::decimal;
 
-/// Keys that a `SCAN` looks at unless told otherwise.
+/// Keys that a `SCAN` looks at by default.
 const SCAN_COUNT: usize = 10;
-/// Keys that a `SCAN` looks at most: more would keep other connections waiting.
+/// Keys that a `SCAN` looks at, at most: more would keep other connections waiting.
 const SCAN_COUNT_MAX: usize = 10_000;
 
 /// A whole number.
@@ -164,7 +164,7 @@ pub fn client<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError>
     }
 }
 
-/// Longest name of a connection or a library: it is kept as long as the connection.
+/// Longest name of a connection or a library. It is kept as long as the connection.
 const CLIENT_NAME_SIZE_MAX: usize = 1024;
 
 /// A name that can stand in a line of `CLIENT INFO`.
@@ -264,7 +264,7 @@ pub fn scan<'a>(arguments: Arguments<'a>) -> Result<Scan<'a>, CommandError> {
     Ok(scan)
 }
 
-/// `FLUSHDB [ASYNC | SYNC]`: both mean the same here, when it is answered all is gone.
+/// `FLUSHDB [ASYNC | SYNC]`. Both mean the same here: all keys are gone when it is answered.
 pub fn flush(spec: &Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
     match (arguments.len(), arguments.get(0)) {
         (0, _) => Ok(()),
@@ -274,8 +274,8 @@ pub fn flush(spec: &Spec, arguments: Arguments<'_>) -> Result<(), CommandError> 
     }
 }
 
-/// `WAITAOF local replicas timeout`: checked, and then answered at once, because every write that was answered is as
-/// durable as it will ever be, and there are no replicas.
+/// `WAITAOF local replicas timeout`. It is checked and then answered at once: a write that was answered is as durable
+/// as it will ever be, and there are no replicas.
 pub fn wait_persisted(arguments: Arguments<'_>) -> Result<(), CommandError> {
     let local = integer(arguments.at(0))?;
     if !(0..=1).contains(&local) {

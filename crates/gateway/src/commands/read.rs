@@ -5,9 +5,10 @@
 //!          |<- read: a b c ->|         what there was room for; it is answered, then d is next
 //! ```
 //!
-//! Room for replies is reserved before values are read. Where there is none, one key at a time is read, and only if its record is
-//! short: its reply is within what each connection may hold. A long one waits for room, and for its turn if the thread has moved much
-//! since it looked at the sockets: replies of other connections that are short do not wait for it.
+//! Room for replies is reserved before values are read. Where there is none, keys are read one at a time, and only
+//! short records: their replies are within what every connection may hold. A long record waits for room. It also waits
+//! for a turn if the thread has moved much since it looked at the sockets, so that short replies of other connections
+//! do not wait for it.
 
 use std::ops::Range;
 
@@ -22,23 +23,23 @@ use super::value::ValueCommand;
 use crate::outlet::End;
 use crate::sizes::{SMALL_REPLIES, VALUES_SIZE_MAX};
 
-/// Keys that are read together: enough that the way to the store does not count.
+/// Keys that are read together: enough to make the way to the store cheap.
 const KEYS_MAX: usize = 32;
 /// What reading a key costs, as if so many bytes were moved.
 const KEY_WORK: usize = 256;
 
 type KeyList<'a> = SmallVec<[&'a [u8]; KEYS_MAX]>;
 
-/// How far a step of reads is.
+/// Progress of a step of reads.
 struct Progress {
     /// The operation that is answered next, and its first key without an answer.
     operation: usize,
     key: usize,
-    /// Keys of it that are there.
+    /// Keys of that operation that are there.
     count: i64,
-    /// Where its reply begins.
+    /// Where the reply of that operation begins.
     mark: u64,
-    /// Keys that are read one by one, since reading them together failed.
+    /// Keys that are read one by one, because reading them together failed.
     alone: usize,
 }
 
@@ -54,10 +55,11 @@ impl<'a> Run<'_, 'a> {
         };
         let operations = &self.operations[range.start..range.end];
         let mut has_room = false;
-        // The keys that are read begin with those of the operation in front, so an error of the first one is that operation's.
+        // The first key is the one of the operation in front, so an error of the first key is that operation's.
         while self.answer_keyless(&mut progress, range.end).await? {
             has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
-            // Where memory is scarce a connection holds one long value, so that as many as possible have theirs.
+            // Where memory is scarce a connection holds one long value, so that as many connections as possible have
+            // theirs.
             let is_scarce = self.context.thread.shared.memory.is_scarce();
             let count = match has_room && progress.alone == 0 && !is_scarce {
                 true => KEYS_MAX,
@@ -69,20 +71,20 @@ impl<'a> Run<'_, 'a> {
                 .chain(behind.iter().flat_map(|operation| keys_of(operation, 0)))
                 .take(count)
                 .collect();
-            // Where others have waited for long enough short values are read, and long ones wait for a turn.
+            // Where others have waited long enough only short values are read, and long ones wait for a turn.
             let is_late = self.context.thread.reactor.is_late();
             let size_max = match has_room && !is_late {
                 true => VALUES_SIZE_MAX,
                 false => 0,
             };
-            // Given back before anything is waited for but the store: nothing else counts their memory.
+            // Given back before any wait other than for the store: no account counts this memory.
             let mut values = self.context.take_values();
             let store = &self.context.store;
             let found = store.get_many(&keys, size_max, &mut values).await;
             let written_before = self.outlet.mark();
             match found {
                 Ok(0) if is_late => {
-                    // What is reserved here keeps nobody else from memory meanwhile.
+                    // The reservation must not keep others from memory meanwhile.
                     self.outlet.relieve().await?;
                     self.context.thread.reactor.turn().await;
                     has_room = false;
@@ -100,7 +102,7 @@ impl<'a> Run<'_, 'a> {
                     self.answer(&mut progress, range.end, &values, found);
                     self.context.give_values(values);
                 }
-                // One key's failure must not be the others'.
+                // The failure of one key must not fail the others.
                 Err(_) if keys.len() > 1 && !self.context.store.is_lost() => {
                     progress.alone = keys.len();
                     continue;
@@ -119,7 +121,7 @@ impl<'a> Run<'_, 'a> {
         Ok(())
     }
 
-    /// Answers the operations in front that look nowhere. False: there is none behind them.
+    /// Answers the operations in front that read no key. Returns false if none is left.
     async fn answer_keyless(&mut self, progress: &mut Progress, end: usize) -> Result<bool, End> {
         let mut relieved_at = self.outlet.mark();
         while progress.operation < end {
@@ -144,8 +146,8 @@ impl<'a> Run<'_, 'a> {
         Ok(false)
     }
 
-    /// Answers operations with the first `found` values, as far as these go, and those that look nowhere as long as all of these
-    /// together are short.
+    /// Answers operations with the first `found` values, as far as these go. Operations that read no key are answered
+    /// as long as all of them together are short.
     fn answer(&mut self, progress: &mut Progress, end: usize, values: &Values, found: usize) {
         let (mut next, mut keyless) = (0, 0);
         while progress.operation < end {
@@ -196,7 +198,7 @@ impl<'a> Run<'_, 'a> {
         }
     }
 
-    /// Answers an operation that looks nowhere.
+    /// Answers an operation that reads no key.
     fn answer_nothing(&mut self, operation: &Operation<'a>) {
         match operation {
             Operation::Answer(reply) => self.reply(reply),
@@ -207,7 +209,7 @@ impl<'a> Run<'_, 'a> {
     /// Answers an operation with an error, in place of what was written of its reply.
     fn fail(&mut self, progress: &mut Progress, error: CommandError) -> Result<(), End> {
         if !self.outlet.rewind(progress.mark) {
-            // A reply that is partly sent can be no error any more.
+            // A reply that is partly sent cannot become an error.
             return Err(End::Store);
         }
         self.reply(&Reply::Error(error));

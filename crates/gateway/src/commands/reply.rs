@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::error::CommandError;
 use crate::resp::ReplyWriter;
 
-/// What a command answers.
+/// The reply to a command.
 #[derive(Clone, Debug)]
 pub enum Reply<'a> {
     /// `OK`.
@@ -19,9 +19,9 @@ pub enum Reply<'a> {
     Integer(i64),
     /// Bytes.
     Bulk(Cow<'a, [u8]>),
-    /// Nothing.
+    /// The absence of a value.
     Null,
-    /// Not done.
+    /// An error: the command was not done, or not as a whole.
     Error(CommandError),
 }
 
@@ -37,7 +37,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Writes it.
+    /// Writes the reply.
     pub fn write(&self, writer: &mut ReplyWriter<'_>) {
         match self {
             Self::Ok => writer.ok(),

@@ -95,8 +95,8 @@ fn may_come_before_the_password(spec: Option<&Spec>) -> bool {
 }
 
 impl<'a> Run<'_, 'a> {
-    /// Reserves memory for the replies of a step of writes. Returns how many bytes each reply may have that is as long as a value may
-    /// be; none: there is no memory, and each operation was answered so.
+    /// Reserves memory for the replies of a step of writes. Returns how many bytes each reply may have that returns a
+    /// value; none if there is no memory and each operation was answered so.
     async fn room_for_replies(
         &mut self,
         operations: &[Operation<'a>],
@@ -150,7 +150,8 @@ impl<'a> Run<'_, 'a> {
         self.outlet.relieve().await
     }
 
-    /// Does a unit again whose replies turned out to be longer than there was room for, once there is.
+    /// Returns the replies of a unit. Does the unit again where they were longer than there was room for, once there is
+    /// room.
     async fn finish(
         &mut self,
         unit: &[Operation<'a>],

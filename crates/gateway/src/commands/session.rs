@@ -1,4 +1,4 @@
-//! What a connection knows about itself.
+//! The state of a connection that commands see and change.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -14,34 +14,34 @@ use crate::resp::Protocol;
 
 /// State of one connection.
 pub struct Session {
-    /// Its number, which no other has.
+    /// Its number, which is unique.
     pub id: u64,
-    /// What it speaks.
+    /// The version of the protocol.
     pub protocol: Protocol,
     /// Whether it may use the store.
     pub is_authenticated: bool,
-    /// Whether a `MULTI` was refused, and with it what follows.
+    /// Whether a `MULTI` was refused, and with it the commands that follow.
     pub is_in_refused_transaction: bool,
-    /// Whether it has asked for its end.
+    /// Whether the client has sent `QUIT`.
     pub has_quit: bool,
     /// Name, as `CLIENT SETNAME` gave it.
     pub name: Vec<u8>,
     /// Name and version of the client's library.
     pub library: [Vec<u8>; 2],
-    /// The other side.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// This side.
+    /// Address of the gateway.
     pub local: SocketAddr,
     /// When it began.
     pub began_at: Nanoseconds,
     /// Since when the password is missing, if it is.
     pub locked_at: Nanoseconds,
-    /// Passwords that it said.
+    /// The pace of its wrong passwords.
     pub guesses: Rc<OwnGuesses>,
 }
 
 impl Session {
-    /// One that begins. `needs_password`: it must say the password first.
+    /// The session of a connection that begins. `needs_password`: the client must send the password first.
     pub fn new(
         id: u64,
         peer: SocketAddr,
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Back to how it began.
+    /// Puts the session back to how it began.
     pub fn reset(&mut self, now: Nanoseconds, needs_password: bool) {
         let (began_at, guesses) = (self.began_at, self.guesses.clone());
         *self = Self {
@@ -89,7 +89,7 @@ impl Session {
         Ok(())
     }
 
-    /// Does what `HELLO` asks for; nothing of it, if some of it is refused.
+    /// Does what `HELLO` asks for, or nothing of it if a part is refused.
     pub fn greet(
         &mut self,
         hello: Hello<'_>,

@@ -31,7 +31,7 @@ pub enum Step {
     Alone(usize),
 }
 
-/// The keys of a step, as long as it grows. Reuse one to save allocations.
+/// The keys of a step while it grows. Reuse it to save allocations.
 #[derive(Default)]
 pub struct Keys {
     /// Hashes of the keys, open addressing; 0 is free. The lowest bit says that the key is only overwritten.
@@ -50,7 +50,7 @@ impl Keys {
             self.count = 0;
         }
         self.comes_again = false;
-        // One enormous step must not make every later one clear as much.
+        // After an enormous step the table shrinks, so that later steps do not clear as much.
         if self.slots.len() > 4096 {
             self.slots = Vec::new();
         }
@@ -61,8 +61,8 @@ impl Keys {
         self.comes_again
     }
 
-    /// Adds a key, of which a unit does nothing but overwrite it, or more. False: it may be there already (or another key
-    /// with the same hash, which costs a step), and one of its units does more.
+    /// Adds the key of a unit that `overwrites` it or does more. Returns false if the key (or another with the same
+    /// hash) is there and one of the two units does more than overwrite it.
     fn insert(&mut self, key: &[u8], overwrites: bool) -> bool {
         if (self.count + 1) * 2 > self.slots.len() {
             let old = std::mem::take(&mut self.slots);
@@ -135,7 +135,7 @@ pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) ->
     }
 }
 
-/// Replies of one step of writes that may be as long as a value. What they take is reserved before the step begins.
+/// Replies of one step of writes that may be as long as a value.
 const VALUES_RETURNED_MAX: usize = 16;
 
 /// How many replies of these operations may be as long as a value.
@@ -144,7 +144,7 @@ pub fn values_returned(operations: &[Operation<'_>]) -> usize {
     operations.iter().filter(returns).count()
 }
 
-/// If a unit of writes on one key begins with operation number `start`: the key, and where the unit ends.
+/// If a unit of writes on one key begins with operation number `start`: the key, and the end of the unit.
 pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a [u8], usize)> {
     let Operation::Value { key, command } = operations.get(start)? else {
         return None;
@@ -163,7 +163,7 @@ pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a
     })
 }
 
-/// Whether a unit leaves a value that does not depend on what was there, and answers nothing of it.
+/// Whether a unit leaves a value and replies that do not depend on what was there.
 fn overwrites(unit: &[Operation<'_>]) -> bool {
     unit.iter().all(
         |operation| matches!(operation, Operation::Value { command, .. } if command.is_blind()),
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(steps("INCR a, INCR a, INCR a"), ["writes 3"]);
     }
 
-    /// Needs the bit of each key: without it what reads a value would do so before an earlier write of it is done.
+    /// Needs the bit of each key: without it an operation would read a value before an earlier write of it is done.
     #[test]
     fn a_key_that_comes_again_for_more_than_overwriting_begins_a_new_step() {
         assert_eq!(
@@ -287,7 +287,7 @@ mod tests {
         );
     }
 
-    /// Needs both bounds: what the replies of a step take is reserved before it begins.
+    /// Needs both bounds: one step would hold any number of long replies.
     #[test]
     fn a_step_of_writes_returns_few_values() {
         let takes: Vec<String> = (0..20)

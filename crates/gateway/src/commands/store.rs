@@ -1,4 +1,4 @@
-//! The store as commands see it: one connection of this thread, counted, with bounds on what is under way.
+//! The store as commands see it: one connection of this thread, with counts and with bounds on what is under way.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,22 +10,22 @@ use super::error::CommandError;
 use crate::counters::{Counters, Lookups};
 use crate::fifo::{Budget, Share};
 
-/// See the module documentation.
+/// One connection to the store. What waits for its turn is small: the client's call, which takes kilobytes, is made when the turn has come.
 pub struct Store {
     client: Client,
     counters: Arc<Counters>,
     budget: Rc<Budget>,
     /// Values that were read to be changed, until they are written.
     changing: Rc<Budget>,
-    /// Requests that the store has not answered; the thread's sleeper looks at it.
+    /// Requests that the store has not answered, which the thread's sleeper looks at.
     in_flight: Rc<Cell<usize>>,
     is_lost: Cell<bool>,
 }
 
-/// Writes of this thread that wait for an answer: as many as the store's client takes, less those that it needs itself for
-/// leases, so that none waits there out of turn.
+/// Writes of this thread that wait for an answer: as many as the store's client takes, less those that it needs itself
+/// for leases, so that no write waits there out of turn.
 const WRITES_MAX: usize = limits::IN_FLIGHT_MAX - 16;
-/// Bytes of those writes: the client's ring of 4 MiB takes them wherever its end lies.
+/// Bytes of those writes: they fit the client's ring of 4 MiB wherever its end lies.
 const WRITE_BYTES_MAX: usize = 2 << 20;
 /// Values of this thread that are being changed, and their bytes.
 const CHANGES_MAX: usize = 1 << 20;
@@ -34,7 +34,7 @@ const CHANGING_BYTES_MAX: usize = 8 << 20;
 const RECORD_OVERHEAD: usize = 128;
 
 impl Store {
-    /// A connection with its counters.
+    /// The store behind `client`.
     pub fn new(client: Client, counters: Arc<Counters>, in_flight: Rc<Cell<usize>>) -> Self {
         let budget = Rc::new(Budget::new(WRITES_MAX, WRITE_BYTES_MAX));
         let changing = Rc::new(Budget::new(CHANGES_MAX, CHANGING_BYTES_MAX));
@@ -64,10 +64,10 @@ impl Store {
         self.checked(entries.next(&self.client, page).await)
     }
 
-    /// Tells the store what was done, so that its counts are right while this thread has nothing to do.
+    /// Reports to the store what was done, so that its counts are right while this thread has nothing to do.
     pub async fn report(&self) {
         let _under_way = UnderWay::begin(&self.in_flight);
-        // Whether the connection is over shows with the next command.
+        // The next command shows whether the connection is over.
         let _ = self.client.report().await;
     }
 
@@ -76,8 +76,8 @@ impl Store {
         self.is_lost.get()
     }
 
-    /// Reads the values of keys for a reply, all at once, as many from the first one on as `size_max` bytes have room for beside
-    /// short ones. Returns how many.
+    /// Reads the values of keys for a reply, all at once: as many from the first one on as fit `size_max` bytes beside
+    /// short ones. Returns their count.
     pub async fn get_many(
         &self,
         keys: &[&[u8]],
@@ -94,13 +94,13 @@ impl Store {
         self.checked(result)
     }
 
-    /// Notes what was looked up for replies in another way than by `get_many`.
+    /// Counts keys that were looked up for replies without `get_many`.
     pub fn count_lookups(&self, lookups: Lookups) {
         self.counters.add_lookups(lookups);
     }
 
-    /// Reads the value of a key to change it; its version, if it is there. The share counts the value's bytes among those that
-    /// this thread changes, as long as it lives.
+    /// Reads the value of a key to change it, and its version if it is there. The share counts the value's bytes among
+    /// those that this thread changes, as long as the share lives.
     pub async fn get(
         &self,
         key: &[u8],
@@ -108,12 +108,12 @@ impl Store {
     ) -> Result<(Option<u64>, Share), CommandError> {
         let mut share = self.changing.take(limits::VALUE_SIZE_MAX).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = self.client.get(key, value).await;
+        let result = Box::pin(self.client.get(key, value)).await;
         share.shrink(value.capacity());
         Ok((self.checked(result)?, share))
     }
 
-    /// Stores a value if `condition` holds. When it returns, that is durable as the store has declared.
+    /// Stores a value if `condition` holds. When this returns, the write is durable as the store has declared.
     pub async fn put(
         &self,
         key: &[u8],
@@ -122,22 +122,22 @@ impl Store {
     ) -> Result<Written, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = self.client.put_if(key, value, condition).await;
+        let result = Box::pin(self.client.put_if(key, value, condition)).await;
         self.counters
             .conflicts
             .add(u64::from(matches!(result, Ok(Written::Conflict(_)))));
         self.checked(result)
     }
 
-    /// Stores a value, unless the store has no room at the moment: whether it did.
+    /// Stores a value, unless the store has no room at the moment. Returns whether it did.
     pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<bool, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = self.client.put_once(key, value).await;
+        let result = Box::pin(self.client.put_once(key, value)).await;
         self.checked(result).map(|version| version.is_some())
     }
 
-    /// Deletes a key if `condition` holds. None: it was not there.
+    /// Deletes a key if `condition` holds. Returns none if the key was not there.
     pub async fn delete(
         &self,
         key: &[u8],
@@ -145,7 +145,7 @@ impl Store {
     ) -> Result<Option<Written>, CommandError> {
         let _share = self.budget.take(key.len() + RECORD_OVERHEAD).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = self.client.delete_if(key, condition).await;
+        let result = Box::pin(self.client.delete_if(key, condition)).await;
         self.counters
             .conflicts
             .add(u64::from(matches!(result, Ok(Some(Written::Conflict(_))))));
@@ -180,7 +180,7 @@ fn share(key: &[u8], value: &[u8]) -> usize {
 pub struct UnderWay<'a>(&'a Cell<usize>);
 
 impl<'a> UnderWay<'a> {
-    /// One that begins.
+    /// Counts a request that begins.
     pub fn begin(in_flight: &'a Cell<usize>) -> Self {
         in_flight.set(in_flight.get() + 1);
         Self(in_flight)

@@ -1,4 +1,4 @@
-//! Every command: its name, how many arguments it takes, what it does to keys, and what `COMMAND` says about it.
+//! Every command: its name, its arguments, its effect on keys, and its description in `COMMAND`.
 
 /// A command; the table below has a sentence about each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,24 +47,24 @@ pub enum Id {
     Watch,
 }
 
-/// What `COMMAND` says about a command.
+/// The table's entry of a command.
 #[derive(Debug)]
 pub struct Spec {
     /// Name, in small letters.
     pub name: &'static str,
-    /// Which one it is.
+    /// The command.
     pub id: Id,
-    /// Arguments, the name included; negative: so many or more.
+    /// Count of arguments, the name included; negative for at least so many.
     pub arity: i32,
     /// Flags, as Redis names them.
     pub flags: &'static [&'static str],
-    /// First and last argument that are keys, and the step from one to the next; zeros: none.
+    /// First and last argument that are keys, and the step from one to the next; zeros if none is.
     pub keys: (i32, i32, i32),
     /// Kind of the command.
     pub group: Group,
     /// Version of Redis that brought it.
     pub since: &'static str,
-    /// How it grows.
+    /// Complexity of the command.
     pub complexity: &'static str,
     /// What it does.
     pub summary: &'static str,
@@ -81,7 +81,7 @@ pub enum Group {
     Server,
     /// About values.
     String,
-    /// About commands that take effect together.
+    /// About transactions.
     Transactions,
 }
 
@@ -197,7 +197,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "watch" Watch -2 ANY_TIME ALL_KEYS Transactions "2.2.0" "O(N)" "Refused.";
 };
 
-/// How many there are.
+/// Count of commands.
 pub const COMMAND_COUNT: usize = COMMANDS.len();
 
 const NAME_SIZE_MAX: usize = 16;
@@ -229,7 +229,7 @@ const fn name_number(name: &[u8]) -> u128 {
     number
 }
 
-/// Finds a command by its name, in letters of any size.
+/// Finds a command by its name, in letters of either case.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     if name.len() > NAME_SIZE_MAX || name.contains(&0) {
         return None;

@@ -1,7 +1,7 @@
-//! What commands do to the value of one key, as a pure function: the value before, the value after, the reply.
+//! Commands on the value of one key, as pure functions: the value before, the value after, the reply.
 //!
-//! Commands on the same key that follow each other in a pipeline are applied one after the other to the same value; what
-//! comes out is written once.
+//! Commands on the same key that follow each other in a pipeline are applied one after the other to the same value, and
+//! the result is written once.
 
 use std::borrow::Cow;
 
@@ -29,20 +29,20 @@ pub enum ValueCommand<'a> {
     },
     /// Stores a value.
     Set {
-        /// It.
+        /// The new value.
         value: &'a [u8],
-        /// Only if this holds.
+        /// The condition.
         condition: SetCondition<'a>,
-        /// What is answered.
+        /// The kind of reply.
         answer: SetAnswer,
     },
     /// Adds bytes at the end.
     Append(&'a [u8]),
     /// Adds to a number.
     Add(i64),
-    /// Deletes, and says whether there was anything: 1 or 0.
+    /// Deletes the key. The reply says whether it was there: 1 or 0.
     Delete,
-    /// Deletes, and returns the value.
+    /// Deletes the key and returns its value.
     Take,
 }
 
@@ -59,12 +59,12 @@ pub enum SetCondition<'a> {
     IfEqual(&'a [u8]),
 }
 
-/// What storing a value answers.
+/// The reply to storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetAnswer {
-    /// OK, or nothing if it was not stored.
+    /// OK, or null if the value was not stored.
     Done,
-    /// 1, or 0 if it was not stored.
+    /// 1, or 0 if the value was not stored.
     Count,
     /// The value before.
     Before,
@@ -94,7 +94,7 @@ impl<'a> ValueCommand<'a> {
         )
     }
 
-    /// Whether its reply says something of the value before: what Redis counts as a hit or a miss.
+    /// Whether its reply depends on the value before, which Redis counts as a hit or a miss.
     pub fn looks_up(&self) -> bool {
         match self {
             Self::Get
@@ -117,7 +117,7 @@ impl<'a> ValueCommand<'a> {
         }
     }
 
-    /// Applies it and returns the reply. `changed` becomes true if the value has to be written.
+    /// Applies the command and returns its reply. `changed` becomes true if the value has to be written.
     pub fn apply(&self, value: &mut Value<'a>, changed: &mut bool) -> Reply<'a> {
         match *self {
             Self::Get => bulk_of(value),
@@ -196,8 +196,8 @@ fn bytes_of<'v>(value: &'v Value<'_>) -> &'v [u8] {
     value.as_deref().unwrap_or_default()
 }
 
-/// Bytes `start` to `end`, both included; negative ones count from the end. What lies outside is left out, but an end
-/// before the first byte means the first byte: Redis does it that way.
+/// Bytes `start` to `end`, both included; negative ones count from the end. Bytes outside the value are left out, but
+/// an end before the first byte means the first byte, as in Redis.
 pub fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
     let size = bytes.len() as i64;
     if start < 0 && end < 0 && start > end {

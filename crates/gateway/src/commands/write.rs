@@ -6,12 +6,13 @@
 //!                                 ^------- another client was faster -------'
 //! ```
 //!
-//! A key that comes again and again in a step is overwritten by several puts that are under way together. The store does them
-//! in their order, but for one that it sends back because it has no room at the moment: done again later, that one would undo
-//! the puts after it. So it is not done again; it counts as done when the next put of its key is, which overwrote it at once.
+//! A key that comes again and again in a step is overwritten by several puts that are under way together. The store
+//! does them in their order, except one that it sends back because it has no room at the moment: sent again later, it
+//! would undo the puts after it. So it is not sent again, and counts as done when the next put of its key is, which
+//! would have overwritten it at once.
 //!
-//! The version is compared by the server at the moment of the write, so a unit is atomic against every other client, also
-//! those that do not come through a gateway.
+//! The server compares the version at the moment of the write, so a unit is atomic against every other client, also
+//! against those that do not come through a gateway.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -38,9 +39,10 @@ const KEYS_A_TURN: usize = 8 << 10;
 pub enum Outcome<'a> {
     /// It was done, or refused.
     Answered(Replies<'a>),
-    /// It was not done and fares as the next unit of its key. The replies are those of a unit that was done.
+    /// It was not done and shares the outcome of the next unit of its key. The replies are those of a unit that was
+    /// done.
     LeftToNext(Replies<'a>),
-    /// Nothing was done, since its replies have so many bytes.
+    /// Nothing was done, because its replies have this many bytes.
     NeedsRoom(usize),
 }
 
@@ -56,7 +58,7 @@ pub fn next_of_same_key(units: &[&[Operation<'_>]]) -> Vec<Option<usize>> {
     next
 }
 
-/// Does a unit that only overwrites its key, and that another one of the same step follows.
+/// Does a unit that only overwrites its key and that another unit of the same step follows.
 pub async fn overwrite<'a>(context: &Context, unit: &[Operation<'a>]) -> Outcome<'a> {
     let [Operation::Value { key, .. }, ..] = *unit else {
         unreachable!("a unit that overwrites is on one key")
@@ -70,7 +72,7 @@ pub async fn overwrite<'a>(context: &Context, unit: &[Operation<'a>]) -> Outcome
     }
 }
 
-/// Lets the units that were left to the next one of their key fare as that one did.
+/// Gives units that were left to the next one of their key its outcome.
 pub fn settle<'a>(
     units: &[&[Operation<'a>]],
     next: &[Option<usize>],
@@ -92,8 +94,8 @@ pub fn failed<'a>(unit: &[Operation<'a>], error: &CommandError) -> Replies<'a> {
     unit.iter().map(|_| Reply::Error(error.clone())).collect()
 }
 
-/// Does the operations of one unit: several on one key, or one on many keys. `room` is how many bytes each reply may have that
-/// returns a value.
+/// Does the operations of one unit: several on one key, or one on many keys. A reply that returns a value may have
+/// `room` bytes.
 pub async fn write_unit<'a>(context: &Context, unit: &[Operation<'a>], room: usize) -> Outcome<'a> {
     let result = match unit {
         [Operation::Answer(reply)] => Ok(Outcome::Answered(smallvec![reply.clone()])),
@@ -156,8 +158,8 @@ async fn write_value<'a>(
     Ok(Outcome::Answered(replies))
 }
 
-/// Applies the commands of a unit to a value: replies, the value after, whether it was written. `lookups` becomes what they
-/// looked up for their replies.
+/// Applies the commands of a unit to a value: replies, the value after, whether it was written. `lookups` becomes what
+/// they looked up for their replies.
 fn apply<'a>(unit: &[Operation<'a>], mut value: Value<'a>, lookups: &Cell<Lookups>) -> Applied<'a> {
     let mut changed = false;
     let mut found = Lookups::default();
@@ -191,8 +193,7 @@ async fn set_many<'a>(context: &Context, pairs: Arguments<'a>) -> Result<Reply<'
     }
 }
 
-/// Places of the pairs that are stored: of a key that is named twice the last value counts. Other connections have their turn
-/// meanwhile.
+/// The pairs that are stored: the last one of each key. Other connections have their turn meanwhile.
 async fn last_of_each_key(reactor: &Reactor, pairs: Arguments<'_>) -> Vec<usize> {
     let count = pairs.len() / 2;
     let mut seen = HashSet::with_capacity(count);
@@ -218,7 +219,7 @@ async fn delete_many<'a>(store: &Store, keys: Arguments<'a>) -> Result<Reply<'a>
     }
 }
 
-/// Runs writes together: how many `had_effect`, and the first failure.
+/// Runs writes together. Returns how many `had_effect`, and the first failure.
 async fn count<T>(
     writes: impl Iterator<Item = impl Future<Output = Result<T, CommandError>>>,
     had_effect: impl Fn(T) -> bool,
@@ -237,6 +238,7 @@ async fn count<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sizes::{COMMAND_SIZE, WRITE_SIZE};
 
     /// The units of SETs on these keys, each a unit.
     fn with_sets(keys: &[&'static [u8]], check: impl FnOnce(&[&[Operation<'static>]])) {
@@ -306,5 +308,21 @@ mod tests {
                 [refused, "OK", refused, refused, "OK"]
             );
         });
+    }
+
+    /// Needs the sizes to be those of what a batch holds: more would wait than is counted.
+    #[test]
+    fn what_is_reserved_for_a_command_and_a_write_is_enough() {
+        fn size_of_future<'c, 'u, F: Future>(
+            _: impl Fn(&'c Context, &'u [Operation<'static>], usize) -> F,
+        ) -> usize {
+            size_of::<F>()
+        }
+        let unit = size_of_future(|context, unit, room| write_unit(context, unit, room));
+        let put = size_of_future(|context, _, _| context.store.put(b"", b"", Condition::None));
+        let command = size_of::<Operation<'_>>() + size_of::<Outcome<'_>>();
+        println!("{unit} and {put} bytes of futures, {command} bytes of a command");
+        assert!(unit.max(put) <= WRITE_SIZE);
+        assert!(command <= COMMAND_SIZE);
     }
 }

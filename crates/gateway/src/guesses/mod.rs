@@ -1,4 +1,4 @@
-//! How many wrong passwords a second are looked at.
+//! Limits how many wrong passwords a second are compared.
 //!
 //! ```text
 //!   a password --> turn of the connection --> turn of its origin --> turn of all --> compared
@@ -6,11 +6,11 @@
 //!                                                                      wrong: they are used
 //! ```
 //!
-//! The turn comes before the comparison: were only the answer late, an attacker would take silence for a no. A right
+//! The turn comes before the comparison: if only the answer were late, an attacker would take silence for a no. A right
 //! password uses no turn, so clients that know it never wait for each other, however many connect at once. No wrong
-//! password closes anything: a rightful client waits at most for those that asked before it, of its own origin or, where
-//! many origins guess at once, of all; each connection asks once at a time, and connections without a password have a
-//! bounded number of places.
+//! password locks anything: a rightful client waits at most for the guesses that came before its own from the same
+//! origin, or from all where many origins guess at once. Each connection has one guess at a time, and connections
+//! without a password have a bounded number of places.
 
 mod pace;
 
@@ -25,13 +25,13 @@ use crate::origin::Origin;
 
 pub use pace::Pace;
 
-/// Wrong passwords of one connection: at once, and then a second.
+/// Wrong passwords of one connection: at once, and then in each second.
 const CONNECTION: Pace = Pace::new(3, 1);
 /// Wrong passwords of one origin.
 const ORIGIN: (u64, u64) = (100, 100);
 /// Wrong passwords of all.
 const ALL: (u64, u64) = (1000, 1000);
-/// Origins that are remembered without a look at which of them may be forgotten.
+/// Origins that are remembered before any is forgotten.
 const ORIGINS_MIN: usize = 1024;
 
 /// A clock to wait by.
@@ -52,17 +52,17 @@ impl Clock for Rc<dyn Runtime> {
     }
 }
 
-/// The guesses of one thread. See the module documentation.
+/// The guesses of one thread.
 pub struct Guesses {
     all: RefCell<Pace>,
-    /// Of an origin that has not guessed.
+    /// The pace of an origin that has not guessed.
     of_origin: Pace,
     origins: RefCell<Origins>,
 }
 
 struct Origins {
     paces: HashMap<Origin, Pace>,
-    /// How many there may be before those are forgotten that have not guessed for a while.
+    /// How many origins there may be before those are forgotten that have not guessed for a while.
     kept_max: usize,
 }
 
@@ -72,18 +72,18 @@ pub struct OwnGuesses {
     pace: RefCell<Pace>,
 }
 
-/// The right to look at one password. Dropping it gives the turns back.
+/// The right to compare one password. Dropping it gives the turns back.
 pub struct Turn<'g> {
     guesses: &'g Guesses,
     own: &'g OwnGuesses,
     /// How many of the three turns were taken.
     taken: u8,
-    /// Whether it had to be waited for.
+    /// Whether the guess had to wait for it.
     pub was_late: bool,
 }
 
 impl OwnGuesses {
-    /// Of a connection that begins.
+    /// The guesses of a connection that begins.
     pub fn new(origin: Origin) -> Self {
         Self {
             origin,
@@ -93,7 +93,7 @@ impl OwnGuesses {
 }
 
 impl Guesses {
-    /// Of one of `threads` threads, which share what all may guess, and what each origin may.
+    /// The guesses of one of `threads` threads, which share the pace of all and of each origin.
     pub fn new(threads: usize) -> Self {
         let share = |of_all: u64| (of_all / threads.max(1) as u64).max(1);
         Self {
@@ -114,7 +114,7 @@ impl Guesses {
             taken: 0,
             was_late: false,
         };
-        // One after the other: who waits for an own turn must hold none that others wait for.
+        // One after the other: a guess that waits for its connection's turn holds none that others wait for.
         for level in 0..Turn::LEVELS {
             let now = clock.now();
             let at = turn.of_level(level, |pace| pace.take(now));
@@ -142,7 +142,7 @@ impl Origins {
 impl Turn<'_> {
     const LEVELS: u8 = 3;
 
-    /// The password was wrong.
+    /// Uses the turns: the password was wrong.
     pub fn was_wrong(mut self) {
         self.taken = 0;
     }

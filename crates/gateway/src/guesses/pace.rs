@@ -1,7 +1,7 @@
-//! A rate: so many at once, and then one each interval.
+//! A rate: some turns at once, and then one each interval.
 //!
-//! Virtual scheduling: of all turns that were given out only the end of the last one is kept. A turn that is given back moves
-//! that end, so that turns which were given up cost nobody else time.
+//! Virtual scheduling: of all turns that were given out only the end of the last one is kept. A turn that is given back
+//! moves that end, so turns that were given up cost others no time.
 
 use stonecast_base::Nanoseconds;
 
@@ -9,7 +9,7 @@ use stonecast_base::Nanoseconds;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     interval: Nanoseconds,
-    /// How far the turns that are given out may run ahead of the clock before the next one has to wait.
+    /// How far the turns that were given out may run ahead of the clock before the next one has to wait.
     ahead_max: Nanoseconds,
     /// When all turns that were given out are used up, at one each interval.
     used_up_at: Nanoseconds,
@@ -26,18 +26,18 @@ impl Pace {
         }
     }
 
-    /// Gives a turn out: when it is.
+    /// Gives out a turn; returns its moment.
     pub fn take(&mut self, now: Nanoseconds) -> Nanoseconds {
         self.used_up_at = self.used_up_at.max(now) + self.interval;
         now.max(self.used_up_at.saturating_sub(self.ahead_max))
     }
 
-    /// Takes a turn back that was not used.
+    /// Takes back a turn that was not used.
     pub fn give_back(&mut self) {
         self.used_up_at = self.used_up_at.saturating_sub(self.interval);
     }
 
-    /// Whether it is as if no turn had ever been given out.
+    /// Whether it is in the state of a pace that has given out no turn.
     pub fn is_fresh(&self, now: Nanoseconds) -> bool {
         self.used_up_at <= now
     }

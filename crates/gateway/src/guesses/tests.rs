@@ -9,7 +9,7 @@ use super::*;
 
 const SECOND: Nanoseconds = 1_000_000_000;
 
-/// A clock that goes on when nobody has anything to do.
+/// A clock that moves when no task has anything to do.
 #[derive(Default)]
 struct VirtualClock(Cell<Nanoseconds>);
 
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// One that guesses for ever, over a new connection after each `guesses_each`.
+    /// A client that guesses for ever, over a new connection after each `guesses_each`.
     fn attack(&self, origin: Origin, guesses_each: u64) {
         let (runtime, guesses, wrong) = (
             self.runtime.clone(),
@@ -67,7 +67,7 @@ impl World {
         self.executor.block_on(self.runtime.sleep(time));
     }
 
-    /// How long a client waits that knows the password.
+    /// How long a client that knows the password waits.
     fn wait_of_client(&self, origin: Origin) -> Nanoseconds {
         let began_at = self.runtime.now();
         let connection = OwnGuesses::new(origin);
@@ -127,7 +127,7 @@ fn clients_that_know_the_password_never_wait_for_each_other() {
     }
 }
 
-/// Needs a turn that is given up to be taken back: attackers that do not wait for an answer would lock everybody out.
+/// Needs a turn that is given up to be taken back: attackers that do not wait for answers would lock everybody out.
 #[test]
 fn turns_that_are_given_up_cost_nobody_time() {
     let world = World::new();
@@ -155,7 +155,7 @@ fn memory_of_origins_is_bounded() {
     assert!(kept <= 2 * ORIGINS_MIN, "{kept}");
 }
 
-/// Needs the threads to share it: an origin would have as much on each, and is served by all of them.
+/// Needs the threads to share the pace: an origin would have as much on each, and is served by all of them.
 #[test]
 fn what_an_origin_may_guess_is_shared_among_threads() {
     let mut world = World::new();

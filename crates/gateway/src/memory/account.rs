@@ -1,4 +1,4 @@
-//! Who uses how much of the memory for requests and replies.
+//! How much of the memory for requests and replies each connection uses.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub struct Memory {
     requests: Part,
     replies: Part,
-    /// Of the requests' part, what only the first in line may use.
+    /// Of the requests' part, the bytes that only the first in line may use.
     kept_for_first: usize,
     has_first: AtomicBool,
-    /// Of the replies' part, what only the first in line may use: room for the longest value.
+    /// Of the replies' part, the bytes that only the first in line may use: room for the longest value.
     kept_for_reply: usize,
 }
 
-/// A fixed amount.
+/// A fixed amount of memory.
 struct Part {
     used: AtomicUsize,
     max: usize,
@@ -30,7 +30,7 @@ pub struct Account {
 }
 
 impl Part {
-    /// Takes `more` where it fits within `max`, or where nobody has anything: the bound may be smaller than a reply.
+    /// Takes `more` where it fits within `max`, or where nothing is used: the bound may be smaller than a reply.
     fn try_take(&self, more: usize, max: usize) -> bool {
         let fits = |used: usize| (used == 0 || used + more <= max).then_some(used + more);
         self.used
@@ -52,7 +52,8 @@ impl Part {
 }
 
 impl Memory {
-    /// At most `max` bytes, of which a request takes at most `request_size`, and the reply with the longest value `reply_size`.
+    /// A bound of `max` bytes. A request takes at most `request_size` of them, and the reply with the longest value
+    /// `reply_size`.
     pub fn new(max: usize, request_size: usize, reply_size: usize) -> Self {
         let part = || Part {
             used: AtomicUsize::new(0),
@@ -67,7 +68,7 @@ impl Memory {
         }
     }
 
-    /// Bytes used now.
+    /// Bytes used at this moment.
     pub fn used(&self) -> usize {
         self.requests.used() + self.replies.used()
     }
@@ -77,7 +78,7 @@ impl Memory {
         self.requests.max
     }
 
-    /// Whether connections that hold little had better hold less.
+    /// Whether memory is so short that connections with little move it to where it counts for nothing.
     pub fn is_scarce(&self) -> bool {
         self.requests.used() > self.requests.max / 2 || self.replies.used() > self.replies.max / 2
     }
@@ -87,7 +88,7 @@ impl Memory {
         self.replies.used() >= self.replies.max - self.kept_for_reply
     }
 
-    /// A connection's part, nothing at first.
+    /// A connection's part, which is empty at first.
     pub fn account(self: &Arc<Self>) -> Account {
         Account {
             memory: self.clone(),
@@ -99,12 +100,12 @@ impl Memory {
 }
 
 impl Account {
-    /// Whether its request has so many bytes.
+    /// Whether the connection has reserved `size` bytes for its request.
     pub fn has_requests(&self, size: usize) -> bool {
         self.requests.get() >= size
     }
 
-    /// Reserves bytes for a request, `size` with those that it has, if they are free.
+    /// Reserves `size` bytes in all for the connection's request, if they are free.
     pub fn try_requests(&self, size: usize) -> bool {
         let memory = &self.memory;
         let max = match self.is_first.get() {
@@ -119,7 +120,7 @@ impl Account {
         is_taken
     }
 
-    /// Likewise, for the connection that has waited for longest: it may use what is kept for that, until its request is complete.
+    /// The same for the first in line, which may use the part that is kept for it until its request is complete.
     pub fn try_requests_as_first(&self, size: usize) -> bool {
         if !self.is_first.get() && !self.memory.has_first.swap(true, Ordering::Relaxed) {
             self.is_first.set(true);
@@ -127,12 +128,12 @@ impl Account {
         self.try_requests(size)
     }
 
-    /// Whether it may use what is kept for the connection that has waited for longest.
+    /// Whether the connection may use the part that is kept for the first in line.
     pub fn is_first(&self) -> bool {
         self.is_first.get()
     }
 
-    /// Says how many bytes its request has.
+    /// Sets the bytes of its request.
     pub fn set_requests(&self, size: usize) {
         self.memory
             .requests
@@ -142,19 +143,20 @@ impl Account {
         }
     }
 
-    /// Says that its request is complete: the next in line may be first, whatever of the request behind it is there.
+    /// Says that its request is complete: the next in line may be first, even if part of the next request is there
+    /// already.
     pub fn note_request_done(&self) {
         if self.is_first.replace(false) {
             self.memory.has_first.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Reserves bytes for replies, `size` with those that wait, if they are free.
+    /// Reserves `size` bytes in all for the connection's replies, if they are free.
     pub fn try_replies(&self, size: usize) -> bool {
         self.take_replies(size, self.memory.replies.max - self.memory.kept_for_reply)
     }
 
-    /// Likewise, for the first in line.
+    /// The same for the first in line.
     pub fn try_replies_as_first(&self, size: usize) -> bool {
         self.take_replies(size, self.memory.replies.max)
     }
@@ -168,7 +170,7 @@ impl Account {
         is_taken
     }
 
-    /// Says how many bytes its replies have.
+    /// Sets the bytes of its replies.
     pub fn set_replies(&self, size: usize) {
         self.memory.replies.change(self.replies.replace(size), size);
     }
@@ -206,7 +208,7 @@ mod tests {
         assert!(other.try_replies(1) && !one.try_replies(70));
     }
 
-    /// Needs the part that is kept: a reply that is sent at once would wait for replies that nobody takes.
+    /// Needs the part that is kept: a reply that its client takes at once would wait for replies that are never taken.
     #[test]
     fn where_replies_have_all_room_the_first_in_line_has_some() {
         let memory = Arc::new(Memory::new(200, 10, 20));
@@ -231,7 +233,7 @@ mod tests {
         assert!(second.try_requests_as_first(60) && !third.try_requests(60));
     }
 
-    /// Needs the end with the request: a client that pipelines always has a part of the next one.
+    /// Needs the end with the request: a client that pipelines always has a part of the next one here.
     #[test]
     fn the_first_in_line_is_first_until_its_request_is_complete_and_not_as_long_as_it_has_a_part_of_another()
      {

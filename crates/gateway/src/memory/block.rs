@@ -5,10 +5,13 @@ use std::io;
 
 use memmap2::MmapMut;
 
-/// Sizes of blocks that are kept, and how many of each: enough for the connections that are served in one round.
+/// Bytes that a connection may hold each way without a reservation.
+pub const GUARANTEED: usize = 4 << 10;
+/// Sizes of blocks that are kept, and how many of each: enough for the connections that have their turn between two
+/// looks at the sockets.
 const KEPT: [(usize, usize); 3] = [(16 << 10, 64), (64 << 10, 16), (256 << 10, 16)];
 
-/// The system has no memory for a block. Nothing is lost but what was to be written there.
+/// The system has no memory for a block.
 #[derive(Debug, thiserror::Error)]
 #[error("the system gives no {size} bytes of memory for a request or a reply: {source}")]
 pub struct NoBlock {
@@ -16,7 +19,7 @@ pub struct NoBlock {
     source: io::Error,
 }
 
-/// Blocks that wait for their next use. See the module documentation.
+/// Blocks of one thread that wait for their next use.
 #[derive(Default)]
 pub struct Stock {
     free: RefCell<[Vec<MmapMut>; KEPT.len()]>,

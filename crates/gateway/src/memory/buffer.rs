@@ -1,11 +1,11 @@
-//! The bytes that a client has sent and that are not done with, in one piece.
+//! Received bytes that are not done with, in one piece.
 
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use memmap2::MmapMut;
 
-use super::{NoBlock, Stock};
+use super::block::{NoBlock, Stock};
 
 /// See the module documentation.
 pub struct Buffer {
@@ -24,13 +24,13 @@ impl Buffer {
         }
     }
 
-    /// Bytes that it has memory for.
+    /// Bytes that there is memory for.
     pub fn capacity(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.len())
     }
 
-    /// Moves it into memory for `capacity` bytes, which is as much as it holds or more; for 0 bytes it has no memory. After an error
-    /// it is as it was.
+    /// Moves the content into memory for `capacity` bytes, which is as much as it holds or more; 0 gives all memory
+    /// back. After an error nothing has changed.
     pub fn resize(&mut self, capacity: usize) -> Result<(), NoBlock> {
         let mut new = match capacity {
             0 => None,
@@ -57,7 +57,7 @@ impl Buffer {
             .map_or(&mut [], |block| &mut block[len..])
     }
 
-    /// Counts the first `size` bytes of `spare` in.
+    /// Adds the first `size` bytes of `spare` to the content.
     pub fn advance(&mut self, size: usize) {
         assert!(
             self.len + size <= self.capacity(),
@@ -66,7 +66,7 @@ impl Buffer {
         self.len += size;
     }
 
-    /// Forgets the first `size` bytes.
+    /// Removes the first `size` bytes.
     pub fn consume(&mut self, size: usize) {
         let len = self.len;
         self.copy_within(size..len, 0);
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!((buffer.len(), buffer.capacity()), (0, 0));
     }
 
-    /// Needs the order: the block that the bytes lie in goes back once there is another.
+    /// Needs the order: the old block may go back only once there is a new one.
     #[test]
     fn a_buffer_that_finds_no_memory_keeps_what_it_has() {
         let mut buffer = Buffer::new(Rc::default());

@@ -1,4 +1,4 @@
-//! Replies on their way to a client, in blocks: a block is given back when it is sent.
+//! Replies on their way to a client, in blocks. A block goes back when its bytes are sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,28 +7,28 @@ use std::rc::Rc;
 use memmap2::MmapMut;
 use smallvec::SmallVec;
 
-use super::{GUARANTEED, NoBlock, Stock};
+use super::block::{GUARANTEED, NoBlock, Stock};
 
-/// Bytes of the first block, of those behind it, and of those that a long value fills.
+/// Bytes of the first block, of later ones, and of those that a long value fills.
 const FIRST_SIZE: usize = 16 << 10;
 const NEXT_SIZE: usize = 64 << 10;
 const LONG_SIZE: usize = 256 << 10;
-/// Blocks that are sent with one call.
+/// Blocks that one system call sends, at most.
 pub const SLICES_MAX: usize = 16;
 
 /// See the module documentation.
 pub struct Chain {
     stock: Rc<Stock>,
-    /// Blocks before the last, each with the bytes that it has.
+    /// Blocks before the last, each with the count of its bytes.
     full: VecDeque<(MmapMut, usize)>,
-    /// The block that is written to, and the bytes that it has.
+    /// The block that is written to, and the count of its bytes.
     last: Option<MmapMut>,
     last_len: usize,
     /// Bytes of the first block that are sent.
     sent: usize,
     len: usize,
     capacity: usize,
-    /// Why bytes were left out: from then on the chain takes none.
+    /// Why bytes were left out. The chain takes no more after that.
     failure: Option<NoBlock>,
 }
 
@@ -47,7 +47,7 @@ impl Chain {
         }
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait to be sent.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -57,7 +57,7 @@ impl Chain {
         self.len == 0
     }
 
-    /// Why bytes were left out, if some were: what waits ends in the middle of a reply, so it must not be sent.
+    /// Why bytes were left out, if some were. The content then ends in the middle of a reply and must not be sent.
     pub fn take_failure(&mut self) -> Option<NoBlock> {
         self.failure.take()
     }
@@ -126,7 +126,7 @@ impl Chain {
         Ok(self.last.insert(new))
     }
 
-    /// What waits, in order, as far as one call takes it.
+    /// The bytes that wait, in order, as far as one system call takes them.
     pub fn slices(&self) -> SmallVec<[IoSlice<'_>; SLICES_MAX]> {
         let last = self.last.as_ref().map(|last| &last[..self.last_len]);
         let full = self.full.iter().map(|(block, len)| &block[..*len]);
@@ -141,7 +141,7 @@ impl Chain {
         slices
     }
 
-    /// Forgets the first `size` bytes: they are sent.
+    /// Removes the first `size` bytes, which were sent.
     pub fn consume(&mut self, mut size: usize) {
         self.len -= size;
         while let Some((_, len)) = self.full.front() {
@@ -182,7 +182,7 @@ impl Chain {
         }
     }
 
-    /// Moves the little that waits into as little memory, if the system has some.
+    /// Moves a short content into as little memory, if the system has some.
     pub fn shrink(&mut self) {
         if self.len > GUARANTEED || self.capacity <= GUARANTEED {
             return;
@@ -202,7 +202,7 @@ impl Chain {
         self.len = at;
     }
 
-    /// All of it, as text.
+    /// The content as text.
     #[cfg(test)]
     pub fn text(&self) -> String {
         let bytes = self
@@ -252,7 +252,7 @@ mod tests {
         bytes
     }
 
-    /// Compared with a vector that all is done to, too.
+    /// Compares the chain with a vector on which the same is done.
     #[test]
     fn a_chain_is_what_was_appended_without_what_was_sent_or_taken_back() {
         let mut random = random_from_seed(14);

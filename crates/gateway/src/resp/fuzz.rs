@@ -1,7 +1,7 @@
 //! The request parser against hostile input: mutated requests, cut into random pieces.
 //!
-//! Runs for as many seconds as STONECAST_FUZZ_SECONDS says, from a seed of the clock; two from seed 0 unless it is set.
-//! STONECAST_FUZZ_SEED names the first seed, to see again what was found: the seed is printed with it.
+//! Runs for STONECAST_FUZZ_SECONDS seconds, from a seed of the clock; without that variable for two seconds from seed
+//! 0. STONECAST_FUZZ_SEED names the first seed, to repeat a failure, which prints its seed.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ fn cut<'s>(random: &mut Random, stream: &'s [u8]) -> Vec<&'s [u8]> {
     pieces
 }
 
-/// The named seed; else, in a run that is told how long it takes, one that no run had before; else 0.
+/// The named seed; else a new one where the run's length is given; else 0.
 fn first_seed() -> u64 {
     let named = std::env::var("STONECAST_FUZZ_SEED")
         .ok()
@@ -194,7 +194,7 @@ fn a_promise_costs_nothing_until_it_is_kept() {
     }
 }
 
-/// Needs the grammar to be flat: a parser that goes down for each level runs out of stack.
+/// Needs the grammar to be flat: a recursive parser runs out of stack.
 #[test]
 fn nested_arrays_end_at_the_second_level() {
     let stream = b"*1\r\n".repeat(200_000);

@@ -1,7 +1,7 @@
 //! Splits an inline command into words, as a person types it: blanks between words, quotes around blanks.
 //!
-//! Between double quotes `\n \r \t \b \a \\ \" \xHH` stand for one byte each, between single quotes `\'` does. What a
-//! word means is never longer than how it is written, so it is written over its own line.
+//! Between double quotes `\n \r \t \b \a \\ \" \xHH` stand for one byte each, between single quotes `\'` does. A word
+//! is never longer than its spelling, so it is written over its own line.
 
 /// Quotes that do not end, or that end in the middle of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub fn split(line: &mut [u8], words: &mut Vec<(u32, u32)>) -> Result<(), Unbalan
     }
 }
 
-/// Copies the inside of quotes and returns where reading and writing go on.
+/// Copies the inside of quotes and returns where reading and writing continue.
 fn unquote(
     line: &mut [u8],
     mut read: usize,

@@ -1,6 +1,6 @@
-//! How large a request may be.
+//! Limits on the size of a request.
 
-/// What a request may be at most. Sizes are bytes.
+/// Limits on one request. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
     /// Arguments, the command's name included.
@@ -17,7 +17,7 @@ pub(super) const INLINE_SIZE_MAX: usize = 64 << 10;
 pub(super) const NUMBER_LINE_SIZE_MAX: usize = 32;
 
 impl RequestLimits {
-    /// For connections that have not said the password: enough to say it.
+    /// The limits before the password: enough to send it.
     pub const UNAUTHENTICATED: Self = Self {
         arguments: 10,
         argument_size: 16_384,

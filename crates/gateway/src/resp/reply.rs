@@ -1,25 +1,26 @@
 //! Writes replies.
 //!
-//! RESP3 has kinds that RESP2 lacks; there a map becomes a flat array, a set an array, a null a bulk string of length -1,
-//! text a bulk string. A client that asked for RESP3 waits for ever for a RESP2 null, so every null goes through here.
+//! RESP3 has kinds that RESP2 lacks. In RESP2 a map becomes a flat array, a set an array, a null a bulk string of
+//! length -1, text a bulk string. A client that asked for RESP3 waits for ever for a RESP2 null, so every null goes
+//! through here.
 
 use crate::memory::Chain;
 
-/// What a connection speaks.
+/// The version of the protocol on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// What every client understands, and the default.
+    /// Every client understands it; the default.
     #[default]
     Resp2,
-    /// What `HELLO 3` asks for.
+    /// `HELLO 3` asks for it.
     Resp3,
 }
 
 /// Appends replies to an output buffer.
 pub struct ReplyWriter<'a> {
-    /// Where they go.
+    /// Where replies go.
     pub output: &'a mut Chain,
-    /// In which form.
+    /// The form of replies.
     pub protocol: Protocol,
 }
 
@@ -29,7 +30,7 @@ impl ReplyWriter<'_> {
         self.output.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A word of the protocol; it holds no line end.
+    /// A word of the protocol, without a line end.
     pub fn simple(&mut self, text: &str) {
         debug_assert!(!text.contains(['\r', '\n']));
         self.line(b'+', text.as_bytes());
@@ -59,7 +60,7 @@ impl ReplyWriter<'_> {
         self.output.extend_from_slice(b"\r\n");
     }
 
-    /// Nothing.
+    /// The absence of a value.
     pub fn null(&mut self) {
         self.output.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
@@ -67,7 +68,7 @@ impl ReplyWriter<'_> {
         });
     }
 
-    /// Bytes, or nothing.
+    /// Bytes, or the absence of a value.
     pub fn optional(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Needs the replacement of line ends: a name that a client chose is part of some errors.
+    /// Needs the replacement of line ends: some errors contain a name that a client chose.
     #[test]
     fn an_error_is_one_line_whatever_a_client_put_into_it() {
         assert_eq!(

@@ -8,7 +8,7 @@
 //!
 //! Nothing is copied: a command is a list of places in the input. Invariants:
 //! - Memory is used for what has arrived, never for what was announced.
-//! - Every byte is looked at a bounded number of times, however the input is cut into pieces.
+//! - Every byte is examined a bounded number of times, however the input is cut into pieces.
 //! - A request that breaks the grammar or a limit ends the connection: where the next one starts is unknown.
 
 use std::ops::Range;
@@ -18,33 +18,33 @@ use memchr::memchr;
 use super::inline;
 use super::limits::{INLINE_SIZE_MAX, NUMBER_LINE_SIZE_MAX, RequestLimits};
 
-/// Commands as places in the input that they were cut out of.
+/// Commands, as places in the input that they were cut out of.
 #[derive(Debug, Default)]
 pub struct Commands {
     arguments: Vec<Range<u32>>,
-    /// For each command the end of its arguments in `arguments`.
+    /// The end of each command's arguments in `arguments`.
     ends: Vec<u32>,
 }
 
-/// Arguments after which a batch ends: each has a place in memory, and the shortest has two bytes as it is sent.
+/// Arguments after which a batch ends: each takes memory for its place, and the shortest is sent in two bytes.
 const ARGUMENTS_MAX: usize = 16 << 10;
 
 /// Why a connection's input cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The number of arguments is no number or above the limit.
+    /// The count of arguments is no number, or above the limit.
     #[error("invalid multibulk length")]
     ArgumentCount,
-    /// The number of arguments is above what a connection may send before it has said the password.
+    /// The count of arguments is above the limit before the password.
     #[error("unauthenticated multibulk length")]
     UnauthenticatedArgumentCount,
-    /// Something else stands where an argument must start.
+    /// A byte other than `$` stands where an argument must start.
     #[error("expected '$', got '{}'", (*.0 as char).escape_default())]
     NotAnArgument(u8),
     /// The length of an argument is no number or above the limit.
     #[error("invalid bulk length")]
     ArgumentSize,
-    /// The length of an argument is above what a connection may send before it has said the password.
+    /// The length of an argument is above the limit before the password.
     #[error("unauthenticated bulk length")]
     UnauthenticatedArgumentSize,
     /// The arguments together are above the limit.
@@ -61,19 +61,19 @@ pub enum ProtocolError {
     Quotes,
 }
 
-/// Where the reading of a connection's input stands. The input may lose bytes at its front only as
-/// [`RequestParser::take_consumed`] says.
+/// The position in a connection's input. The input may lose bytes at its front only as [`RequestParser::take_consumed`]
+/// says.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     /// First byte that belongs to no complete command.
     start: usize,
-    /// First byte not looked at yet.
+    /// First byte that was not examined yet.
     at: usize,
     /// Arguments of the incomplete command, relative to `start`.
     arguments: Vec<(u32, u32)>,
-    /// How many are to come; none: no command has begun.
+    /// How many arguments are to come; 0 between commands.
     missing: u32,
-    /// Size of the argument that has been announced and is not there yet.
+    /// Size of an argument that was announced and is not complete.
     announced: Option<u32>,
 }
 
@@ -89,7 +89,7 @@ impl Commands {
         self.ends.len()
     }
 
-    /// Whether there are `count_max`, or so many arguments that the commands behind them wait for the next batch.
+    /// Whether there are `count_max` commands, or so many arguments that later commands wait for the next batch.
     pub fn are_enough(&self, count_max: usize) -> bool {
         self.len() >= count_max || self.arguments.len() >= ARGUMENTS_MAX
     }
@@ -137,7 +137,7 @@ impl RequestParser {
         self.arguments.len() + self.missing as usize
     }
 
-    /// Where the argument ends that is announced and not there yet: it must be read as a whole.
+    /// The end of an argument that was announced and is not complete: it must be read as a whole.
     pub fn announced_end(&self) -> Option<usize> {
         self.announced.map(|size| self.at + size as usize + 2)
     }
@@ -199,7 +199,7 @@ impl RequestParser {
                     false => ProtocolError::ArgumentCount,
                 });
             }
-            // None, or fewer than none: there is nothing to answer.
+            // An empty command has no answer.
             self.missing = u32::try_from(count).unwrap_or(0);
             if self.missing == 0 {
                 self.start = self.at;
@@ -277,13 +277,13 @@ impl RequestParser {
         );
         commands.ends.push(commands.arguments.len() as u32);
         self.start = self.at;
-        // A command of a million arguments must not be paid for by an idle connection.
+        // An idle connection does not keep the places of a million arguments.
         if self.arguments.capacity() > 64 {
             self.arguments = Vec::new();
         }
     }
 
-    /// Where the line begins that is read next: the first byte of an inline command may lie before `at`.
+    /// Where the next line begins: the first byte of an inline command may lie before `at`.
     fn line_start(&self) -> usize {
         if self.missing == 0 {
             self.start
@@ -309,7 +309,7 @@ impl RequestParser {
     }
 }
 
-/// A whole number in its shortest form; nothing before, nothing after.
+/// Parses a whole number in its shortest form, with nothing before or after it.
 pub fn decimal(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),
