@@ -73,7 +73,7 @@ fn metrics_count_what_was_done_and_tell_the_paths_apart() {
             store.get(b"c", &mut Vec::new()).await.unwrap();
         }
     });
-    // The gateway tells the store at intervals what it did.
+    // The gateway reports to the store at intervals.
     let counted = "stonecast_operations_total{path=\"gateway\",operation=\"read\"} 3\n";
     let deadline = Instant::now() + Duration::from_secs(60);
     while !get(admin, "/metrics").1.contains(counted) {
@@ -161,7 +161,7 @@ fn metrics_count_what_was_done_and_tell_the_paths_apart() {
     }
 }
 
-/// Needs the negotiation, and the names of counters' families to be other ones in the classic format.
+/// Needs the negotiation, and other names of counters' families in the classic format.
 #[test]
 fn metrics_come_in_the_format_that_is_asked_for_and_say_the_same_in_both() {
     let (world, admin) = world_with_admin();
@@ -231,7 +231,7 @@ fn health_readiness_and_status_are_told() {
         405
     );
     world.stop_store();
-    // The gateway ends when it finds out; until then it is not ready.
+    // The gateway ends when it notices; until then it is not ready.
     let mut answers = std::iter::from_fn(|| TcpStream::connect(admin).ok())
         .take(1000)
         .map(|_| get_quietly(admin));
@@ -252,7 +252,7 @@ fn get_quietly(address: SocketAddr) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
-/// Needs the password to be asked for where others reach the port.
+/// Needs the password where others reach the port.
 #[test]
 fn an_admin_port_that_others_reach_asks_for_the_password() {
     let mut options = options();
@@ -274,7 +274,7 @@ fn an_admin_port_that_others_reach_asks_for_the_password() {
     assert_eq!(get(admin, "/healthz").0, 200, "health is for everybody");
 }
 
-/// Needs the turn before a password is looked at. That a slow machine takes longer does no harm.
+/// Needs the turn before a password is compared. A slow machine may take longer.
 #[test]
 fn wrong_passwords_at_the_admin_port_are_looked_at_slowly() {
     let mut options = options();
@@ -316,7 +316,7 @@ fn wrong_passwords_at_the_admin_port_are_looked_at_slowly() {
     assert!(metric(&metrics, "stonecast_gateway_passwords_delayed_total") >= 50.0);
 }
 
-/// Needs the oldest to make way: to refuse the newest would refuse the watchdog, which would end a server that is well.
+/// Needs the oldest to make way: refusing the newest would refuse the watchdog, which would end a healthy server.
 #[test]
 fn health_is_told_whatever_other_connections_do() {
     if !allow_files(4000) {
@@ -336,7 +336,7 @@ fn health_is_told_whatever_other_connections_do() {
         ] {
             for _ in 0..25 {
                 let mut stream = TcpStream::connect(admin).unwrap();
-                // One that was cut already.
+                // A connection that was cut already.
                 let _ = stream.write_all(request.as_bytes());
                 others.push(stream);
             }
@@ -359,7 +359,7 @@ fn health_is_told_whatever_other_connections_do() {
     );
 }
 
-/// Needs the deadline of a head: 256 are too few for anybody to make way.
+/// Needs the deadline of a head: 256 are too few for one to make way.
 #[test]
 fn a_connection_that_asks_nothing_is_cut_off() {
     let (_world, admin) = world_with_admin();
@@ -461,7 +461,7 @@ fn requests_of_every_kind_get_one_answer_or_none() {
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
-        // What is refused may be ended before it was sent whole.
+        // A connection may end before a request that is refused was sent as a whole.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);

@@ -83,8 +83,8 @@ fn increments_that_wait_for_each_other_are_written_together() {
     );
 }
 
-/// Needs each command to see the ones before it in the same write, what changes nothing and what deletes among them, and a
-/// value that is too long to be refused alone.
+/// Needs each command to see the ones before it in the same write, also those that change nothing or delete, and needs
+/// a value that is too long to be refused alone.
 #[test]
 fn commands_that_share_a_write_are_done_one_after_the_other() {
     let world = World::of(options(), Durability::Power, 256 << 20);
@@ -208,8 +208,8 @@ fn what_was_taken_is_taken_once() {
     }
 }
 
-/// Needs the delete of GETDEL to name the version that was read. One-sided clients count up from 1, and each count is
-/// taken once: what is taken and what is left are all that was counted.
+/// Needs the delete of GETDEL to name the version that was read. One-sided clients count up from 1 and each count is
+/// taken once, so what is taken and what is left are all that was counted.
 #[test]
 fn what_is_taken_is_what_was_there_when_it_went() {
     let world = World::start();

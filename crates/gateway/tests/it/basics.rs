@@ -253,7 +253,7 @@ fn every_key_is_found_by_iteration_once() {
     assert_eq!(client.words("DBSIZE"), Reply::Integer(0));
 }
 
-/// Needs the cursor to mean the same to every connection and after other scans: what was forgotten is found again.
+/// Needs the cursor to mean the same to every connection and after other scans: a forgotten iteration is found again.
 #[test]
 fn an_iteration_finds_what_is_there_all_the_time_while_others_write_and_scan() {
     let world = World::start();
@@ -315,7 +315,7 @@ fn reported(client: &mut Client, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
 }
 
-/// Needs the look into the kernel's count: the buffers of requests and replies, which stood there, are a few KiB.
+/// Needs the kernel's count: the buffers of requests and replies are a few KiB.
 #[test]
 fn info_reports_the_memory_of_the_process() {
     let world = World::start();

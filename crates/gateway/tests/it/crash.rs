@@ -1,4 +1,4 @@
-//! What a kill leaves: everything that was acknowledged.
+//! After a kill everything that was acknowledged is there.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ fn value(round: u64, loader: u64, n: u64) -> String {
     format!("{round}:{loader}:{n}:{}", "x".repeat((n % 200) as usize))
 }
 
-/// Needs each OK to come after the store's answer, and that after the sync.
+/// Needs each OK to come after the store's answer, and the answer after the sync.
 #[test]
 fn every_acknowledged_set_is_there_after_a_kill_in_the_middle_of_a_benchmark() {
     let directory = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn every_acknowledged_set_is_there_after_a_kill_in_the_middle_of_a_benchmark() {
         });
         match benchmark {
             Ok(mut benchmark) => {
-                // It ends by itself when its server is gone; if not, it is ended.
+                // The benchmark ends when its server is gone, or is ended here.
                 let _ = benchmark.kill();
                 benchmark.wait().unwrap();
             }
@@ -125,7 +125,7 @@ fn every_acknowledged_set_is_there_after_a_kill_in_the_middle_of_a_benchmark() {
     check(&mut Client::connect(process.address), &before);
 }
 
-/// Checks that everything acknowledged is there, and that nothing that is there is anything else.
+/// Checks that everything acknowledged is there, and nothing that was never sent.
 fn check(client: &mut Client, acknowledged: &[(u64, u64, u64)]) {
     for &(round, loader, count) in acknowledged {
         for first in (0..count + PIPELINE).step_by(1000) {

@@ -1,8 +1,7 @@
-//! Hostile connections to a gateway in a process of its own: broken commands, promises, silence. It must neither end nor
-//! grow, and serve others meanwhile.
+//! Hostile connections to a gateway in a process of its own: broken commands, promises, silence. It must neither end
+//! nor grow, and must serve others meanwhile.
 //!
-//! Runs for as many seconds as STONECAST_FUZZ_SECONDS says, two unless it is set; prints its seed, which
-//! STONECAST_FUZZ_SEED names to see it again.
+//! Runs for STONECAST_FUZZ_SECONDS seconds, two by default. It prints its seed, and STONECAST_FUZZ_SEED repeats it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -24,7 +23,7 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// An argument that some command finds strange.
+/// An argument that is strange to some command.
 fn draw_argument(random: &mut Random) -> Vec<u8> {
     const STRANGE: [&[u8]; 22] = [
         b"",
@@ -135,7 +134,7 @@ fn a_gateway_under_hostile_connections_serves_others_and_does_not_grow() {
         } else {
             let _ = socket.shutdown(Shutdown::Write);
             let mut replies = Vec::new();
-            // A reset is an end, too; a gateway that hangs is none.
+            // A reset is an end, too; a timeout is none.
             if let Err(error) = socket.read_to_end(&mut replies) {
                 assert_eq!(
                     error.kind(),

@@ -1,4 +1,4 @@
-//! What a gateway costs that has nothing to do, and what it bears.
+//! The cost of an idle gateway, and many connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn an_idle_connection_costs_less_than_32_kib() {
         assert!(replies.iter().all(|reply| *reply == Reply::simple("OK")));
         assert_eq!(client.words("GET k").bytes().len(), 2000);
     };
-    // What the first ones cost is for all.
+    // The first connections pay for what all share.
     let mut first = clients(process.address, 50);
     first.iter_mut().for_each(use_once);
     let before = process.private_memory();

@@ -1,5 +1,6 @@
-//! What clients may use at most, and what happens to those that want more.
+//! Limits on clients, and what happens beyond them.
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use stonecast_media::Durability;
@@ -99,6 +100,110 @@ fn a_client_that_takes_its_replies_slowly_but_steadily_is_not_cut_off() {
     );
 }
 
+/// Needs the age of what waits: a client that always takes something would keep 32 MiB for ever.
+#[test]
+fn a_client_that_takes_a_little_now_and_then_is_cut_off_when_what_waits_is_old() {
+    let mut options = options();
+    options.limits.output_timeout = Duration::from_millis(600);
+    let world = World::with(options);
+    let mut observer = world.client();
+    observer.call([b"SET", &b"big"[..], &vec![b'x'; 1 << 20]]);
+    let mut slow = world.client();
+    slow.send("GET big\r\n".repeat(400));
+    let mut taken = 0;
+    let mut piece = vec![0; 384 << 10];
+    let start = Instant::now();
+    // The sockets' own buffers come before the end.
+    while let Ok(size @ 1..) = std::io::Read::read(&mut slow.socket, &mut piece) {
+        taken += size;
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "{taken} bytes were taken"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    wait_until("its memory is free", || {
+        info(&mut observer, "mem_clients_normal") < 1 << 20
+    });
+}
+
+/// Needs room to be reserved for values as long as they are: for the longest ones there is none beside what others hold.
+#[test]
+fn many_short_values_that_are_replaced_need_little_room() {
+    let mut options = options();
+    options.limits.memory_size = 16 << 20;
+    let world = World::with(options);
+    let mut client = world.client();
+    client.call([b"SET", &b"big"[..], &vec![b'x'; 1 << 20]]);
+    let mut silent = world.client();
+    silent.send("GET big\r\n".repeat(40));
+    wait_until("replies wait", || {
+        info(&mut client, "mem_clients_normal") > 1 << 20
+    });
+    let start = Instant::now();
+    for round in 0..3 {
+        let commands: Vec<String> = (0..16)
+            .map(|key| format!("GETSET short:{key} {round}"))
+            .collect();
+        let replies = client.pipeline(commands.iter().map(String::as_str));
+        let before = match round {
+            0 => Reply::NoBulk,
+            _ => Reply::bulk((round - 1).to_string()),
+        };
+        assert_eq!(replies, vec![before; 16]);
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(8),
+        "they waited for room that they do not need"
+    );
+}
+
+/// Needs the units whose values are long to be done again, in their place.
+#[test]
+fn long_values_that_are_replaced_come_back_in_their_order() {
+    let mut options = options();
+    options.limits.memory_size = 8 << 20;
+    let world = World::with(options);
+    let mut client = world.client();
+    let value = |key: u8, round: u8| {
+        let size = if key.is_multiple_of(3) { 700_000 } else { 10 };
+        vec![b'a' + key + round; size]
+    };
+    for round in 0..3_u8 {
+        let commands: Vec<u8> = (0..16_u8)
+            .flat_map(|key| request([b"GETSET", &[b'k', key][..], &value(key, round)]))
+            .collect();
+        std::thread::scope(|scope| {
+            let mut socket = client.socket.try_clone().unwrap();
+            scope.spawn(move || std::io::Write::write_all(&mut socket, &commands).unwrap());
+            for key in 0..16 {
+                let expected = match round {
+                    0 => Reply::NoBulk,
+                    _ => Reply::Bulk(value(key, round - 1)),
+                };
+                assert!(client.reply() == expected, "key {key}, round {round}");
+            }
+        });
+    }
+    let unit = client.pipeline([
+        "SET k 1",
+        "GETSET k 2",
+        "APPEND k 3",
+        "GET k",
+        "GETDEL k",
+        "EXISTS k",
+    ]);
+    let expected = [
+        Reply::simple("OK"),
+        Reply::bulk("1"),
+        Reply::Integer(2),
+        Reply::bulk("23"),
+        Reply::bulk("23"),
+        Reply::Integer(0),
+    ];
+    assert_eq!(unit, expected);
+}
+
 /// Needs the bound over all connections to hold for replies, too: each alone is within its own.
 #[test]
 fn replies_that_many_do_not_take_share_a_bound() {
@@ -117,7 +222,7 @@ fn replies_that_many_do_not_take_share_a_bound() {
     }
     // Half of the memory is for replies: without the bound, 30 MB each.
     assert!(most > 4 << 20 && most <= 32 << 20, "{most} bytes were held");
-    // All at once: whoever is served last would have waited for as long as a request may wait for memory.
+    // All at once: the last one would otherwise have waited for as long as a request may wait for memory.
     std::thread::scope(|scope| {
         for client in &mut slow {
             scope.spawn(|| {
@@ -127,7 +232,7 @@ fn replies_that_many_do_not_take_share_a_bound() {
     });
 }
 
-/// Needs the bound on names: what describes them is a hundred times as long as they are.
+/// Needs the bound on names: a description is a hundred times as long as a name.
 #[test]
 fn many_commands_are_not_described_at_once() {
     let world = World::start();
@@ -144,7 +249,7 @@ fn many_commands_are_not_described_at_once() {
     }
 }
 
-/// Needs room for what SCAN returns: without it each has a megabyte that nobody counted, one for each of its commands.
+/// Needs room for the replies of SCAN: each client would hold an uncounted megabyte for each of its commands.
 #[test]
 fn pages_of_long_keys_that_nobody_takes_share_the_bound() {
     let mut options = options();
@@ -361,7 +466,48 @@ fn a_gateway_without_file_descriptors_says_so_once_sleeps_and_goes_on_when_there
     assert_eq!(waiting.reply(), Reply::simple("PONG"));
 }
 
-/// A browser on the same machine that was tricked into sending a request here: none of it is done.
+/// Needs the lack of memory to end one connection: it would end the gateway.
+#[test]
+fn a_connection_whose_replies_find_no_memory_ends_and_the_others_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(directory.path(), Durability::Process);
+    let mut observer = Client::connect(process.address);
+    let echo = request([&b"ECHO"[..], &[b'x'; 4000]]);
+    let before = observer.call([&b"ECHO"[..], &[b'x'; 4000]]);
+    assert_eq!(before, Reply::bulk([b'x'; 4000]));
+    let mut greedy = Client::connect(process.address);
+    assert_eq!(greedy.words("PING"), Reply::simple("PONG"));
+    process.limit_memory(Some(6 << 20));
+    greedy
+        .socket
+        .set_write_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
+    let stream = echo.repeat(16_000);
+    let mut sent = 0;
+    // It takes nothing, and sends until it is cut off.
+    wait_until("the greedy client is cut off", || {
+        let piece = &stream[sent..(sent + (256 << 10)).min(stream.len())];
+        match std::io::Write::write(&mut greedy.socket, piece) {
+            Ok(size) => sent += size,
+            Err(error) => {
+                return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+            }
+        }
+        false
+    });
+    assert_eq!(observer.words("PING"), Reply::simple("PONG"));
+    let errors = process.errors();
+    assert!(
+        errors.lines().count() == 1 && errors.contains("a connection ends: the system gives no"),
+        "{errors}"
+    );
+    process.limit_memory(None);
+    let mut fresh = Client::connect(process.address);
+    let set = fresh.call([b"SET", &b"k"[..], &vec![b'x'; 1 << 20]]);
+    assert_eq!(set, Reply::simple("OK"));
+}
+
+/// No part of the request of a browser that was tricked into sending it is done.
 #[test]
 fn requests_of_browsers_are_not_done() {
     let world = World::start();

@@ -3,6 +3,7 @@
 mod admin;
 mod atomic;
 mod basics;
+mod burden;
 mod conformance;
 mod crash;
 mod differential;

@@ -1,24 +1,25 @@
-//! The memory of a gateway in a process of its own, with clients that ask for more than there may be.
+//! The memory of a gateway in a process of its own, with clients that ask for more than there is.
 //!
-//! The bound is that of `--buffer-size` with a quarter more, and 64 MiB for everything else: the store, connections, stocks.
+//! The bound is `--buffer-size` with a quarter more, and 64 MiB for everything else: the store, connections, stocks.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use stonecast_media::Durability;
 
-use crate::support::{Bounds, Client, Process, Reply, request};
+use crate::idle::allow_files;
+use crate::support::{Bounds, Client, Process, Reply, not_run, request};
 
 /// Bytes that requests and replies may take.
 const BUFFER_SIZE: usize = 64 << 20;
-/// What the process may have while it is under load, and what it may keep.
+/// Bytes that the process may have under load, and that it may keep.
 const PEAK_MAX: u64 = (BUFFER_SIZE as u64) * 5 / 4 + (64 << 20);
 const KEPT_MAX: u64 = 32 << 20;
-/// Longer than a client waits that shares the gateway with clients of huge replies, on a machine that does other things, too: without
-/// turns it is ten seconds on one that does nothing else.
+/// Longer than a client waits beside others with huge replies, also on a busy machine. Without turns it waits ten
+/// seconds on an idle one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A gateway, and a client that looks how it is.
+/// A gateway, and a client that watches it.
 struct Watched {
     process: Process,
     observer: Client,
@@ -26,7 +27,7 @@ struct Watched {
     _directory: tempfile::TempDir,
 }
 
-/// What was seen while a load was there.
+/// Memory and waits while a load was there.
 #[derive(Debug, Default)]
 struct Seen {
     peak: u64,
@@ -61,7 +62,7 @@ impl Watched {
             .collect()
     }
 
-    /// Looks at memory and asks for a short reply again and again.
+    /// Reads the gateway's memory and asks for a short reply again and again.
     fn watch(&mut self, duration: Duration, mut is_over: impl FnMut() -> bool) -> Seen {
         let mut seen = Seen::default();
         let end = Instant::now() + duration;
@@ -78,7 +79,7 @@ impl Watched {
         seen
     }
 
-    /// When the connections have gone, so has their memory.
+    /// Waits until the memory of connections that have gone is free.
     fn settles(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -190,5 +191,25 @@ fn requests_that_are_never_completed_stay_within_the_bound_and_keep_nobody_from_
     assert_eq!(fresh.words("SET small value"), Reply::simple("OK"));
     assert_eq!(fresh.words("GET small"), Reply::bulk("value"));
     drop(halves);
+    watched.settles();
+}
+
+/// Needs what a batch holds to be counted: each of these commands takes many times its ten bytes until it is done.
+#[test]
+fn batches_of_short_commands_that_wait_stay_within_the_bound() {
+    let count = 1200;
+    if !allow_files(count as u64 + 200) {
+        return not_run(
+            "memory::batches_of_short_commands_that_wait_stay_within_the_bound",
+            "too few open files allowed",
+        );
+    }
+    let mut watched = Watched::start();
+    let mut silent = watched.clients(count);
+    for client in &mut silent {
+        client.send("GET big:0\r\n".repeat(1000));
+    }
+    watched.watch(Duration::from_millis(3000), || false);
+    drop(silent);
     watched.settles();
 }

@@ -6,7 +6,7 @@ use stonecast_media::Durability;
 
 use crate::support::{Reply, World, options};
 
-/// Needs the writes of a step to be under way together: one after the other is a sync each.
+/// Needs the writes of a step to be under way together: one after the other they take a sync each.
 #[test]
 fn a_pipeline_of_writes_is_one_batch_to_the_store() {
     let world = World::of(options(), Durability::Power, 64 << 20);
@@ -23,7 +23,7 @@ fn a_pipeline_of_writes_is_one_batch_to_the_store() {
     assert!(syncs <= 16, "{syncs} syncs for 128 writes");
 }
 
-/// Needs keys that are only overwritten to share a step: a step for each time that a key comes again is a sync for each.
+/// Needs keys that are only overwritten to share a step: a step for each repetition takes a sync for each.
 #[test]
 fn a_pipeline_that_overwrites_few_keys_again_and_again_is_one_batch_too_and_the_last_values_stay() {
     let world = World::of(options(), Durability::Power, 64 << 20);
@@ -92,7 +92,7 @@ fn commands_on_one_key_are_done_in_their_order() {
     );
 }
 
-/// Needs an error to answer the command whose key it is about, not one before it that reads nothing.
+/// Needs an error to answer the command whose key caused it, and not an earlier one that reads nothing.
 #[test]
 fn errors_in_a_pipeline_of_reads_answer_their_own_commands() {
     let world = World::start();
@@ -150,7 +150,7 @@ fn a_pipeline_longer_than_a_batch_is_answered_whole() {
     );
 }
 
-/// Requests cut at every place there is, so that each state between two reads is met.
+/// Requests cut at every place, so that each state between two reads occurs.
 #[test]
 fn requests_in_pieces_are_understood_wherever_they_are_cut() {
     let world = World::start();
@@ -180,8 +180,7 @@ fn a_broken_request_ends_the_connection_after_the_replies_before_it() {
     assert!(client.has_ended());
 }
 
-/// Needs the end of a batch at QUIT, for every cut of the pipeline into batches, and that whoever has quit is not told of what is
-/// wrong behind it.
+/// Needs the end of a batch at QUIT, for every cut of the pipeline into batches; an error behind QUIT is not reported.
 #[test]
 fn what_stands_behind_quit_is_not_done_and_what_stands_before_it_is() {
     for depth in [1, 2, 3, 1024] {
@@ -215,10 +214,10 @@ fn what_stands_behind_quit_is_not_done_and_what_stands_before_it_is() {
     }
 }
 
-/// What a store of one connection is: the keys and their values.
+/// The model of a store with one connection: keys and their values.
 type Model = std::collections::BTreeMap<String, String>;
 
-/// A random command, done on the model, and the reply expected.
+/// A random command, done on the model, and the expected reply.
 fn draw(random: &mut Random, model: &mut Model) -> (String, Reply) {
     let key = format!("k{}", random.random_range(0..6));
     let number = random.random_range(0..1000);

@@ -1,4 +1,4 @@
-//! Who is let in: passwords and TLS.
+//! Passwords and TLS: which clients are let in.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -86,7 +86,7 @@ fn a_pipeline_that_begins_with_the_password_is_done_from_there_on() {
 
 /// Needs the smaller limits, and the deadline of the password.
 #[test]
-fn who_has_not_said_the_password_gets_little_memory_and_little_time() {
+fn a_client_without_the_password_gets_little_memory_and_little_time() {
     let mut options = with_password();
     options.limits.request_timeout = Duration::from_millis(300);
     let world = World::with(options);
@@ -176,7 +176,7 @@ impl Certificates {
         options
     }
 
-    /// A connection through TLS; with a certificate of its own, if it says who it is.
+    /// A connection through TLS, with a client's certificate if `says_who`.
     fn connect(&self, world: &World, says_who: bool) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         roots
@@ -231,8 +231,57 @@ fn commands_and_large_values_pass_through_tls() {
     );
 }
 
+/// Needs what TLS holds to be counted, and a time limit for it: records that are never complete would be held for ever.
 #[test]
-fn who_does_not_speak_tls_gets_nothing() {
+fn records_that_are_never_complete_are_counted_and_cut_off() {
+    let certificates = Certificates::make();
+    let mut options = certificates.options(false);
+    options.admin = Some("127.0.0.1:0".parse().unwrap());
+    options.limits.request_timeout = Duration::from_secs(4);
+    let world = World::with(options);
+    let held = || {
+        let mut client = certificates.connect(&world, false);
+        client.write_all(&request(["INFO", "memory"])).unwrap();
+        let mut report = Vec::new();
+        client.write_all(&request(["QUIT"])).unwrap();
+        client.read_to_end(&mut report).unwrap();
+        let report = String::from_utf8(report).unwrap();
+        let line = report
+            .lines()
+            .find_map(|line| line.strip_prefix("mem_clients_normal:"));
+        line.unwrap().parse::<usize>().unwrap()
+    };
+    let (count, part) = (40, 12_000);
+    let mut incomplete: Vec<_> = (0..count)
+        .map(|_| {
+            let mut stream = certificates.connect(&world, false);
+            stream.write_all(&request(["PING"])).unwrap();
+            stream.read_exact(&mut [0; 7]).unwrap();
+            let mut record = Vec::new();
+            stream.conn.writer().write_all(&[b'x'; 16_000]).unwrap();
+            stream.conn.write_tls(&mut record).unwrap();
+            stream.sock.write_all(&record[..part]).unwrap();
+            stream
+        })
+        .collect();
+    let deadline = Instant::now() + Duration::from_secs(3);
+    let mut most = 0;
+    while most < count * part && Instant::now() < deadline {
+        most = most.max(held());
+    }
+    assert!(most >= count * part, "{most} bytes are counted");
+    for stream in &mut incomplete {
+        // The rest of what was sent before, and the end.
+        let mut rest = Vec::new();
+        let ended = stream.sock.read_to_end(&mut rest);
+        let is_late = |error: std::io::Error| error.kind() == ErrorKind::WouldBlock;
+        assert!(!ended.is_err_and(is_late), "it was not cut off");
+    }
+    assert!(held() < count * part / 4);
+}
+
+#[test]
+fn a_client_that_does_not_speak_tls_gets_nothing() {
     let certificates = Certificates::make();
     let world = World::with(certificates.options(false));
     let mut plain = TcpStream::connect(world.gateway().resp_address().unwrap()).unwrap();
@@ -269,7 +318,7 @@ fn files_that_are_no_certificates_are_named() {
     assert_eq!(error, "/dev/null: there is no certificate in it");
 }
 
-/// Reads until the other side ends the connection, and returns what came.
+/// Reads until the peer ends the connection, and returns what came.
 fn rest_of(mut socket: &TcpStream) -> Vec<u8> {
     socket
         .set_read_timeout(Some(Duration::from_secs(60)))
@@ -282,7 +331,7 @@ fn rest_of(mut socket: &TcpStream) -> Vec<u8> {
     }
 }
 
-/// Needs a deadline that has nothing to do with the password: where there is none, a silent peer would stay for ever.
+/// Needs a deadline apart from the password's: where there is no password, a silent peer would stay for ever.
 #[test]
 fn a_handshake_that_does_not_get_done_is_cut_off_and_an_idle_client_is_not() {
     let certificates = Certificates::make();
@@ -296,7 +345,7 @@ fn a_handshake_that_does_not_get_done_is_cut_off_and_an_idle_client_is_not() {
     let address = world.gateway().resp_address().unwrap();
     let silent = TcpStream::connect(address).unwrap();
     let mut dripping = TcpStream::connect(address).unwrap();
-    // The head of a record of 512 bytes that holds a greeting, and then a byte now and then.
+    // The head of a record of 512 bytes with a greeting, and then a byte now and then.
     dripping.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252]).unwrap();
     let start = Instant::now();
     while dripping.write_all(&[3]).is_ok() {
@@ -312,8 +361,8 @@ fn a_handshake_that_does_not_get_done_is_cut_off_and_an_idle_client_is_not() {
     assert_eq!(&pong, b"+PONG\r\n");
 }
 
-/// Needs places of their own for those that have not shown who they are, and the oldest of them to make way: 200 that say
-/// nothing would hold every place until their time is up, and come again.
+/// Needs places of their own for newcomers, and the oldest of them to make way: 200 silent peers would hold every place
+/// until their time is up, and then reconnect.
 #[test]
 fn peers_without_a_certificate_keep_out_no_client_that_has_one() {
     let certificates = Certificates::make();
@@ -340,7 +389,7 @@ fn peers_without_a_certificate_keep_out_no_client_that_has_one() {
     rest_of(&silent[0]);
 }
 
-/// Needs the seat to be looked for when the handshake is done, and the words to go through TLS.
+/// Needs the seat to be taken after the handshake, and the refusal to go through TLS.
 #[test]
 fn clients_beyond_the_limit_are_told_through_tls() {
     let certificates = Certificates::make();
@@ -383,8 +432,8 @@ fn peers_without_the_password_keep_out_no_client_that_knows_it() {
     assert!(others[0].has_ended(), "the oldest has made way");
 }
 
-/// Needs the turn before a password is looked at: 2,000 were answered in a few milliseconds. That a slow machine answers
-/// fewer does no harm.
+/// Needs the turn before a password is compared: without it 2,000 are answered in a few milliseconds. A slow machine
+/// may answer fewer.
 #[test]
 fn wrong_passwords_are_looked_at_slowly_and_keep_nobody_waiting_that_knows_the_right_one() {
     let world = World::with(with_password());
@@ -409,7 +458,7 @@ fn wrong_passwords_are_looked_at_slowly_and_keep_nobody_waiting_that_knows_the_r
     let mut client = world.client();
     assert_eq!(client.call(["AUTH", "open sesame"]), Reply::simple("OK"));
     assert_eq!(client.words("PING"), Reply::simple("PONG"));
-    // Also one that has erred before.
+    // Also a client that has erred before.
     let mut mistaken = world.client();
     assert!(mistaken.words("AUTH open").error().starts_with("WRONGPASS"));
     assert_eq!(mistaken.call(["AUTH", "open sesame"]), Reply::simple("OK"));

@@ -94,7 +94,7 @@ fn discard_reset_and_quit_end_a_refused_transaction() {
     assert_eq!(world.client().words("EXISTS a"), Reply::Integer(0));
 }
 
-/// A transaction is of one connection, and begins only for who has said the password: as in Redis.
+/// A transaction belongs to one connection and begins only after the password, as in Redis.
 #[test]
 fn a_transaction_is_of_its_connection_alone() {
     let mut options = options();

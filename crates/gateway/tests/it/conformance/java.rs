@@ -18,7 +18,7 @@ fn ycsb_runs_its_workloads_through_jedis() {
     let steps = |folder: &Path| {
         let mut steps = Vec::new();
         let mut maven = Command::new("mvn");
-        // Other programs believe the certificates in the file that this variable names; Java has a store of its own.
+        // Other programs trust the certificates in the file that this variable names; Java has a store of its own.
         if let Some(certificates) = env::var_os("SSL_CERT_FILE") {
             let mut trust = Command::new("java");
             trust.arg("Trust.java").arg(certificates).arg("trust");

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 fn run(command: &mut Command) -> Result<Output, String> {
     let shown = format!("{command:?}");
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    // Into files, since a pipe that nobody empties holds the program up.
+    // Output goes to files, since a pipe that is not read blocks the program.
     let file = |name: &str| {
         std::fs::File::create(directory.path().join(name)).map_err(|error| error.to_string())
     };
@@ -45,7 +45,7 @@ fn run(command: &mut Command) -> Result<Output, String> {
         match child.try_wait().map_err(|error| error.to_string())? {
             Some(status) => break status,
             None if Instant::now() > deadline => {
-                // It may end at this very moment.
+                // The program may end at this very moment.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(format!(
@@ -80,7 +80,8 @@ fn install(test: &str, command: &mut Command) -> bool {
     false
 }
 
-/// The line of a failed program's `words` that says why: the first that speaks of an error, or else the last one.
+/// The line of a failed program's `words` that explains the failure: the first that contains an error, or else the last
+/// one.
 fn reason_in(words: &str) -> &str {
     let mut lines = words.lines().filter(|line| !line.trim().is_empty());
     let speaks_of_an_error = |line: &&str| line.to_lowercase().contains("error");

@@ -1,4 +1,4 @@
-//! A client of a few lines that sees every byte.
+//! A small client that sees every byte.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -28,7 +28,7 @@ pub struct Client {
     pub socket: TcpStream,
 }
 
-/// Longer than anything takes, so that a test that waits for ever ends.
+/// Longer than any reply takes, so that a test that waits for ever ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Client {

@@ -1,9 +1,9 @@
-//! A strict reader of the two text formats of metrics: what it takes, Prometheus takes, and what `promtool check metrics`
-//! reports about names, units and help it reports, too.
+//! A strict reader of the two text formats of metrics. It accepts what Prometheus accepts, and reports what `promtool
+//! check metrics` reports about names, units and help.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which of the formats a text is to be in.
+/// The format of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Classic,

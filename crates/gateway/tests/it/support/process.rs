@@ -1,6 +1,6 @@
 //! A store and its gateway in a process of their own, which can be killed.
 //!
-//! The process is this test binary again, told by its environment to be the server.
+//! The process is this test binary again; its environment tells it to be the server.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -40,11 +40,11 @@ impl Process {
         Self::within(Bounds::default(), directory, durability)
     }
 
-    /// Likewise, with these bounds.
+    /// The same, with these bounds.
     pub fn within(bounds: Bounds, directory: &Path, durability: Durability) -> Self {
         let errors = directory.join("errors");
         let ready = directory.join("ready");
-        // Of an earlier run.
+        // An earlier run may have left it.
         let _ = std::fs::remove_file(&ready);
         let mut command = Command::new(std::env::current_exe().unwrap());
         if let Some(size) = bounds.buffer_size {
@@ -78,7 +78,7 @@ impl Process {
         }
     }
 
-    /// Lets it open `spare` files more than it has open.
+    /// Lets it open `spare` more files than it has open.
     pub fn limit_files(&self, spare: u64) {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
             .unwrap()
@@ -91,12 +91,21 @@ impl Process {
         prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     }
 
-    /// What it has printed about trouble.
+    /// Lets it map `spare` more bytes than it has mapped; none lifts the limit.
+    pub fn limit_memory(&self, spare: Option<u64>) {
+        let limit = Rlimit {
+            current: spare.map(|spare| self.status("VmSize:") + spare),
+            maximum: getrlimit(Resource::As).maximum,
+        };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::As, limit).unwrap();
+    }
+
+    /// Its messages on stderr.
     pub fn errors(&self) -> String {
         std::fs::read_to_string(&self.errors).unwrap()
     }
 
-    /// Processor time that it has used.
+    /// Processor time that it has used, seconds.
     pub fn processor_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let after_name = stat.rsplit_once(')').unwrap().1;
@@ -111,20 +120,18 @@ impl Process {
 
     /// Memory that is its own: no files, and nothing that it shares.
     pub fn private_memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"))
-            .unwrap();
-        line.split_whitespace()
-            .next()
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
-            << 10
+        self.status("RssAnon:")
     }
 
-    /// Kills it at whatever it is doing.
+    /// A size in the kernel's report of the process, bytes.
+    fn status(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix(name));
+        let kilobytes = size.unwrap().split_whitespace().next().unwrap();
+        kilobytes.parse::<u64>().unwrap() << 10
+    }
+
+    /// Kills it in the middle of its work.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
