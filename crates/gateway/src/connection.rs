@@ -24,7 +24,9 @@ use crate::commands::{Arguments, Context, Operation, Run, Scratch, Session, run_
 use crate::memory::{Buffer, GUARANTEED};
 use crate::origin::Origin;
 use crate::outlet::{End, Outlet};
-use crate::resp::{Commands, ProtocolError, ReplyWriter, RequestLimits, RequestParser};
+use crate::resp::{
+    BATCH_ARGUMENTS_MAX, Commands, ProtocolError, ReplyWriter, RequestLimits, RequestParser,
+};
 use crate::shared::Seat;
 use crate::sizes::{INPUT_SIZES, INPUT_STEP_MAX, SHORT_BATCH, batch_size, request_size};
 use crate::transport::{Moved, Transport};
@@ -256,7 +258,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a seat once a newcomer has shown who it is. Returns false where there is none and the client was told so.
+    /// Takes a seat once a newcomer is authenticated. Returns false where there is none and the client was told so.
     fn sit_down(&mut self) -> bool {
         let is_known = self.session.is_authenticated && !self.outlet.is_shaking_hands();
         if self.seat.is_none() && is_known {
@@ -335,7 +337,7 @@ impl Connection {
             if !self.sit_down() {
                 return Ok(false);
             }
-            // A protocol error behind QUIT concerns nobody.
+            // A protocol error behind QUIT is not reported.
             if self.session.has_quit {
                 return Ok(false);
             }
@@ -363,17 +365,17 @@ impl Connection {
         if parsed.is_err() || !commands.are_enough(short) {
             return (parsed, true);
         }
-        // The shortest command and the shortest argument have two bytes.
+        // The shortest command and the shortest argument have two bytes. Only the last command may have more arguments.
         let most = self.input.len() / 2;
-        let size = self.request_size() + batch_size(count_max.min(most), most);
-        if short == count_max || !self.outlet.try_request(size) {
+        let room = batch_size(count_max.min(most), BATCH_ARGUMENTS_MAX.min(most));
+        if short == count_max || !self.outlet.try_request(self.request_size() + room) {
             return (parsed, false);
         }
         let parsed = self
             .parser
             .parse(&mut self.input, limits, count_max, commands);
-        let size = self.request_size() + batch_size_of(commands);
-        self.outlet.note_request(size);
+        let needed = batch_size_of(commands).min(room);
+        self.outlet.note_request(self.request_size() + needed);
         (parsed, !commands.are_enough(count_max))
     }
 

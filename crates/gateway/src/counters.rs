@@ -94,7 +94,7 @@ pub struct Counters {
     pub connections_refused: Count,
     /// Connections cut off, because they took too few replies, did not finish a request, or found no memory.
     pub connections_cut: Count,
-    /// Connections at this moment whose peers have not shown who they are.
+    /// Connections at this moment that are not authenticated.
     pub newcomers: Count,
     /// Newcomers that made way for newer ones.
     pub newcomers_cut: Count,

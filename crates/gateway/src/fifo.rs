@@ -240,7 +240,7 @@ impl<T> Turns<T> {
         work(
             lines
                 .get_mut(&key)
-                .expect("a line lasts as long as somebody is in it"),
+                .expect("a line lasts as long as a task is in it"),
         )
     }
 }
@@ -269,7 +269,7 @@ impl<T> Drop for Turn<'_, T> {
         let mut lines = self.turns.lines.borrow_mut();
         let of_key = lines
             .get_mut(&self.key)
-            .expect("a line lasts as long as somebody is in it");
+            .expect("a line lasts as long as a task is in it");
         of_key.line.leave(self.ticket);
         let ended = match of_key.line.waiting.is_empty() {
             true => lines.remove(&self.key),
@@ -305,7 +305,7 @@ mod tests {
         let mut small = pin!(budget.take(10));
         assert!(
             poll(small.as_mut()).is_none(),
-            "it would fit, but somebody was first"
+            "it would fit, but another task was first"
         );
         drop(first);
         assert!(poll(small.as_mut()).is_none());
@@ -345,7 +345,7 @@ mod tests {
         drop((third, other));
         assert!(
             turns.lines.borrow().is_empty(),
-            "nothing is kept about a key that nobody wants"
+            "nothing is kept about a key that no task wants"
         );
     }
 
@@ -365,7 +365,7 @@ mod tests {
             assert!(poll(given_up.as_mut()).is_none() && second.is_awaited());
             second.leave(left.clone());
         }
-        assert_eq!(Rc::strong_count(&left), 1, "nobody came to its turn");
+        assert_eq!(Rc::strong_count(&left), 1, "no task came to its turn");
         assert!(turns.lines.borrow().is_empty());
     }
 }

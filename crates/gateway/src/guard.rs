@@ -1,7 +1,7 @@
 //! Deadlines of connections, checked a few times a second, and the places of newcomers.
 //!
-//! A *newcomer* is a connection whose peer has not shown who it is: its TLS handshake is not done, or it has not sent
-//! the password. Newcomers have places of their own, beside those of clients, and make way for each other.
+//! A *newcomer* is a connection that is not authenticated: its TLS handshake is not done, or it has not sent the password.
+//! Newcomers have places of their own, beside those of clients, and make way for each other.
 //!
 //! A connection sets the time by which its peer must have done something, and is cut off after that. One pass over all
 //! connections a few times a second costs less than a timer for each request.
@@ -116,7 +116,7 @@ impl Guard {
         }
     }
 
-    /// Gives the place among the newcomers back: the peer has shown who it is, or the connection ends.
+    /// Gives the place among the newcomers back: the peer is authenticated, or the connection ends.
     pub fn leave(&self) {
         if let Some(ticket) = self.place.take() {
             let mut newcomers = self.guards.newcomers.borrow_mut();

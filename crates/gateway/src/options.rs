@@ -50,7 +50,7 @@ pub struct Password(String);
 /// Bounds on what clients may use. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Clients at a time. Connections that have not shown who they are have places beside these, see `newcomers`.
+    /// Clients at a time. Connections that are not authenticated have places beside these, see `newcomers`.
     pub connections: usize,
     /// One request as it is sent.
     pub request_size: u64,
@@ -151,7 +151,7 @@ impl GatewayOptions {
             || limits.memory_size == 0
         {
             return Err(GatewayError::Options(
-                "a limit of 0 lets nobody in".to_owned(),
+                "a limit of 0 lets no client in".to_owned(),
             ));
         }
         if limits.handshake_timeout.is_zero()
@@ -159,7 +159,7 @@ impl GatewayOptions {
             || limits.output_timeout.is_zero()
         {
             return Err(GatewayError::Options(
-                "a time limit of 0 cuts everybody off".to_owned(),
+                "a time limit of 0 cuts every client off".to_owned(),
             ));
         }
         Ok(())
@@ -167,7 +167,7 @@ impl GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Places for connections whose peers have not shown who they are; 0 where no peer has to.
+    /// Places for connections that are not authenticated; 0 where none has to be.
     pub(crate) fn newcomers(&self) -> usize {
         if self.password.is_none() && self.tls.is_none() {
             return 0;

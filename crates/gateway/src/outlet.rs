@@ -438,12 +438,12 @@ impl Outlet {
         self.renew_deadline();
     }
 
-    /// Counts the connection among those whose peers have not shown who they are.
+    /// Counts the connection among those that are not authenticated.
     pub fn enter(&self, origin: Origin) {
         self.guard.enter(origin);
     }
 
-    /// The peer has shown who it is.
+    /// Says that the peer is authenticated.
     pub fn leave(&self) {
         self.guard.leave();
     }

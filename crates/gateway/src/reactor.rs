@@ -154,6 +154,13 @@ impl Reactor {
         self.work.get() >= WORK_MAX
     }
 
+    /// Takes events if so much was done since the last time. For a task that goes on for long without a turn.
+    pub fn look_if_late(&self) {
+        if self.is_late() {
+            self.poll(0);
+        }
+    }
+
     /// Whether a task waits for its turn, so that the thread must not sleep.
     pub fn has_turns(&self) -> bool {
         !self.turns.borrow().is_empty()
@@ -261,6 +268,9 @@ impl<S: AsFd> Drop for Source<S> {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
 
     use super::*;
 
@@ -311,5 +321,49 @@ mod tests {
         );
         assert!(reactor.sources.borrow().is_empty());
         drop(kept);
+    }
+
+    /// Needs the look of the task itself: the thread would look only when no task has anything to do.
+    #[test]
+    fn a_task_that_has_done_much_takes_events_itself() {
+        let reactor = Rc::new(Reactor::new().unwrap());
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let source = reactor.add(ours).unwrap();
+        reactor.poll(0);
+        source.readiness().clear_readable();
+        theirs.write_all(b"a").unwrap();
+        reactor.note_work(WORK_MAX - 1);
+        reactor.look_if_late();
+        assert!(!source.readiness().is_readable());
+        reactor.note_work(1);
+        reactor.look_if_late();
+        assert!(source.readiness().is_readable() && !reactor.is_late());
+    }
+
+    /// Needs one turn for each look: a short command would wait for several long ones.
+    #[test]
+    fn between_two_looks_one_task_has_its_turn() {
+        struct Woken(AtomicUsize);
+        impl Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let reactor = Reactor::new().unwrap();
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = Waker::from(woken.clone());
+        let mut turns: Vec<_> = (0..3).map(|_| Box::pin(reactor.turn())).collect();
+        for turn in &mut turns {
+            assert!(
+                turn.as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+        }
+        for count in 1..=3 {
+            reactor.poll(0);
+            assert_eq!(woken.0.load(Ordering::Relaxed), count);
+        }
+        assert!(!reactor.has_turns());
     }
 }

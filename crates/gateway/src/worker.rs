@@ -215,7 +215,7 @@ impl Acceptor {
 
     fn admit(&self, socket: TcpStream, peer: SocketAddr) {
         let counters = &self.context.thread.counters;
-        // Where peers have to prove who they are, their connections begin without a seat.
+        // Where peers have to authenticate, their connections begin without a seat.
         let is_newcomer = self.context.thread.shared.options.newcomers() > 0;
         let seat = (!is_newcomer)
             .then(|| self.context.thread.shared.seat())

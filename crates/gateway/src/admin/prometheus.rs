@@ -160,7 +160,7 @@ impl Snapshot {
         )?;
         sheet.gauge(
             "gateway_newcomers",
-            "Connections now that have not shown who they are.",
+            "Connections at this moment that are not authenticated.",
             None,
             self.sum(|thread| thread.newcomers.get()),
         )?;
@@ -189,7 +189,7 @@ impl Snapshot {
             ),
             (
                 "gateway_newcomers_cut",
-                "Connections that made way for newer ones before they showed who they are.",
+                "Connections that made way for newer ones before they were authenticated.",
                 count(|thread| thread.newcomers_cut.get()),
             ),
             (

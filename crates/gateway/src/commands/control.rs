@@ -10,10 +10,7 @@ use super::keyspace::{self, Keys};
 use super::operation::{ClientReport, Control};
 use crate::outlet::End;
 use crate::resp::Protocol;
-use crate::sizes::SMALL_REPLIES;
-
-/// What writing a key to a reply costs, as if so many bytes were moved.
-const KEY_WORK: usize = 256;
+use crate::sizes::{KEY_WORK, SMALL_REPLIES};
 
 /// Does a command that stands alone. The inner error is the reply to the client.
 pub async fn run(

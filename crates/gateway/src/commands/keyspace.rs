@@ -154,5 +154,6 @@ pub async fn flush(context: &Context) -> Result<(), CommandError> {
         if let Some(error) = failure {
             return Err(error);
         }
+        context.thread.reactor.turn().await;
     }
 }

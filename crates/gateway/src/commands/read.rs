@@ -21,12 +21,10 @@ use super::operation::Operation;
 use super::reply::Reply;
 use super::value::ValueCommand;
 use crate::outlet::End;
-use crate::sizes::{SMALL_REPLIES, VALUES_SIZE_MAX};
+use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
 
 /// Keys that are read together: enough to make the way to the store cheap.
 const KEYS_MAX: usize = 32;
-/// What reading a key costs, as if so many bytes were moved.
-const KEY_WORK: usize = 256;
 
 type KeyList<'a> = SmallVec<[&'a [u8]; KEYS_MAX]>;
 

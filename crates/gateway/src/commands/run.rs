@@ -16,7 +16,7 @@ use super::write::{self, Outcome};
 use crate::counters::{Counters, Kind};
 use crate::join::in_order;
 use crate::outlet::End;
-use crate::sizes::{SMALL_REPLIES, VALUES_SIZE_MAX};
+use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
 
 /// Does a batch. `specs` has the table's entry of each operation, none for unknown commands.
 pub async fn run_batch<'a>(
@@ -147,6 +147,7 @@ impl<'a> Run<'_, 'a> {
             let replies = self.finish(unit, outcome).await?;
             replies.iter().for_each(|reply| self.reply(reply));
         }
+        self.outlet.note_work(units.len() * KEY_WORK);
         self.outlet.relieve().await
     }
 

@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use smallvec::smallvec;
-use stonecast_kv::Condition;
+use stonecast_kv::{Condition, Written};
 
 use super::combine::{self, Applied};
 use super::context::Context;
@@ -26,11 +26,11 @@ use super::error::CommandError;
 use super::operation::{Arguments, Operation};
 use super::reply::{Replies, Reply};
 use super::step::values_returned;
-use super::store::Store;
 use super::value::{Value, ValueCommand};
 use crate::counters::Lookups;
 use crate::join::in_order;
 use crate::reactor::Reactor;
+use crate::sizes::KEY_WORK;
 
 /// Keys of an MSET that are compared with each other before other connections have their turn: about a millisecond.
 const KEYS_A_TURN: usize = 8 << 10;
@@ -100,7 +100,7 @@ pub async fn write_unit<'a>(context: &Context, unit: &[Operation<'a>], room: usi
     let result = match unit {
         [Operation::Answer(reply)] => Ok(Outcome::Answered(smallvec![reply.clone()])),
         [Operation::SetMany(pairs)] => set_many(context, *pairs).await.map(answered),
-        [Operation::DeleteMany(keys)] => delete_many(&context.store, *keys).await.map(answered),
+        [Operation::DeleteMany(keys)] => delete_many(context, *keys).await.map(answered),
         [
             Operation::Value {
                 key,
@@ -186,7 +186,7 @@ async fn set_many<'a>(context: &Context, pairs: Arguments<'a>) -> Result<Reply<'
             Condition::None,
         )
     });
-    let (done, failure) = count(puts, |_| true).await;
+    let (done, failure) = count(&context.thread.reactor, puts, |_| true).await;
     match failure {
         None => Ok(Reply::Ok),
         Some(error) => Err(error.in_part(done, wanted.len())),
@@ -210,26 +210,38 @@ async fn last_of_each_key(reactor: &Reactor, pairs: Arguments<'_>) -> Vec<usize>
     wanted
 }
 
-async fn delete_many<'a>(store: &Store, keys: Arguments<'a>) -> Result<Reply<'a>, CommandError> {
-    let deletes = keys.iter().map(|key| store.delete(key, Condition::None));
-    let (done, failure) = count(deletes, |written| written.is_some()).await;
+async fn delete_many<'a>(
+    context: &Context,
+    keys: Arguments<'a>,
+) -> Result<Reply<'a>, CommandError> {
+    let deletes = keys
+        .iter()
+        .map(|key| context.store.delete(key, Condition::None));
+    let was_there = |written: Option<Written>| written.is_some();
+    let (done, failure) = count(&context.thread.reactor, deletes, was_there).await;
     match failure {
         None => Ok(Reply::Integer(done as i64)),
         Some(error) => Err(error.in_part(done, keys.len())),
     }
 }
 
-/// Runs writes together. Returns how many `had_effect`, and the first failure.
+/// Runs writes together. Returns how many `had_effect`, and the first failure. The store's answers may come without a pause, so the
+/// thread looks at its sockets in between.
 async fn count<T>(
+    reactor: &Reactor,
     writes: impl Iterator<Item = impl Future<Output = Result<T, CommandError>>>,
     had_effect: impl Fn(T) -> bool,
 ) -> (usize, Option<CommandError>) {
     let (mut done, mut failure) = (0, None);
-    in_order(writes, |result| match result {
-        Ok(written) => done += usize::from(had_effect(written)),
-        Err(error) => {
-            failure.get_or_insert(error);
+    in_order(writes, |result| {
+        match result {
+            Ok(written) => done += usize::from(had_effect(written)),
+            Err(error) => {
+                failure.get_or_insert(error);
+            }
         }
+        reactor.note_work(KEY_WORK);
+        reactor.look_if_late();
     })
     .await;
     (done, failure)

@@ -94,7 +94,7 @@ fn an_origin_has_a_hundred_guesses_a_second_over_however_many_connections() {
     (0..200).for_each(|_| world.attack(origin(1), 3));
     world.pass(30 * SECOND + SECOND / 200);
     assert_eq!(world.wrong.get(), 100 + 30 * 100);
-    assert_eq!(world.wait_of_client(origin(2)), 0, "nobody else waits");
+    assert_eq!(world.wait_of_client(origin(2)), 0, "no other waits");
     let wait = world.wait_of_client(origin(1));
     assert!(
         wait <= 2 * SECOND + SECOND / 100,

@@ -12,4 +12,4 @@ mod request;
 
 pub use limits::RequestLimits;
 pub use reply::{Protocol, ReplyWriter};
-pub use request::{Commands, ProtocolError, RequestParser, decimal};
+pub use request::{BATCH_ARGUMENTS_MAX, Commands, ProtocolError, RequestParser, decimal};

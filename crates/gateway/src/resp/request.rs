@@ -27,7 +27,7 @@ pub struct Commands {
 }
 
 /// Arguments after which a batch ends: each takes memory for its place, and the shortest is sent in two bytes.
-const ARGUMENTS_MAX: usize = 16 << 10;
+pub const BATCH_ARGUMENTS_MAX: usize = 16 << 10;
 
 /// Why a connection's input cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +91,7 @@ impl Commands {
 
     /// Whether there are `count_max` commands, or so many arguments that later commands wait for the next batch.
     pub fn are_enough(&self, count_max: usize) -> bool {
-        self.len() >= count_max || self.arguments.len() >= ARGUMENTS_MAX
+        self.len() >= count_max || self.arguments.len() >= BATCH_ARGUMENTS_MAX
     }
 
     /// How many arguments they have together.

@@ -383,7 +383,7 @@ fn a_connection_that_asks_nothing_is_cut_off() {
 fn health_is_told_while_the_store_does_not_answer() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
-    // It accepts nobody.
+    // It accepts no connection.
     let _store = UnixListener::bind(&socket).unwrap();
     let mut options = options();
     options.resp = None;
