@@ -55,7 +55,8 @@ pub struct GatewayFlags {
     /// How long a request may take to arrive, and the password to be said, before the connection is cut [default: 60s].
     #[arg(long, value_name = "TIME", env = "STONECAST_REQUEST_TIMEOUT")]
     pub request_timeout: Option<Period>,
-    /// How long replies may wait without any being taken before the connection is cut [default: 30s].
+    /// How long replies may wait without any being taken before the connection is cut; all of them must be taken in ten times as
+    /// long [default: 30s].
     #[arg(long, value_name = "TIME", env = "STONECAST_OUTPUT_TIMEOUT")]
     pub output_timeout: Option<Period>,
 }
