@@ -23,6 +23,9 @@ const VALUES: usize = 15;
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// What clients do to the gateway at an address.
+type Load = fn(SocketAddr);
+
 /// Waits and memory while a load was there.
 #[derive(Default)]
 struct Seen {
@@ -93,7 +96,7 @@ fn a_ping_beside_silent_readers_and_long_requests() {
     assert_eq!(client.reply(), Reply::simple("OK"));
     let buffers = GatewayLimits::default().memory_size as u64;
     let bound = buffers * 5 / 4 + (64 << 20);
-    let loads: [(&str, fn(SocketAddr)); 3] = [
+    let loads: [(&str, Load); 3] = [
         ("silent readers", silent_readers),
         ("long requests", loaders),
         ("both", |address| {
