@@ -50,7 +50,7 @@ pub enum GatewayError {
     /// The store is gone.
     #[error("gateway to the store: {0}")]
     Store(#[from] StoreError),
-    /// A thread broke an invariant. Its message went to stderr.
+    /// A thread panicked. Its message went to stderr.
     #[error("a thread of the gateway failed")]
     Panicked,
 }

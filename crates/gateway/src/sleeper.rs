@@ -1,4 +1,4 @@
-//! How a thread of the gateway waits for two things at once: sockets, and answers of the store.
+//! Waits, for a thread of the gateway, for two things at once: sockets, and answers of the store.
 //!
 //! ```text
 //!   nothing to do --> look at the sockets --> something came? back to work
@@ -27,9 +27,9 @@ pub struct Sleeper {
     reactor: Rc<Reactor>,
     /// Requests that the store has not answered.
     in_flight: Rc<Cell<usize>>,
-    /// Counts of the thread, whose rounds show that it goes on, also while it connects.
+    /// Counts of the thread. Their rounds show that it makes progress, also while it connects to the store.
     counters: Arc<Counters>,
-    /// When sockets or the store last gave a sign of life.
+    /// When a socket or the store last had something for this thread.
     last_work: Cell<Nanoseconds>,
 }
 
@@ -40,7 +40,7 @@ const SPIN_NS: Nanoseconds = 200_000;
 const SLICE_NS: Nanoseconds = 100_000;
 
 impl Sleeper {
-    /// Of a thread with this device and this reactor.
+    /// A sleeper for a thread with this device and this reactor.
     pub fn new(
         device: Rc<dyn Park>,
         reactor: Rc<Reactor>,

@@ -100,7 +100,7 @@ fn connect(
         .connect_timeout(CONNECT_TIMEOUT)
         // Deadlines are those of the Redis clients.
         .operation_timeout(None)
-        // The sleeper decides how long to look before it sleeps.
+        // The sleeper decides how long to poll before it sleeps.
         .spin(Duration::ZERO);
     let device = OpenDevice { device, park };
     let _under_way = UnderWay::begin(in_flight);

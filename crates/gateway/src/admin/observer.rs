@@ -31,7 +31,7 @@ pub struct Report<'o> {
 
 /// How long the store may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an answer is looked for before the thread sleeps.
+/// How long the thread polls for an answer before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
 
 impl Observer {

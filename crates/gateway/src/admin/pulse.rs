@@ -12,8 +12,8 @@ pub struct Pulse {
     rounds: Mutex<Vec<(u64, Instant)>>,
 }
 
-/// Time without a round after which a thread counts as hanging. A thread makes ten rounds a second from its start, also
-/// while it waits for the store to accept it.
+/// Time without a round after which a thread counts as hanging. A thread makes at least ten rounds a second, also while it
+/// waits for the store to accept it.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 impl Pulse {
