@@ -1,0 +1,394 @@
+//! What can become of a configuration. Each change gives the next epoch, or says why there is none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stonecast_media::Durability;
+use uuid::Uuid;
+
+use crate::configuration::{
+    Configuration, Epoch, Group, Node, NodeState, Nonce, Policy, Subject, Ticket,
+};
+use crate::name::NodeName;
+use crate::placement::{NotPlaced, place};
+use crate::shards::HashRange;
+
+/// A change that the configuration does not allow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The name belongs to another pool.
+    #[error(
+        "{name} is the name of pool {registered}, and this is pool {found}: choose another name, or remove that node first"
+    )]
+    NameTaken {
+        /// The name.
+        name: NodeName,
+        /// The pool of that name.
+        registered: Uuid,
+        /// The pool that asks for it.
+        found: Uuid,
+    },
+    /// The pool has another name.
+    #[error("this pool is registered as {registered}: start the node under that name")]
+    PoolNamedOtherwise {
+        /// Its name.
+        registered: NodeName,
+    },
+    /// No node has this name.
+    #[error("there is no node {name}")]
+    NoSuchNode {
+        /// The name.
+        name: NodeName,
+    },
+    /// No group keeps this.
+    #[error("the cluster keeps no {subject}")]
+    NoSuchGroup {
+        /// What.
+        subject: Subject,
+    },
+    /// The cluster keeps this already.
+    #[error("the cluster keeps {subject} already")]
+    GroupExists {
+        /// What.
+        subject: Subject,
+    },
+    /// Only a node in sync has everything.
+    #[error("{node} is not in sync with {subject}")]
+    NotInSync {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+    },
+    /// Only the primary knows which copies have everything.
+    #[error("{node} does not lead {subject}")]
+    NotPrimary {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+    },
+    /// Only a node that joins can have joined.
+    #[error("{node} does not join {subject}")]
+    NotJoining {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+    },
+    /// The node has a copy, or joins.
+    #[error("{node} has a copy of {subject}, or is being filled")]
+    HasCopy {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+    },
+    /// A primary leaves after another node has taken the lead.
+    #[error("{node} leads {subject}: another node has to take the lead first")]
+    Leads {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+    },
+    /// There are not enough nodes.
+    #[error(transparent)]
+    NotPlaced(#[from] NotPlaced),
+}
+
+impl Configuration {
+    /// The first configuration of a cluster: no node, no group.
+    pub fn create(nonce: Nonce, policy: Policy, ticket: Ticket) -> Self {
+        let created = Self {
+            nonce,
+            epoch: Epoch(1),
+            ticket,
+            policy,
+            nodes: BTreeMap::new(),
+            groups: Vec::new(),
+        };
+        created.checked()
+    }
+
+    /// A node starts: it is new, or its pool is known under this name. What it leads it leads in a new term: nothing that it
+    /// stamped before its start is continued.
+    pub fn register(&self, name: &NodeName, node: Node) -> Result<Self, Refusal> {
+        if let Some(known) = self.nodes.get(name).filter(|known| known.pool != node.pool) {
+            return Err(Refusal::NameTaken {
+                name: name.clone(),
+                registered: known.pool,
+                found: node.pool,
+            });
+        }
+        let of_this_pool = self.nodes.iter().find(|(_, known)| known.pool == node.pool);
+        if let Some((registered, _)) = of_this_pool.filter(|(registered, _)| *registered != name) {
+            return Err(Refusal::PoolNamedOtherwise {
+                registered: registered.clone(),
+            });
+        }
+        let mut next = self.next();
+        let node = match self.nodes.get(name) {
+            Some(known) => Node {
+                incarnation: known.incarnation + 1,
+                state: known.state,
+                ..node
+            },
+            None => node,
+        };
+        next.nodes.insert(name.clone(), node);
+        let epoch = next.epoch;
+        let led = next
+            .groups
+            .iter_mut()
+            .filter(|group| group.primary == *name);
+        led.for_each(|group| group.term = epoch);
+        Ok(next.checked())
+    }
+
+    /// Places the shards on all nodes that do not drain, which are members from here on.
+    pub fn place_shards(&self) -> Result<Self, Refusal> {
+        let placed = |group: &&Group| matches!(group.subject, Subject::Keys(_));
+        if let Some(group) = self.groups.iter().find(placed) {
+            return Err(Refusal::GroupExists {
+                subject: group.subject.clone(),
+            });
+        }
+        let mut next = self.next();
+        let open = |node: &&mut Node| node.state != NodeState::Draining;
+        next.nodes
+            .values_mut()
+            .filter(open)
+            .for_each(|node| node.state = NodeState::Member);
+        let shards = self.policy.shards;
+        let places = place(&next.zones(), shards, self.policy.replicas.into())?;
+        let groups = (0..shards).zip(places).map(|(index, nodes)| {
+            let subject = Subject::Keys(HashRange::even(index, shards));
+            group(subject, next.epoch, nodes)
+        });
+        let groups: Vec<_> = groups.collect();
+        next.groups.splice(0..0, groups);
+        Ok(next.checked())
+    }
+
+    /// Begins to keep copies of a back-end's structures. `primary` has them.
+    pub fn add_back_end(&self, name: &str, primary: &NodeName) -> Result<Self, Refusal> {
+        let subject = Subject::BackEnd(name.to_owned());
+        self.node(primary)?;
+        let Err(at) = self
+            .groups
+            .binary_search_by(|group| group.subject.cmp(&subject))
+        else {
+            return Err(Refusal::GroupExists { subject });
+        };
+        let mut next = self.next();
+        next.groups
+            .insert(at, group(subject, next.epoch, vec![primary.clone()]));
+        Ok(next.checked())
+    }
+
+    /// `heir`, which is in sync, leads from here on. Its predecessor stays a copy.
+    pub fn take_lead(&self, subject: &Subject, heir: &NodeName) -> Result<Self, Refusal> {
+        self.with_group(subject, |group, epoch| {
+            if !group.in_sync.contains(heir) {
+                return Err(Refusal::NotInSync {
+                    node: heir.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            group.primary = heir.clone();
+            group.term = epoch;
+            Ok(())
+        })
+    }
+
+    /// `node` is to be filled. It keeps nothing of the group yet.
+    pub fn begin_join(&self, subject: &Subject, node: &NodeName) -> Result<Self, Refusal> {
+        self.node(node)?;
+        self.with_group(subject, |group, _| {
+            if group.in_sync.contains(node) || !group.joining.insert(node.clone()) {
+                return Err(Refusal::HasCopy {
+                    node: node.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// `node` has everything: it is in sync. The primary, `by`, alone says so. It awaits what it appends to `node` before, and its
+    /// lease includes a grant of `node` ([`PrimaryLease::include`](crate::PrimaryLease::include)): else `node` could depose it, and
+    /// remove all who granted its lease, while that lease lasts.
+    pub fn finish_join(
+        &self,
+        subject: &Subject,
+        node: &NodeName,
+        by: &NodeName,
+    ) -> Result<Self, Refusal> {
+        self.with_group(subject, |group, _| {
+            if group.primary != *by {
+                return Err(Refusal::NotPrimary {
+                    node: by.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            if !group.joining.remove(node) {
+                return Err(Refusal::NotJoining {
+                    node: node.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            group.in_sync.insert(node.clone());
+            Ok(())
+        })
+    }
+
+    /// `node` keeps nothing of this group any more, with its consent: it was drained, and its rights are revoked.
+    pub fn leave(&self, subject: &Subject, node: &NodeName) -> Result<Self, Refusal> {
+        self.with_group(subject, |group, _| {
+            if group.primary == *node {
+                return Err(Refusal::Leads {
+                    node: node.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            if !group.joining.remove(node) && !group.in_sync.remove(node) {
+                return Err(Refusal::NotInSync {
+                    node: node.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes a silent node from every group: one queue pair carries all of its copies, so none of them can be fenced alone.
+    ///
+    /// Groups that it leads go to the node in sync that leads fewest. Where it is the only node in sync, the group stays as it
+    /// is: nobody else has everything.
+    pub fn remove(&self, node: &NodeName) -> Result<Self, Refusal> {
+        self.node(node)?;
+        let mut next = self.next();
+        for index in 0..next.groups.len() {
+            let group = &next.groups[index];
+            let heir = group.primary == *node;
+            let heir = heir.then(|| next.heir_without(group, node));
+            let group = &mut next.groups[index];
+            group.joining.remove(node);
+            match heir {
+                Some(None) => {}
+                Some(Some(heir)) => {
+                    group.primary = heir;
+                    group.term = next.epoch;
+                    group.in_sync.remove(node);
+                }
+                None => _ = group.in_sync.remove(node),
+            }
+        }
+        next.nodes.get_mut(node).expect("it is there").state = NodeState::Spare;
+        Ok(next.checked())
+    }
+
+    /// Sets whether copies are placed on `node`.
+    pub fn set_state(&self, node: &NodeName, state: NodeState) -> Result<Self, Refusal> {
+        self.node(node)?;
+        let mut next = self.next();
+        next.nodes.get_mut(node).expect("it is there").state = state;
+        Ok(next.checked())
+    }
+
+    /// Takes a node that keeps nothing out of the configuration. Its name is free.
+    pub fn forget(&self, node: &NodeName) -> Result<Self, Refusal> {
+        self.node(node)?;
+        if let Some(group) = self.groups_of(node).next() {
+            return Err(Refusal::HasCopy {
+                node: node.clone(),
+                subject: group.subject.clone(),
+            });
+        }
+        let mut next = self.next();
+        next.nodes.remove(node);
+        Ok(next.checked())
+    }
+
+    /// What an acknowledged write of `group` survives: what the weakest copy in sync promises.
+    pub fn survives(&self, group: &Group) -> Durability {
+        let promises = group
+            .in_sync
+            .iter()
+            .map(|name| self.nodes[name].survives.parse());
+        let weakest = |promise| promise == Ok(Durability::Process);
+        if promises.into_iter().any(weakest) {
+            Durability::Process
+        } else {
+            Durability::Power
+        }
+    }
+
+    fn node(&self, name: &NodeName) -> Result<&Node, Refusal> {
+        let node = self.nodes.get(name);
+        node.ok_or_else(|| Refusal::NoSuchNode { name: name.clone() })
+    }
+
+    fn zones(&self) -> BTreeMap<NodeName, Option<String>> {
+        let members = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.state == NodeState::Member);
+        members
+            .map(|(name, node)| (name.clone(), node.zone.clone()))
+            .collect()
+    }
+
+    /// Of the nodes in sync with `group`, without `node`, the one that leads fewest groups.
+    fn heir_without(&self, group: &Group, node: &NodeName) -> Option<NodeName> {
+        let leads = |name: &NodeName| {
+            self.groups
+                .iter()
+                .filter(|group| group.primary == *name)
+                .count()
+        };
+        let others = group.in_sync.iter().filter(|name| *name != node);
+        others.min_by_key(|name| leads(name)).cloned()
+    }
+
+    fn with_group(
+        &self,
+        subject: &Subject,
+        change: impl FnOnce(&mut Group, Epoch) -> Result<(), Refusal>,
+    ) -> Result<Self, Refusal> {
+        let mut next = self.next();
+        let epoch = next.epoch;
+        let group = next
+            .groups
+            .iter_mut()
+            .find(|group| group.subject == *subject);
+        let group = group.ok_or_else(|| Refusal::NoSuchGroup {
+            subject: subject.clone(),
+        })?;
+        change(group, epoch)?;
+        Ok(next.checked())
+    }
+
+    fn next(&self) -> Self {
+        let mut next = self.clone();
+        next.epoch.0 += 1;
+        next
+    }
+
+    fn checked(self) -> Self {
+        self.check()
+            .expect("a change gives a configuration that is one");
+        self
+    }
+}
+
+/// A group in sync on all of `nodes`; the first one leads.
+fn group(subject: Subject, term: Epoch, nodes: Vec<NodeName>) -> Group {
+    Group {
+        subject,
+        term,
+        primary: nodes[0].clone(),
+        in_sync: BTreeSet::from_iter(nodes),
+        joining: BTreeSet::new(),
+    }
+}

@@ -1,0 +1,267 @@
+//! What holds in every configuration. A value that breaks it is refused where it is read, and none is ever written.
+
+use stonecast_media::{DeclaredPlatform, Durability};
+
+use crate::configuration::{Configuration, Epoch, Group, Policy, Subject};
+use crate::name::NodeName;
+
+/// A configuration that contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Inconsistency {
+    /// A number is outside of its bounds.
+    #[error("{what} is {found}; it has to be {min} to {max}")]
+    OutOfBounds {
+        /// Which one.
+        what: &'static str,
+        /// The number.
+        found: u64,
+        /// The lowest that is allowed.
+        min: u64,
+        /// The highest that is allowed.
+        max: u64,
+    },
+    /// A word that means nothing.
+    #[error("node {node}: {reason}")]
+    UnknownWord {
+        /// Whose.
+        node: NodeName,
+        /// Which word, and those that exist.
+        reason: String,
+    },
+    /// Two nodes have one pool.
+    #[error("the nodes {one} and {other} have the same pool")]
+    PoolTwice {
+        /// One of them.
+        one: NodeName,
+        /// The other one.
+        other: NodeName,
+    },
+    /// A group names a node that is none.
+    #[error("{subject} has a copy on {node}, which is no node of the cluster")]
+    UnknownNode {
+        /// The group.
+        subject: Subject,
+        /// The name.
+        node: NodeName,
+    },
+    /// A primary that is not in sync.
+    #[error("{node} leads {subject} and is not in sync")]
+    PrimaryNotInSync {
+        /// The group.
+        subject: Subject,
+        /// The primary.
+        node: NodeName,
+    },
+    /// A node that is in sync and joining at once.
+    #[error("{node} is in sync with {subject} and joins it")]
+    JoinsTwice {
+        /// The group.
+        subject: Subject,
+        /// The node.
+        node: NodeName,
+    },
+    /// A term that has not begun.
+    #[error("the term of {subject} is {term}, and the epoch {epoch}")]
+    TermAhead {
+        /// The group.
+        subject: Subject,
+        /// Its term.
+        term: Epoch,
+        /// The epoch of the configuration.
+        epoch: Epoch,
+    },
+    /// Groups that are not in order, or twice there.
+    #[error("{subject} does not come after the group before it")]
+    OutOfOrder {
+        /// The later one.
+        subject: Subject,
+    },
+    /// Hashes that no group keeps, or two groups.
+    #[error("the ranges of hashes do not follow each other at {at:016x}")]
+    Gap {
+        /// The first hash that is kept by none or by two.
+        at: u64,
+    },
+    /// Ranges that are not as many as the policy says.
+    #[error("there are {found} ranges of hashes, and the policy says {expected}")]
+    ShardCount {
+        /// Ranges.
+        found: usize,
+        /// Shards of the policy.
+        expected: u32,
+    },
+}
+
+/// Longest lease: a minute.
+const LEASE_MAX_NS: u64 = 60_000_000_000;
+
+impl Configuration {
+    /// Whether the configuration is one that could have been written.
+    pub fn check(&self) -> Result<(), Inconsistency> {
+        self.check_policy()?;
+        self.check_nodes()?;
+        self.check_order()?;
+        self.groups
+            .iter()
+            .try_for_each(|group| self.check_group(group))
+    }
+
+    fn check_policy(&self) -> Result<(), Inconsistency> {
+        let policy = &self.policy;
+        let timing = &policy.lease;
+        let bounds = [
+            (
+                "the number of replicas",
+                policy.replicas.into(),
+                1,
+                Policy::REPLICAS_MAX.into(),
+            ),
+            (
+                "the fewest copies",
+                policy.min_copies.into(),
+                1,
+                policy.replicas.into(),
+            ),
+            (
+                "the number of shards",
+                policy.shards.into(),
+                0,
+                Policy::SHARDS_MAX.into(),
+            ),
+            (
+                "the lease in nanoseconds",
+                timing.duration_ns,
+                1_000,
+                LEASE_MAX_NS,
+            ),
+            (
+                "the drift of clocks in ppm",
+                timing.drift_ppm.into(),
+                0,
+                100_000,
+            ),
+            (
+                "the tick of clocks in nanoseconds",
+                timing.tick_ns,
+                0,
+                timing.duration_ns / 4,
+            ),
+            (
+                "the time to removal in nanoseconds",
+                policy.remove_after_ns,
+                timing.duration_ns,
+                u64::MAX,
+            ),
+        ];
+        let outside = bounds
+            .into_iter()
+            .find(|&(_, found, min, max)| !(min..=max).contains(&found));
+        match outside {
+            Some((what, found, min, max)) => Err(Inconsistency::OutOfBounds {
+                what,
+                found,
+                min,
+                max,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_nodes(&self) -> Result<(), Inconsistency> {
+        for (name, node) in &self.nodes {
+            let word = |error: stonecast_media::UnknownName| Inconsistency::UnknownWord {
+                node: name.clone(),
+                reason: error.to_string(),
+            };
+            node.survives.parse::<Durability>().map_err(word)?;
+            DeclaredPlatform::try_from(&node.platform).map_err(word)?;
+            let twin = self
+                .nodes
+                .iter()
+                .find(|(other, twin)| *other < name && twin.pool == node.pool);
+            if let Some((other, _)) = twin {
+                return Err(Inconsistency::PoolTwice {
+                    one: other.clone(),
+                    other: name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Subjects ascend, and ranges of hashes cover all hashes or none.
+    fn check_order(&self) -> Result<(), Inconsistency> {
+        for pair in self.groups.windows(2) {
+            if pair[0].subject >= pair[1].subject {
+                return Err(Inconsistency::OutOfOrder {
+                    subject: pair[1].subject.clone(),
+                });
+            }
+        }
+        let ranges: Vec<_> = self
+            .groups
+            .iter()
+            .filter_map(|group| match group.subject {
+                Subject::Keys(range) => Some(range),
+                Subject::BackEnd(_) => None,
+            })
+            .collect();
+        let Some(last) = ranges.last() else {
+            return Ok(());
+        };
+        if ranges.len() != self.policy.shards as usize {
+            return Err(Inconsistency::ShardCount {
+                found: ranges.len(),
+                expected: self.policy.shards,
+            });
+        }
+        if ranges[0].first != 0 {
+            return Err(Inconsistency::Gap { at: 0 });
+        }
+        if let Some(pair) = ranges
+            .windows(2)
+            .find(|pair| pair[0].last.checked_add(1) != Some(pair[1].first))
+        {
+            return Err(Inconsistency::Gap {
+                at: pair[0].last.saturating_add(1),
+            });
+        }
+        if last.last != u64::MAX {
+            return Err(Inconsistency::Gap { at: last.last + 1 });
+        }
+        match ranges.iter().find(|range| range.first > range.last) {
+            Some(empty) => Err(Inconsistency::Gap { at: empty.first }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_group(&self, group: &Group) -> Result<(), Inconsistency> {
+        let subject = || group.subject.clone();
+        if let Some(node) = group.copies().find(|name| !self.nodes.contains_key(*name)) {
+            return Err(Inconsistency::UnknownNode {
+                subject: subject(),
+                node: node.clone(),
+            });
+        }
+        if !group.in_sync.contains(&group.primary) {
+            return Err(Inconsistency::PrimaryNotInSync {
+                subject: subject(),
+                node: group.primary.clone(),
+            });
+        }
+        if let Some(node) = group.in_sync.intersection(&group.joining).next() {
+            return Err(Inconsistency::JoinsTwice {
+                subject: subject(),
+                node: node.clone(),
+            });
+        }
+        if group.term > self.epoch {
+            return Err(Inconsistency::TermAhead {
+                subject: subject(),
+                term: group.term,
+                epoch: self.epoch,
+            });
+        }
+        Ok(())
+    }
+}

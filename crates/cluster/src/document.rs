@@ -1,0 +1,135 @@
+//! A configuration as bytes.
+//!
+//! ```text
+//!   stonecast-configuration 1 9f8e…32 hexadecimal digits…\n     format version, XXH3-128 of the rest
+//!   { "nonce": …, "epoch": …, … }\n                            JSON, for people to read
+//! ```
+//!
+//! The tag finds accidents, not attackers: whoever may write to the store may write a configuration.
+
+use std::str;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::check::Inconsistency;
+use crate::configuration::Configuration;
+
+const MAGIC: &str = "stonecast-configuration";
+/// The format that is written, and the only one that is read.
+const VERSION: u32 = 1;
+/// Longest document, bytes: a store answers with what it likes.
+const SIZE_MAX: usize = 8 << 20;
+
+/// Bytes that are no configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// No configuration begins like this.
+    #[error("this is no configuration of a cluster: it does not begin with `{MAGIC} VERSION TAG`")]
+    NotOne,
+    /// Longer than any configuration.
+    #[error(
+        "this is no configuration of a cluster: it has {size} bytes, and {SIZE_MAX} are the most"
+    )]
+    TooLong {
+        /// Bytes.
+        size: usize,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "the configuration has format {found}, and this program reads format {VERSION}: use the program that wrote it, or a newer one"
+    )]
+    Newer {
+        /// Its format.
+        found: u32,
+    },
+    /// The bytes are not those that were written.
+    #[error(
+        "the configuration is damaged: its tag is {found:032x}, and its {size} bytes from byte {offset} give {expected:032x}"
+    )]
+    Damaged {
+        /// Where the tagged bytes begin.
+        offset: usize,
+        /// How many there are.
+        size: usize,
+        /// The tag that stands there.
+        found: u128,
+        /// The tag of the bytes.
+        expected: u128,
+    },
+    /// Fields that are missing, unknown or of another type.
+    #[error("the configuration cannot be read: {reason}")]
+    Malformed {
+        /// What and where.
+        reason: String,
+    },
+    /// It contradicts itself.
+    #[error("the configuration contradicts itself: {0}")]
+    Inconsistent(Inconsistency),
+}
+
+impl Configuration {
+    /// The configuration as bytes.
+    ///
+    /// # Panics
+    ///
+    /// Where the configuration contradicts itself: such a one is never written.
+    pub fn encode(&self) -> Vec<u8> {
+        self.check()
+            .expect("no change gives a configuration that contradicts itself");
+        let mut body = serde_json::to_vec_pretty(self).expect("a configuration has names as keys");
+        body.push(b'\n');
+        let mut document = format!("{MAGIC} {VERSION} {:032x}\n", xxh3_128(&body)).into_bytes();
+        document.append(&mut body);
+        document
+    }
+
+    /// The configuration that `document` holds.
+    pub fn decode(document: &[u8]) -> Result<Self, DocumentError> {
+        if document.len() > SIZE_MAX {
+            return Err(DocumentError::TooLong {
+                size: document.len(),
+            });
+        }
+        let end = document.iter().position(|&byte| byte == b'\n');
+        let end = end.ok_or(DocumentError::NotOne)?;
+        let (version, tag) = parse_head(&document[..end]).ok_or(DocumentError::NotOne)?;
+        if version != VERSION {
+            return Err(DocumentError::Newer { found: version });
+        }
+        let found = tag.ok_or(DocumentError::NotOne)?;
+        let (offset, body) = (end + 1, &document[end + 1..]);
+        let expected = xxh3_128(body);
+        if found != expected {
+            return Err(DocumentError::Damaged {
+                offset,
+                size: body.len(),
+                found,
+                expected,
+            });
+        }
+        let configuration: Self =
+            serde_json::from_slice(body).map_err(|error| DocumentError::Malformed {
+                reason: error.to_string(),
+            })?;
+        configuration.check().map_err(DocumentError::Inconsistent)?;
+        Ok(configuration)
+    }
+}
+
+/// Version and tag. The head of another version may end differently: its tag is none of ours.
+fn parse_head(head: &[u8]) -> Option<(u32, Option<u128>)> {
+    let mut words = str::from_utf8(head).ok()?.split(' ');
+    if words.next() != Some(MAGIC) {
+        return None;
+    }
+    let version = words.next()?.parse().ok()?;
+    let tag = words
+        .next()
+        .filter(|tag| tag.len() == 32 && words.next().is_none());
+    let tag = tag.and_then(|text| {
+        let tag = u128::from_str_radix(text, 16).ok()?;
+        // There is one way to write it: a document that differs in a byte is another document.
+        (format!("{tag:032x}") == text).then_some(tag)
+    });
+    Some((version, tag))
+}

@@ -1,0 +1,206 @@
+//! The leases that a copy gives to primaries.
+//!
+//! A copy gives a lease to one primary and term at a time. It gives none in an epoch below its own, none while an earlier
+//! primary may still hold one of it, and none after its start until every lease that it may have forgotten is over. The lease of
+//! a primary is the earliest end of those of all copies in sync; so each copy in sync alone can wait until it is over, on its own
+//! clock, and nobody else manages leases.
+
+use std::collections::BTreeMap;
+
+use stonecast_base::Nanoseconds;
+
+use crate::configuration::{Epoch, Subject, Term};
+use crate::name::NodeName;
+use crate::timing::Timing;
+
+/// Why a copy gives no lease.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrantRefused {
+    /// The copy's epoch is another one. Below the copy's: the asker is deposed, or late. Above it: the copy has to raise its own first.
+    #[error("the request is of epoch {asked}, and this copy is in epoch {known}")]
+    OtherEpoch {
+        /// Of the request.
+        asked: Epoch,
+        /// Of the copy.
+        known: Epoch,
+    },
+    /// An earlier lease may not be over.
+    #[error("an earlier lease is over in {left_ns} ns at the latest")]
+    NotOver {
+        /// How long until then, on the copy's clock.
+        left_ns: Nanoseconds,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Grant {
+    holder: NodeName,
+    term: Term,
+    /// When it is over, on the copy's clock.
+    over_at: Nanoseconds,
+}
+
+/// The leases that one copy has given. Kept in memory alone: a copy that starts anew waits for what it has forgotten.
+#[derive(Clone, Debug)]
+pub struct Grants {
+    timing: Timing,
+    epoch: Epoch,
+    /// When everything is over that was given before the start.
+    forgotten_over_at: Nanoseconds,
+    last: BTreeMap<Subject, Grant>,
+}
+
+impl Grants {
+    /// A copy that starts at `now` in `epoch`. `longest` is the longest lease that the configurations known to this node ever
+    /// allowed: leases of an earlier policy may still run.
+    pub fn new(longest: Timing, timing: Timing, epoch: Epoch, now: Nanoseconds) -> Self {
+        Self {
+            timing,
+            epoch,
+            forgotten_over_at: now + longest.awaited(longest.duration_ns),
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// The copy goes over to `epoch`, which is durable: earlier ones are granted nothing from here on. `timing` is that of the
+    /// new configuration; leases that were given before keep theirs.
+    ///
+    /// # Panics
+    ///
+    /// Where `epoch` is below the copy's own.
+    pub fn enter(&mut self, epoch: Epoch, timing: Timing) {
+        assert!(epoch >= self.epoch, "epochs ascend");
+        self.epoch = epoch;
+        self.timing = timing;
+    }
+
+    /// Gives the lease of `subject` to `holder`, primary in `term`, at `now`: how long the holder may count on it from the moment at
+    /// which it sent the request that said `epoch`.
+    pub fn grant(
+        &mut self,
+        subject: &Subject,
+        holder: &NodeName,
+        term: Term,
+        epoch: Epoch,
+        now: Nanoseconds,
+    ) -> Result<Nanoseconds, GrantRefused> {
+        if epoch != self.epoch {
+            return Err(GrantRefused::OtherEpoch {
+                asked: epoch,
+                known: self.epoch,
+            });
+        }
+        let over_at = self.over_for_others_at(subject, holder, term);
+        if now < over_at {
+            return Err(GrantRefused::NotOver {
+                left_ns: over_at - now,
+            });
+        }
+        let duration = self.timing.duration_ns;
+        let grant = Grant {
+            holder: holder.clone(),
+            term,
+            over_at: now + self.timing.awaited(duration),
+        };
+        self.last.insert(subject.clone(), grant);
+        Ok(self.timing.held(duration))
+    }
+
+    /// When every lease of `subject` that this copy has given is over, on the copy's clock. From then on the copy may stand for heir.
+    pub fn over_at(&self, subject: &Subject) -> Nanoseconds {
+        let last = self.last.get(subject).map_or(0, |grant| grant.over_at);
+        last.max(self.forgotten_over_at)
+    }
+
+    fn over_for_others_at(&self, subject: &Subject, holder: &NodeName, term: Term) -> Nanoseconds {
+        let is_its_own = |grant: &&Grant| grant.holder == *holder && grant.term == term;
+        match self.last.get(subject) {
+            // Nothing was forgotten of a subject that was granted since the start.
+            Some(grant) if is_its_own(&grant) => 0,
+            Some(_) | None => self.over_at(subject),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMING: Timing = Timing::DEDICATED_CORES;
+
+    fn subject() -> Subject {
+        Subject::BackEnd("orders".to_owned())
+    }
+
+    fn name(text: &str) -> NodeName {
+        text.parse().unwrap()
+    }
+
+    /// A copy long after its start.
+    fn copy() -> Grants {
+        Grants::new(TIMING, TIMING, Epoch(1), 0)
+    }
+
+    const START: Nanoseconds = 1_000_000_000;
+
+    #[test]
+    fn a_copy_gives_nothing_until_what_it_has_forgotten_is_over() {
+        let mut copy = copy();
+        let early = copy.grant(&subject(), &name("a"), Epoch(1), Epoch(1), 5_000_000);
+        assert!(matches!(early, Err(GrantRefused::NotOver { left_ns }) if left_ns > 5_000_000));
+        let late = copy.grant(&subject(), &name("a"), Epoch(1), Epoch(1), 10_011_000);
+        assert_eq!(late, Ok(9_989_000));
+    }
+
+    #[test]
+    fn an_heir_gets_a_lease_when_that_of_its_predecessor_is_over_and_not_before() {
+        let mut copy = copy();
+        copy.grant(&subject(), &name("a"), Epoch(1), Epoch(1), START)
+            .unwrap();
+        copy.enter(Epoch(2), TIMING);
+        let over_at = START + 10_011_000;
+        assert_eq!(copy.over_at(&subject()), over_at);
+        let ask =
+            |copy: &mut Grants, now| copy.grant(&subject(), &name("b"), Epoch(2), Epoch(2), now);
+        assert_eq!(
+            ask(&mut copy, over_at - 1),
+            Err(GrantRefused::NotOver { left_ns: 1 })
+        );
+        assert!(ask(&mut copy, over_at).is_ok());
+    }
+
+    #[test]
+    fn a_primary_that_starts_again_waits_for_the_lease_of_its_own_earlier_term() {
+        let mut copy = copy();
+        copy.grant(&subject(), &name("a"), Epoch(1), Epoch(1), START)
+            .unwrap();
+        copy.enter(Epoch(2), TIMING);
+        let again = copy.grant(&subject(), &name("a"), Epoch(2), Epoch(2), START + 1);
+        assert!(matches!(again, Err(GrantRefused::NotOver { .. })));
+    }
+
+    #[test]
+    fn a_copy_that_knows_a_later_epoch_gives_the_primary_of_an_earlier_one_nothing() {
+        let mut copy = copy();
+        copy.enter(Epoch(7), TIMING);
+        let refused = copy.grant(&subject(), &name("a"), Epoch(6), Epoch(6), START);
+        let expected = GrantRefused::OtherEpoch {
+            asked: Epoch(6),
+            known: Epoch(7),
+        };
+        assert_eq!(refused, Err(expected));
+    }
+
+    #[test]
+    fn a_primary_renews_its_lease_while_it_holds_it() {
+        let mut copy = copy();
+        for beat in 0..5 {
+            let now = START + beat * 3_000_000;
+            assert!(
+                copy.grant(&subject(), &name("a"), Epoch(1), Epoch(1), now)
+                    .is_ok()
+            );
+        }
+        assert_eq!(copy.over_at(&subject()), START + 12_000_000 + 10_011_000);
+    }
+}

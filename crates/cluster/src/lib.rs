@@ -1,0 +1,59 @@
+//! Membership of a cluster: who keeps a copy of what, who leads, and for how long anybody may believe it.
+//!
+//! ```text
+//!   configuration   one value: nodes and groups, with a nonce and an epoch         data; checked whenever it is read
+//!   changes         configuration -> next configuration                            pure; each gives the next epoch
+//!   placement       nodes -> copies of each shard                                  pure
+//!   document        configuration <-> bytes, with a format version and a tag
+//!   store           trait ConfigStore: read, compare-and-set, watch                files, etcd, the simulated world
+//!   change          read, change, compare-and-set, until it is decided
+//!
+//!   timing          how long a lease lasts on two clocks that drift
+//!   grants          leases that a copy gives to primaries
+//!   primary_lease   the lease that a primary has from all copies in sync
+//!   reader_lease    the lease that a primary gives to a reader, within its own
+//!   epochs          the epoch of a node, durable before the node answers in it
+//!   eligibility     whether a pool is a copy
+//! ```
+//!
+//! The crate knows no record and no store: a group is a range of key hashes, or a back-end by name. It has no clock, no thread and
+//! no socket: every function takes the time from its caller, and a [`ConfigStore`] brings its own input and output. So the
+//! simulated world and real processes run the same code.
+//!
+//! `docs/design/0031-membership.md` has the decisions.
+#![forbid(unsafe_code)]
+
+mod change;
+mod changes;
+mod check;
+mod configuration;
+mod document;
+mod eligibility;
+mod epochs;
+mod grants;
+mod name;
+mod placement;
+mod primary_lease;
+mod reader_lease;
+mod shards;
+mod store;
+mod timing;
+
+pub use change::{ChangeError, Writer, change};
+pub use changes::Refusal;
+pub use check::Inconsistency;
+pub use configuration::{
+    Configuration, Copies, Epoch, Group, Node, NodeState, Nonce, Platform, Policy, Subject, Term,
+    Ticket,
+};
+pub use document::DocumentError;
+pub use eligibility::{NotACopy, PoolFacts, Survived, eligible};
+pub use epochs::{EpochCell, Epochs, Known, RaiseError, Stale};
+pub use grants::{GrantRefused, Grants};
+pub use name::{InvalidName, NodeName};
+pub use placement::{NotPlaced, place};
+pub use primary_lease::{Asked, PrimaryLease};
+pub use reader_lease::{ReaderLease, ReaderOffer};
+pub use shards::HashRange;
+pub use store::{ConfigStore, Pending, Revision, StoreError, Stored, Swap};
+pub use timing::Timing;

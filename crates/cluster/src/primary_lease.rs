@@ -1,0 +1,177 @@
+//! The lease that a primary has from its copies.
+
+use std::collections::BTreeMap;
+
+use stonecast_base::Nanoseconds;
+
+use crate::configuration::Epoch;
+use crate::name::NodeName;
+use crate::reader_lease::ReaderOffer;
+use crate::timing::Timing;
+
+/// A request for a lease that was sent to a copy. The answer counts from the moment of sending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The copy.
+    pub copy: NodeName,
+    /// The epoch that the request said.
+    pub epoch: Epoch,
+    sent_at: Nanoseconds,
+}
+
+/// The lease of one group's primary: the earliest end of what all copies in sync have granted in this epoch, its own among them.
+///
+/// A primary asks itself, too: as a copy it has granted leases to its predecessor, and may be the only copy in sync that has. So no
+/// primary holds a lease before every lease of its predecessors is over on the clocks of all copies in sync.
+#[derive(Clone, Debug)]
+pub struct PrimaryLease {
+    epoch: Epoch,
+    /// Ends of what the copies granted, on this node's clock; 0: nothing yet.
+    ends: BTreeMap<NodeName, Nanoseconds>,
+}
+
+impl PrimaryLease {
+    /// In `epoch`, from `in_sync`: all nodes in sync, the primary itself included. Nothing is granted yet.
+    ///
+    /// # Panics
+    ///
+    /// Where there is none: a primary is in sync.
+    pub fn new(epoch: Epoch, in_sync: impl IntoIterator<Item = NodeName>) -> Self {
+        let ends: BTreeMap<_, _> = in_sync.into_iter().map(|copy| (copy, 0)).collect();
+        assert!(!ends.is_empty(), "a primary is in sync");
+        Self { epoch, ends }
+    }
+
+    /// From here on the lease needs a grant of `joiner`, too. A primary includes a joiner before it has it named as in sync: then
+    /// each node that is ever in sync has granted every lease that an earlier primary may still hold.
+    pub fn include(&mut self, joiner: NodeName) {
+        self.ends.entry(joiner).or_insert(0);
+    }
+
+    /// Notes that `copy` is asked at `now`, before the request is sent. `None`: its grant does not count here.
+    pub fn ask(&self, copy: &NodeName, now: Nanoseconds) -> Option<Asked> {
+        self.ends.contains_key(copy).then(|| Asked {
+            copy: copy.clone(),
+            epoch: self.epoch,
+            sent_at: now,
+        })
+    }
+
+    /// The copy granted what was asked: `held_ns`, counted from sending. An answer of another epoch, or one that comes behind a later
+    /// one, changes nothing.
+    pub fn granted(&mut self, asked: &Asked, held_ns: Nanoseconds) {
+        if asked.epoch != self.epoch {
+            return;
+        }
+        if let Some(end) = self.ends.get_mut(&asked.copy) {
+            *end = (*end).max(asked.sent_at.saturating_add(held_ns));
+        }
+    }
+
+    /// When the lease ends, on this node's clock.
+    pub fn end(&self) -> Nanoseconds {
+        let ends = self.ends.values().copied();
+        ends.min().expect("a primary is in sync")
+    }
+
+    /// Whether the lease holds at `now`.
+    pub fn holds(&self, now: Nanoseconds) -> bool {
+        now < self.end()
+    }
+
+    /// The copies whose grants end before `moment`: they are to be asked.
+    pub fn due(&self, moment: Nanoseconds) -> impl Iterator<Item = &NodeName> {
+        let due = self.ends.iter().filter(move |&(_, &end)| end < moment);
+        due.map(|(copy, _)| copy)
+    }
+
+    /// What a reader may be offered at `now`: a lease that ends within this one, or `None` where none is held.
+    pub fn offer(&self, timing: Timing, now: Nanoseconds) -> Option<ReaderOffer> {
+        let left = self.end().saturating_sub(now).min(timing.duration_ns);
+        let held_ns = timing.held(left);
+        (held_ns > 0).then_some(ReaderOffer { held_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NodeName {
+        text.parse().unwrap()
+    }
+
+    fn lease() -> PrimaryLease {
+        PrimaryLease::new(Epoch(3), [name("b"), name("c")])
+    }
+
+    #[test]
+    fn a_lease_holds_when_every_copy_has_granted_it_and_ends_with_the_earliest_grant() {
+        let mut lease = lease();
+        let b = lease.ask(&name("b"), 100).unwrap();
+        let c = lease.ask(&name("c"), 130).unwrap();
+        lease.granted(&b, 1_000);
+        assert!(!lease.holds(140), "one copy has not answered");
+        lease.granted(&c, 1_000);
+        assert!(lease.holds(1_099));
+        assert!(!lease.holds(1_100));
+    }
+
+    #[test]
+    fn an_answer_counts_from_the_sending_of_its_own_request() {
+        let mut lease = lease();
+        let first = lease.ask(&name("b"), 100).unwrap();
+        let second = lease.ask(&name("b"), 500).unwrap();
+        let c = lease.ask(&name("c"), 500).unwrap();
+        lease.granted(&c, 1_000);
+        lease.granted(&second, 1_000);
+        lease.granted(&first, 1_000);
+        assert_eq!(
+            lease.end(),
+            1_500,
+            "the late answer to the first request takes nothing back"
+        );
+    }
+
+    #[test]
+    fn an_answer_of_an_earlier_epoch_grants_nothing() {
+        let asked = lease().ask(&name("b"), 100).unwrap();
+        let mut later = PrimaryLease::new(Epoch(4), [name("b")]);
+        later.granted(&asked, 1_000);
+        assert!(!later.holds(101));
+    }
+
+    #[test]
+    fn a_joiner_that_is_included_ends_the_lease_until_it_grants_it() {
+        let mut lease = PrimaryLease::new(Epoch(3), [name("a")]);
+        let a = lease.ask(&name("a"), 0).unwrap();
+        lease.granted(&a, 1_000);
+        assert!(lease.holds(1));
+        lease.include(name("b"));
+        assert!(!lease.holds(1));
+        let b = lease.ask(&name("b"), 2).unwrap();
+        lease.granted(&b, 1_000);
+        assert!(lease.holds(3));
+    }
+
+    #[test]
+    fn a_node_that_is_not_in_sync_is_not_asked() {
+        assert_eq!(lease().ask(&name("d"), 100), None);
+    }
+
+    #[test]
+    fn no_reader_is_offered_more_than_the_primary_has() {
+        let timing = Timing::DEDICATED_CORES;
+        let mut lease = PrimaryLease::new(Epoch(3), [name("b")]);
+        assert_eq!(lease.offer(timing, 0), None);
+        let asked = lease.ask(&name("b"), 0).unwrap();
+        lease.granted(&asked, 9_000_000);
+        let offer = lease.offer(timing, 8_000_000).unwrap();
+        assert_eq!(
+            offer.held_ns,
+            1_000_000 - 1_000 - 1_000,
+            "less drift and tick"
+        );
+        assert_eq!(lease.offer(timing, 9_000_000), None);
+    }
+}

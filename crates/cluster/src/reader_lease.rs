@@ -1,0 +1,85 @@
+//! The lease that a primary gives to a reader.
+//!
+//! A reader looks at a primary's memory without asking it. Its lease says until when what it finds there is the truth. The lease
+//! ends within the primary's own, so an heir that waits for its predecessor's lease has waited for the readers', too.
+
+use stonecast_base::Nanoseconds;
+
+use crate::configuration::Term;
+use crate::name::NodeName;
+use crate::timing::Timing;
+
+/// What a primary offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReaderOffer {
+    /// How long the reader may count on it, from the moment at which it sent its request.
+    pub held_ns: Nanoseconds,
+}
+
+/// A reader's lease on one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaderLease {
+    node: NodeName,
+    term: Term,
+    /// On the reader's clock.
+    end: Nanoseconds,
+    /// How old the answer of the reader's clock is, at most.
+    tick_ns: Nanoseconds,
+}
+
+impl ReaderLease {
+    /// What `node`, primary in `term`, offered in answer to a request that was sent at `sent_at`. `clock` declares the reader's clock, which may be
+    /// a coarse one: its tick is counted here, and its drift as far as it exceeds that of the offer's.
+    pub fn new(
+        node: NodeName,
+        term: Term,
+        offer: ReaderOffer,
+        sent_at: Nanoseconds,
+        clock: Timing,
+    ) -> Self {
+        let held_ns = offer.held_ns.saturating_sub(clock.drift_of(offer.held_ns));
+        Self {
+            node,
+            term,
+            end: sent_at.saturating_add(held_ns),
+            tick_ns: clock.tick_ns,
+        }
+    }
+
+    /// Whose memory may be read.
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// The primary's term. What a READ brought counts where the lease after it has the term of the lease before it.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Whether the lease holds, by a clock that says `now`: that is counted as one tick later.
+    pub fn holds(&self, now: Nanoseconds) -> bool {
+        now.saturating_add(self.tick_ns) < self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coarse_clock_counts_as_one_tick_later_than_it_says() {
+        let clock = Timing {
+            tick_ns: 4_000_000,
+            ..Timing::DEDICATED_CORES
+        };
+        let offer = ReaderOffer {
+            held_ns: 10_000_000,
+        };
+        let lease = ReaderLease::new("a".parse().unwrap(), Term::default(), offer, 0, clock);
+        assert!(lease.holds(5_989_999));
+        assert!(
+            !lease.holds(5_990_000),
+            "10 ms, less 0.01 ms of drift, less 4 ms"
+        );
+    }
+}

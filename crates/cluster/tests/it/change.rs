@@ -1,0 +1,285 @@
+//! Changing a configuration through a store that fails in every way in which a store may.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, ready};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use rand::RngExt as _;
+use stonecast_base::{Nanoseconds, Random};
+use stonecast_cluster::{
+    ChangeError, ConfigStore, Configuration, DocumentError, Pending, Policy, Refusal, Revision,
+    StoreError, Stored, Swap, Writer, change,
+};
+use stonecast_fabric::{Runtime, Timer};
+use uuid::Uuid;
+
+use crate::cluster::{NONCE, name, node, placed, random, three_nodes, ticket};
+
+/// A clock that jumps to whatever anybody waits for.
+#[derive(Default)]
+struct Jumping(Cell<Nanoseconds>);
+
+impl Runtime for Jumping {
+    fn now(&self) -> Nanoseconds {
+        self.0.get()
+    }
+
+    fn spawn(&self, _: Pin<Box<dyn Future<Output = ()>>>) {
+        unreachable!("nothing runs beside a change")
+    }
+
+    fn wake_at(&self, deadline: Nanoseconds, waker: &Waker) -> Timer {
+        self.0.set(deadline);
+        waker.wake_by_ref();
+        Timer {
+            deadline,
+            serial: 0,
+        }
+    }
+
+    fn cancel(&self, _: Timer) {}
+}
+
+fn finish<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..1000 {
+        if let Poll::Ready(output) = work.as_mut().poll(&mut context) {
+            return output;
+        }
+    }
+    panic!("the work never ends")
+}
+
+/// A store in memory. Its faults are drawn.
+struct Faulty {
+    stored: RefCell<Option<Stored>>,
+    /// A compare-and-set that comes about later.
+    late: RefCell<Option<(Option<Revision>, Vec<u8>)>>,
+    random: RefCell<Random>,
+    fault_percent: u32,
+}
+
+impl Faulty {
+    fn with(configuration: &Configuration, seed: u64, fault_percent: u32) -> Self {
+        let stored = Stored {
+            revision: Revision(1),
+            bytes: configuration.encode(),
+        };
+        Self {
+            stored: RefCell::new(Some(stored)),
+            late: RefCell::default(),
+            random: RefCell::new(random(seed)),
+            fault_percent,
+        }
+    }
+
+    fn configuration(&self) -> Configuration {
+        self.swap_late();
+        Configuration::decode(&self.stored.borrow().as_ref().unwrap().bytes).unwrap()
+    }
+
+    fn swap(&self, expected: Option<Revision>, bytes: &[u8]) -> Swap {
+        let stored = &mut *self.stored.borrow_mut();
+        let revision = stored.as_ref().map(|stored| stored.revision);
+        if revision != expected {
+            return Swap::Conflict;
+        }
+        let revision = Revision(revision.map_or(1, |revision| revision.0 + 1));
+        *stored = Some(Stored {
+            revision,
+            bytes: bytes.to_vec(),
+        });
+        Swap::Done(revision)
+    }
+
+    fn swap_late(&self) {
+        if let Some((expected, bytes)) = self.late.take() {
+            self.swap(expected, &bytes);
+        }
+    }
+
+    fn fails(&self) -> bool {
+        self.random.borrow_mut().random_range(0..100) < self.fault_percent
+    }
+
+    fn refused() -> StoreError {
+        StoreError::Refused {
+            store: "memory".to_owned(),
+            reason: "not reached".to_owned(),
+        }
+    }
+
+    fn unknown() -> StoreError {
+        StoreError::Unknown {
+            store: "memory".to_owned(),
+            reason: "the answer was lost".to_owned(),
+        }
+    }
+}
+
+impl ConfigStore for Faulty {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn read(&self) -> Pending<'_, Result<Option<Stored>, StoreError>> {
+        // What is late may come before a read or behind it.
+        if self.random.borrow_mut().random() {
+            self.swap_late();
+        }
+        let answer = if self.fails() {
+            Err(Self::refused())
+        } else {
+            Ok(self.stored.borrow().clone())
+        };
+        Box::pin(ready(answer))
+    }
+
+    fn compare_and_set(
+        &self,
+        expected: Option<Revision>,
+        bytes: &[u8],
+    ) -> Pending<'_, Result<Swap, StoreError>> {
+        self.swap_late();
+        let fate = if self.fails() {
+            self.random.borrow_mut().random_range(0..4)
+        } else {
+            4
+        };
+        let answer = match fate {
+            0 => Err(Self::refused()),
+            1 => Err(Self::unknown()),
+            2 => {
+                self.swap(expected, bytes);
+                Err(Self::unknown())
+            }
+            3 => {
+                *self.late.borrow_mut() = Some((expected, bytes.to_vec()));
+                Err(Self::unknown())
+            }
+            _ => Ok(self.swap(expected, bytes)),
+        };
+        Box::pin(ready(answer))
+    }
+
+    fn changed(&self, _: Option<Revision>) -> Pending<'_, Result<Stored, StoreError>> {
+        unreachable!("no change waits for another one")
+    }
+}
+
+fn writer(seed: u64) -> Writer {
+    Writer {
+        name: "d".to_owned(),
+        random: random(seed),
+    }
+}
+
+fn runtime() -> Rc<dyn Runtime> {
+    Rc::new(Jumping::default())
+}
+
+/// Registers node d, as often as it is asked to.
+fn register(present: &Configuration) -> Result<Option<Configuration>, Refusal> {
+    present.register(&name("d"), node(4)).map(Some)
+}
+
+#[test]
+fn a_change_comes_about_once_whatever_becomes_of_its_attempts() {
+    let (mut done, mut unknown) = (0, 0);
+    for seed in 0..2_000 {
+        let store = Faulty::with(&placed(), seed, 60);
+        match finish(change(
+            &store,
+            &runtime(),
+            &mut writer(seed),
+            NONCE,
+            register,
+        )) {
+            Ok(came) => {
+                done += 1;
+                assert_eq!(came.nodes[&name("d")].incarnation, 1, "seed {seed}");
+                assert_eq!(
+                    store.configuration().nodes[&name("d")].incarnation,
+                    1,
+                    "seed {seed}: registered once"
+                );
+            }
+            Err(ChangeError::Store { is_unknown, .. }) => {
+                unknown += u32::from(is_unknown);
+                let came = store.configuration().nodes.contains_key(&name("d"));
+                assert!(
+                    is_unknown || !came,
+                    "seed {seed}: what is told not to be done is not done"
+                );
+            }
+            Err(other) => panic!("seed {seed}: {other}"),
+        }
+    }
+    assert!(
+        done > 1_500 && unknown > 0,
+        "{done} done, {unknown} unknown"
+    );
+}
+
+#[test]
+fn somebody_elses_change_is_seen_before_the_next_attempt() {
+    let store = Faulty::with(&placed(), 1, 0);
+    let mut calls = 0;
+    let (runtime, mut writer) = (runtime(), writer(1));
+    let came = change(&store, &runtime, &mut writer, NONCE, |present| {
+        calls += 1;
+        if calls == 1 {
+            let mut other = present.register(&name("e"), node(5)).unwrap();
+            other.ticket.attempt = Uuid::from_u128(99);
+            store.swap(Some(Revision(1)), &other.encode());
+        }
+        register(present)
+    });
+    let came = finish(came).unwrap();
+    assert_eq!(calls, 2);
+    assert!(came.nodes.contains_key(&name("d")) && came.nodes.contains_key(&name("e")));
+}
+
+#[test]
+fn a_change_that_is_not_needed_stores_nothing() {
+    let store = Faulty::with(&placed(), 1, 0);
+    let came = finish(change(&store, &runtime(), &mut writer(1), NONCE, |_| {
+        Ok(None)
+    }))
+    .unwrap();
+    assert_eq!(came, placed());
+    assert_eq!(
+        store.stored.borrow().as_ref().unwrap().revision,
+        Revision(1)
+    );
+}
+
+#[test]
+fn what_is_in_the_store_is_named_where_it_is_not_this_cluster() {
+    let attempt = |store: &Faulty| {
+        finish(change(store, &runtime(), &mut writer(1), NONCE, register)).unwrap_err()
+    };
+
+    let empty = Faulty::with(&placed(), 1, 0);
+    empty.stored.take();
+    assert!(attempt(&empty).to_string().contains("cluster create"));
+
+    let other = Configuration::create(Uuid::from_u128(8), Policy::new(3, 4), ticket());
+    let refused = attempt(&Faulty::with(&other, 1, 0));
+    assert!(
+        matches!(refused, ChangeError::OtherCluster { .. }),
+        "{refused}"
+    );
+
+    let newer = Faulty::with(&three_nodes(Policy::new(3, 4)), 1, 0);
+    newer.stored.borrow_mut().as_mut().unwrap().bytes = b"stonecast-configuration 9 x\n".to_vec();
+    let refused = attempt(&newer);
+    let expected = DocumentError::Newer { found: 9 };
+    assert!(
+        matches!(&refused, ChangeError::Document { error, .. } if *error == expected),
+        "{refused}"
+    );
+}

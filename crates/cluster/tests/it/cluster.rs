@@ -1,0 +1,58 @@
+//! Clusters to begin with.
+
+use std::str::FromStr as _;
+
+use stonecast_base::{Random, random_from_seed};
+use stonecast_cluster::{Configuration, Node, NodeName, Policy, Subject, Ticket};
+use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
+use uuid::Uuid;
+
+pub const NONCE: Uuid = Uuid::from_u128(0x5707_eca5_7);
+
+pub fn name(text: &str) -> NodeName {
+    NodeName::from_str(text).unwrap()
+}
+
+pub fn random(seed: u64) -> Random {
+    random_from_seed(seed)
+}
+
+pub fn ticket() -> Ticket {
+    Ticket {
+        writer: "test".to_owned(),
+        attempt: Uuid::from_u128(1),
+    }
+}
+
+pub fn node(pool: u128) -> Node {
+    node_that_survives(pool, Durability::Power)
+}
+
+pub fn node_that_survives(pool: u128, durability: Durability) -> Node {
+    let platform = DeclaredPlatform {
+        persistence_domain: PersistenceDomain::Dmp,
+        ddio: Ddio::Off,
+        receive_buffers: ReceiveBuffers::Pm,
+    };
+    let addresses = vec![format!("shm:/run/{pool}.sock")];
+    Node::new(Uuid::from_u128(pool), durability, platform, addresses)
+}
+
+/// Three nodes, a, b and c, of pools 1, 2 and 3, without groups.
+pub fn three_nodes(policy: Policy) -> Configuration {
+    let mut configuration = Configuration::create(NONCE, policy, ticket());
+    for (pool, text) in (1..).zip(["a", "b", "c"]) {
+        configuration = configuration.register(&name(text), node(pool)).unwrap();
+    }
+    configuration
+}
+
+/// Three copies of each of four shards.
+pub fn placed() -> Configuration {
+    three_nodes(Policy::new(3, 4)).place_shards().unwrap()
+}
+
+/// The first shard.
+pub fn shard(configuration: &Configuration) -> Subject {
+    configuration.groups[0].subject.clone()
+}

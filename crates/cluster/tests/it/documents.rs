@@ -1,0 +1,129 @@
+//! Configurations as bytes.
+
+use rand::RngExt as _;
+use stonecast_cluster::{Configuration, DocumentError};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::cluster::{placed, random};
+
+#[test]
+fn a_configuration_is_read_as_it_was_written() {
+    let written = placed();
+    assert_eq!(Configuration::decode(&written.encode()), Ok(written));
+}
+
+#[test]
+fn no_changed_byte_is_ever_taken_for_a_configuration_that_was_written() {
+    let document = placed().encode();
+    let random = &mut random(7);
+    for _ in 0..20_000 {
+        let mut damaged = document.clone();
+        let at = random.random_range(0..damaged.len());
+        damaged[at] ^= 1 << random.random_range(0..8);
+        assert!(Configuration::decode(&damaged).is_err(), "byte {at}");
+    }
+    for length in 0..document.len() {
+        assert!(
+            Configuration::decode(&document[..length]).is_err(),
+            "{length} bytes"
+        );
+    }
+}
+
+#[test]
+fn damage_names_the_bytes_and_both_tags() {
+    let mut document = placed().encode();
+    let last = document.len() - 3;
+    document[last] = b'?';
+    let Err(DocumentError::Damaged {
+        offset,
+        size,
+        found,
+        expected,
+    }) = Configuration::decode(&document)
+    else {
+        panic!("the damage is found");
+    };
+    assert_eq!(offset + size, document.len());
+    assert_ne!(found, expected);
+}
+
+#[test]
+fn a_configuration_of_a_newer_program_is_refused_by_its_format_whatever_follows() {
+    let text = "stonecast-configuration 2 another-tag with more\nanything";
+    assert_eq!(
+        Configuration::decode(text.as_bytes()),
+        Err(DocumentError::Newer { found: 2 })
+    );
+}
+
+/// A body with the right tag: a program that writes what it should not.
+fn tagged(body: &str) -> Vec<u8> {
+    format!(
+        "stonecast-configuration 1 {:032x}\n{body}",
+        xxh3_128(body.as_bytes())
+    )
+    .into_bytes()
+}
+
+fn body() -> String {
+    let document = String::from_utf8(placed().encode()).unwrap();
+    document.split_once('\n').unwrap().1.to_owned()
+}
+
+#[test]
+fn fields_that_this_program_does_not_know_are_refused() {
+    let body = body().replacen("\"epoch\"", "\"quorum\": 2, \"epoch\"", 1);
+    let refused = Configuration::decode(&tagged(&body)).unwrap_err();
+    assert!(
+        matches!(&refused, DocumentError::Malformed { reason } if reason.contains("quorum")),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_configuration_that_contradicts_itself_is_refused_with_the_contradiction() {
+    let cases = [
+        ("\"primary\": \"a\"", "\"primary\": \"z\"", "is not in sync"),
+        ("\"shards\": 4", "\"shards\": 5", "the policy says 5"),
+        ("\"replicas\": 3", "\"replicas\": 9", "it has to be 1 to 5"),
+        (
+            "\"survives\": \"power\"",
+            "\"survives\": \"fire\"",
+            "use process or power",
+        ),
+        (
+            "\"last\": 4611686018427387903",
+            "\"last\": 4611686018427387902",
+            "do not follow each other",
+        ),
+        ("\"term\": 5", "\"term\": 6", "the epoch 5"),
+    ];
+    for (from, to, complaint) in cases {
+        let body = body();
+        assert!(body.contains(from), "{from} is in {body}");
+        let refused = Configuration::decode(&tagged(&body.replacen(from, to, 1))).unwrap_err();
+        assert!(
+            matches!(refused, DocumentError::Inconsistent(_)),
+            "{refused}"
+        );
+        assert!(refused.to_string().contains(complaint), "{refused}");
+    }
+}
+
+#[test]
+fn other_text_is_no_configuration() {
+    for text in [
+        "",
+        "\n",
+        "{}",
+        "stonecast-configuration\n",
+        "stonecast-configuration x y\n{}",
+    ] {
+        assert_eq!(
+            Configuration::decode(text.as_bytes()),
+            Err(DocumentError::NotOne),
+            "{text:?}"
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! Membership, told as stories.
+
+mod change;
+mod changes;
+mod cluster;
+mod documents;
+mod epochs;
+mod leases;
