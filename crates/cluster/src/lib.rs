@@ -20,7 +20,7 @@
 //! no socket: every function takes the time from its caller, and a [`ConfigStore`] brings its own input and output. So the
 //! simulated world and real processes run the same code.
 //!
-//! `docs/design/0031-membership.md` has the decisions.
+//! `docs/design/0032-membership.md` has the decisions.
 #![forbid(unsafe_code)]
 
 mod change;

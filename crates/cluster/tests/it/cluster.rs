@@ -7,7 +7,7 @@ use stonecast_cluster::{Configuration, Node, NodeName, Policy, Subject, Ticket};
 use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 use uuid::Uuid;
 
-pub const NONCE: Uuid = Uuid::from_u128(0x5707_eca5_7);
+pub const NONCE: Uuid = Uuid::from_u128(0x5707_eca5);
 
 pub fn name(text: &str) -> NodeName {
     NodeName::from_str(text).unwrap()
