@@ -58,8 +58,9 @@ impl SimDevice {
     /// Whether the system pins and maps more memory for the NIC at this moment.
     fn may_register(&self) -> Result<(), DeviceError> {
         let net = self.net.borrow();
-        if net.faults.enabled(Fault::AllocationFailure)
-            && net.faults.draw(Fault::AllocationFailure, 1000)
+        let place = net.place_of(self.context);
+        if net.faults.enabled(Fault::AllocationFailure, place)
+            && net.faults.draw(Fault::AllocationFailure, place, 1000)
         {
             net.faults.hit(Fault::AllocationFailure);
             let reason =

@@ -174,11 +174,6 @@ impl Executor {
         core.map_or(0, |core| self.cores.borrow()[core].busy_ps / 1000)
     }
 
-    /// Whether the work of `thread` takes no time.
-    pub fn is_observer(&self, thread: u32) -> bool {
-        self.threads.borrow()[thread as usize].core.is_none()
-    }
-
     /// Lets `thread` stand still until `at`.
     pub fn pause(&self, thread: u32, at: Nanoseconds) {
         self.threads.borrow_mut()[thread as usize].paused_until = at;

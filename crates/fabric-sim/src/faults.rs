@@ -270,9 +270,26 @@ fn skewed(random: &mut Random, low: u64, high: u64) -> u64 {
     random.random_range(low..=top)
 }
 
+/// Where a fault may strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// A machine, by number.
+    Machine(u32),
+    /// What travels from one machine to another.
+    Link(u32, u32),
+}
+
+/// The rates in force.
+#[derive(Default)]
+struct Rates {
+    everywhere: Faults,
+    /// In force instead at these places.
+    places: BTreeMap<Place, Faults>,
+}
+
 /// The rates in force and the counters. Shared by everything in a world.
 pub(crate) struct FaultState {
-    faults: Cell<Faults>,
+    rates: RefCell<Rates>,
     any: Cell<bool>,
     random: RefCell<Random>,
     hits: [Cell<u64>; 40],
@@ -282,34 +299,52 @@ impl FaultState {
     pub fn new(seed: u64) -> Self {
         let random = RefCell::new(random_from_seed(seed));
         Self {
-            faults: Cell::default(),
+            rates: RefCell::default(),
             any: Cell::new(false),
             random,
             hits: [const { Cell::new(0) }; 40],
         }
     }
 
+    /// Lets things fail everywhere as often as `faults` says.
     pub fn set(&self, faults: Faults) {
-        self.faults.set(faults);
+        *self.rates.borrow_mut() = Rates {
+            everywhere: faults,
+            places: BTreeMap::new(),
+        };
         self.any.set(faults != Faults::default());
     }
 
-    /// Whether `fault` strikes now, with its rate in a million.
-    #[inline]
-    pub fn strikes(&self, fault: Fault) -> bool {
-        self.any.get() && self.draw(fault, 1_000_000)
+    /// Lets things fail at `place` as often as `faults` says, whatever is in force elsewhere.
+    pub fn set_at(&self, place: Place, faults: Faults) {
+        let rates = &mut *self.rates.borrow_mut();
+        rates.places.insert(place, faults);
+        let mut all = rates.places.values().chain([&rates.everywhere]);
+        self.any.set(all.any(|faults| *faults != Faults::default()));
     }
 
-    /// Whether `fault` strikes now, with its rate in `of`. Counts nothing.
+    /// Whether `fault` strikes at `place` now, with its rate in a million.
+    #[inline]
+    pub fn strikes(&self, fault: Fault, place: Place) -> bool {
+        self.any.get() && self.draw(fault, place, 1_000_000)
+    }
+
+    /// Whether `fault` strikes at `place` now, with its rate in `of`. Counts nothing.
     #[cold]
-    pub fn draw(&self, fault: Fault, of: u64) -> bool {
-        let rate = self.faults.get().rate(fault);
+    pub fn draw(&self, fault: Fault, place: Place, of: u64) -> bool {
+        let rate = self.rate(fault, place);
         rate > 0 && self.random.borrow_mut().random_range(0..of) < rate
     }
 
-    /// Whether `fault` may strike at all.
-    pub fn enabled(&self, fault: Fault) -> bool {
-        self.any.get() && self.faults.get().rate(fault) > 0
+    /// Whether `fault` may strike at `place` at all.
+    pub fn enabled(&self, fault: Fault, place: Place) -> bool {
+        self.any.get() && self.rate(fault, place) > 0
+    }
+
+    fn rate(&self, fault: Fault, place: Place) -> u64 {
+        let rates = self.rates.borrow();
+        let faults = rates.places.get(&place).unwrap_or(&rates.everywhere);
+        faults.rate(fault)
     }
 
     /// A number for how hard it strikes.
@@ -370,19 +405,41 @@ mod tests {
         assert_eq!(seen.len(), reachable);
     }
 
+    const HERE: Place = Place::Machine(0);
+
+    #[test]
+    fn a_place_has_rates_of_its_own_until_all_are_set_again() {
+        let always = Faults {
+            torn_read_per_million: 1_000_000,
+            ..Faults::default()
+        };
+        let state = FaultState::new(3);
+        state.set_at(Place::Link(0, 1), always);
+        assert!(state.strikes(Fault::TornRead, Place::Link(0, 1)));
+        for elsewhere in [HERE, Place::Link(1, 0), Place::Link(0, 2)] {
+            assert!(!state.strikes(Fault::TornRead, elsewhere), "{elsewhere:?}");
+        }
+        state.set(always);
+        state.set_at(HERE, Faults::default());
+        assert!(!state.strikes(Fault::TornRead, HERE));
+        assert!(state.strikes(Fault::TornRead, Place::Machine(1)));
+        state.set(Faults::default());
+        assert!(!state.strikes(Fault::TornRead, Place::Machine(1)));
+    }
+
     #[test]
     fn a_fault_strikes_as_often_as_its_rate_says_and_never_without_one() {
         let state = FaultState::new(3);
-        assert!(!state.strikes(Fault::TornRead));
+        assert!(!state.strikes(Fault::TornRead, HERE));
         state.set(Faults {
             torn_read_per_million: 250_000,
             ..Faults::default()
         });
         let struck = (0..10_000)
-            .filter(|_| state.strikes(Fault::TornRead))
+            .filter(|_| state.strikes(Fault::TornRead, HERE))
             .count();
         assert!((2300..2700).contains(&struck), "{struck}");
-        assert!(!(0..1000).any(|_| state.strikes(Fault::HalfOpen)));
+        assert!(!(0..1000).any(|_| state.strikes(Fault::HalfOpen, HERE)));
         state.hit(Fault::TornRead);
         assert_eq!(state.hits(), BTreeMap::from([("torn_read", 1)]));
     }

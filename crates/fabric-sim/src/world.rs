@@ -1,6 +1,7 @@
 //! The world: machines, processes, and the loop that lets things happen.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +14,7 @@ use stonecast_media::PersistenceDomain;
 use crate::clock::LocalClock;
 use crate::device::SimDevice;
 use crate::executor::{Executor, ThreadOptions, ThreadRuntime};
-use crate::faults::{Fault, FaultState, Faults};
+use crate::faults::{Fault, FaultState, Faults, Place};
 use crate::machine::{Features, MachineOptions, RootPort};
 use crate::net::Net;
 use crate::persistent::{Module, Survivor, Wreck};
@@ -41,27 +42,35 @@ struct Shared {
     /// Processes that read a line that cannot be read.
     machine_checks: Cell<u64>,
     machines: RefCell<Vec<MachineState>>,
+    /// Which process each thread belongs to; the observer belongs to none.
+    groups: RefCell<BTreeMap<u32, Rc<Group>>>,
 }
 
 /// What is not the NIC's.
 struct MachineState {
     options: MachineOptions,
     cores: Vec<usize>,
-    /// Processes so far: each goes to the next core.
-    processes: usize,
+    /// Threads so far: each goes to the next core.
+    threads: usize,
 }
 
 /// A machine of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine(u32);
 
-/// A process: one thread on one core, and the devices that it has opened on its machine's NIC.
+/// What lives and dies together: the threads of a process, and the devices that they have opened.
+struct Group {
+    machine: Machine,
+    threads: RefCell<Vec<u32>>,
+    contexts: RefCell<Vec<u32>>,
+}
+
+/// A thread of a process on a core, with the devices that the process has opened on its machine's NIC.
 #[derive(Clone)]
 pub struct Process {
     shared: Rc<Shared>,
-    machine: Machine,
     thread: u32,
-    contexts: Rc<RefCell<Vec<u32>>>,
+    group: Rc<Group>,
 }
 
 impl World {
@@ -92,6 +101,7 @@ impl World {
             faults,
             machine_checks: Cell::new(0),
             machines,
+            groups: RefCell::default(),
         };
         Self {
             shared: Rc::new(shared),
@@ -108,32 +118,23 @@ impl World {
         self.shared.machines.borrow_mut().push(MachineState {
             options,
             cores,
-            processes: 0,
+            threads: 0,
         });
         Machine(number)
     }
 
     /// Starts a process on a machine: its thread takes turns with others of the same core.
     pub fn process(&self, machine: Machine) -> Process {
-        let (options, core) = {
-            let state = &mut self.shared.machines.borrow_mut()[machine.0 as usize];
-            state.processes += 1;
-            (
-                state.options,
-                state.cores[(state.processes - 1) % state.cores.len()],
-            )
-        };
-        let thread = self.shared.executor.add_thread(ThreadOptions {
-            core: Some(core),
-            task_ns: options.profile.cpu_task_ns,
-            notice_ns: options.profile.cpu_notice_ns,
-            clock: LocalClock::default(),
+        let group = Rc::new(Group {
+            machine,
+            threads: RefCell::default(),
+            contexts: RefCell::default(),
         });
+        let thread = self.shared.start_thread(&group);
         Process {
             shared: self.shared.clone(),
-            machine,
             thread,
-            contexts: Rc::default(),
+            group,
         }
     }
 
@@ -141,9 +142,12 @@ impl World {
     pub fn observing_process(&self, machine: Machine) -> Process {
         Process {
             shared: self.shared.clone(),
-            machine,
             thread: self.observer,
-            contexts: Rc::default(),
+            group: Rc::new(Group {
+                machine,
+                threads: RefCell::default(),
+                contexts: RefCell::default(),
+            }),
         }
     }
 
@@ -180,29 +184,41 @@ impl World {
     /// Cuts the power of `machine`: its processes are gone, and what its NIC had taken. What its modules hold afterwards is
     /// decided by [`Module::restart`].
     pub fn cut_power(&self, machine: Machine) {
-        let contexts: Vec<(u32, u32)> = {
+        {
             let net = &mut *self.shared.net.borrow_mut();
-            let of = net
-                .contexts
-                .iter()
-                .enumerate()
-                .filter(|(_, context)| context.machine == machine.0 && !context.dead);
-            let contexts = of
-                .map(|(index, context)| (index as u32, context.thread))
-                .collect::<Vec<_>>();
-            contexts
-                .iter()
-                .for_each(|(context, _)| net.kill(*context, false));
-            contexts
-        };
-        for (_, thread) in contexts {
-            if !self.shared.executor.is_observer(thread) {
-                self.shared.executor.kill(thread);
+            for context in 0..net.contexts.len() as u32 {
+                let state = &net.contexts[context as usize];
+                if state.machine == machine.0 && !state.dead {
+                    net.kill(context, false);
+                }
             }
         }
+        let on_it =
+            |(&thread, group): (&u32, &Rc<Group>)| (group.machine == machine).then_some(thread);
+        let threads: Vec<u32> = self
+            .shared
+            .groups
+            .borrow()
+            .iter()
+            .filter_map(on_it)
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| self.shared.end_thread(thread));
     }
 
-    /// Lets things fail from now on, as often as `faults` says.
+    /// Lets things fail at `machine` from now on as often as `faults` says, whatever is in force elsewhere.
+    pub fn set_machine_faults(&self, machine: Machine, faults: Faults) {
+        self.shared.faults.set_at(Place::Machine(machine.0), faults);
+    }
+
+    /// Lets what travels from one machine to another fail from now on as often as `faults` says, whatever is in force
+    /// elsewhere.
+    pub fn set_link_faults(&self, from: Machine, to: Machine, faults: Faults) {
+        self.shared.faults.set_at(Place::Link(from.0, to.0), faults);
+    }
+
+    /// Lets things fail everywhere from now on, as often as `faults` says.
     pub fn set_faults(&self, faults: Faults) {
         self.shared.faults.set(faults);
     }
@@ -219,7 +235,7 @@ impl World {
     }
 
     /// How often each class of faults came about, by name.
-    pub fn fault_hits(&self) -> std::collections::BTreeMap<&'static str, u64> {
+    pub fn fault_hits(&self) -> BTreeMap<&'static str, u64> {
         self.shared.faults.hits()
     }
 
@@ -353,17 +369,48 @@ impl Shared {
         }
         self.faults.hit(Fault::Poison);
         self.machine_checks.set(self.machine_checks.get() + 1);
-        let net = &mut *self.net.borrow_mut();
-        let contexts: Vec<u32> = (0..net.contexts.len() as u32)
-            .filter(|&context| {
-                net.contexts[context as usize].thread == thread
-                    && !net.contexts[context as usize].dead
-            })
-            .collect();
-        contexts
-            .into_iter()
-            .for_each(|context| net.kill(context, true));
+        let group = self.groups.borrow().get(&thread).cloned();
+        if let Some(group) = group {
+            self.end(&group);
+        }
+    }
+
+    /// Starts a thread of a process, on the next core of its machine.
+    fn start_thread(&self, group: &Rc<Group>) -> u32 {
+        let (options, core) = {
+            let state = &mut self.machines.borrow_mut()[group.machine.0 as usize];
+            state.threads += 1;
+            (
+                state.options,
+                state.cores[(state.threads - 1) % state.cores.len()],
+            )
+        };
+        let thread = self.executor.add_thread(ThreadOptions {
+            core: Some(core),
+            task_ns: options.profile.cpu_task_ns,
+            notice_ns: options.profile.cpu_notice_ns,
+            clock: LocalClock::default(),
+        });
+        group.threads.borrow_mut().push(thread);
+        self.groups.borrow_mut().insert(thread, group.clone());
+        thread
+    }
+
+    /// Ends a thread, whose devices are dead.
+    fn end_thread(&self, thread: u32) {
+        self.groups.borrow_mut().remove(&thread);
         self.executor.kill(thread);
+    }
+
+    /// Ends a process: its devices first, so that nothing that its threads do at their end is seen.
+    fn end(&self, group: &Group) {
+        for &context in &*group.contexts.borrow() {
+            self.net.borrow_mut().kill(context, true);
+        }
+        let threads = group.threads.take();
+        threads
+            .into_iter()
+            .for_each(|thread| self.end_thread(thread));
     }
 
     /// Changes the hardware from outside, and tells who must know.
@@ -406,7 +453,8 @@ impl Process {
     /// As [`Process::open_device`], a NIC in another slot of the machine: at a root port with settings of its own.
     pub fn open_device_at(&self, root_port: RootPort) -> Rc<SimDevice> {
         let shared = &self.shared;
-        let options = shared.machines.borrow()[self.machine.0 as usize].options;
+        let machine = self.group.machine.0;
+        let options = shared.machines.borrow()[machine as usize].options;
         let Features {
             multi_packet,
             memory_windows,
@@ -416,8 +464,8 @@ impl Process {
         } = options.features;
         let capabilities = Rc::new(Capabilities {
             name: format!(
-                "simulated NIC of machine {} ({})",
-                self.machine.0, options.profile.name
+                "simulated NIC of machine {machine} ({})",
+                options.profile.name
             ),
             send_size_max: SEND_SIZE_MAX,
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
@@ -432,12 +480,12 @@ impl Process {
             atomic_with_processor: true,
         });
         let context = shared.net.borrow_mut().add_context(
-            self.machine.0,
+            machine,
             self.thread,
             capabilities.clone(),
             root_port,
         );
-        self.contexts.borrow_mut().push(context);
+        self.group.contexts.borrow_mut().push(context);
         Rc::new(SimDevice {
             net: shared.net.clone(),
             executor: shared.executor.clone(),
@@ -468,12 +516,16 @@ impl Process {
         Ok(port)
     }
 
-    /// Lets its software stand still for a while; its NIC goes on.
+    /// Lets its software stand still for a while, all threads of it; its NIC goes on.
     pub fn pause(&self, duration_ns: Nanoseconds) {
         let until = self.shared.time.now() + duration_ns;
-        self.shared.executor.pause(self.thread, until);
+        let threads = self.group.threads.borrow();
+        let observer = threads.is_empty().then_some(self.thread);
+        for &thread in threads.iter().chain(&observer) {
+            self.shared.executor.pause(thread, until);
+        }
         let net = &mut *self.shared.net.borrow_mut();
-        for &context in &*self.contexts.borrow() {
+        for &context in &*self.group.contexts.borrow() {
             net.contexts[context as usize].hung_until = until;
         }
     }
@@ -483,7 +535,8 @@ impl Process {
         self.shared.change(|net| {
             let own = |net: &Net, number: u32| {
                 let qp = net.qps[number as usize].as_ref()?;
-                self.contexts
+                self.group
+                    .contexts
                     .borrow()
                     .contains(&qp.context)
                     .then_some(qp.connection.peer)
@@ -502,16 +555,19 @@ impl Process {
         self.shared.executor.set_clock(self.thread, clock);
     }
 
-    /// Ends it as `kill -9` would: no goodbye, nothing that it does is seen from now on. What its NIC has taken is still
-    /// placed, and its memory is the machine's until the last peer has let go.
+    /// Another thread of the process, on the next core of its machine: what kills or stops one of them does so to all.
+    pub fn thread(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+            thread: self.shared.start_thread(&self.group),
+            group: self.group.clone(),
+        }
+    }
+
+    /// Ends it as `kill -9` would, all threads of it: no goodbye, nothing that it does is seen from now on. What its NIC has
+    /// taken is still placed, and its memory is the machine's until the last peer has let go.
     pub fn kill(&self) {
-        for &context in &*self.contexts.borrow() {
-            self.shared.net.borrow_mut().kill(context, true);
-        }
-        let observers = self.shared.executor.is_observer(self.thread);
-        if !observers {
-            self.shared.executor.kill(self.thread);
-        }
+        self.shared.end(&self.group);
     }
 
     /// Nanoseconds that its core has worked, for it and others.

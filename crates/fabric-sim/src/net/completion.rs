@@ -48,11 +48,16 @@ impl Net {
         if broken && arrival && completion.status == Status::Success {
             return;
         }
-        if self.faults.strikes(Fault::CompletionLost) {
+        if self
+            .faults
+            .strikes(Fault::CompletionLost, self.place_of(context))
+        {
             self.faults.hit(Fault::CompletionLost);
             return self.irregular.overrun.push((context, cq));
         }
-        let delayed = self.faults.strikes(Fault::CompletionDelayed);
+        let delayed = self
+            .faults
+            .strikes(Fault::CompletionDelayed, self.place_of(context));
         let until = self.contexts[context as usize].completions[cq as usize].late_until;
         if delayed || until > self.time.now() {
             return self.complete_later(context, cq, completion, delayed);

@@ -11,7 +11,7 @@ use stonecast_fabric::{
 };
 
 use super::{Net, Qp, Stage};
-use crate::faults::Fault;
+use crate::faults::{Fault, Place};
 use crate::queue::Event;
 
 /// A message of the connection manager on its way.
@@ -251,47 +251,85 @@ impl Net {
         }
     }
 
+    /// Sends a message of the connection manager of the machine of `from`. Partitions keep it as they keep others: a short one
+    /// is a delay, in a long one it is lost.
     fn send_control(&mut self, from: u32, control: Control) {
         let delay = self.profile_of(from).cm_message_ns;
+        let (sender, target) = (self.machine_of(from), self.target(&control));
         let handshake = matches!(
             control,
             Control::Ask { .. } | Control::Accept { .. } | Control::Ready { .. }
         );
-        if !handshake || !self.faults.strikes(Fault::ConnectionTimeout) {
-            return self.control_after(delay, control);
-        }
-        self.faults.hit(Fault::ConnectionTimeout);
-        let late = self.faults.between(delay, CM_TIMEOUT_NS);
-        let timed_out = || "the connection manager timed out".to_owned();
-        match control {
+        let link = Place::Link(sender, target.unwrap_or(sender));
+        if handshake && self.faults.strikes(Fault::ConnectionTimeout, link) {
+            self.faults.hit(Fault::ConnectionTimeout);
+            let late = self.faults.between(delay, CM_TIMEOUT_NS);
             // Half of the time it is only late; what is late meets whatever is there by then.
-            late_one if late.is_multiple_of(2) => self.control_after(late, late_one),
-            Control::Ask { from, .. } => self.control_after(
-                CM_TIMEOUT_NS,
-                Control::Reject {
-                    to: from,
-                    reason: timed_out(),
-                },
-            ),
+            return if late.is_multiple_of(2) {
+                self.control_after(late, control)
+            } else {
+                self.lose_control(control)
+            };
+        }
+        let now = self.time.clock();
+        let arrival = match target {
+            Some(target) => self.nics.passage(sender, target, now, now + delay),
+            // Its receiver is gone.
+            None => Some(now + delay),
+        };
+        let patience = if handshake {
+            CM_TIMEOUT_NS
+        } else {
+            Nanoseconds::MAX
+        };
+        match arrival.filter(|arrival| arrival - now <= patience) {
+            Some(arrival) => self.control_after(arrival - now, control),
+            None => self.lose_control(control),
+        }
+    }
+
+    /// The machine that a message of the connection manager goes to, while its receiver exists.
+    fn target(&mut self, control: &Control) -> Option<u32> {
+        let context = match *control {
+            Control::Ask { listener, .. } => listener,
+            Control::Accept { to, .. }
+            | Control::Reject { to, .. }
+            | Control::Ready { to }
+            | Control::Part { to, .. }
+            | Control::GiveUp { to, .. } => self.qp(to)?.context,
+        };
+        Some(self.machine_of(context))
+    }
+
+    /// A message of the connection manager gets nowhere: whoever waits for what it tells notices in time.
+    fn lose_control(&mut self, control: Control) {
+        let timed_out = |to| Control::Reject {
+            to,
+            reason: "the connection manager timed out".to_owned(),
+        };
+        let broken = |to, peer| Control::Part {
+            to,
+            peer,
+            cause: DisconnectCause::QueuePairError,
+        };
+        match control {
+            Control::Ask { from, .. } => self.control_after(CM_TIMEOUT_NS, timed_out(from)),
+            Control::Reject { to, .. } => self.control_after(CM_TIMEOUT_NS, timed_out(to)),
             Control::Accept { to, acceptor, .. } => {
-                self.control_after(
-                    CM_TIMEOUT_NS,
-                    Control::Reject {
-                        to,
-                        reason: timed_out(),
-                    },
-                );
-                let cause = DisconnectCause::QueuePairError;
-                self.control_after(
-                    CM_TIMEOUT_NS,
-                    Control::Part {
-                        to: acceptor,
-                        peer: to,
-                        cause,
-                    },
-                );
+                self.control_after(CM_TIMEOUT_NS, timed_out(to));
+                self.control_after(CM_TIMEOUT_NS, broken(acceptor, to));
             }
-            other => self.control_after(CM_TIMEOUT_NS, other),
+            Control::Ready { to } => match self.qp(to).and_then(|qp| qp.connection.peer) {
+                Some(peer) => self.control_after(CM_TIMEOUT_NS, broken(to, peer)),
+                None => {}
+            },
+            Control::Part { to, peer, .. } | Control::GiveUp { to, peer } => {
+                let Some(context) = self.qp(to).map(|qp| qp.context) else {
+                    return;
+                };
+                let give_up = self.profile_of(context).nic_give_up_ns;
+                self.control_after(give_up, Control::GiveUp { to, peer });
+            }
         }
     }
 
@@ -551,8 +589,9 @@ impl Net {
         };
         let (context, peer, stage) = (qp.context, qp.connection.peer, qp.connection.stage);
         // What the NIC has acknowledged is placed at once, or takes its time although the queue pair is broken.
-        let late = self.faults.enabled(Fault::LeaseEndInFlight)
-            && self.faults.draw(Fault::LeaseEndInFlight, 100);
+        let place = self.place_of(context);
+        let late = self.faults.enabled(Fault::LeaseEndInFlight, place)
+            && self.faults.draw(Fault::LeaseEndInFlight, place, 100);
         if !late {
             self.settle(number);
         }

@@ -54,7 +54,7 @@ use stonecast_fabric::{
 };
 use stonecast_media::{PersistentRegion, Region};
 
-use crate::faults::FaultState;
+use crate::faults::{FaultState, Place};
 use crate::machine::{RootPort, Transport};
 use crate::persistent::Module;
 use crate::profile::Profile;
@@ -234,6 +234,20 @@ impl Net {
     /// The machine that `context` runs on.
     fn machine_of(&self, context: u32) -> u32 {
         self.contexts[context as usize].machine
+    }
+
+    /// Where the faults of the machine of `context` strike.
+    pub fn place_of(&self, context: u32) -> Place {
+        Place::Machine(self.machine_of(context))
+    }
+
+    /// Where the faults of what queue pair `from` sends to `to` strike. Both exist.
+    fn link(&self, from: u32, to: u32) -> Place {
+        let [from, to] = [from, to].map(|number| {
+            let qp = self.qps[number as usize].as_ref();
+            self.machine_of(qp.expect("both ends exist").context)
+        });
+        Place::Link(from, to)
     }
 
     fn profile_of(&self, context: u32) -> &Profile {

@@ -75,11 +75,15 @@ impl Net {
     /// Whether the NIC has no buffer ready for queue pair `to`, although there may be some.
     fn withholds(&mut self, to: u32) -> bool {
         let now = self.time.now();
-        let Some(own) = self.qp(to).map(|qp| qp.receives.not_ready_until) else {
+        let Some((own, context)) = self
+            .qp(to)
+            .map(|qp| (qp.receives.not_ready_until, qp.context))
+        else {
             return false;
         };
+        let place = self.place_of(context);
         let shared = self.shared_queue(to).map(|queue| queue.exhausted_until);
-        if shared.is_some() && self.faults.strikes(Fault::QueueExhausted) {
+        if shared.is_some() && self.faults.strikes(Fault::QueueExhausted, place) {
             self.faults.hit(Fault::QueueExhausted);
             let pause = self.faults.between(1000, EXHAUSTED_NS_MAX);
             self.shared_queue(to)
@@ -93,7 +97,7 @@ impl Net {
             }
             return true;
         }
-        if shared.is_none() && self.faults.strikes(Fault::ReceiverNotReady) {
+        if shared.is_none() && self.faults.strikes(Fault::ReceiverNotReady, place) {
             self.faults.hit(Fault::ReceiverNotReady);
             let pause = self.faults.between(0, NOT_READY_NS_MAX);
             // Most are over at the first retry; one in eight outlasts all of them.

@@ -8,7 +8,7 @@ use super::completion::{completion, opcode};
 use super::message::Route;
 use super::queue_pair::Posted;
 use super::{Net, Qp, Stage, is_non_posted, local_span};
-use crate::faults::Fault;
+use crate::faults::{Fault, Place};
 use crate::machine::Transport;
 use crate::profile::Profile;
 use crate::queue::Event;
@@ -56,7 +56,11 @@ impl Net {
             .count()
             + requests.len();
         let connected = state.connection.stage == Stage::Connected;
-        let breaks = outstanding > 1 && connected && self.faults.strikes(Fault::FlushCascade);
+        let breaks = outstanding > 1
+            && connected
+            && self
+                .faults
+                .strikes(Fault::FlushCascade, self.place_of(context));
         let state = self.own_qp(context, qp)?;
         let failed = state.connection.stage == Stage::Failed;
         let status = failed.then_some(Status::WorkRequestFlushed);
@@ -153,7 +157,9 @@ impl Net {
         let leaves = fetched + self.nics.outbound_stall(machine);
         let sent = self.nics.depart(machine, leaves, size);
         let arrival = sent + self.nics.travel(machine, target);
-        let lost = self.faults.strikes(Fault::ErrorNotExecuted);
+        let lost = self
+            .faults
+            .strikes(Fault::ErrorNotExecuted, Place::Link(machine, target));
         let passage = if lost {
             None
         } else {

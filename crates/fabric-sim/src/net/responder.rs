@@ -11,7 +11,7 @@ use super::message::LINE_SIZE;
 use super::parts::{TORN_PAUSE_NS, more_parts, part_ns, scattered_step};
 use super::receive::Buffer;
 use super::{Net, Stage, is_non_posted};
-use crate::faults::Fault;
+use crate::faults::{Fault, Place};
 use crate::machine::Transport;
 use crate::queue::Event;
 
@@ -55,7 +55,7 @@ impl Net {
                 self.messages.release(index)
             };
         }
-        if self.faults.strikes(Fault::HalfOpen) {
+        if self.faults.strikes(Fault::HalfOpen, self.link(from, to)) {
             self.faults.hit(Fault::HalfOpen);
             self.fail_quietly(to);
             return self.give_up_later(index);
@@ -68,7 +68,12 @@ impl Net {
         let at = self.nics.take(self.machine_of(context), size);
         match self.accept_message(index, to, &operation) {
             Taken::Accepted if is_non_posted(&operation) => self.execute_later(index, to, at),
-            Taken::Accepted if size > LINE_SIZE && self.faults.strikes(Fault::PartialPlacement) => {
+            Taken::Accepted
+                if size > LINE_SIZE
+                    && self
+                        .faults
+                        .strikes(Fault::PartialPlacement, self.place_of(context)) =>
+            {
                 self.die_in_message(index, to, context);
             }
             Taken::Accepted => {
@@ -207,12 +212,18 @@ impl Net {
         let takes =
             more_parts(message.target.offset, message.payload.len() as u64, mtu) * (part_ns + 1);
         let stall = self.nics.inbound_stall(self.machine_of(context));
-        let takes = if self.faults.strikes(Fault::ScatteredPlacement) {
+        let takes = if self
+            .faults
+            .strikes(Fault::ScatteredPlacement, self.place_of(context))
+        {
             self.scatter(index, part_ns)
         } else {
             takes
         };
-        let delay = if self.faults.strikes(Fault::ReadOnOtherQueuePair) {
+        let delay = if self
+            .faults
+            .strikes(Fault::ReadOnOtherQueuePair, self.place_of(context))
+        {
             self.delay(index)
         } else {
             0
@@ -291,12 +302,15 @@ impl Net {
             _ => 8,
         };
         let takes = more_parts(message.target.offset, size, mtu) * (part_ns + 1);
-        let takes = if !writes && self.faults.strikes(Fault::TornRead) {
+        let takes = if !writes && self.faults.strikes(Fault::TornRead, self.place_of(context)) {
             self.tear(index, size)
         } else {
             takes
         };
-        let delayed = !writes && self.faults.strikes(Fault::PostedOvertakes);
+        let delayed = !writes
+            && self
+                .faults
+                .strikes(Fault::PostedOvertakes, self.place_of(context));
         let delay = if delayed {
             self.faults.between(1000, DELAY_NS_MAX)
         } else {
@@ -363,7 +377,10 @@ impl Net {
         };
         let back =
             self.nics.travel(responder, requester) + self.nics.of(requester).profile.pcie_write_ns;
-        let lost = self.faults.strikes(Fault::ErrorThoughExecuted);
+        let lost = self.faults.strikes(
+            Fault::ErrorThoughExecuted,
+            Place::Link(responder, requester),
+        );
         let mute = self.qp(to).is_some_and(|qp| {
             qp.connection.mute |= lost;
             qp.connection.mute

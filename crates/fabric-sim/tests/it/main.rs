@@ -5,6 +5,7 @@ mod contract;
 mod document;
 mod faults;
 mod persistence;
+mod places;
 mod pool;
 mod support;
 mod world;
