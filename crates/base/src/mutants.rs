@@ -103,7 +103,7 @@ mutants! {
     OutcomesNotRecovered in "kv", "R8";
     /// A recovered server gives out the last version again.
     VersionGivenTwice in "kv", "versions grow";
-    /// A segment's neighbour is told that records are durable before they are.
+    /// A segment's witness is stored before its records are durable.
     WitnessTooEarly in "kv", "segments lost whole";
     /// A segment is reused in the same generation.
     GenerationKept in "log", "E9";
@@ -117,9 +117,9 @@ mutants! {
     TombstoneDroppedEarly in "kv", "E11";
     /// Live records are left behind in a freed segment.
     LiveRecordLeftBehind in "kv", "E12";
-    /// Puts are given the segments that are reserved for deletes.
+    /// Puts take the segments that are reserved for deletes.
     DeletesNotReserved in "kv", "a full pool can forget";
-    /// The server takes a record from staging memory that no segment has room for.
+    /// The server accepts a record in staging memory for which no segment has room.
     LongRecordTaken in "kv", "hostile clients";
     /// A freed segment is never given out again.
     FreedMemoryLost in "kv", "no space is lost";

@@ -29,7 +29,7 @@ impl Span {
         }
     }
 
-    /// The bytes that are in both, neither of which leaves 64 bits; `None` where there are none.
+    /// The bytes that are in both spans; `None` if there are none. Neither span may exceed 64 bits.
     pub const fn overlap(self, other: Self) -> Option<Self> {
         let (first, second) = if self.offset <= other.offset {
             (self, other)

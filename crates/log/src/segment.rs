@@ -6,7 +6,7 @@
 //! one generation to the next, so it is always in one of the two. Only the first use, over zeros,
 //! can leave an invalid header.
 //!
-//! The second copy also keeps a word that is no part of this header: the witness of the next
+//! The second copy also keeps a word that is not part of this header: the witness of the next
 //! segment (`witness.rs`).
 //!
 //! The first use is persisted together with the first records. So where a crash leaves no valid
@@ -87,7 +87,7 @@ impl HeaderBytes {
     }
 
     /// The pool and the number of the segment to which this header belongs, if it is valid as that
-    /// copy in a log of so many segments.
+    /// copy in a log of that many segments.
     fn owner(&self, copy: usize, segment_count: u32) -> Option<(u128, u32)> {
         let format = LogFormat {
             uuid: u128::from_be_bytes(self.uuid),
@@ -115,7 +115,8 @@ impl HeaderBytes {
     }
 }
 
-/// Writes both copies of the header and returns what the caller must persist. What is kept there of the next segment stays.
+/// Writes both copies of the header and returns what the caller must persist. The witness of the
+/// next segment stays.
 pub(crate) fn write(region: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Span {
     assert!(
         (1..=GENERATION_MAX).contains(&generation),
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(read(&memory, &other, 0), foreign);
     }
 
-    /// Needs `write` to leave the word alone, and `read` to look at it in the second copy and nowhere else.
+    /// Needs `write` to leave the word unchanged, and `read` to check it only in the second copy.
     #[test]
     fn a_header_keeps_what_is_known_of_the_next_segment() {
         let format = format(4096, 2);

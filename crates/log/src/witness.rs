@@ -1,16 +1,19 @@
-//! Witnesses: what a segment's neighbour says of it, so that a segment which is lost whole is missed.
+//! Witnesses: a statement of each segment about its neighbour, so that the loss of a whole segment
+//! is noticed.
 //!
-//! A segment proves its own bytes, and cannot prove that it is there: cleared, or replaced by an older copy of itself, it is
-//! as it should be. So the segment before it (for the first one, the last) keeps one word in the second copy of its header: *in
-//! this generation, everything below this unit was durable*.
+//! A segment proves its own bytes, but not its existence: a cleared segment, or an older copy of
+//! itself in its place, is consistent. So the segment before it (for the first one, the last) keeps
+//! one word in the second copy of its header: *in this generation, everything below this unit was
+//! durable*.
 //!
 //! ```text
 //!   bit   0            24                54        63
 //!         unit less 1 | generation      | check   |
 //! ```
 //!
-//! The word is a lower bound, stored by one 8-byte store after the persist that made it true. A crash leaves an older word or
-//! this one, and neither says too much: the word needs no order with anything. The check binds it to pool and segment.
+//! The word is a lower bound, stored by one 8-byte store after the persist that made it true. A
+//! crash leaves an older word or this one, and neither says too much, so the word needs no order
+//! with other stores. The check binds it to pool and segment.
 
 use stonecast_base::{Corruption, Span, hash};
 use stonecast_media::Region;
@@ -25,17 +28,18 @@ pub(crate) const WITNESS_OFFSET: u64 = 40;
 const GENERATION_SHIFT: u32 = 24;
 const CHECK_SHIFT: u32 = 54;
 
-/// What is known of a segment by another one. Everything below `unit` was durable when the segment had this generation.
+/// The knowledge of one segment about another: everything below `unit` was durable when the segment
+/// had this generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// The generation, from 1.
     pub generation: u32,
-    /// The unit, from 4 (nothing was) to the number of units of a segment.
+    /// The unit, from 4 (nothing was durable) to the number of units of a segment.
     pub unit: u32,
 }
 
 impl Witness {
-    /// What can be told of a segment in this state; `None` where there is nothing to miss.
+    /// The witness of a segment in this state; `None` if there is nothing to lose.
     pub fn of(state: &SegmentState) -> Option<Self> {
         let is_untouched = state.generation == 1 && state.is_blank();
         (!is_untouched).then_some(Self {
@@ -54,7 +58,7 @@ impl Witness {
         format.span(Self::keeper(format, number), WITNESS_UNIT, WITNESS_UNIT + 1)
     }
 
-    /// The word that stands for a witness of segment `number`, or for none.
+    /// The word for a witness of segment `number`, or for none.
     pub fn word(witness: Option<Self>, format: &LogFormat, number: u32) -> u64 {
         witness.map_or(0, |Self { generation, unit }| {
             let told = u64::from(unit - 1) | u64::from(generation) << GENERATION_SHIFT;
@@ -62,20 +66,21 @@ impl Witness {
         })
     }
 
-    /// The word that stands where the witness of segment `number` belongs, whatever it is worth.
+    /// The stored word in the place of the witness of segment `number`, valid or not.
     pub fn load(region: &dyn Region, format: &LogFormat, number: u32) -> u64 {
         region.load(Self::line(format, number).offset + WITNESS_OFFSET)
     }
 
-    /// Stores `word` as the witness of segment `number` and returns the line that holds it. The caller has persisted what the
-    /// word tells, and persists the line when it suits: until then an older word may stand there after a power cut.
+    /// Stores `word` as the witness of segment `number` and returns the line that holds it. The
+    /// caller has persisted everything that the word covers, and persists the line at any time:
+    /// until then a power cut may bring an older word back.
     pub fn store(region: &dyn Region, format: &LogFormat, number: u32, word: u64) -> Span {
         let line = Self::line(format, number);
         region.store(line.offset + WITNESS_OFFSET, word);
         line
     }
 
-    /// What `word` says of segment `number`; `None` where it is no witness of it.
+    /// The witness in `word` of segment `number`; `None` if the word is not valid.
     fn parse(word: u64, uuid: u128, number: u32) -> Option<Self> {
         let told = word & ((1 << CHECK_SHIFT) - 1);
         let witness = Self {
@@ -86,7 +91,7 @@ impl Witness {
     }
 }
 
-/// The check of a word whose other bits are `told`, in its place.
+/// The check of a word whose other bits are `told`, in its place in the word.
 fn check(told: u64, uuid: u128, number: u32) -> u64 {
     let mut bound = [0; 28];
     bound[..16].copy_from_slice(&uuid.to_be_bytes());
@@ -100,9 +105,10 @@ pub(crate) fn is_possible(word: u64, uuid: u128, number: u32) -> bool {
     word == 0 || Witness::parse(word, uuid, number).is_some()
 }
 
-/// Compares what a scan `found` of segment `number` with what the segment before it says: the generation, and the unit up to which
-/// no record is missing; `None`: the segment was never used. An error tells that the segment was lost, or an older copy of it came
-/// back. Not to be asked of a log that may lack what was durable.
+/// Compares the result of a scan of segment `number` with the witness in the segment before it.
+/// `found` is the generation, and the unit up to which no record is missing; `None`: the segment
+/// was never used. The error says that the segment was lost, or that an older copy of it came back.
+/// Do not call it for a log that may lack durable records.
 pub fn check_witness(
     region: &dyn Region,
     format: &LogFormat,
@@ -161,7 +167,7 @@ mod tests {
         assert_eq!(Witness::parse(0, format.uuid, 1), None);
     }
 
-    /// Needs the check over pool, number and what is told.
+    /// Needs the check over pool, number and the other bits.
     #[test]
     fn a_witness_of_another_segment_or_pool_and_most_damaged_ones_are_none() {
         let format = format(4096, 2);
@@ -196,7 +202,10 @@ mod tests {
             let found = found.map(|(generation, unit)| Witness { generation, unit });
             check_witness(&memory, &format, "log", 1, found).is_ok()
         };
-        assert!(check(None) && check(Some((1, 4))), "nothing is told yet");
+        assert!(
+            check(None) && check(Some((1, 4))),
+            "there is no witness yet"
+        );
         let told = Witness {
             generation: 5,
             unit: 20,
@@ -218,6 +227,6 @@ mod tests {
             assert_eq!(check(found), passes, "{found:?}");
         }
         Witness::store(&memory, &format, 1, word ^ 1);
-        assert!(check(None), "a word that does not check says nothing");
+        assert!(check(None), "an invalid word says nothing");
     }
 }

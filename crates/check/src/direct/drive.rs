@@ -65,7 +65,7 @@ struct Run {
     report: Report,
 }
 
-/// How long it may take to fill a pool and to empty it again.
+/// Time limit for filling a pool and emptying it again.
 const FILLED_NS: Nanoseconds = 60_000_000_000;
 /// Number of events for which the end of a server waits for a store.
 const WAITS_MAX: u32 = 500;

@@ -44,8 +44,8 @@ pub(crate) struct Setup {
     pub closings: u64,
     /// The faults and their rates.
     pub faults: Faults,
-    /// Size of the values that fill the pool when everything is healed, before all of them are
-    /// deleted; `None`: the pool is not filled.
+    /// Size of the values that fill the pool after everything has healed, before all are deleted;
+    /// `None`: the pool is not filled.
     pub fills_with: Option<usize>,
     /// Number of moments at which to examine a power cut.
     pub crash_points: u32,
@@ -73,7 +73,7 @@ const GROWTH_SHARE: f64 = 0.1;
 const ALL_SHARE: f64 = 0.03;
 /// Share of the runs in which clients publish.
 const PUBLISHED_SHARE: f64 = 0.2;
-/// Share of the short runs whose pool is filled, and sizes of the values.
+/// Share of short runs whose pool is filled, and sizes of the values.
 const FILLED_SHARE: f64 = 0.15;
 const FILLED_SIZES: [usize; 4] = [1_000, 9_000, 60_000, 120_000];
 /// Operations that write several times the size of such a small pool with published values.
@@ -310,7 +310,7 @@ impl Setup {
         .filled()
     }
 
-    /// In a share of the seeds: a pool that is filled in the end.
+    /// In a share of the seeds: a pool that is filled at the end.
     fn filled(self) -> Self {
         let random = &mut random_from_seed(self.seed ^ 0x4649_4c4c);
         let fills_with = random
