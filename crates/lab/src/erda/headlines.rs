@@ -26,15 +26,15 @@ pub struct Headline {
 const TOLERANCE: f64 = 0.15;
 
 const LATENCY: &str = "The artefact waits with `usleep(2)` and on event channels, each tens of microseconds; here clients and server \
-                       poll, so an operation takes what NICs, PCIe and links take.";
+                       poll, so an operation takes only the time of NICs, PCIe and links.";
 const LATENCY_RATIO: &str = "Beside waits of tens of microseconds a message to a sleeping server costs more than two READs. A server that \
                              polls answers a message in one round trip, and two dependent READs are two.";
 const THROUGHPUT: &str = "Follows from the latencies: each thread has one operation under way. The baselines stop where the server's one core \
                           is busy, Erda where its NIC is (reads) or that core (writes).";
-const CPU: &str = "The paper measures with `top`, which counts waiting, too; here it is the time in which the core works, polls that find \
-                   nothing left out. Applying records and answering reads costs the baselines more of that than Erda's look-ups.";
-const BYTES: &str = "The paper counts the 4 bytes of tag and offset that change; the 8-byte word is stored whole. Records of the baselines \
-                     say what they ask in 1 byte more.";
+const CPU: &str = "The paper measures with `top`, which counts waiting, too; here it is the time in which the core works, \
+                   without empty polls. Applying records and answering reads costs the baselines more of that than Erda's look-ups.";
+const BYTES: &str = "The paper counts the 4 bytes of tag and offset that change; the 8-byte word is stored whole. \
+                     Records of the baselines have 1 byte more for the request.";
 
 const LATENCIES: [(&str, &str, [f64; 3]); 4] = [
     ("erda-14", "YCSB C", [62.84, 92.7, 92.48]),
@@ -194,15 +194,15 @@ pub fn headlines(points: &[Point]) -> Vec<Headline> {
 /// The page of the documents.
 pub fn page(points: &[Point]) -> String {
     let mut text = String::from(
-        "# The figures of Erda, again\n\n\
-         Printed by `stonecast-lab figure erda --out DIR`: Erda as published, its two baselines and `kv`, all in one\n\
-         simulated world of the machines of the paper (profile `connectx3-erda`, see `docs/simulator.md`). Virtual time: the same\n\
-         command gives the same numbers. 2,000 keys of 23 bytes; latencies of one client, throughput with values of 64 bytes.\n\
-         Before anything is measured each client has written a key and read every key, as clients that have run for a while have.\n\
-         While logs are cleaned (`erda-26`) there are 8,000 keys. `kv` cleans what one more client leaves behind that\n\
-         overwrites 100,000 keys a second, whichever, in a pool of twice the live records; *beside a writer* is the same with room\n\
-         for all that it writes. `erda-26-moved`: bytes that were moved meanwhile for each byte written.\n\
-         `erda-published` acknowledges what is not durable yet (`docs/design/0015-published-designs.md`); `kv` is durable here.\n\n\
+        "# The figures of Erda, measured again\n\n\
+         `stonecast-lab figure erda --out DIR` prints this page: Erda as published, its two baselines and `kv`, all in one\n\
+         simulated world of the machines of the paper (profile `connectx3-erda`, see `docs/simulator.md`). Time is virtual: the same\n\
+         command gives the same numbers. There are 2,000 keys of 23 bytes; latencies are those of one client, throughput is with values\n\
+         of 64 bytes. Before the measurement each client writes one key and reads every key, so that it remembers places like a client\n\
+         that has run for a while. While logs are cleaned (`erda-26`) there are 8,000 keys. `kv` cleans the dead records of one more\n\
+         client, which makes 100,000 random overwrites a second in a pool of twice the live records; *beside a writer* is the same with\n\
+         room for all its writes. `erda-26-moved`: bytes moved meanwhile for each byte written.\n\
+         `erda-published` acknowledges writes that are not durable yet (`docs/design/0015-published-designs.md`); `kv` is durable here.\n\n\
          ## Headlines of the paper\n\n\
          | headline | published | measured here | why they differ by more than 15 % |\n| --- | --- | --- | --- |\n",
     );

@@ -12,11 +12,11 @@ platform says (`stonecast plan`): a *singleton* append writes a record whose che
 writes the record and then the tail pointer, which never survives without it. Latency runs from the call until the appender
 holds the proof that the append is persisted. At the end the log is read as a recovering server reads it.
 
-The machines are those of the taxonomy of remote persistence as `docs/simulator.md` describes them (`connectx4-taxonomy`), the
-same code runs on every provider, time is virtual. A READ stands for FLUSH, as published; ATOMIC_WRITE, which no NIC on the
-market has, is taken as if this one had it, where the publication measures a plain WRITE in its place.
+The machines are those of the taxonomy of remote persistence, as `docs/simulator.md` describes them (`connectx4-taxonomy`).
+The same code runs on every provider; time is virtual. A READ stands for FLUSH, as published. The simulated NIC has
+ATOMIC_WRITE, which no NIC on the market has; the publication measures a plain WRITE in its place.
 
-This page is what `stonecast-lab remotelog --markdown` prints, and the figure is from `--figure`; a test compares both.
+`stonecast-lab remotelog --markdown` prints this page, and `--figure` draws the figure; a test compares both.
 
 ![Latency of each scenario](remotelog.svg)
 ";
