@@ -2,7 +2,7 @@
 //! much of a pool may be live.
 //!
 //! ```text
-//!   1 M keys of 23 bytes, values of 100    stored once, then overwritten at random     one client, one operation at a time
+//!   1 M keys of 23 bytes, values of 100     stored once, then overwritten at random     one client, one operation at a time
 //!   a pool of the given number of segments  cleaned all the time, since nothing else makes room
 //! ```
 //!

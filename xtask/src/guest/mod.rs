@@ -1,9 +1,9 @@
 //! `cargo xtask guest`: tests that need a machine of their own, in an emulated one.
 //!
 //! ```text
-//!   packages  the guest's parts, from the distribution           image    kernel and first file system, cached
+//!   packages  the guest's parts, from the distribution            image    kernel and first file system, cached
 //!   programs  the guest's programs, from this workspace           machine  one boot: started, watched, ended
-//!   jobs      scripts for the guest, and their results            report   their cases, counted
+//!   jobs      scripts for the guest, and their results             report   their cases, counted
 //!   cuts      power cuts: boot, load, kill, boot again, compare
 //! ```
 //!
