@@ -1,4 +1,4 @@
-//! What it costs to let each segment's neighbour say what is durable of it, to the line.
+//! The cost of witnesses, exact to the line.
 
 use std::cell::Cell;
 use std::rc::Rc;
