@@ -16,6 +16,9 @@
 //! | [`local::Connection`] | a thread | many operations in flight at full speed | nothing |
 //! | [`Client`] | nobody: `Send + Sync + Clone` | programs on tokio or any other executor | two hops between threads |
 //!
+//! `cargo xtask bench --only handle-local --only handle-blocking --only handle-tokio-64` measures them: the first two beside the
+//! store's own client, the third beside the pipeline of a connection to redis-server.
+//!
 //! All three speak the same store; [`Connector`] makes each of them, with time limits, keys, and the durability that the
 //! program expects.
 //!
