@@ -291,6 +291,7 @@ mod tests {
     fn a_server_that_cannot_be_started_ends_the_run_with_its_name() {
         for name in [
             "get-limit",
+            "handle-local",
             "put-redis",
             "put-cleaning",
             "restart-scan",
