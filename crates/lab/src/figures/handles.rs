@@ -1,4 +1,4 @@
-//! Figures of the library: what its three kinds of client cost beside the store's own client.
+//! Figures of the library: the cost of its three kinds of client, beside the store's own client.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,13 +15,14 @@ use crate::peers::{RedisConnection, RedisPersistence, RedisServer};
 
 /// Tasks that each have one GET in flight, and commands of a pipeline.
 const TASKS: usize = 64;
-/// Parts of a measurement, in turn with those of its yardstick: the ratio is to tell differences of a hundredth.
+/// Parts of a measurement, in turn with those of its yardstick, so that the ratio shows differences
+/// of a hundredth.
 const SLICES: u32 = 16;
-/// Operations between two looks at the clock.
+/// Operations between two readings of the clock.
 const OPERATIONS_PER_LOOK: u64 = 512;
-/// The same of each task.
+/// The same for each task.
 const OPERATIONS_PER_LOOK_OF_A_TASK: u64 = 16;
-/// Before the first measurement.
+/// Warm-up before the first measurement.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
@@ -153,7 +154,7 @@ struct Slice {
     duration: Duration,
 }
 
-/// What every measurement here reads.
+/// The data that every measurement here reads.
 struct Bench {
     sequence: Arc<Sequence>,
     value_size: usize,
@@ -171,7 +172,7 @@ impl Bench {
         }
     }
 
-    /// One key after the other with `get`.
+    /// Reads one key after the other with `get`.
     async fn gets(
         &self,
         Slice { from, duration }: Slice,
@@ -192,7 +193,7 @@ impl Bench {
         Ok(measured)
     }
 
-    /// [`TASKS`] tasks of an executor of one thread, each with one GET in flight.
+    /// Runs [`TASKS`] tasks on an executor of one thread, each with one GET in flight.
     fn gets_of_tasks(
         &self,
         client: &stonecast::Client,

@@ -82,7 +82,7 @@ pub const HANDLE_BLOCKING: Definition = Definition {
         0.0,
     )
 };
-/// The library's handle for programs on tokio, beside the store that is asked, each with one connection.
+/// The library's handle for programs on tokio, beside redis-server, each with one connection.
 pub const HANDLE_TOKIO_64: Definition = at_least(
     "handle-tokio-64",
     "library: GET of 64 tokio tasks that share a client / redis-server, pipeline 64",
