@@ -9,8 +9,8 @@ use crate::error::failed;
 use crate::mapped_region::{MappedRegion, Sealing};
 use crate::{MediaError, Region};
 
-/// `size` zero bytes called `name` in lists of mappings, in large pages where the kernel has them. `sealing` says who may map
-/// them for writing.
+/// `size` zero bytes called `name` in lists of mappings, in large pages where the kernel has them. `sealing` restricts
+/// writable mappings by other processes.
 pub(crate) fn volatile_memory(
     name: &str,
     size: u64,

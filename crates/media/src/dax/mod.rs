@@ -278,7 +278,7 @@ impl Backing for DaxBacking {
     }
 
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
-        assert!(self.lock.is_some(), "who only inspects prepares nothing");
+        assert!(self.lock.is_some(), "an inspection prepares nothing");
         let size = self.opened_log().region.size();
         assert!(span.fits(size), "{span:?} is not in a log of {size} bytes");
         self.metadata.mark_prepared(span);
@@ -300,7 +300,7 @@ impl Backing for DaxBacking {
     }
 
     fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
-        assert!(self.lock.is_some(), "who only inspects stores nothing");
+        assert!(self.lock.is_some(), "an inspection stores nothing");
         if blob == Blob::Checkpoint {
             self.opened_log().slots.store(bytes);
             return Ok(());

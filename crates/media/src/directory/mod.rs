@@ -252,7 +252,7 @@ impl Backing for DirectoryBacking {
     }
 
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
-        assert!(self.lock.is_some(), "who only inspects prepares nothing");
+        assert!(self.lock.is_some(), "an inspection prepares nothing");
         let mut log = self.opened_log();
         assert!(
             span.fits(log.region.size()),
@@ -280,7 +280,7 @@ impl Backing for DirectoryBacking {
     }
 
     fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
-        assert!(self.lock.is_some(), "who only inspects stores nothing");
+        assert!(self.lock.is_some(), "an inspection stores nothing");
         self.blobs.store(blob, bytes)
     }
 

@@ -350,7 +350,7 @@ fn what_an_interrupted_creation_left_goes_with_the_next_one_that_fails() {
 }
 
 #[test]
-#[should_panic(expected = "who only inspects stores nothing")]
+#[should_panic(expected = "an inspection stores nothing")]
 fn who_inspects_cannot_store() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("header"), b"x").unwrap();

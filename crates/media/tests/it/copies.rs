@@ -50,7 +50,10 @@ fn a_copy_of_a_pool_that_is_served_is_refused_and_the_pool_itself_is_not() {
         *found != *expected && refusal.to_string().contains("--accept-copy"),
         "{refusal}"
     );
-    assert!(inspect(&other).is_ok(), "who only looks may look");
+    assert!(
+        inspect(&other).is_ok(),
+        "an inspection of a copy is allowed"
+    );
     drop(served);
     let (pool, _) = serve(&original).unwrap();
     assert_eq!(

@@ -10,7 +10,7 @@
 use stonecast_base::Span;
 use stonecast_fabric::{RemoteAddress, Rkey};
 
-/// Who speaks, and which version.
+/// Names the protocol and its version.
 const MAGIC: u64 = u64::from_le_bytes(*b"stcprst1");
 /// Bytes of an answer.
 const ANSWER_SIZE: usize = 52;
