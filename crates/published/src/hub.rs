@@ -2,20 +2,18 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    Access, ConnectionEvent, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Opcode,
-    Operation, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime,
-    SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Access, ConnectionEvent, ConnectionRequest, DeviceError, MemoryRegion, Opcode, Port, QueuePair,
+    ReceiveQueue, Runtime, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
+use stonecast_session::{AnswerRing, Queues, ReceiveBuffers, Side, accept, close};
 
 use crate::PublishedError;
 use crate::geometry::Geometry;
-use crate::link::{CLIENT_RECEIVES, Welcome};
+use crate::link::{CLIENT_RECEIVES, GREETING, Welcome};
 use crate::message::{HEADER_SIZE, Message};
 
 /// Entries of the completion queues that a server's port needs.

@@ -3,7 +3,7 @@
 use stonecast_fabric::{Access, ConnectionRequest, DeviceError, MemoryRegion, Port, QueuePair};
 
 use crate::Queues;
-use crate::endpoint::undo;
+use crate::endpoint::{close, free};
 
 /// Makes what one peer needs.
 pub struct Making<'a> {
@@ -51,7 +51,10 @@ pub fn accept<T>(
     if let Err(error) = &accepted {
         let reason = format!("the server cannot take another client: {error}");
         let _ = port.device().reject(request, &reason);
-        undo(port, making.qp, &mut making.regions);
+        match making.qp {
+            Some(qp) => close(port, qp, making.regions),
+            None => free(port, making.regions),
+        }
     }
     accepted
 }

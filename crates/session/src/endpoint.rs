@@ -119,19 +119,22 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.end();
-        undo(self.port(), None, &mut self.regions.take());
+        free(self.port(), self.regions.take());
     }
 }
 
-/// Takes back what was made for a connection of which nothing is open to any peer. What a provider cannot free now it frees when the
-/// device is dropped.
-pub(crate) fn undo(port: &Port, qp: Option<QueuePair>, regions: &mut Vec<MemoryRegion>) {
+/// Ends a connection of which nothing is open to the peer, and takes its memory back. A connection with windows ends by
+/// [`Revocations`](crate::Revocations).
+pub fn close(port: &Port, qp: QueuePair, regions: impl IntoIterator<Item = MemoryRegion>) {
+    let _ = port.device().disconnect(qp);
+    let _ = port.destroy_queue_pair(qp);
+    free(port, regions);
+}
+
+/// Takes back memory that is open to nobody. What a provider cannot free now it frees when the device is dropped.
+pub(crate) fn free(port: &Port, regions: impl IntoIterator<Item = MemoryRegion>) {
     let device = port.device();
-    if let Some(qp) = qp {
-        let _ = device.disconnect(qp);
-        let _ = port.destroy_queue_pair(qp);
-    }
-    for region in regions.drain(..) {
+    for region in regions {
         // Its key opens nothing to any peer, so there is nothing to wait for.
         let _ = device.poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
         let _ = device.deregister(region);

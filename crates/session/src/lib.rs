@@ -29,7 +29,7 @@ mod revocation;
 
 pub use accept::{Making, accept};
 pub use answers::AnswerRing;
-pub use endpoint::{ConnectError, Endpoint};
+pub use endpoint::{ConnectError, Endpoint, close};
 pub use greeting::{Greeting, Mismatch, PlatformCode, Protocol, Side};
 pub use lease::{Lease, Leases, Lessor, Opening};
 pub use queues::Queues;

@@ -8,8 +8,11 @@
 
 use stonecast_base::hash::xxh3_64;
 use stonecast_fabric::Capabilities;
+use stonecast_session::Greeting;
 
 use crate::execute::error::ExecuteError;
+use crate::execute::platform_code::platform_code;
+use crate::execute::session::PROTOCOL;
 use crate::platform::{FlushKind, Platform};
 use crate::program::{Program, completes};
 use crate::step::{Item, Message, Party, Step};
@@ -90,6 +93,11 @@ impl Halves {
     /// Whether the responder waits for anything.
     pub fn responder_waits(&self) -> bool {
         self.responder.iter().any(|step| step.is_wait())
+    }
+
+    /// The first bytes that both sides say: a plan is sound on one platform, and a rehearsal on none.
+    pub fn greeting(&self) -> Greeting {
+        Greeting::of(PROTOCOL).on(platform_code(self.platform.as_ref()))
     }
 
     /// Stands for the program in the first message of a session. Both sides must run the same program for the same platform, and

@@ -24,6 +24,7 @@ mod medium;
 mod message;
 mod outbox;
 mod payload;
+mod platform_code;
 mod posting;
 mod replay;
 mod requester;
@@ -59,8 +60,8 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Connects to the responder of the same plan at `address`. `port` is this session's alone and holds
-    /// [`REQUESTER_COMPLETIONS`]; updates have at most `update_size_max` bytes.
+    /// Connects to the responder of the same plan at `address`. `port` holds [`REQUESTER_COMPLETIONS`] for each session on it;
+    /// updates have at most `update_size_max` bytes.
     pub async fn connect(
         port: &Rc<Port>,
         address: &str,

@@ -14,13 +14,12 @@
 //!   still read its buffer, and the state of the responder is unknown.
 
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, ConnectionEvent, DisconnectCause, LocalSpan, MemoryRegion, Opcode, Port, QueuePair,
-    QueuePairOptions, ReceiveQueue, ReceiveRequest, Received, Status,
+    ConnectionEvent, DisconnectCause, Opcode, Port, ReceiveQueue, Received, Status,
 };
+use stonecast_session::{ConnectError, Endpoint, Queues, ReceiveBuffers};
 
 use crate::execute::error::ExecuteError;
 use crate::execute::halves::Halves;
@@ -51,10 +50,10 @@ pub const REQUESTER_COMPLETIONS: u32 = 2 * SEND_CAPACITY;
 /// A requester's end of a session.
 pub(crate) struct Requester {
     port: Rc<Port>,
-    qp: QueuePair,
+    endpoint: Endpoint,
     halves: Halves,
-    /// Buffers for acknowledgements, and then the outbox.
-    buffer: MemoryRegion,
+    /// Buffers for acknowledgements.
+    acknowledgements: ReceiveBuffers,
     outbox: Outbox,
     acknowledged: u64,
     /// Whether an execution began and did not end well.
@@ -62,7 +61,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    /// Connects to the responder at `address`, which must run the same program. `port` must be this session's alone.
+    /// Connects to the responder at `address`, which must run the same program.
     pub async fn connect(
         port: &Rc<Port>,
         address: &str,
@@ -71,58 +70,45 @@ impl Requester {
     ) -> Result<Self, ExecuteError> {
         halves.check(port.device().capabilities())?;
         let device = port.device();
-        let qp = device.create_queue_pair(QueuePairOptions {
-            send_cq: port.send_cq(),
-            receive_cq: port.receive_cq(),
-            shared_receive_queue: None,
-            windows: false,
-            send_capacity: SEND_CAPACITY,
-            receive_capacity: ACKNOWLEDGEMENTS,
-            rnr_retry_count: RNR_RETRY_COUNT,
-            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
-        })?;
+        let endpoint = Endpoint::new(
+            port,
+            Queues {
+                send_capacity: SEND_CAPACITY,
+                receive_capacity: ACKNOWLEDGEMENTS,
+                shared_receive_queue: None,
+                windows: false,
+                rnr_retry_count: RNR_RETRY_COUNT,
+                rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
+            },
+        )?;
         let size = ACKNOWLEDGEMENTS_SIZE + Outbox::size(update_size_max);
-        let buffer = device.allocate(size, Access::NONE)?;
-        for index in 0..ACKNOWLEDGEMENTS {
-            device.post_receive(
-                ReceiveQueue::Own(qp),
-                &[acknowledgement_request(buffer, index)],
-            )?;
-        }
-        device.connect(qp, address, &session::request(halves.fingerprint()))?;
-        let peer = loop {
-            port.activity().await;
-            match port.take_event() {
-                Some(ConnectionEvent::Established {
-                    qp: of,
-                    private_data,
-                }) if of == qp => {
-                    break Peer::parse(&private_data).ok_or(ExecuteError::Protocol {
-                        what: "the responder's answer",
-                    })?;
-                }
-                Some(ConnectionEvent::Rejected { qp: of, reason }) if of == qp => {
-                    return Err(ExecuteError::Rejected {
-                        address: address.to_owned(),
-                        reason,
-                    });
-                }
-                Some(ConnectionEvent::Disconnected { qp: of, .. }) if of == qp => {
-                    let reason = "the connection ended at once".to_owned();
-                    return Err(ExecuteError::Rejected {
-                        address: address.to_owned(),
-                        reason,
-                    });
-                }
-                _ => {}
-            }
+        let buffer = endpoint.allocate(size)?;
+        let acknowledgements = ReceiveBuffers::new(buffer, ACKNOWLEDGEMENT_SIZE);
+        let queue = ReceiveQueue::Own(endpoint.qp());
+        acknowledgements.post_all(&**device, queue, ACKNOWLEDGEMENTS)?;
+        let greeting = halves.greeting();
+        let hello = session::request(&greeting, halves.fingerprint());
+        let rejected = |reason: String| ExecuteError::Rejected {
+            address: address.to_owned(),
+            reason,
+        };
+        let said = match endpoint.connect(address, &hello).await {
+            Ok(said) => said,
+            Err(ConnectError::Device(error)) => return Err(error.into()),
+            Err(other) => return Err(rejected(other.to_string())),
+        };
+        let peer = match Peer::parse(&greeting, &said) {
+            Ok(peer) => peer.ok_or(ExecuteError::Protocol {
+                what: "the responder's answer",
+            })?,
+            Err(mismatch) => return Err(rejected(mismatch.to_string())),
         };
         let outbox = Outbox::new(port.clone(), buffer, ACKNOWLEDGEMENTS_SIZE, peer, &halves);
         Ok(Self {
             port: port.clone(),
-            qp,
+            endpoint,
             halves,
-            buffer,
+            acknowledgements,
             outbox,
             acknowledged: 0,
             spent: false,
@@ -141,7 +127,7 @@ impl Requester {
         }
         self.check(update)?;
         self.spent = true;
-        let mut posting = Posting::new(self.port.clone(), self.qp);
+        let mut posting = Posting::new(self.port.clone(), self.endpoint.qp());
         let staged = self.outbox.stage(update);
         let steps = self.halves.requester.clone();
         for (index, step) in steps.iter().enumerate() {
@@ -258,10 +244,10 @@ impl Requester {
     /// Waits for the responder's next acknowledgement.
     async fn acknowledgement(&mut self, index: usize) -> Result<(), ExecuteError> {
         loop {
-            if let Some(arrival) = self.port.take_received() {
+            if let Some(arrival) = self.endpoint.inbox().take_received() {
                 return self.acknowledged_by(&arrival, index);
             }
-            while let Some(event) = self.port.take_event() {
+            while let Some(event) = self.endpoint.inbox().take_event() {
                 if let ConnectionEvent::Disconnected { cause, .. } = event {
                     let cause = match cause {
                         DisconnectCause::Requested => "the responder ended the connection",
@@ -274,7 +260,7 @@ impl Requester {
                     });
                 }
             }
-            self.port.activity().await;
+            self.endpoint.inbox().activity().await;
         }
     }
 
@@ -283,12 +269,9 @@ impl Requester {
         if arrival.status != Status::Success {
             return Err(ExecuteError::Completion(arrival.status));
         }
-        let request = acknowledgement_request(self.buffer, arrival.wr_id as u32);
-        let mut bytes = vec![0; arrival.placement.size.min(request.local.size) as usize];
-        self.port
-            .device()
-            .memory(self.buffer)
-            .read(request.local.offset, &mut bytes);
+        let (device, buffers) = (self.port.device(), self.acknowledgements);
+        let mut bytes = Vec::new();
+        buffers.copy_out(&**device, arrival, &mut bytes);
         let expected = self.acknowledged + 1;
         let right = |message: message::Message| {
             message.kind == Kind::Acknowledgement && message.number == expected
@@ -302,35 +285,8 @@ impl Requester {
             });
         }
         self.acknowledged = expected;
-        self.port
-            .device()
-            .post_receive(ReceiveQueue::Own(self.qp), &[request])?;
-        Ok(())
-    }
-}
-
-impl Drop for Requester {
-    fn drop(&mut self) {
-        // Nobody waits for the outcome. A buffer that cannot be deregistered now goes with the device.
-        let _ = self.port.destroy_queue_pair(self.qp);
-        let device = self.port.device();
-        if let Poll::Ready(Ok(())) =
-            device.poll_invalidate(self.buffer.rkey, &mut Context::from_waker(Waker::noop()))
-        {
-            let _ = device.deregister(self.buffer);
-        }
-    }
-}
-
-fn acknowledgement_request(buffer: MemoryRegion, index: u32) -> ReceiveRequest {
-    let offset = u64::from(index) * u64::from(ACKNOWLEDGEMENT_SIZE);
-    ReceiveRequest {
-        wr_id: index.into(),
-        local: LocalSpan {
-            region: buffer,
-            offset,
-            size: ACKNOWLEDGEMENT_SIZE,
-        },
+        let queue = ReceiveQueue::Own(self.endpoint.qp());
+        Ok(buffers.post(&**device, queue, arrival.wr_id)?)
     }
 }
 

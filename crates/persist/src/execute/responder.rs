@@ -18,11 +18,11 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion, Opcode, Operation, Port,
-    QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Received, RemoteAddress,
-    SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Access, ConnectionEvent, ConnectionRequest, MemoryRegion, Opcode, Port, QueuePair,
+    ReceiveQueue, Received, RemoteAddress, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 use stonecast_media::PersistentRegion;
+use stonecast_session::{AnswerRing, Queues, ReceiveBuffers, accept, close};
 
 use crate::execute::error::ExecuteError;
 use crate::execute::halves::Halves;
@@ -38,6 +38,8 @@ use crate::step::{Item, Message as Content, Step};
 const SEND_CAPACITY: u32 = 16;
 /// Bytes of an acknowledgement's buffer.
 const ACKNOWLEDGEMENT_SIZE: u64 = 64;
+/// Bytes of all of them.
+const ACKNOWLEDGEMENTS_SIZE: u64 = AnswerRing::size(SEND_CAPACITY as u64, 0, ACKNOWLEDGEMENT_SIZE);
 /// Volatile receive buffers, where the layout has no persistent ones.
 const VOLATILE_BUFFERS: u32 = 64;
 /// Sessions that a responder takes.
@@ -57,10 +59,8 @@ pub(crate) struct Responder {
     halves: Halves,
     /// The registration of the persistent region.
     registered: MemoryRegion,
-    /// Where messages arrive: a part of that one, or volatile memory.
-    receives: MemoryRegion,
-    /// Bytes before the first receive buffer.
-    receives_start: u64,
+    /// Where messages arrive: in a part of that one, or in volatile memory.
+    receives: ReceiveBuffers,
     srq: SharedReceiveQueue,
     sessions: RefCell<BTreeMap<QueuePair, Session>>,
     served: Cell<u64>,
@@ -76,7 +76,7 @@ struct Session {
     values: [Option<Vec<u8>>; 2],
     /// Receive buffers with a whole message in persistent memory, until its update is done.
     held: Vec<u64>,
-    acknowledgements: MemoryRegion,
+    acknowledgements: AnswerRing,
     acknowledged: u64,
 }
 
@@ -110,7 +110,7 @@ impl Responder {
             rights.and(Access::REMOTE_FLUSH)
         };
         let registered = device.register_persistent(region.clone(), rights)?;
-        let (receives, receives_start, count) = match layout.receive_buffers {
+        let (receives, start, count) = match layout.receive_buffers {
             Some(span) => (registered, span.offset, layout.buffers().count() as u32),
             None => (
                 device.allocate(
@@ -131,15 +131,17 @@ impl Responder {
             layout,
             halves,
             registered,
-            receives,
-            receives_start,
+            receives: ReceiveBuffers {
+                region: receives,
+                start,
+                size: layout.buffer_size,
+            },
             srq,
             sessions: RefCell::default(),
             served: Cell::new(0),
         };
-        for buffer in 0..count {
-            responder.post(buffer.into())?;
-        }
+        let queue = ReceiveQueue::Shared(srq);
+        responder.receives.post_all(&**device, queue, count)?;
         Ok(responder)
     }
 
@@ -167,76 +169,74 @@ impl Responder {
                 request,
                 private_data,
                 ..
-            } => self.answer(request, &private_data).await,
+            } => {
+                self.answer(request, &private_data);
+                Ok(())
+            }
             ConnectionEvent::Established { qp, .. } => self.run(qp).await,
             ConnectionEvent::Rejected { .. } => Ok(()),
             ConnectionEvent::Disconnected { qp, .. } => self.end(qp).await,
         }
     }
 
-    async fn answer(
-        &self,
-        request: ConnectionRequest,
-        private_data: &[u8],
-    ) -> Result<(), ExecuteError> {
-        let device = self.port.device();
-        let refusal = match session::parse_request(private_data) {
-            None => Some(
-                "this is a responder of persistence plans; the requester speaks something else",
-            ),
-            Some(program) if program != self.halves.fingerprint() => Some(
-                "the requester runs another plan than this responder; give both the same profile",
-            ),
-            Some(_) if self.sessions.borrow().len() as u32 >= SESSIONS_MAX => {
-                Some("too many sessions")
-            }
-            Some(_) => None,
-        };
+    /// Accepts a requester of the same plan for the same platform, or tells it why not.
+    fn answer(&self, request: ConnectionRequest, private_data: &[u8]) {
+        let greeting = self.halves.greeting();
+        let program = self.halves.fingerprint();
+        let refusal = session::refusal(&greeting, program, private_data).or_else(|| {
+            let is_full = self.sessions.borrow().len() as u32 >= SESSIONS_MAX;
+            is_full
+                .then(|| format!("the responder has {SESSIONS_MAX} sessions, as many as it takes"))
+        });
         if let Some(reason) = refusal {
             // A requester that vanished meanwhile needs no answer.
-            let _ = device.reject(request, reason);
-            return Ok(());
+            let _ = self.port.device().reject(request, &reason);
+            return;
         }
-        let qp = device.create_queue_pair(QueuePairOptions {
-            send_cq: self.port.send_cq(),
-            receive_cq: self.port.receive_cq(),
-            shared_receive_queue: Some(self.srq),
-            windows: false,
-            send_capacity: SEND_CAPACITY,
-            receive_capacity: 1,
-            rnr_retry_count: RNR_RETRY_COUNT,
-            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
-        })?;
-        let acknowledgements = device.allocate(
-            u64::from(SEND_CAPACITY) * ACKNOWLEDGEMENT_SIZE,
-            Access::NONE,
-        )?;
+        let accepted = accept(&self.port, request, |making| {
+            making.queue_pair(Queues {
+                send_capacity: SEND_CAPACITY,
+                receive_capacity: 1,
+                shared_receive_queue: Some(self.srq),
+                windows: false,
+                rnr_retry_count: RNR_RETRY_COUNT,
+                rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
+            })?;
+            let region = making.allocate(ACKNOWLEDGEMENTS_SIZE)?;
+            let session = Session {
+                next: 0,
+                places: [None; 2],
+                values: [None, None],
+                held: Vec::new(),
+                acknowledgements: AnswerRing::new(
+                    region,
+                    SEND_CAPACITY.into(),
+                    0,
+                    ACKNOWLEDGEMENT_SIZE,
+                ),
+                acknowledged: 0,
+            };
+            Ok((self.as_peer().encode(&greeting), session))
+        });
+        // One that could not be accepted has been told why.
+        if let Ok((qp, session)) = accepted {
+            self.sessions.borrow_mut().insert(qp, session);
+        }
+    }
+
+    /// What requesters must know of the memory here.
+    fn as_peer(&self) -> Peer {
         let at = |span: Span| RemoteAddress {
             address: self.registered.address + span.offset,
             rkey: self.registered.rkey,
         };
-        let peer = Peer {
+        let buffers = self.layout.receive_buffers;
+        Peer {
             data: at(self.layout.data),
             data_size: self.layout.data.size,
             message_size_max: self.layout.buffer_size,
-            receive_buffers: self
-                .layout
-                .receive_buffers
-                .map(|span| (at(span), span.size)),
-        };
-        let session = Session {
-            next: 0,
-            places: [None; 2],
-            values: [None, None],
-            held: Vec::new(),
-            acknowledgements,
-            acknowledged: 0,
-        };
-        self.sessions.borrow_mut().insert(qp, session);
-        if device.accept(request, qp, &peer.encode()).is_err() {
-            self.end(qp).await?;
+            receive_buffers: buffers.map(|span| (at(span), span.size)),
         }
-        Ok(())
     }
 
     /// Forgets a session. An update that it began and did not acknowledge stays undone.
@@ -244,7 +244,7 @@ impl Responder {
         let Some(session) = self.sessions.borrow_mut().remove(&qp) else {
             return Ok(());
         };
-        self.port.destroy_queue_pair(qp)?;
+        close(&self.port, qp, [session.acknowledgements.region()]);
         for buffer in session.held {
             self.give_back(buffer).await?;
         }
@@ -269,12 +269,9 @@ impl Responder {
             );
             return self.received(arrival.qp, &[place], &[]).await;
         }
-        let buffer = self.buffer(arrival.wr_id);
-        let mut bytes = vec![0; u64::from(arrival.placement.size).min(buffer.size) as usize];
-        self.port
-            .device()
-            .memory(self.receives)
-            .read(buffer.offset, &mut bytes);
+        let mut bytes = Vec::new();
+        let device = self.port.device();
+        self.receives.copy_out(&**device, &arrival, &mut bytes);
         let Some(message) = message::parse(&bytes).filter(|message| self.is_sound(message)) else {
             self.post(arrival.wr_id)?;
             return self.end(arrival.qp).await;
@@ -411,26 +408,17 @@ impl Responder {
     }
 
     async fn acknowledge(&self, qp: QueuePair) -> Result<(), ExecuteError> {
-        let numbered = self.with(qp, |session| {
+        let is_stuck = self.with(qp, |session| {
             session.acknowledged += 1;
-            (session.acknowledged, session.acknowledgements)
+            let number = session.acknowledged;
+            let bytes = message::without_values(Kind::Acknowledgement, number, &[]);
+            session.acknowledgements.send(&self.port, qp, &bytes);
+            session.acknowledgements.is_stuck()
         });
-        let Some((number, region)) = numbered else {
-            return Ok(());
-        };
-        let bytes = message::without_values(Kind::Acknowledgement, number, &[]);
-        // As many slots as the send queue has entries: a slot is reused only when its last message has left the queue.
-        let offset = number % u64::from(SEND_CAPACITY) * ACKNOWLEDGEMENT_SIZE;
-        self.port.device().memory(region).write(offset, &bytes);
-        let local = LocalSpan {
-            region,
-            offset,
-            size: bytes.len() as u32,
-        };
-        match self.port.post(qp, [Operation::Send { local }]) {
-            Ok(()) => Ok(()),
+        match is_stuck {
             // The requester does not take its answers.
-            Err(_) => self.end(qp).await,
+            Some(true) => self.end(qp).await,
+            _ => Ok(()),
         }
     }
 
@@ -460,24 +448,13 @@ impl Responder {
     }
 
     fn post(&self, buffer: u64) -> Result<(), ExecuteError> {
-        let span = self.buffer(buffer);
-        let local = LocalSpan {
-            region: self.receives,
-            offset: span.offset,
-            size: span.size as u32,
-        };
-        Ok(self.port.device().post_receive(
-            ReceiveQueue::Shared(self.srq),
-            &[ReceiveRequest {
-                wr_id: buffer,
-                local,
-            }],
-        )?)
+        let (device, queue) = (self.port.device(), ReceiveQueue::Shared(self.srq));
+        Ok(self.receives.post(&**device, queue, buffer)?)
     }
 
-    fn buffer(&self, index: u64) -> Span {
-        let size = u64::from(self.layout.buffer_size);
-        Span::new(self.receives_start + index * size, size)
+    fn buffer(&self, number: u64) -> Span {
+        let local = self.receives.request(number).local;
+        Span::new(local.offset, local.size.into())
     }
 
     fn with<T>(&self, qp: QueuePair, look: impl FnOnce(&mut Session) -> T) -> Option<T> {

@@ -1,31 +1,41 @@
 //! What both sides of a connection must know of each other before the first update.
 //!
 //! ```text
-//!   request    0 "stcprst1"   8 u64 program
-//!   answer     0 "stcprst1"   8 u64 address of the data    16 u64 bytes of it       24 u32 its key
-//!             28 u32 bytes of a receive buffer             32 u64 address of the receive buffers
-//!             40 u64 bytes of them, 0: not in persistent memory                     48 u32 their key
+//!   request    0 greeting    16 u64 program
+//!   answer     0 greeting    16 u64 address of the data    24 u64 bytes of it       32 u32 its key
+//!             36 u32 bytes of a receive buffer             40 u64 address of the receive buffers
+//!             48 u64 bytes of them, 0: not in persistent memory                     56 u32 their key
+//!   greeting   0 "stcprsts"   8 u32 version   12 u32 platform, see `platform_code.rs`
 //! ```
 
 use stonecast_base::Span;
 use stonecast_fabric::{RemoteAddress, Rkey};
+use stonecast_session::{Greeting, Mismatch, Protocol, Side};
 
-/// Names the protocol and its version.
-const MAGIC: u64 = u64::from_le_bytes(*b"stcprst1");
-/// Bytes of an answer.
-const ANSWER_SIZE: usize = 52;
+/// What requesters and responders speak. A plan is sound on one platform, so both declare theirs.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    magic: *b"stcprsts",
+    name: "persistence plans",
+    version: 2,
+};
+/// Bytes of an answer behind the greeting.
+const ANSWER_SIZE: usize = 44;
 
 /// What a requester says of itself: which program of steps it will run.
-pub(crate) fn request(program: u64) -> Vec<u8> {
-    [MAGIC.to_le_bytes(), program.to_le_bytes()].concat()
+pub(crate) fn request(greeting: &Greeting, program: u64) -> Vec<u8> {
+    greeting.say(&program.to_le_bytes())
 }
 
-/// The program that a requester will run, if it speaks this protocol.
-pub(crate) fn parse_request(bytes: &[u8]) -> Option<u64> {
-    let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    (word(0)? == MAGIC && bytes.len() == 16)
-        .then(|| word(8))
-        .flatten()
+/// Refuses a requester that will not run `program`: the reason, for people.
+pub(crate) fn refusal(greeting: &Greeting, program: u64, request: &[u8]) -> Option<String> {
+    let said = match greeting.hear(Side::Client, request) {
+        Ok(said) => said,
+        Err(mismatch) => return Some(mismatch.to_string()),
+    };
+    let theirs = said.try_into().ok().map(u64::from_le_bytes);
+    (theirs != Some(program)).then(|| {
+        "the requester runs another plan than this responder; make both plans from the same profile and scenario".to_owned()
+    })
 }
 
 /// A responder's memory, as its requesters see it.
@@ -42,7 +52,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self, greeting: &Greeting) -> Vec<u8> {
         let (buffers, buffers_size) = self.receive_buffers.unwrap_or((
             RemoteAddress {
                 address: 0,
@@ -51,7 +61,6 @@ impl Peer {
             0,
         ));
         let mut bytes = Vec::with_capacity(ANSWER_SIZE);
-        bytes.extend_from_slice(&MAGIC.to_le_bytes());
         bytes.extend_from_slice(&self.data.address.to_le_bytes());
         bytes.extend_from_slice(&self.data_size.to_le_bytes());
         bytes.extend_from_slice(&self.data.rkey.0.to_le_bytes());
@@ -59,13 +68,19 @@ impl Peer {
         bytes.extend_from_slice(&buffers.address.to_le_bytes());
         bytes.extend_from_slice(&buffers_size.to_le_bytes());
         bytes.extend_from_slice(&buffers.rkey.0.to_le_bytes());
-        bytes
+        greeting.say(&bytes)
     }
 
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() != ANSWER_SIZE {
-            return None;
-        }
+    /// What a responder says. `None`: it makes no sense.
+    pub fn parse(greeting: &Greeting, said: &[u8]) -> Result<Option<Self>, Mismatch> {
+        let bytes = greeting.hear(Side::Server, said)?;
+        Ok(bytes
+            .first_chunk()
+            .filter(|_| bytes.len() == ANSWER_SIZE)
+            .and_then(Self::of))
+    }
+
+    fn of(bytes: &[u8; ANSWER_SIZE]) -> Option<Self> {
         let long = |at: usize| {
             u64::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"))
         };
@@ -73,18 +88,18 @@ impl Peer {
             u32::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"))
         };
         let buffers = RemoteAddress {
-            address: long(32),
-            rkey: Rkey(short(48)),
+            address: long(24),
+            rkey: Rkey(short(40)),
         };
-        let sound = long(0) == MAGIC && Span::new(long(8), long(16)).end().is_some();
+        let sound = Span::new(long(0), long(8)).end().is_some();
         sound.then(|| Self {
             data: RemoteAddress {
-                address: long(8),
-                rkey: Rkey(short(24)),
+                address: long(0),
+                rkey: Rkey(short(16)),
             },
-            data_size: long(16),
-            message_size_max: short(28),
-            receive_buffers: (long(40) > 0).then_some((buffers, long(40))),
+            data_size: long(8),
+            message_size_max: short(20),
+            receive_buffers: (long(32) > 0).then_some((buffers, long(32))),
         })
     }
 }
@@ -92,10 +107,13 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execute::platform_code::platform_code;
+
+    const REHEARSAL: fn() -> Greeting = || Greeting::of(PROTOCOL).on(platform_code(None));
 
     #[test]
-    fn requests_and_answers_are_read_back_and_nothing_else_is() {
-        assert_eq!(parse_request(&request(7)), Some(7));
+    fn answers_are_read_back_and_nothing_else_is() {
+        let greeting = REHEARSAL();
         let place = |address, rkey| RemoteAddress {
             address,
             rkey: Rkey(rkey),
@@ -107,14 +125,12 @@ mod tests {
                 message_size_max: 512,
                 receive_buffers,
             };
-            let bytes = peer.encode();
-            assert_eq!(Peer::parse(&bytes), Some(peer));
+            let bytes = peer.encode(&greeting);
+            assert_eq!(Peer::parse(&greeting, &bytes), Ok(Some(peer)));
             for size in 0..bytes.len() {
-                assert_eq!(Peer::parse(&bytes[..size]), None);
+                let short = Peer::parse(&greeting, &bytes[..size]);
+                assert!(matches!(short, Ok(None) | Err(_)), "{short:?}");
             }
-            let mut other = bytes.clone();
-            other[7] ^= 1;
-            assert_eq!(Peer::parse(&other), None, "another version");
         }
         let mut endless = Peer {
             data: place(u64::MAX, 3),
@@ -122,16 +138,35 @@ mod tests {
             message_size_max: 0,
             receive_buffers: None,
         };
-        assert!(Peer::parse(&endless.encode()).is_some());
+        assert!(matches!(
+            Peer::parse(&greeting, &endless.encode(&greeting)),
+            Ok(Some(_))
+        ));
         endless.data_size = 1;
-        assert_eq!(
-            Peer::parse(&endless.encode()),
-            None,
-            "memory that ends beyond 2^64"
-        );
-        assert_eq!(
-            (parse_request(&[0; 16]), parse_request(&request(7)[..15])),
-            (None, None)
-        );
+        let beyond = Peer::parse(&greeting, &endless.encode(&greeting));
+        assert_eq!(beyond, Ok(None), "memory that ends beyond 2^64");
+    }
+
+    #[test]
+    fn a_requester_of_another_version_or_program_is_refused_with_the_reason() {
+        let greeting = REHEARSAL();
+        assert_eq!(refusal(&greeting, 7, &request(&greeting, 7)), None);
+        let older = Greeting::of(Protocol {
+            version: 1,
+            ..PROTOCOL
+        })
+        .on(platform_code(None));
+        for (said, words) in [
+            (request(&greeting, 8), "another plan"),
+            (request(&greeting, 7)[..23].to_vec(), "another plan"),
+            (
+                request(&older, 7),
+                "version 1 of persistence plans, the server version 2",
+            ),
+            (vec![0; 16], "not a client of persistence plans"),
+        ] {
+            let reason = refusal(&greeting, 7, &said).expect("refused");
+            assert!(reason.contains(words), "{reason}");
+        }
     }
 }

@@ -157,10 +157,29 @@ fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
                 128,
             )
             .await;
-            assert!(matches!(
-                same_steps.err(),
-                Some(ExecuteError::Rejected { .. })
-            ));
+            let Some(ExecuteError::Rejected { reason, .. }) = same_steps.err() else {
+                panic!("a rehearsal promises nothing");
+            };
+            assert!(
+                reason.contains("client's platform is none (a rehearsal)")
+                    && reason.contains("server's is persistence page-file"),
+                "{reason}"
+            );
+            let elsewhere = plan_for(
+                &declared(PersistenceDomain::Dmp, Ddio::Off),
+                Operation::Write,
+                Update::Single,
+            );
+            let refused = Requester::connect(&first, &provider.address(), &elsewhere.unwrap(), 128)
+                .await
+                .err()
+                .unwrap();
+            let said = refused.to_string();
+            assert!(
+                said.contains("client's platform is persistence dmp, ddio off")
+                    && said.contains("server's is persistence page-file, ddio on"),
+                "{said}"
+            );
         });
     }
 }
