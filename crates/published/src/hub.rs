@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    Access, ConnectionEvent, ConnectionRequest, DeviceError, MemoryRegion, Opcode, Port, QueuePair,
+    Access, ConnectionEvent, ConnectionRequest, MemoryRegion, Opcode, Port, QueuePair,
     ReceiveQueue, Runtime, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 use stonecast_session::{AnswerRing, Queues, ReceiveBuffers, Side, accept, close};
@@ -49,8 +49,7 @@ pub(crate) struct Hub {
 
 struct Session {
     number: u32,
-    answers: MemoryRegion,
-    next_answer: u64,
+    answers: AnswerRing,
 }
 
 /// An arrival.
@@ -90,9 +89,9 @@ impl Hub {
             requests,
             sessions: RefCell::default(),
         };
-        for slot in 0..u64::from(receives.slots) {
-            hub.repost(slot)?;
-        }
+        let queue = ReceiveQueue::Shared(srq);
+        hub.buffers()
+            .post_all(&**hub.port.device(), queue, receives.slots)?;
         Ok(hub)
     }
 
@@ -103,18 +102,8 @@ impl Hub {
 
     /// Waits for an arrival, for `longest` at most.
     pub async fn wait(&self, longest: Nanoseconds) {
-        let mut activity = pin!(self.port.activity());
-        let mut pause = pin!(self.runtime.sleep(longest));
-        std::future::poll_fn(|context| {
-            let ready = activity.as_mut().poll(context).is_ready()
-                || pause.as_mut().poll(context).is_ready();
-            if ready {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        // Whichever comes first.
+        let _ = self.runtime.within(longest, self.port.activity()).await;
     }
 
     /// Accepts new clients and forgets those that are gone; returns the queue pairs of the latter.
@@ -122,17 +111,14 @@ impl Hub {
         let mut gone = Vec::new();
         while let Some(event) = self.port.take_event() {
             match event {
-                ConnectionEvent::Request { request, .. } => {
-                    if let Err(error) = self.accept(request) {
-                        // A client without a reason would wait.
-                        let _ = self.port.device().reject(request, &error.to_string());
-                    }
-                }
+                ConnectionEvent::Request {
+                    request,
+                    private_data,
+                    ..
+                } => self.accept(request, &private_data),
                 ConnectionEvent::Disconnected { qp, .. } => {
                     if let Some(session) = self.sessions.borrow_mut().remove(&qp) {
-                        let device = self.port.device();
-                        let _ = self.port.destroy_queue_pair(qp);
-                        let _ = device.deregister(session.answers);
+                        close(&self.port, qp, [session.answers.region()]);
                         gone.push(qp);
                     }
                 }
@@ -142,45 +128,53 @@ impl Hub {
         gone
     }
 
-    fn accept(&self, request: ConnectionRequest) -> Result<(), DeviceError> {
-        let device = self.port.device();
+    /// Accepts a client, or tells it why not.
+    fn accept(&self, request: ConnectionRequest, hello: &[u8]) {
         let mut sessions = self.sessions.borrow_mut();
         let taken = |number| sessions.values().any(|session| session.number == number);
-        let number = (0..CLIENTS_MAX as u32).find(|&number| !taken(number));
-        let number = number.ok_or(DeviceError::Limit {
-            what: "clients",
-            limit: CLIENTS_MAX as u64,
-        })?;
-        let answers =
-            device.allocate(ANSWERS * Self::message_size(&self.geometry), Access::NONE)?;
-        let qp = device.create_queue_pair(QueuePairOptions {
-            send_cq: self.port.send_cq(),
-            receive_cq: self.port.receive_cq(),
-            shared_receive_queue: Some(self.srq),
-            windows: false,
-            send_capacity: ANSWERS as u32,
-            receive_capacity: 1,
-            rnr_retry_count: 1000,
-            rnr_retry_delay_ns: 100_000,
-        })?;
-        let welcome = Welcome {
+        let free = (0..CLIENTS_MAX as u32).find(|&number| !taken(number));
+        let refusal = GREETING
+            .hear(Side::Client, hello)
+            .map_err(|mismatch| mismatch.to_string())
+            .and_then(|_| free.ok_or_else(|| format!("the server has {CLIENTS_MAX} clients")));
+        let number = match refusal {
+            Ok(number) => number,
+            Err(reason) => {
+                // A client that vanished meanwhile needs no answer.
+                let _ = self.port.device().reject(request, &reason);
+                return;
+            }
+        };
+        let accepted = accept(&self.port, request, |making| {
+            let size = Self::message_size(&self.geometry);
+            let region = making.allocate(AnswerRing::size(ANSWERS, 0, size))?;
+            making.queue_pair(Queues {
+                send_capacity: ANSWERS as u32,
+                receive_capacity: 1,
+                shared_receive_queue: Some(self.srq),
+                windows: false,
+                rnr_retry_count: 1000,
+                rnr_retry_delay_ns: 100_000,
+            })?;
+            let answers = AnswerRing::new(region, ANSWERS, 0, size);
+            Ok((self.welcome(number).encode(), Session { number, answers }))
+        });
+        // A client that could not be accepted has been told why.
+        if let Ok((qp, session)) = accepted {
+            sessions.insert(qp, session);
+        }
+    }
+
+    /// What client `number` must know.
+    fn welcome(&self, number: u32) -> Welcome {
+        Welcome {
             geometry: self.geometry,
             number,
             memory_address: self.memory.address,
             memory_rkey: self.memory.rkey,
             request_address: self.requests.address + u64::from(number) * REQUEST_SLOT_SIZE,
             request_rkey: self.requests.rkey,
-        };
-        device.accept(request, qp, &welcome.encode())?;
-        sessions.insert(
-            qp,
-            Session {
-                number,
-                answers,
-                next_answer: 0,
-            },
-        );
-        Ok(())
+        }
     }
 
     /// The next arrival, if there is one.
@@ -233,17 +227,16 @@ impl Hub {
 
     /// Returns a receive buffer.
     pub fn repost(&self, slot: u64) -> Result<(), PublishedError> {
-        let size = self.receives.slot_size as u32;
-        let local = LocalSpan {
+        let (device, queue) = (self.port.device(), ReceiveQueue::Shared(self.srq));
+        Ok(self.buffers().post(&**device, queue, slot)?)
+    }
+
+    fn buffers(&self) -> ReceiveBuffers {
+        ReceiveBuffers {
             region: self.receives.region,
-            offset: self.slot_offset(slot),
-            size,
-        };
-        self.port.device().post_receive(
-            ReceiveQueue::Shared(self.srq),
-            &[ReceiveRequest { wr_id: slot, local }],
-        )?;
-        Ok(())
+            start: self.receives.offset,
+            size: self.receives.slot_size as u32,
+        }
     }
 
     /// Sends a message to a client. A client that is gone or does not listen needs none.
@@ -252,18 +245,9 @@ impl Hub {
         let Some(session) = sessions.get_mut(&qp) else {
             return;
         };
-        let bytes = message.encode();
-        let offset = session.next_answer % ANSWERS * Self::message_size(&self.geometry);
-        session.next_answer += 1;
-        let device = self.port.device();
-        device.memory(session.answers).write(offset, &bytes);
-        let local = LocalSpan {
-            region: session.answers,
-            offset,
-            size: bytes.len() as u32,
-        };
-        if self.port.post(qp, [Operation::Send { local }]).is_err() {
-            let _ = device.disconnect(qp);
+        session.answers.send(&self.port, qp, &message.encode());
+        if session.answers.is_stuck() {
+            let _ = self.port.device().disconnect(qp);
         }
     }
 

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions,
-    ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, Status,
+    ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, ReadInto, ReceiveQueue,
+    RemoteAddress, Rkey, Status,
 };
+use stonecast_session::{ConnectError, Endpoint, Greeting, Protocol, Queues, ReceiveBuffers, Side};
 
 use crate::PublishedError;
 use crate::geometry::Geometry;
@@ -23,6 +24,14 @@ const SENDS: u32 = 16;
 const RNR_RETRY_COUNT: u32 = 60_000;
 const RNR_RETRY_DELAY_NS: u64 = 10_000;
 const WORDS: usize = 8;
+
+/// The first bytes that clients and servers say. The papers say nothing of connections, and each design is compared on the platform
+/// that its run declares, so neither side declares one.
+pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
+    magic: *b"stonepub",
+    name: "the published designs",
+    version: 1,
+});
 
 /// The server's message to a client that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +53,14 @@ impl Welcome {
             self.memory_rkey.0.into(),
         ]);
         words.extend([self.request_address, self.request_rkey.0.into()]);
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        GREETING.say(&words)
     }
 
-    pub fn parse(bytes: &[u8]) -> Result<Self, PublishedError> {
+    pub fn parse(said: &[u8]) -> Result<Self, PublishedError> {
+        let bytes = GREETING
+            .hear(Side::Server, said)
+            .map_err(|mismatch| PublishedError::Connection(mismatch.to_string()))?;
         let (words, []) = bytes.as_chunks::<8>() else {
             return Err(PublishedError::Protocol("a welcome of another length"));
         };
@@ -79,13 +92,12 @@ impl Welcome {
 /// A client's connection.
 pub(crate) struct Link {
     port: Rc<Port>,
-    qp: QueuePair,
+    endpoint: Endpoint,
     pub welcome: Welcome,
     /// One area for READs, one for messages.
     local: MemoryRegion,
     area: u64,
-    receives: MemoryRegion,
-    slot_size: u64,
+    receives: ReceiveBuffers,
     arrived: VecDeque<Message>,
     gone: bool,
 }
@@ -97,37 +109,25 @@ impl Link {
         address: &str,
         slot_size: u64,
     ) -> Result<Self, PublishedError> {
-        let device = port.device().clone();
-        let receives = device.allocate(u64::from(CLIENT_RECEIVES) * slot_size, Access::NONE)?;
-        let qp = device.create_queue_pair(QueuePairOptions {
-            send_cq: port.send_cq(),
-            receive_cq: port.receive_cq(),
-            shared_receive_queue: None,
-            windows: false,
-            send_capacity: SENDS,
-            receive_capacity: CLIENT_RECEIVES,
-            rnr_retry_count: RNR_RETRY_COUNT,
-            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
-        })?;
-        let all: Vec<ReceiveRequest> = (0..u64::from(CLIENT_RECEIVES))
-            .map(|slot| buffer(receives, slot, slot_size))
-            .collect();
-        device.post_receive(ReceiveQueue::Own(qp), &all)?;
-        device.connect(qp, address, b"")?;
-        let welcome = loop {
-            port.activity().await;
-            match port.take_event() {
-                Some(ConnectionEvent::Established { private_data, .. }) => {
-                    break Welcome::parse(&private_data)?;
-                }
-                Some(ConnectionEvent::Rejected { reason, .. }) => {
-                    return Err(PublishedError::Connection(reason));
-                }
-                Some(ConnectionEvent::Disconnected { .. }) => {
-                    return Err(PublishedError::Connection("the server is gone".to_owned()));
-                }
-                _ => {}
-            }
+        let endpoint = Endpoint::new(
+            &port,
+            Queues {
+                send_capacity: SENDS,
+                receive_capacity: CLIENT_RECEIVES,
+                shared_receive_queue: None,
+                windows: false,
+                rnr_retry_count: RNR_RETRY_COUNT,
+                rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
+            },
+        )?;
+        let region = endpoint.allocate(u64::from(CLIENT_RECEIVES) * slot_size)?;
+        let receives = ReceiveBuffers::new(region, slot_size as u32);
+        let queue = ReceiveQueue::Own(endpoint.qp());
+        receives.post_all(&**port.device(), queue, CLIENT_RECEIVES)?;
+        let welcome = match endpoint.connect(address, &GREETING.say(b"")).await {
+            Ok(said) => Welcome::parse(&said)?,
+            Err(ConnectError::Device(error)) => return Err(error.into()),
+            Err(other) => return Err(PublishedError::Connection(other.to_string())),
         };
         if slot_size < Hub::message_size(&welcome.geometry) {
             return Err(PublishedError::Protocol(
@@ -135,16 +135,15 @@ impl Link {
             ));
         }
         let area = slot_size.max(4096);
-        let local = device.allocate(2 * area, Access::NONE)?;
+        let local = endpoint.allocate(2 * area)?;
         let (arrived, gone) = (VecDeque::new(), false);
         Ok(Self {
             port,
-            qp,
+            endpoint,
             welcome,
             local,
             area,
             receives,
-            slot_size,
             arrived,
             gone,
         })
@@ -173,7 +172,7 @@ impl Link {
     }
 
     async fn submit(&self, operations: &[Operation]) -> Result<(), PublishedError> {
-        match self.port.submit(self.qp, operations).await? {
+        match self.port.submit(self.endpoint.qp(), operations).await? {
             Status::Success => Ok(()),
             status => Err(PublishedError::Failed(status)),
         }
@@ -188,7 +187,8 @@ impl Link {
     /// Sends a request and waits for its answer.
     pub async fn ask(&mut self, bytes: &[u8]) -> Result<Message, PublishedError> {
         let local = self.stage(bytes);
-        self.port.post(self.qp, [Operation::Send { local }])?;
+        self.port
+            .post(self.endpoint.qp(), [Operation::Send { local }])?;
         self.answer().await
     }
 
@@ -200,7 +200,7 @@ impl Link {
             rkey: self.welcome.request_rkey,
         };
         self.port.post(
-            self.qp,
+            self.endpoint.qp(),
             [Operation::WriteWithImmediate {
                 local,
                 remote,
@@ -225,7 +225,11 @@ impl Link {
             remote: self.remote(offset),
             into,
         }];
-        match self.port.read(self.qp, &mut reads, scratch, None).await? {
+        match self
+            .port
+            .read(self.endpoint.qp(), &mut reads, scratch, None)
+            .await?
+        {
             Status::Success => Ok(()),
             status => Err(PublishedError::Failed(status)),
         }
@@ -261,22 +265,19 @@ impl Link {
 
     /// Takes all arrivals without waiting.
     pub fn collect(&mut self) -> Result<(), PublishedError> {
-        let device = self.port.device().clone();
-        while let Some(received) = self.port.take_received() {
+        let device = self.port.device();
+        while let Some(received) = self.endpoint.inbox().take_received() {
             if received.status != Status::Success {
                 self.gone = true;
                 continue;
             }
-            let request = buffer(self.receives, received.wr_id, self.slot_size);
-            let mut bytes =
-                vec![0; u64::from(received.placement.size).min(self.slot_size) as usize];
-            device
-                .memory(self.receives)
-                .read(request.local.offset, &mut bytes);
-            device.post_receive(ReceiveQueue::Own(self.qp), &[request])?;
+            let mut bytes = Vec::new();
+            self.receives.copy_out(&**device, &received, &mut bytes);
+            let queue = ReceiveQueue::Own(self.endpoint.qp());
+            self.receives.post(&**device, queue, received.wr_id)?;
             self.arrived.push_back(Message::parse(&bytes)?);
         }
-        while let Some(event) = self.port.take_event() {
+        while let Some(event) = self.endpoint.inbox().take_event() {
             self.gone |= matches!(event, ConnectionEvent::Disconnected { .. });
         }
         Ok(())
@@ -305,25 +306,8 @@ impl Link {
             if self.gone {
                 return Err(PublishedError::Connection("the server is gone".to_owned()));
             }
-            self.port.activity().await;
+            self.endpoint.inbox().activity().await;
         }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        let _ = self.port.destroy_queue_pair(self.qp);
-    }
-}
-
-fn buffer(region: MemoryRegion, slot: u64, slot_size: u64) -> ReceiveRequest {
-    ReceiveRequest {
-        wr_id: slot,
-        local: LocalSpan {
-            region,
-            offset: slot * slot_size,
-            size: slot_size as u32,
-        },
     }
 }
 
