@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use stonecast_base::LINE_SIZE;
 use stonecast_fabric_sim::{MachineOptions, Profile, World};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, Metrics, Server};
 
@@ -13,6 +14,9 @@ const STEP: u64 = 16 << 10;
 /// Lines of a put of 64 bytes.
 const LINES: u64 = 2;
 
+/// Puts that one segment has room for.
+const PUTS: u64 = 2000;
+
 /// Needs `WITNESS_STEP`, and that the line goes with a persist that is made anyway.
 #[test]
 fn a_put_costs_its_own_lines_and_its_fence_and_one_line_more_for_each_16_kib() {
@@ -22,16 +26,11 @@ fn a_put_costs_its_own_lines_and_its_fence_and_one_line_more_for_each_16_kib() {
     one_server::start(&world, 16, async move |_| {
         move |server: &Server| told.set(Some(server.metrics()))
     });
-    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
-    let cost = |puts: u64| {
-        let seen = seen.clone();
-        let count = move || {
-            let metrics = seen.get().expect("the server runs");
-            (metrics.write_backs, metrics.fences)
-        };
-        (puts, count)
+    let count = || {
+        let metrics = seen.get().expect("the server runs");
+        (metrics.write_backs, metrics.fences)
     };
-    let (puts, count) = cost(3000);
+    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
     world.block_on(async {
         let runtime = process.runtime();
         runtime.sleep(100_000_000).await;
@@ -41,16 +40,20 @@ fn a_put_costs_its_own_lines_and_its_fence_and_one_line_more_for_each_16_kib() {
             .unwrap();
         client.put(b"first", &[1; 64]).await.unwrap();
         runtime.sleep(100_000_000).await;
-        let (write_backs, fences) = count();
-        for n in 0..puts {
+        let (lines, fences) = count();
+        for n in 0..PUTS {
             client.put(&n.to_be_bytes(), &[7; 64]).await.unwrap();
         }
         runtime.sleep(100_000_000).await;
-        let (lines, more_fences) = (count().0 - write_backs, count().1 - fences);
-        let told = puts * LINES * 64 / STEP;
-        let segments = puts * LINES * 64 / (256 << 10);
-        println!("{lines} lines, {more_fences} fences, {told} steps, {segments} segments");
-        assert_eq!(more_fences, puts, "no persist is made for a witness");
-        assert_eq!(lines, puts * LINES + told, "one line for each step");
+        let (lines_after, fences_after) = count();
+        assert_eq!(
+            fences_after - fences,
+            PUTS,
+            "no persist is made for a witness"
+        );
+        assert_eq!(
+            lines_after - lines,
+            PUTS * LINES + PUTS * LINES * LINE_SIZE as u64 / STEP
+        );
     });
 }
