@@ -192,8 +192,7 @@ fn whenever_a_server_ends_the_next_one_finds_room_to_go_on_cleaning() {
 }
 
 /// Needs `spare_for_gap`: where the last free segment is the one that records are moved to, what a power cut takes of a step may leave
-/// less room than the rest of the victim needs, and nothing is ever free again. Needs `Purpose::of` to look behind the first
-/// record, which is lost here: else a put takes that room.
+/// less room than the rest of the victim needs, and nothing is ever free again.
 #[test]
 fn whenever_the_power_fails_in_the_middle_of_a_move_the_next_server_finds_room_to_go_on_cleaning() {
     on(Provider::Reference, || {

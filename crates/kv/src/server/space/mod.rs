@@ -781,3 +781,86 @@ impl Space {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stonecast_log::{Condition, Draft, STAMP_SIZE, commit_tag_position};
+    use stonecast_media::{
+        Ddio, DeclaredPlatform, DirectoryBacking, Durability, PersistenceDomain, Pool, PoolOptions,
+        ReceiveBuffers,
+    };
+
+    use super::*;
+    use crate::server::recovery::survey::format_of;
+
+    const FIRST: u32 = SEGMENT_HEADER_UNITS;
+    const SECOND: u32 = FIRST + 1;
+
+    /// A segment with two records, each of one unit.
+    fn segment(pool: &Pool, kinds: [Kind; 2]) -> SegmentState {
+        let (log, format) = (pool.log(), format_of(pool));
+        let mut state = SegmentState::fresh(2, 1);
+        for (unit, kind) in [FIRST, SECOND].into_iter().zip(kinds) {
+            let (position, mut record) = (format.position(2, unit), Vec::new());
+            let draft = Draft {
+                kind,
+                condition: Condition::None,
+                token: 0,
+                key: b"key",
+                value: b"",
+            };
+            let tag = draft.encode(&format, position, 1, 1, &mut record);
+            log.write(position + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
+            let stamp = Stamp {
+                sequence: unit.into(),
+                previous: state.last,
+                durable: FIRST,
+                epoch: 1,
+            };
+            let commit_tag = stamp.write(&*log, &format, position, 1, tag, UNIT_SIZE);
+            state.note_stamped(unit, 1, commit_tag);
+        }
+        state
+    }
+
+    fn pool(directory: &std::path::Path) -> Pool {
+        let backing = DirectoryBacking::create(directory).unwrap();
+        let options = PoolOptions {
+            capacity: 1 << 20,
+            segment_size: 256 << 10,
+            platform: DeclaredPlatform {
+                persistence_domain: PersistenceDomain::Volatile,
+                ddio: Ddio::On,
+                receive_buffers: ReceiveBuffers::Dram,
+            },
+            durability: Durability::Process,
+            entropy: [3; 64],
+        };
+        Pool::create(Rc::new(backing), options).unwrap()
+    }
+
+    /// Needs the look behind the first record, which a power cut may have taken, and the stamp: what a client left in front of the
+    /// first stamp says nothing.
+    #[test]
+    fn the_first_stamp_of_a_segment_says_what_the_segment_is_for() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let pool = pool(&directory.path().join("pool"));
+        let (log, format) = (pool.log(), format_of(&pool));
+        for (kinds, whole, torn) in [
+            (
+                [Kind::Delete, Kind::Delete],
+                Purpose::Delete,
+                Purpose::Delete,
+            ),
+            ([Kind::Delete, Kind::Put], Purpose::Delete, Purpose::Put),
+            ([Kind::Put, Kind::Delete], Purpose::Put, Purpose::Delete),
+        ] {
+            let state = segment(&pool, kinds);
+            assert_eq!(Purpose::of(&state, &*log, &format), whole, "{kinds:?}");
+            log.store(commit_tag_position(format.position(2, FIRST)), 0);
+            assert_eq!(Purpose::of(&state, &*log, &format), torn, "{kinds:?}");
+            log.store(commit_tag_position(format.position(2, SECOND)), 0);
+            assert_eq!(Purpose::of(&state, &*log, &format), Purpose::Put);
+        }
+    }
+}
