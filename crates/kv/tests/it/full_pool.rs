@@ -60,7 +60,8 @@ async fn delete(client: &Client, n: u64) {
 }
 
 /// Needs `make_room_for_deletes`, and that it asks no gain of the cleaner: where the cleaner has stopped in the middle of a segment it holds
-/// one of the last two, and the ends of full segments that no record fits into are nothing that it could gain.
+/// one of the last two, and the ends of full segments that no record fits into are nothing that it could gain. Needs `persist_seal_of_victim`,
+/// too: the medium of these tests asserts that no seal takes the place of another one while the newest is not durable.
 #[test]
 fn a_full_pool_deletes_every_key_and_takes_as_much_again() {
     on_every_provider(|| {
