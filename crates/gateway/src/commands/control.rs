@@ -120,6 +120,21 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.session.library[usize::from(!is_name)] = value.to_vec();
             run.writer().ok();
         }
+        Control::Keys { .. } | Control::Scan(_) | Control::Describe(_) => {
+            unreachable!("done by `run`")
+        }
+        ref about_store => return answer_about_store(run, about_store).await,
+    }
+    Ok(())
+}
+
+/// Answers a command about the server or all keys.
+async fn answer_about_store(
+    run: &mut Run<'_, '_>,
+    control: &Control<'_>,
+) -> Result<(), CommandError> {
+    let context = run.context;
+    match *control {
         Control::ConfigGet(patterns) => {
             let settings =
                 info::settings(&context.thread.shared, context.store.stat().await?.power);
@@ -156,9 +171,7 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             // There are no replicas.
             writer.integer(0);
         }
-        Control::Keys { .. } | Control::Scan(_) | Control::Describe(_) => {
-            unreachable!("done above")
-        }
+        ref other => unreachable!("{other:?} is not about the store"),
     }
     Ok(())
 }

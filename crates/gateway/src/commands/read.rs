@@ -56,19 +56,8 @@ impl<'a> Run<'_, 'a> {
         // The first key is the one of the operation in front, so an error of the first key is that operation's.
         while self.answer_keyless(&mut progress, range.end).await? {
             has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
-            // Where memory is scarce a connection holds one long value, so that as many connections as possible have
-            // theirs.
-            let is_scarce = self.context.thread.shared.memory.is_scarce();
-            let count = match has_room && progress.alone == 0 && !is_scarce {
-                true => KEYS_MAX,
-                false => 1,
-            };
             let done = progress.operation - range.start;
-            let (front, behind) = (&operations[done], &operations[done + 1..]);
-            let keys: KeyList<'a> = keys_of(front, progress.key)
-                .chain(behind.iter().flat_map(|operation| keys_of(operation, 0)))
-                .take(count)
-                .collect();
+            let keys = self.next_keys(&progress, &operations[done..], has_room);
             // Where others have waited long enough only short values are read, and long ones wait for a turn.
             let is_late = self.context.thread.reactor.is_late();
             let size_max = match has_room && !is_late {
@@ -117,6 +106,26 @@ impl<'a> Run<'_, 'a> {
             has_room = false;
         }
         Ok(())
+    }
+
+    /// The keys that are read next, from the one that is answered next on.
+    fn next_keys(
+        &self,
+        progress: &Progress,
+        operations: &[Operation<'a>],
+        has_room: bool,
+    ) -> KeyList<'a> {
+        // Where memory is scarce a connection holds one long value, so that as many connections as possible have theirs.
+        let is_scarce = self.context.thread.shared.memory.is_scarce();
+        let count = match has_room && progress.alone == 0 && !is_scarce {
+            true => KEYS_MAX,
+            false => 1,
+        };
+        let (front, behind) = operations.split_first().expect("one has a key");
+        keys_of(front, progress.key)
+            .chain(behind.iter().flat_map(|operation| keys_of(operation, 0)))
+            .take(count)
+            .collect()
     }
 
     /// Answers the operations in front that read no key. Returns false if none is left.
