@@ -14,8 +14,8 @@ const STEP: u64 = 16 << 10;
 /// Lines of a put of 64 bytes.
 const LINES: u64 = 2;
 
-/// Puts that one segment has room for.
-const PUTS: u64 = 2000;
+/// Puts that half a segment has room for: behind them the client leases another one, whose header is persisted, too.
+const PUTS: u64 = 900;
 
 /// Needs `WITNESS_STEP`, and that the line goes with a persist that is made anyway.
 #[test]
