@@ -38,7 +38,7 @@ impl State {
         let offer = self.offer(qp.0, private_data)?;
         let link = self.control.call(&address, offer)?;
         self.qps.get_mut(qp.0)?.phase = Phase::Calling(link);
-        self.by_link.insert(link, qp.0);
+        self.connections.by_link.insert(link, qp.0);
         Ok(())
     }
 
@@ -50,13 +50,17 @@ impl State {
     ) -> Result<(), DeviceError> {
         check_size(private_data)?;
         let link = LinkId(request.0);
-        let pending = *self.requests.get(&link).ok_or(no_such(request))?;
+        let pending = *self
+            .connections
+            .requests
+            .get(&link)
+            .ok_or(no_such(request))?;
         self.expect_fresh(qp)?;
         let offer = self.offer(qp.0, private_data)?;
         self.join(qp.0, pending.endpoint, pending.profile)?;
-        self.requests.remove(&link);
+        self.connections.requests.remove(&link);
         self.qps.get_mut(qp.0)?.phase = Phase::Accepted(link);
-        self.by_link.insert(link, qp.0);
+        self.connections.by_link.insert(link, qp.0);
         // The peer learns the keys of windows with the acceptance, so they must be bound before.
         if let Err(error) = self.bind_waiting(qp.0) {
             self.control
@@ -74,7 +78,10 @@ impl State {
         reason: &str,
     ) -> Result<(), DeviceError> {
         let link = LinkId(request.0);
-        self.requests.remove(&link).ok_or(no_such(request))?;
+        self.connections
+            .requests
+            .remove(&link)
+            .ok_or(no_such(request))?;
         self.control.reject(link, reason.into());
         Ok(())
     }
@@ -128,10 +135,10 @@ impl State {
             .into_iter()
             .try_for_each(|handle| self.end_window(handle))?;
         let state = self.qps.remove(qp.0)?;
-        self.by_number.remove(&state.hardware.number());
+        self.connections.by_number.remove(&state.hardware.number());
         let domain = state.domain.clone();
         drop(state);
-        if !Rc::ptr_eq(&domain, &self.domain) {
+        if !Rc::ptr_eq(&domain, &self.hardware.domain) {
             // Nobody but this queue pair used them.
             self.regions
                 .iter_mut()
@@ -145,7 +152,7 @@ impl State {
             }
         }
         self.take_back_completions(&options);
-        self.events.retain(|event| !concerns(event, qp));
+        self.connections.events.retain(|event| !concerns(event, qp));
         Ok(())
     }
 
@@ -162,8 +169,8 @@ impl State {
                 qp.phase = Phase::Failed;
             }
         }
-        self.by_link.clear();
-        self.requests.clear();
+        self.connections.by_link.clear();
+        self.connections.requests.clear();
     }
 
     fn expect_fresh(&self, qp: QueuePair) -> Result<(), DeviceError> {
@@ -177,7 +184,7 @@ impl State {
 
     /// What a peer is told of a queue pair, with a fresh first packet number.
     fn offer(&mut self, handle: u32, private_data: &[u8]) -> Result<Offer, DeviceError> {
-        let (port, facts) = (self.port, self.facts);
+        let (port, facts) = (self.hardware.port, self.hardware.facts);
         let qp = self.qps.get_mut(handle)?;
         qp.first_packet = u32::from_le_bytes(random_bytes()) & 0xff_ffff;
         let endpoint = Endpoint {
@@ -205,7 +212,11 @@ impl State {
         peer: Endpoint,
         profile: PeerProfile,
     ) -> Result<(), DeviceError> {
-        let (port, facts, retransmission) = (self.port, self.facts, self.retransmission);
+        let (port, facts, retransmission) = (
+            self.hardware.port,
+            self.hardware.facts,
+            self.abilities.retransmission,
+        );
         let unreachable = |source: io::Error| DeviceError::Address {
             address: peer.gid.to_string(),
             reason: cause::connection(&source, port.gid_index, &port.gid.to_string()),
@@ -246,7 +257,7 @@ impl State {
 
     /// Makes a queue pair whose attempt failed half-way as it was before.
     fn make_fresh(&mut self, handle: u32) -> Result<(), DeviceError> {
-        let (port, flush) = (self.port, self.has_flush_persistent);
+        let (port, flush) = (self.hardware.port, self.abilities.has_flush_persistent);
         let qp = self.qps.get_mut(handle)?;
         let buffers: Vec<_> = qp.receives.entries().map(|buffer| buffer.raw).collect();
         let again = qp
@@ -275,7 +286,8 @@ impl State {
                     profile,
                     private_data,
                 } => {
-                    self.requests
+                    self.connections
+                        .requests
                         .insert(link, PendingRequest { endpoint, profile });
                     // Nobody can tell from here with which rights a process on another machine runs.
                     let peer = PeerIdentity {
@@ -284,7 +296,7 @@ impl State {
                         process: None,
                         same_user: false,
                     };
-                    self.events.push_back(ConnectionEvent::Request {
+                    self.connections.events.push_back(ConnectionEvent::Request {
                         request: ConnectionRequest(link.0),
                         peer,
                         private_data,
@@ -300,22 +312,24 @@ impl State {
                 }
                 ControlEvent::Refused { link, error } => self.refused(link, error.to_string()),
                 ControlEvent::Ready { link } => {
-                    if let Some(&handle) = self.by_link.get(&link)
+                    if let Some(&handle) = self.connections.by_link.get(&link)
                         && let Ok(qp) = self.qps.get_mut(handle)
                     {
                         qp.phase = Phase::Connected(link);
-                        self.events.push_back(ConnectionEvent::Established {
-                            qp: QueuePair(handle),
-                            private_data: Vec::new(),
-                        });
+                        self.connections
+                            .events
+                            .push_back(ConnectionEvent::Established {
+                                qp: QueuePair(handle),
+                                private_data: Vec::new(),
+                            });
                         if self.post_early(handle).is_err() {
                             self.fail(handle, DisconnectCause::QueuePairError, true);
                         }
                     }
                 }
                 ControlEvent::Ended { link, cause } => {
-                    self.requests.remove(&link);
-                    if let Some(&handle) = self.by_link.get(&link) {
+                    self.connections.requests.remove(&link);
+                    if let Some(&handle) = self.connections.by_link.get(&link) {
                         self.fail(handle, cause.into(), false);
                     }
                 }
@@ -332,7 +346,7 @@ impl State {
         private_data: Vec<u8>,
     ) {
         // The program may have destroyed the queue pair meanwhile; then the server was told so already.
-        let Some(&handle) = self.by_link.get(&link) else {
+        let Some(&handle) = self.connections.by_link.get(&link) else {
             return;
         };
         match self
@@ -344,10 +358,12 @@ impl State {
                 if let Ok(qp) = self.qps.get_mut(handle) {
                     qp.phase = Phase::Connected(link);
                 }
-                self.events.push_back(ConnectionEvent::Established {
-                    qp: QueuePair(handle),
-                    private_data,
-                });
+                self.connections
+                    .events
+                    .push_back(ConnectionEvent::Established {
+                        qp: QueuePair(handle),
+                        private_data,
+                    });
             }
             Err(error) => {
                 self.control.hang_up(link, EndCause::QueuePairError);
@@ -358,15 +374,17 @@ impl State {
 
     /// The call of a queue pair came to nothing; it can try again.
     fn refused(&mut self, link: LinkId, reason: String) {
-        let Some(handle) = self.by_link.remove(&link) else {
+        let Some(handle) = self.connections.by_link.remove(&link) else {
             return;
         };
         if let Ok(qp) = self.qps.get_mut(handle) {
             qp.phase = Phase::Fresh;
-            self.events.push_back(ConnectionEvent::Rejected {
-                qp: QueuePair(handle),
-                reason,
-            });
+            self.connections
+                .events
+                .push_back(ConnectionEvent::Rejected {
+                    qp: QueuePair(handle),
+                    reason,
+                });
         }
     }
 }

@@ -105,7 +105,7 @@ impl State {
         for (local, _) in reads {
             let region = self.regions.get(local.region.index)?;
             if !region.holds(Span::new(local.offset, local.size.into()))
-                || local.size > self.port.message_size_max
+                || local.size > self.hardware.port.message_size_max
             {
                 return Ok(false);
             }

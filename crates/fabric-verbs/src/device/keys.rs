@@ -75,15 +75,15 @@ impl State {
         access: Access,
         persistent: bool,
     ) -> Result<MemoryRegion, DeviceError> {
-        let address = address_for(self.next_address, &*memory)?;
+        let address = address_for(self.keys.next_address, &*memory)?;
         let grants = Grants {
-            windows: self.extra.windows,
-            flush_global: self.extra.flush && self.facts.flush_global,
-            flush_persistent: self.has_flush_persistent,
+            windows: self.abilities.extra.windows,
+            flush_global: self.abilities.extra.flush && self.hardware.facts.flush_global,
+            flush_persistent: self.abilities.has_flush_persistent,
         };
         let make = || {
             RegionState::new(
-                &self.domain,
+                &self.hardware.domain,
                 memory.clone(),
                 address,
                 access,
@@ -93,9 +93,9 @@ impl State {
         };
         let region = self.with_fresh_key(make, RegionState::rkey)?;
         let (rkey, size) = (region.rkey(), region.size);
-        self.next_address = address + size;
+        self.keys.next_address = address + size;
         let index = self.regions.insert(region);
-        self.keys.insert(rkey, KeyUse::Region(index));
+        self.keys.uses.insert(rkey, KeyUse::Region(index));
         Ok(MemoryRegion {
             index,
             address,
@@ -114,7 +114,7 @@ impl State {
         let mut unsuitable = Vec::new();
         while unsuitable.len() < KEY_ATTEMPTS {
             let made = make()?;
-            if !self.ended_keys.contains(key_of(&made)) {
+            if !self.keys.ended.contains(key_of(&made)) {
                 return Ok(made);
             }
             unsuitable.push(made);
@@ -144,12 +144,12 @@ impl State {
     }
 
     fn end_key(&mut self, key: u32) {
-        self.keys.remove(&key);
-        self.ended_keys.insert(key);
+        self.keys.uses.remove(&key);
+        self.keys.ended.insert(key);
     }
 
     pub(super) fn invalidate(&mut self, rkey: Rkey) -> Result<(), DeviceError> {
-        match self.keys.get(&rkey.0) {
+        match self.keys.uses.get(&rkey.0) {
             // It ended before, or opens nothing: there is nothing to end.
             None => Ok(()),
             Some(&KeyUse::Window(window)) => self.end_window(window),
@@ -193,8 +193,8 @@ impl State {
     ) -> Result<Rkey, DeviceError> {
         let state = self.qps.get(qp.0)?;
         let (phase, domain) = (state.phase, state.domain.clone());
-        let is_apart = !Rc::ptr_eq(&domain, &self.domain);
-        if !self.extra.windows && !is_apart {
+        let is_apart = !Rc::ptr_eq(&domain, &self.hardware.domain);
+        if !self.abilities.extra.windows && !is_apart {
             let reason = "a window for a queue pair that was not made for any, on a device without memory windows of its own";
             return Err(DeviceError::Malformed { reason });
         }
@@ -216,7 +216,7 @@ impl State {
             access,
         });
         self.regions.get_mut(region.index)?.window_count += 1;
-        self.keys.insert(rkey, KeyUse::Window(handle));
+        self.keys.uses.insert(rkey, KeyUse::Window(handle));
         let bound = match phase {
             Phase::Accepted(_) | Phase::Connected(_) => self.bind(handle),
             // The key is known before the binding; the peer learns it when it is accepted, and that is after the binding.
@@ -236,7 +236,7 @@ impl State {
     }
 
     fn opening(&mut self, region: u32, span: Span, access: Access) -> Result<Opening, DeviceError> {
-        let exact = quirks::windows_need_own_registration(&self.facts);
+        let exact = quirks::windows_need_own_registration(&self.hardware.facts);
         let exact = match self
             .regions
             .get_mut(region)?
@@ -244,9 +244,9 @@ impl State {
         {
             Ground::Local => None,
             Ground::Exact(registration) => Some(registration),
-            Ground::Reading => return self.registered(&self.domain, region, span, access),
+            Ground::Reading => return self.registered(&self.hardware.domain, region, span, access),
         };
-        let make = || Window::new(&self.domain).map_err(system("making a memory window"));
+        let make = || Window::new(&self.hardware.domain).map_err(system("making a memory window"));
         Ok(Opening::Bound(
             self.with_fresh_key(make, Window::rkey)?,
             exact,

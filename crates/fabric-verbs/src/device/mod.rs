@@ -77,28 +77,56 @@ struct State {
     regions: Table<RegionState>,
     cqs: Table<CompletionQueueState>,
     srqs: Table<SharedQueueState>,
+    connections: Connections,
+    keys: Keys,
+    collecting: Collecting,
+    /// Set once [`VerbsDevice::abandon`] was called.
+    abandoned: bool,
+    hardware: Hardware,
+    abilities: DeviceAbilities,
+}
+
+/// Queue pairs by what others call them, and what the program has not heard of yet.
+#[derive(Default)]
+struct Connections {
     /// Queue pairs by the numbers that the NIC gave them.
     by_number: BTreeMap<u32, u32>,
     /// Queue pairs by their connections.
     by_link: BTreeMap<LinkId, u32>,
     /// Requests of peers that wait for an answer of the program.
     requests: BTreeMap<LinkId, PendingRequest>,
-    keys: BTreeMap<u32, KeyUse>,
-    /// Keys that were given out and ended; none of them is given out again.
-    ended_keys: keys::EndedKeys,
     events: VecDeque<ConnectionEvent>,
+}
+
+/// What was given out to open memory.
+struct Keys {
+    uses: BTreeMap<u32, KeyUse>,
+    /// Keys that were given out and ended; none of them is given out again.
+    ended: keys::EndedKeys,
+    /// Where the next region begins as peers name it.
     next_address: u64,
-    /// Room for completions of the NIC, between two polls.
-    raw_completions: Vec<RawCompletion>,
+}
+
+/// Between two polls.
+#[derive(Default)]
+struct Collecting {
+    /// Room for completions of the NIC.
+    raw: Vec<RawCompletion>,
     /// Calls since the events of the device were looked at.
     polls: u32,
-    /// Set once [`VerbsDevice::abandon`] was called.
-    abandoned: bool,
+}
+
+/// The opened device; its parts are freed in the order of the fields.
+struct Hardware {
     domain: Rc<ProtectionDomain>,
     channel: Rc<CompletionChannel>,
     context: Context,
     port: Port,
     facts: Facts,
+}
+
+/// What the device turned out to be able to do, and how it is to be used.
+struct DeviceAbilities {
     extra: ExtraOperations,
     retransmission: Retransmission,
     name: String,
@@ -270,7 +298,7 @@ impl Device for VerbsDevice {
     fn poll_connection(&self) -> Option<ConnectionEvent> {
         let state = &mut *self.state.borrow_mut();
         state.progress();
-        state.events.pop_front()
+        state.connections.events.pop_front()
     }
 
     fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {

@@ -2,14 +2,14 @@
 //!
 //! A program that only wants to know asks [`Abilities::of`], which opens the device and closes it again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
 use stonecast_fabric::{Capabilities, DeviceError};
 
 use super::table::Table;
-use super::{State, VerbsOptions, keys};
+use super::{Collecting, Connections, DeviceAbilities, Hardware, Keys, State, VerbsOptions, keys};
 use crate::control::{ControlOptions, ControlPlane, PRIVATE_DATA_SIZE_MAX, PeerProfile};
 use crate::verbs::completion::{CompletionChannel, CompletionQueue};
 use crate::verbs::context::{Context, Facts};
@@ -132,29 +132,31 @@ impl State {
             regions: Table::new("memory region"),
             cqs: Table::new("completion queue"),
             srqs: Table::new("shared receive queue"),
-            by_number: BTreeMap::new(),
-            by_link: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            ended_keys: keys::EndedKeys::default(),
-            events: VecDeque::new(),
-            next_address: FIRST_ADDRESS,
-            raw_completions: Vec::new(),
-            polls: 0,
-            abandoned: false,
-            domain,
-            channel,
-            context,
-            port,
-            facts,
-            extra,
-            retransmission: Retransmission {
-                timeout_code: options.retransmission_timeout,
-                retry_count: options.retransmission_count,
+            connections: Connections::default(),
+            keys: Keys {
+                uses: BTreeMap::new(),
+                ended: keys::EndedKeys::default(),
+                next_address: FIRST_ADDRESS,
             },
-            name,
-            send_size_max: capabilities.send_size_max,
-            has_flush_persistent: capabilities.flush_persistent,
+            collecting: Collecting::default(),
+            abandoned: false,
+            hardware: Hardware {
+                domain,
+                channel,
+                context,
+                port,
+                facts,
+            },
+            abilities: DeviceAbilities {
+                extra,
+                retransmission: Retransmission {
+                    timeout_code: options.retransmission_timeout,
+                    retry_count: options.retransmission_count,
+                },
+                name,
+                send_size_max: capabilities.send_size_max,
+                has_flush_persistent: capabilities.flush_persistent,
+            },
         };
         Ok((capabilities, state))
     }

@@ -27,14 +27,14 @@ impl Park for VerbsDevice {
             tv_nsec: (timeout % 1_000_000_000) as i64,
         };
         let mut sources = [
-            PollFd::from_borrowed_fd(state.channel.descriptor(), PollFlags::IN),
+            PollFd::from_borrowed_fd(state.hardware.channel.descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(state.control.bell(), PollFlags::IN),
-            PollFd::from_borrowed_fd(state.context.event_descriptor(), PollFlags::IN),
+            PollFd::from_borrowed_fd(state.hardware.context.event_descriptor(), PollFlags::IN),
         ];
         // An interrupted sleep is a short one, which a park may be.
         let _ = poll(&mut sources, Some(&timeout));
         let device_event = !sources[2].revents().is_empty();
-        state.channel.drain();
+        state.hardware.channel.drain();
         drop(state);
         if device_event {
             self.state.borrow_mut().hear_device();
@@ -49,7 +49,10 @@ impl Park for VerbsDevice {
 impl State {
     /// Arms every completion queue, and says whether there is something to do already.
     fn has_work(&mut self) -> bool {
-        if self.control.silence() || self.control.has_events() || !self.events.is_empty() {
+        if self.control.silence()
+            || self.control.has_events()
+            || !self.connections.events.is_empty()
+        {
             return true;
         }
         let queues: Vec<u32> = self.cqs.iter().map(|(handle, _)| handle).collect();
@@ -64,6 +67,7 @@ impl State {
         for &cq in &queues {
             self.collect(cq, 1);
         }
-        !self.events.is_empty() || self.cqs.iter().any(|(_, queue)| !queue.taken.is_empty())
+        !self.connections.events.is_empty()
+            || self.cqs.iter().any(|(_, queue)| !queue.taken.is_empty())
     }
 }

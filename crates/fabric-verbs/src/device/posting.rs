@@ -23,7 +23,7 @@ impl State {
         &mut self,
         options: QueuePairOptions,
     ) -> Result<QueuePair, DeviceError> {
-        let limit = self.facts.queue_depth_max;
+        let limit = self.hardware.facts.queue_depth_max;
         if options
             .send_capacity
             .saturating_add(OWN_REQUESTS)
@@ -58,12 +58,12 @@ impl State {
             shared: shared.as_ref(),
             send_capacity: options.send_capacity.max(1) + OWN_REQUESTS,
             receive_capacity: options.receive_capacity.max(1),
-            extra: self.extra,
+            extra: self.abilities.extra,
         };
         let system = |doing| move |source| DeviceError::System { doing, source };
         let hardware = HardwareQueuePair::new(&wanted).map_err(system("making a queue pair"))?;
         hardware
-            .initialize(&self.port, self.has_flush_persistent)
+            .initialize(&self.hardware.port, self.abilities.has_flush_persistent)
             .map_err(system("preparing a queue pair for its port"))?;
         let number = hardware.number();
         let handle = self.qps.insert(QueuePairState {
@@ -78,23 +78,23 @@ impl State {
             unbound: Vec::new(),
             early: Vec::new(),
         });
-        self.by_number.insert(number, handle);
+        self.connections.by_number.insert(number, handle);
         Ok(QueuePair(handle))
     }
 
     /// The protection domain of a queue pair that is to be made.
     fn domain_for(&self, options: &QueuePairOptions) -> Result<Rc<ProtectionDomain>, DeviceError> {
-        if self.extra.windows || !options.windows {
-            return Ok(self.domain.clone());
+        if self.abilities.extra.windows || !options.windows {
+            return Ok(self.hardware.domain.clone());
         }
         if options.shared_receive_queue.is_some() {
             return Err(DeviceError::Unsupported {
-                device: self.name.clone(),
+                device: self.abilities.name.clone(),
                 capability: "memory windows, and what takes their place keeps queue pairs with windows from sharing a receive \
                              queue",
             });
         }
-        ProtectionDomain::new(&self.context).map_err(|source| DeviceError::System {
+        ProtectionDomain::new(&self.hardware.context).map_err(|source| DeviceError::System {
             doing: "making a protection domain",
             source,
         })
@@ -236,25 +236,25 @@ impl State {
     fn check(&self, operation: &Operation) -> Result<(), DeviceError> {
         let lacks = |capability| {
             Err(DeviceError::Unsupported {
-                device: self.name.clone(),
+                device: self.abilities.name.clone(),
                 capability,
             })
         };
         match *operation {
-            Operation::Send { local } if local.size > self.send_size_max => {
+            Operation::Send { local } if local.size > self.abilities.send_size_max => {
                 Err(DeviceError::Limit {
                     what: "bytes of a SEND",
-                    limit: self.send_size_max.into(),
+                    limit: self.abilities.send_size_max.into(),
                 })
             }
             Operation::Write { local, .. }
             | Operation::WriteWithImmediate { local, .. }
             | Operation::Read { local, .. }
-                if local.size > self.port.message_size_max =>
+                if local.size > self.hardware.port.message_size_max =>
             {
                 Err(DeviceError::Limit {
                     what: "bytes of a WRITE or READ",
-                    limit: self.port.message_size_max.into(),
+                    limit: self.hardware.port.message_size_max.into(),
                 })
             }
             Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. }
@@ -270,13 +270,13 @@ impl State {
             Operation::Flush {
                 placement: FlushPlacement::Global,
                 ..
-            } if !(self.extra.flush && self.facts.flush_global) => {
+            } if !(self.abilities.extra.flush && self.hardware.facts.flush_global) => {
                 lacks("FLUSH with global visibility")
             }
             Operation::Flush {
                 placement: FlushPlacement::Persistent,
                 ..
-            } if !self.has_flush_persistent => lacks("FLUSH with persistence"),
+            } if !self.abilities.has_flush_persistent => lacks("FLUSH with persistence"),
             // The length goes through 32 bits in some kernels: more would be written back in part, without a word.
             Operation::Flush { size, .. } if size > u64::from(u32::MAX) => {
                 Err(DeviceError::Limit {
@@ -284,7 +284,9 @@ impl State {
                     limit: u32::MAX.into(),
                 })
             }
-            Operation::AtomicWrite { .. } if !self.extra.atomic_write => lacks("ATOMIC_WRITE"),
+            Operation::AtomicWrite { .. } if !self.abilities.extra.atomic_write => {
+                lacks("ATOMIC_WRITE")
+            }
             _ => Ok(()),
         }
     }

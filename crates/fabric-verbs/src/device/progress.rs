@@ -21,16 +21,16 @@ impl State {
         if self.control.has_events() {
             self.hear_control();
         }
-        self.polls += 1;
-        if self.polls >= POLLS_PER_EVENT_LOOK {
-            self.polls = 0;
+        self.collecting.polls += 1;
+        if self.collecting.polls >= POLLS_PER_EVENT_LOOK {
+            self.collecting.polls = 0;
             self.hear_device();
         }
     }
 
     /// Takes the events of the device.
     pub(super) fn hear_device(&mut self) {
-        while let Some(event) = next_event(&self.context) {
+        while let Some(event) = next_event(&self.hardware.context) {
             match event {
                 DeviceEvent::CompletionQueueOverrun(cq) => self.fail_all(|state, handle| {
                     let options = state.qps.get(handle).map(|qp| qp.options);
@@ -38,7 +38,7 @@ impl State {
                         .is_ok_and(|options| options.send_cq.0 == cq || options.receive_cq.0 == cq)
                 }),
                 DeviceEvent::QueuePairFailed(number) => {
-                    if let Some(&handle) = self.by_number.get(&number) {
+                    if let Some(&handle) = self.connections.by_number.get(&number) {
                         self.fail(handle, DisconnectCause::QueuePairError, true);
                     }
                 }
@@ -77,7 +77,7 @@ impl State {
         // What is outstanding completes with an error, and nothing of the peer is executed any more. A queue pair that is in
         // the error state already is brought there again, which makes its queues notice what came later.
         let _ = qp.hardware.fail();
-        self.by_link.remove(&link);
+        self.connections.by_link.remove(&link);
         if tell {
             let cause = if cause == DisconnectCause::QueuePairError {
                 EndCause::QueuePairError
@@ -87,7 +87,8 @@ impl State {
             self.control.hang_up(link, cause);
         }
         if was_known {
-            self.events
+            self.connections
+                .events
                 .push_back(stonecast_fabric::ConnectionEvent::Disconnected {
                     qp: QueuePair(handle),
                     cause,
@@ -140,13 +141,13 @@ impl State {
                 return bound;
             }
             let hardware = queue.hardware.clone();
-            let mut batch = std::mem::take(&mut self.raw_completions);
+            let mut batch = std::mem::take(&mut self.collecting.raw);
             // An error of the call itself means that the device is gone, which its event tells.
             let polled = hardware.poll(missing, |raw| batch.push(raw));
             for raw in batch.drain(..) {
                 bound = self.take(cq, raw).or(bound);
             }
-            self.raw_completions = batch;
+            self.collecting.raw = batch;
             let Ok(count) = polled else { return bound };
             if count < missing || bound.is_some() {
                 return bound;
@@ -167,7 +168,7 @@ impl State {
 
     /// A send completed, and with it the unsignalled ones before it.
     fn sent(&mut self, cq: u32, position: u64, raw: RawCompletion) {
-        let Some(&handle) = self.by_number.get(&raw.qp_number) else {
+        let Some(&handle) = self.connections.by_number.get(&raw.qp_number) else {
             return;
         };
         let Ok(qp) = self.qps.get_mut(handle) else {
@@ -179,7 +180,7 @@ impl State {
             status_of(raw.status),
             &posted,
             qp.phase == Phase::Failed,
-            &self.facts,
+            &self.hardware.facts,
         );
         if (status != Status::Success || posted.signalled)
             && let Ok(queue) = self.cqs.get_mut(cq)
@@ -192,7 +193,7 @@ impl State {
     }
 
     fn received(&mut self, cq: u32, position: u64, raw: RawCompletion) {
-        let Some(&handle) = self.by_number.get(&raw.qp_number) else {
+        let Some(&handle) = self.connections.by_number.get(&raw.qp_number) else {
             return;
         };
         let Ok(qp) = self.qps.get_mut(handle) else {
@@ -207,7 +208,7 @@ impl State {
         let Ok(srq) = self.srqs.get_mut(queue) else {
             return;
         };
-        let handle = self.by_number.get(&raw.qp_number).copied();
+        let handle = self.connections.by_number.get(&raw.qp_number).copied();
         if quirks::takes_no_buffer(status_of(raw.status)) {
             srq.post_again(slot);
             if let Some(handle) = handle {
@@ -222,7 +223,7 @@ impl State {
     }
 
     fn arrived(&mut self, cq: u32, handle: u32, wr_id: u64, raw: RawCompletion) {
-        let status = quirks::status_of_receive(raw.status, &self.facts);
+        let status = quirks::status_of_receive(raw.status, &self.hardware.facts);
         let found = if status == Status::Success {
             let opcode = arrival_of(raw.opcode);
             let immediate = if opcode == Opcode::ReceiveWriteWithImmediate {

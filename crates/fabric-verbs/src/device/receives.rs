@@ -50,10 +50,10 @@ impl State {
         &mut self,
         capacity: u32,
     ) -> Result<CompletionQueueHandle, DeviceError> {
-        let limit = self.facts.completion_queue_depth_max;
+        let limit = self.hardware.facts.completion_queue_depth_max;
         let wanted = capacity.saturating_add(OWN_COMPLETIONS);
         let hardware = CompletionQueue::new(
-            &self.channel,
+            &self.hardware.channel,
             wanted.min(limit).max(1),
             self.cqs.next_handle(),
         )
@@ -78,25 +78,28 @@ impl State {
     ) -> Result<SharedReceiveQueue, DeviceError> {
         if options.multi_packet.is_some() {
             return Err(DeviceError::Unsupported {
-                device: self.name.clone(),
+                device: self.abilities.name.clone(),
                 capability: "multi-packet receive queues: they need a NIC and a driver that offer them for reliable \
-                             connections; several shared queues with slots of different sizes do the same work",
+                             connections; slots of one size (`stonecast_fabric::append`) do the same work",
             });
         }
-        let limit = self.facts.shared_receive_depth_max.min(Ticket::SLOTS_MAX);
+        let limit = self
+            .hardware
+            .facts
+            .shared_receive_depth_max
+            .min(Ticket::SLOTS_MAX);
         if options.capacity > limit {
             return Err(DeviceError::Limit {
                 what: "buffers of a shared receive queue",
                 limit: limit.into(),
             });
         }
-        let hardware =
-            HardwareQueue::new(&self.domain, options.capacity.max(1)).map_err(|source| {
-                DeviceError::System {
-                    doing: "making a shared receive queue",
-                    source,
-                }
-            })?;
+        let hardware = HardwareQueue::new(&self.hardware.domain, options.capacity.max(1)).map_err(
+            |source| DeviceError::System {
+                doing: "making a shared receive queue",
+                source,
+            },
+        )?;
         let slots = vec![None; options.capacity as usize];
         let free = (0..options.capacity).rev().collect();
         Ok(SharedReceiveQueue(self.srqs.insert(SharedQueueState {
@@ -168,7 +171,7 @@ impl State {
             .copied()
             .collect();
         let raws = self.raw_receives(
-            &self.domain.clone(),
+            &self.hardware.domain.clone(),
             requests,
             slots
                 .iter()
