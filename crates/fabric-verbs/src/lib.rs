@@ -17,7 +17,6 @@
 //! - A dead peer is found by its lease, not by the retries of the transport.
 
 mod address;
-pub mod append;
 pub mod control;
 #[cfg(feature = "verbs")]
 mod device;

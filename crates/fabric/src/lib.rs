@@ -13,6 +13,7 @@
 //! the contract suite checks). *Completed* says that the responder has the operation; it never says *persisted*.
 #![forbid(unsafe_code)]
 
+pub mod append;
 mod connection;
 pub mod contract;
 pub mod decorate;

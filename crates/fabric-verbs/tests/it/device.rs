@@ -67,7 +67,7 @@ fn multi_packet_queues_are_refused_with_the_reason() {
         .expect_err("no device has them")
         .to_string();
     assert!(
-        refused.contains("multi-packet") && refused.contains("different sizes"),
+        refused.contains("multi-packet") && refused.contains("slots of one size"),
         "{refused}"
     );
 }

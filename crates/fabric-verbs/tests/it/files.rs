@@ -11,8 +11,8 @@ use stonecast_fabric::{
 use stonecast_fabric_verbs::VerbsDevice;
 use stonecast_media::{MappedRegion, Region as _, Writable};
 
-use crate::append::{Sender, connect, one, queue_pair_options, wait};
 use crate::device::{devices_or_note, note};
+use crate::pairs::{Client, connect, one, queue_pair_options, wait};
 use crate::world::{free_address, options};
 
 const SIZE: u64 = 65_536;
@@ -26,7 +26,7 @@ pub fn made_for_windows(cq: CompletionQueue) -> QueuePairOptions {
 }
 
 /// READs 64 bytes.
-pub fn read(client: &Sender, remote: RemoteAddress) -> (Status, Vec<u8>) {
+pub fn read(client: &Client, remote: RemoteAddress) -> (Status, Vec<u8>) {
     let local = LocalSpan {
         region: client.memory,
         offset: 0,

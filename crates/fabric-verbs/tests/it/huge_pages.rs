@@ -8,9 +8,9 @@ use stonecast_fabric::{Access, Device, LocalSpan, Operation, RemoteAddress, Stat
 use stonecast_fabric_verbs::VerbsDevice;
 use stonecast_media::{MappedRegion, Region as _, Writable};
 
-use crate::append::{connect, one, wait};
 use crate::device::{devices_or_note, note};
 use crate::files::{made_for_windows, read};
+use crate::pairs::{connect, one, wait};
 use crate::world::{free_address, options};
 
 const HUGE_PAGE: u64 = 2 << 20;

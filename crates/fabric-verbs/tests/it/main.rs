@@ -2,7 +2,6 @@
 //! `STONECAST_RDMA_DEVICES` (several with commas between), and persistent memory for it (a devdax character device) in
 //! `STONECAST_DAX`. Without them it is reported as not run.
 
-mod append;
 #[cfg(feature = "verbs")]
 mod contract;
 mod control;
@@ -12,6 +11,8 @@ mod device;
 mod files;
 #[cfg(feature = "verbs")]
 mod huge_pages;
+#[cfg(feature = "verbs")]
+mod pairs;
 #[cfg(feature = "verbs")]
 #[path = "../../../fabric/tests/it/pause.rs"]
 mod pause;

@@ -8,9 +8,9 @@ use stonecast_fabric::{
 };
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 
-use crate::append::{Sender, connect, queue_pair_options};
 use crate::device::devices_or_note;
 use crate::files::{invalidate, made_for_windows, read};
+use crate::pairs::{Client, connect, queue_pair_options};
 use crate::world::{free_address, options};
 
 const SIZE: u64 = 65_536;
@@ -24,7 +24,7 @@ fn device(name: &str) -> Rc<dyn Device> {
 }
 
 /// A server, and clients of it, each with windows of its own.
-fn server_and_clients(names: &[String], count: usize) -> (Rc<dyn Device>, Vec<Sender>) {
+fn server_and_clients(names: &[String], count: usize) -> (Rc<dyn Device>, Vec<Client>) {
     let server = device(names.last().expect("there is one"));
     let (cq, address) = (
         server
@@ -95,7 +95,7 @@ fn each_client_opens_its_bytes_with_its_own_key_until_that_ends() {
     let (server, clients) = server_and_clients(&names, 3);
     let region = server.allocate(SIZE, Access::NONE).expect("memory");
     server.memory(region).write(4096, &[7; 64]);
-    let bind = |client: &Sender| {
+    let bind = |client: &Client| {
         server
             .bind_window(client.there, region, 4096, 100, Access::REMOTE_READ)
             .expect("a window")

@@ -149,6 +149,15 @@ macro_rules! __contract_list {
                 a_message_longer_than_a_multi_packet_buffer_is_invalid: [MultiPacket],
                 a_write_with_immediate_to_a_multi_packet_queue_is_invalid: [MultiPacket],
             }
+            appends {
+                entries_of_one_sender_lie_in_order_whatever_their_sizes: [],
+                entries_of_two_senders_lie_next_to_each_other_and_whole: [],
+                an_entry_longer_than_a_message_lies_in_consecutive_messages: [],
+                an_append_without_credit_is_refused_and_sends_nothing: [],
+                who_pays_always_finds_room_and_credits_end_with_the_room: [],
+                a_full_buffer_of_appends_comes_back_and_can_be_posted_again: [],
+                what_a_quiet_sender_did_not_use_is_granted_to_others: [],
+            }
             queues {
                 a_batch_that_does_not_fit_the_send_queue_is_refused_whole: [],
                 a_batch_may_fill_the_send_queue: [],

@@ -29,6 +29,7 @@ use stonecast_media::PersistentRegion;
 use crate::{Capabilities, Port, Runtime};
 
 mod access;
+mod appends;
 mod atomics;
 mod changes;
 mod connections;

@@ -1,0 +1,107 @@
+//! The sender's side of appends.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::AppendTerms;
+use crate::{DeviceError, LocalSpan, Operation, Port, QueuePair, Status};
+
+/// Appends to the memory of one receiver. See the [module documentation](super).
+pub struct Appender {
+    port: Rc<Port>,
+    qp: QueuePair,
+    terms: AppendTerms,
+    credits: Cell<u64>,
+}
+
+/// Why nothing was appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The receiver has not granted enough: ask it for more and try again.
+    #[error("an append of {cost} credits, and only {left} are left: the receiver must grant more")]
+    NoCredit {
+        /// What it costs.
+        cost: u64,
+        /// What is left.
+        left: u64,
+    },
+    /// The device refused the messages, all of them.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+impl Appender {
+    /// Appends through `qp`, whose peer takes its receive buffers from an [`AppendQueue`](super::AppendQueue) with these terms.
+    /// Has no credit yet.
+    pub fn new(port: Rc<Port>, qp: QueuePair, terms: AppendTerms) -> Self {
+        Self {
+            port,
+            qp,
+            terms,
+            credits: Cell::new(0),
+        }
+    }
+
+    /// Takes credits that the receiver has granted.
+    pub fn add_credits(&self, granted: u64) {
+        self.credits.set(self.credits.get() + granted);
+    }
+
+    /// What is left of them.
+    pub fn credits(&self) -> u64 {
+        self.credits.get()
+    }
+
+    /// Credits that an entry of `size` bytes costs.
+    pub fn cost(&self, size: u32) -> u64 {
+        let whole = size / self.terms.message_size_max;
+        let rest = size % self.terms.message_size_max;
+        let wholes = u64::from(whole) * self.terms.cost(self.terms.message_size_max);
+        if rest > 0 || whole == 0 {
+            wholes + self.terms.cost(rest)
+        } else {
+            wholes
+        }
+    }
+
+    /// Appends an entry and waits until the receiver's device has it: as one message, or as several in a row where it is longer
+    /// than a message. `entry` belongs to the device until then, also when the future is dropped before.
+    ///
+    /// Success says that the entry is *accepted*: neither visible nor persisted. After a failure any part of it may lie there.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was appended and no credit was used.
+    pub async fn append(&self, entry: LocalSpan) -> Result<Status, AppendError> {
+        let (cost, left) = (self.cost(entry.size), self.credits.get());
+        if cost > left {
+            return Err(AppendError::NoCredit { cost, left });
+        }
+        let sends: SmallVec<[Operation; 4]> = self
+            .messages(entry)
+            .map(|local| Operation::Send { local })
+            .collect();
+        // Paid before the first wait, so that appends that are under way together do not spend the same credits.
+        self.credits.set(left - cost);
+        match self.port.submit(self.qp, &sends).await {
+            Ok(status) => Ok(status),
+            Err(refused) => {
+                self.add_credits(cost);
+                Err(refused.into())
+            }
+        }
+    }
+
+    /// The messages that an entry is appended as.
+    fn messages(&self, entry: LocalSpan) -> impl Iterator<Item = LocalSpan> {
+        let longest = self.terms.message_size_max;
+        let count = entry.size.div_ceil(longest).max(1);
+        (0..count).map(move |index| LocalSpan {
+            region: entry.region,
+            offset: entry.offset + u64::from(index) * u64::from(longest),
+            size: (entry.size - index * longest).min(longest),
+        })
+    }
+}
