@@ -18,7 +18,7 @@ use crate::Queues;
 
 /// See the module documentation.
 pub struct Endpoint {
-    inbox: Inbox,
+    inbox: Rc<Inbox>,
     qp: QueuePair,
     regions: RefCell<Vec<MemoryRegion>>,
     ended: Cell<bool>,
@@ -49,7 +49,7 @@ impl Endpoint {
     /// A queue pair on `port`, not connected. The sum of all send capacities on a port, and that of all receive capacities, must
     /// not exceed its completions.
     pub fn new(port: &Rc<Port>, queues: Queues) -> Result<Self, DeviceError> {
-        let inbox = Inbox::new(port);
+        let inbox = Rc::new(Inbox::new(port));
         let qp = queues.create(port)?;
         inbox.claim(qp);
         Ok(Self {
@@ -70,8 +70,8 @@ impl Endpoint {
         self.inbox.port()
     }
 
-    /// What arrives for it.
-    pub fn inbox(&self) -> &Inbox {
+    /// What arrives for it. A task that takes arrivals may hold the inbox: the end of the endpoint does not wait for that task.
+    pub fn inbox(&self) -> &Rc<Inbox> {
         &self.inbox
     }
 

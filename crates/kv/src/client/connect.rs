@@ -12,7 +12,8 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-use stonecast_fabric::{ConnectionEvent, Port, QueuePair, Runtime, Status};
+use stonecast_fabric::{ConnectionEvent, Inbox, Port, Runtime, Status};
+use stonecast_session::ConnectError;
 use zerocopy::IntoBytes as _;
 
 use super::Client;
@@ -47,7 +48,8 @@ impl Default for ClientOptions {
 }
 
 impl Client {
-    /// Connects to the server at `address`. The port must not be used for anything else as long as the client lives.
+    /// Connects to the server at `address`. The port holds
+    /// [`CLIENT_COMPLETIONS`](crate::CLIENT_COMPLETIONS) for each client on it.
     pub async fn connect(
         port: Rc<Port>,
         runtime: Rc<dyn Runtime>,
@@ -82,64 +84,39 @@ impl Client {
         runtime: Rc<dyn Runtime>,
         address: &str,
     ) -> Result<Self, StoreError> {
-        let resources = Resources::new(port.clone())?;
-        let qp = resources.queue_pair();
-        port.device()
-            .connect(qp, address, Hello::new(options.path).as_bytes())?;
-        let welcome = welcome(&port, qp, address).await?;
+        let resources = Resources::new(&port)?;
+        let (endpoint, hello) = (&resources.endpoint, Hello::new(options.path));
+        let said = match endpoint.connect(address, hello.as_bytes()).await {
+            Ok(said) => said,
+            Err(ConnectError::Device(error)) => return Err(error.into()),
+            Err(other) => return Err(StoreError::refused(address, other.to_string())),
+        };
+        let welcome = Welcome::parse(&said).map_err(|bad| bad.at(address))?;
         // A copying client's ring is the server's staging memory, mirrored here.
         let ring_size = match u64::from(welcome.staging_size.get()) {
             0 => STAGING_SIZE,
             remote => remote,
         };
-        let listener = resources.listener.clone();
-        let runs = (port.clone(), runtime.clone());
+        let (listener, inbox) = (resources.listener.clone(), endpoint.inbox().clone());
+        let (qp, runs) = (endpoint.qp(), (port, runtime.clone()));
         let connection = Rc::new(Connection::new(runs, qp, welcome, resources, ring_size));
-        let arrivals = take_answers(port, listener, Rc::downgrade(&connection));
+        let arrivals = take_answers(inbox, listener, Rc::downgrade(&connection));
         runtime.spawn(Box::pin(arrivals));
         let memory = Rc::new(ServerMemory::open(connection).await?);
         Ok(Self::new(&options, memory))
     }
 }
 
-/// What the server says when it accepts.
-async fn welcome(port: &Port, qp: QueuePair, address: &str) -> Result<Welcome, StoreError> {
-    let refused = |reason: String| StoreError::refused(address, reason);
-    loop {
-        port.activity().await;
-        // Before its first request nothing arrives for a client but the receive buffers of a queue pair that broke.
-        while let Some(received) = port.take_received() {
-            if received.qp == qp && received.status != Status::Success {
-                return Err(refused(
-                    "the connection broke before it was made".to_owned(),
-                ));
-            }
-        }
-        match port.take_event() {
-            Some(ConnectionEvent::Established {
-                qp: of,
-                private_data,
-            }) if of == qp => {
-                return Welcome::parse(&private_data).map_err(|bad| bad.at(address));
-            }
-            Some(ConnectionEvent::Rejected { qp: of, reason }) if of == qp => {
-                return Err(refused(reason));
-            }
-            Some(ConnectionEvent::Disconnected { qp: of, .. }) if of == qp => {
-                return Err(refused("the server is gone".to_owned()));
-            }
-            // Of a client that used the port before.
-            _ => {}
-        }
-    }
-}
-
 /// Hands arriving answers to the operations that wait for them, until the client is dropped.
-async fn take_answers(port: Rc<Port>, listener: Rc<Cell<Option<Waker>>>, client: Weak<Connection>) {
+async fn take_answers(
+    inbox: Rc<Inbox>,
+    listener: Rc<Cell<Option<Waker>>>,
+    client: Weak<Connection>,
+) {
     let mut bytes = Vec::new();
     loop {
         {
-            let mut activity = pin!(port.activity());
+            let mut activity = pin!(inbox.activity());
             poll_fn(|context| match activity.as_mut().poll(context) {
                 Poll::Pending if client.strong_count() > 0 => {
                     listener.set(Some(context.waker().clone()));
@@ -152,18 +129,15 @@ async fn take_answers(port: Rc<Port>, listener: Rc<Cell<Option<Waker>>>, client:
         let Some(connection) = client.upgrade() else {
             return;
         };
-        while let Some(received) = port.take_received() {
-            if received.qp != connection.qp {
-                continue;
-            }
+        while let Some(received) = inbox.take_received() {
             if received.status == Status::Success {
-                connection.take_message(received.wr_id, received.placement.size, &mut bytes);
+                connection.take_message(&received, &mut bytes);
             } else {
                 connection.end();
             }
         }
-        while let Some(event) = port.take_event() {
-            if matches!(event, ConnectionEvent::Disconnected { qp, .. } if qp == connection.qp) {
+        while let Some(event) = inbox.take_event() {
+            if matches!(event, ConnectionEvent::Disconnected { .. }) {
                 connection.end();
             }
         }

@@ -14,13 +14,14 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    DeviceError, LocalSpan, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest, Runtime,
+    DeviceError, LocalSpan, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest, Received,
+    Runtime,
 };
 use stonecast_log::LogFormat;
 
 use super::meter::{Call, Meter};
 use super::pending::{Ended, Pending, Ticket};
-use super::resources::{RECEIVES_SPARE, Resources, receive_request};
+use super::resources::{RECEIVES_SPARE, Resources};
 use crate::error::StoreError;
 use crate::wire::{Answer, Request, Verdict, Welcome, next_answer};
 
@@ -71,18 +72,14 @@ impl Connection {
         }
     }
 
-    /// Takes a message that has arrived in receive buffer `wr_id`.
-    pub fn take_message(&self, wr_id: u64, size: u32, bytes: &mut Vec<u8>) {
-        let device = self.port.device();
-        let request = receive_request(self.resources.receives, wr_id);
-        bytes.resize(size.min(request.local.size) as usize, 0);
-        device
-            .memory(self.resources.receives)
-            .read(request.local.offset, bytes);
+    /// Takes a message that has arrived.
+    pub fn take_message(&self, arrival: &Received, bytes: &mut Vec<u8>) {
+        let (device, buffers) = (self.port.device(), self.resources.receives);
+        buffers.copy_out(&**device, arrival, bytes);
         // Posted again some at a time: no answer waits for that, and there are so many more buffers than answers can be due
         // that none is missing meanwhile.
         let mut reposts = self.reposts.borrow_mut();
-        reposts.push(request);
+        reposts.push(buffers.request(arrival.wr_id));
         if reposts.len() == RECEIVES_SPARE {
             if device
                 .post_receive(ReceiveQueue::Own(self.qp), &reposts)
@@ -110,10 +107,7 @@ impl Connection {
     /// The connection is over: every operation that waits is told.
     pub fn end(&self) {
         if !self.closed.replace(true) {
-            // Disconnecting twice or too late is no harm. The queue pair goes too: a completion queue that overran delivers
-            // nothing any more to a READ that is waited for.
-            let _ = self.port.device().disconnect(self.qp);
-            let _ = self.port.destroy_queue_pair(self.qp);
+            self.resources.endpoint.end();
             self.pending.borrow_mut().end();
         }
     }

@@ -1,13 +1,12 @@
-//! What a client makes on its device. Undone when dropped, so that a port serves any number of clients one after the other.
+//! What a client makes on its device. Undone when dropped. A client takes what arrives on its own queue pair alone, so a port serves
+//! any number of clients, and a server.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::Waker;
 
-use stonecast_fabric::{
-    Access, DeviceError, LocalSpan, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue,
-    ReceiveRequest,
-};
+use stonecast_fabric::{DeviceError, MemoryRegion, Port, ReceiveQueue};
+use stonecast_session::{Endpoint, Queues, ReceiveBuffers};
 
 use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, STAGING_SIZE};
 
@@ -25,95 +24,49 @@ const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 
 /// See the module documentation.
 pub(super) struct Resources {
-    port: Rc<Port>,
-    qp: Option<QueuePair>,
-    /// All memory of the client.
-    regions: RefCell<Vec<MemoryRegion>>,
-    pub receives: MemoryRegion,
+    pub endpoint: Endpoint,
+    pub receives: ReceiveBuffers,
     /// Where records lie until they are written.
     pub staging: MemoryRegion,
     /// The task that takes what arrives, while it waits.
     pub listener: Rc<Cell<Option<Waker>>>,
 }
 
-/// The receive buffer of this number.
-pub(super) fn receive_request(region: MemoryRegion, index: u64) -> ReceiveRequest {
-    let size = ANSWER_SIZE_MAX as u32;
-    ReceiveRequest {
-        wr_id: index,
-        local: LocalSpan {
-            region,
-            offset: index * u64::from(size),
-            size,
-        },
-    }
-}
-
 impl Resources {
-    pub fn new(port: Rc<Port>) -> Result<Self, DeviceError> {
-        let device = port.device().clone();
-        let receives = device.allocate((RECEIVES * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
-        let regions = RefCell::new(vec![receives]);
-        let mut made = Self {
+    pub fn new(port: &Rc<Port>) -> Result<Self, DeviceError> {
+        let endpoint = Endpoint::new(
             port,
-            qp: None,
-            regions,
+            Queues {
+                send_capacity: SEND_CAPACITY,
+                receive_capacity: RECEIVES as u32,
+                shared_receive_queue: None,
+                windows: false,
+                rnr_retry_count: RNR_RETRY_COUNT,
+                rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
+            },
+        )?;
+        let region = endpoint.allocate((RECEIVES * ANSWER_SIZE_MAX) as u64)?;
+        let receives = ReceiveBuffers::new(region, ANSWER_SIZE_MAX as u32);
+        let staging = endpoint.allocate(STAGING_SIZE)?;
+        let queue = ReceiveQueue::Own(endpoint.qp());
+        receives.post_all(&**port.device(), queue, RECEIVES as u32)?;
+        Ok(Self {
+            endpoint,
             receives,
-            staging: receives,
+            staging,
             listener: Rc::default(),
-        };
-        made.staging = made.allocate(STAGING_SIZE)?;
-        let qp = device.create_queue_pair(QueuePairOptions {
-            send_cq: made.port.send_cq(),
-            receive_cq: made.port.receive_cq(),
-            shared_receive_queue: None,
-            windows: false,
-            send_capacity: SEND_CAPACITY,
-            receive_capacity: RECEIVES as u32,
-            rnr_retry_count: RNR_RETRY_COUNT,
-            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
-        })?;
-        made.qp = Some(qp);
-        let all: Vec<ReceiveRequest> = (0..RECEIVES as u64)
-            .map(|index| receive_request(receives, index))
-            .collect();
-        device.post_receive(ReceiveQueue::Own(qp), &all)?;
-        Ok(made)
-    }
-
-    pub fn queue_pair(&self) -> QueuePair {
-        self.qp.expect("made with the rest")
+        })
     }
 
     /// Allocates memory that is freed with the client.
     pub fn allocate(&self, size: u64) -> Result<MemoryRegion, DeviceError> {
-        let region = self.port.device().allocate(size, Access::NONE)?;
-        self.regions.borrow_mut().push(region);
-        Ok(region)
+        self.endpoint.allocate(size)
     }
 
     /// Lets the task that takes what arrives look whether it is still needed.
     pub fn wake_listener(&self) {
         if let Some(waker) = self.listener.take() {
             waker.wake();
-        }
-    }
-}
-
-impl Drop for Resources {
-    fn drop(&mut self) {
-        // What a provider cannot free now it frees when the device is dropped.
-        if let Some(qp) = self.qp {
-            let _ = self.port.device().disconnect(qp);
-            let _ = self.port.destroy_queue_pair(qp);
-        }
-        for &region in self.regions.borrow().iter() {
-            // Its key opens nothing to any peer, so there is nothing to wait for.
-            let _ = self
-                .port
-                .device()
-                .poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
-            let _ = self.port.device().deregister(region);
         }
     }
 }

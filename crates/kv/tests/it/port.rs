@@ -1,11 +1,15 @@
-//! Ports that serve one client after the other.
+//! Ports that serve one client after the other, and a server beside a client.
 
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
-use stonecast_kv::{Client, StoreError};
+use stonecast_kv::{Client, Closing, Server, StoreError};
 
 use crate::fabric::{Provider, on_every_provider};
-use crate::world::World;
+use crate::world::{World, key, value};
 
 /// Needs: the task that takes arrivals ends with its client. Without that it keeps the port, and takes the next client's
 /// arrivals.
@@ -33,7 +37,7 @@ fn a_port_serves_one_client_after_the_other_and_is_free_when_the_last_one_goes()
     });
 }
 
-/// Needs `Made`: without it each refused connection leaves a queue pair and megabytes of memory on the device.
+/// Needs the end of an `Endpoint`: without it each refused connection leaves a queue pair and megabytes of memory on the device.
 #[test]
 fn a_connection_that_fails_leaves_nothing_behind() {
     on_every_provider(|| {
@@ -71,4 +75,85 @@ fn a_connection_that_fails_leaves_nothing_behind() {
             assert_eq!(Rc::strong_count(&port), 1);
         });
     });
+}
+
+/// Needs the inbox of each client: without it the second server takes the answers that its own client waits for, or that client the
+/// requests of the second server's clients.
+#[test]
+fn a_server_is_a_client_of_another_server_on_its_own_port() {
+    on_every_provider(|| {
+        let beyond = World::default();
+        World::default().run(async |world| {
+            let pool = beyond.open_pool().unwrap();
+            let (port, address) = world.listener();
+            let runtime = world.runtime();
+            let server = Server::open(pool, port.clone(), runtime.clone(), beyond.options);
+            let (server, _) = server.await.unwrap();
+            port.device().listen(&address).unwrap();
+            let (server, stop) = (Rc::new(server), Rc::new(Cell::new(false)));
+            let (serving, stopped) = (server.clone(), stop.clone());
+            runtime.spawn(Box::pin(async move {
+                serving.run(&|| stopped.get()).await.unwrap();
+            }));
+            // One is the first server's client on the port of the second; the other is a client of the second.
+            let connect = |port| Client::connect(port, runtime.clone(), &address);
+            let first = world.address();
+            let onwards = Client::connect(port, runtime.clone(), &first);
+            let onwards = onwards.await.unwrap();
+            let outside = connect(world.port().0).await.unwrap();
+            for n in 0..50 {
+                let (key, far, near) = (key(n), value(n, 100), value(n + 1000, 100));
+                let far = onwards.put(&key, &far);
+                let near = outside.put(&key, &near);
+                let (far, near) = (std::pin::pin!(far), std::pin::pin!(near));
+                let (far, near) = both(far, near).await;
+                far.unwrap();
+                near.unwrap();
+            }
+            let mut read = Vec::new();
+            for n in 0..50 {
+                onwards.get(&key(n), &mut read).await.unwrap();
+                assert_eq!(read, value(n, 100), "the first server's");
+                outside.get(&key(n), &mut read).await.unwrap();
+                assert_eq!(read, value(n + 1000, 100), "the second server's");
+            }
+            drop(outside);
+            stop.set(true);
+            while Rc::strong_count(&server) > 1 {
+                runtime.sleep(1_000_000).await;
+            }
+            let server = Rc::into_inner(server).unwrap();
+            assert_eq!(server.close().await.unwrap(), Closing::Clean);
+            onwards
+                .put(b"after", b"the end of its server")
+                .await
+                .unwrap();
+        });
+    });
+}
+
+/// Both at the same time.
+async fn both<A, B>(
+    mut one: Pin<&mut impl Future<Output = A>>,
+    mut other: Pin<&mut impl Future<Output = B>>,
+) -> (A, B) {
+    let (mut first, mut second) = (None, None);
+    poll_fn(|context| {
+        if first.is_none()
+            && let Poll::Ready(done) = one.as_mut().poll(context)
+        {
+            first = Some(done);
+        }
+        if second.is_none()
+            && let Poll::Ready(done) = other.as_mut().poll(context)
+        {
+            second = Some(done);
+        }
+        match first.is_some() && second.is_some() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    (first.expect("done"), second.expect("done"))
 }
