@@ -60,7 +60,7 @@ impl Endpoint {
         })
     }
 
-    /// Its queue pair.
+    /// The queue pair of this side.
     pub fn qp(&self) -> QueuePair {
         self.qp
     }
@@ -109,7 +109,7 @@ impl Endpoint {
     /// Ends the connection, once. What waits on the queue pair is told; the memory stays until the endpoint goes.
     pub fn end(&self) {
         if !self.ended.replace(true) {
-            // The queue pair goes too: a completion queue that overran delivers nothing any more for whoever waits for a READ.
+            // The queue pair goes too: a completion queue that overran delivers nothing any more to a waiting READ.
             let _ = self.port().device().disconnect(self.qp);
             let _ = self.port().destroy_queue_pair(self.qp);
         }
@@ -131,7 +131,7 @@ pub fn close(port: &Port, qp: QueuePair, regions: impl IntoIterator<Item = Memor
     free(port, regions);
 }
 
-/// Takes back memory that is open to nobody. What a provider cannot free now it frees when the device is dropped.
+/// Takes back memory that is open to no peer. What a provider cannot free now it frees when the device is dropped.
 pub(crate) fn free(port: &Port, regions: impl IntoIterator<Item = MemoryRegion>) {
     let device = port.device();
     for region in regions {

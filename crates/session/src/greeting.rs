@@ -1,4 +1,4 @@
-//! First bytes of what both sides of a connection say.
+//! The first bytes that both sides of a connection say.
 //!
 //! ```text
 //!   0 magic    8 version u32    12 platform u32, where the protocol depends on it    then what the protocol says itself
@@ -151,7 +151,7 @@ impl Greeting {
         said
     }
 
-    /// What `who`, the peer, has `said` after its greeting.
+    /// The part of what the peer `said` that follows its greeting; `who` is the peer's side.
     pub fn hear<'a>(&self, who: Side, said: &'a [u8]) -> Result<&'a [u8], Mismatch> {
         let Protocol {
             magic,

@@ -3,7 +3,7 @@
 //! ```text
 //!   object --grant--> Lease --recall--> asked to give it back --give back / reclaim / owner gone--> Ending --> Revoked --> object
 //!                       |                                                                             '-> Unquiesced: never
-//!                       '-- the object is inside the lease: whoever wants to use it again needs a `Revoked`
+//!                       '-- the object is inside the lease: using it again takes a `Revoked`
 //! ```
 //!
 //! What is leased is the store's: an extent of a log, the right to publish, a reader's view of an index, the log of a writer. The
@@ -59,7 +59,7 @@ impl<O> Lease<O> {
         &mut self.object
     }
 
-    /// Whose it is.
+    /// The queue pair of the peer that has it.
     pub fn owner(&self) -> QueuePair {
         self.owner
     }
@@ -206,7 +206,7 @@ impl<O, const SLOTS: usize> Leases<O, SLOTS> {
         })
     }
 
-    /// Whether the lease in `slot` was taken from its owner, who has not returned it since.
+    /// Whether the lease in `slot` was taken from its owner, and not returned since.
     pub fn is_reclaimed(&self, slot: usize) -> bool {
         matches!(self.slots.get(slot), Some(Slot::Reclaimed))
     }

@@ -1,7 +1,7 @@
 //! What every store needs of a connection before it has stored a byte.
 //!
 //! ```text
-//!   greeting     who speaks: protocol, version, platform            both sides, before anything is made
+//!   greeting     protocol, version and platform of a peer            both sides, before anything is made
 //!   endpoint     a client's queue pair and memory                   undone when dropped
 //!   accept       a server's queue pair and memory for one peer      undone unless the peer is accepted
 //!   receives     receive buffers by number

@@ -56,7 +56,7 @@ impl Ticket {
 /// requests.answer(get.id(), "absent");
 /// requests.answer(put.id(), "done");
 /// assert_eq!(requests.poll(put, Waker::noop()), Poll::Ready(Ok("done")));
-/// assert_eq!(requests.answer(put.id(), "done again"), None, "nobody asked");
+/// assert_eq!(requests.answer(put.id(), "done again"), None, "it is answered");
 /// # requests.forget(put);
 /// # requests.forget(get);
 /// ```
@@ -163,7 +163,7 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         self.crowd.push(waker.clone());
     }
 
-    /// Wakes all who wait for room: something else that they wait for may have changed.
+    /// Wakes every task that waits for room: something else that it waits for may have changed.
     pub fn wake_crowd(&mut self) {
         self.crowd.drain(..).for_each(Waker::wake);
     }
@@ -180,8 +180,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         place.note
     }
 
-    /// Hands `answer` to the oldest request, of a server that answers in order. Returns the note of that one; `None`: nobody waits, the
-    /// server said too much.
+    /// Hands `answer` to the oldest request, of a server that answers in order. Returns the note of that request; `None`: no request
+    /// waits, and the server said too much.
     pub fn answer_next(&mut self, answer: A) -> Option<N> {
         self.answer(RequestId(self.first), answer)
     }
@@ -224,7 +224,7 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         }
     }
 
-    /// Whoever waited has the answer, or does not want it any more. The request takes its course.
+    /// The caller has the answer, or does not want it any more. The request takes its course.
     pub fn forget(&mut self, ticket: Ticket) {
         let slot = &mut self.slots[ticket.slot as usize];
         if slot.result.is_some() {
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(requests.poll(second, Waker::noop()), Poll::Ready(Ok(2)));
         requests.forget(second);
         let unasked = requests.answer_next(3);
-        assert_eq!(unasked, None, "an answer that nobody asked for is noticed");
+        assert_eq!(unasked, None, "an answer to no request is noticed");
     }
 
     /// Needs the prefix: freed at once, the bytes of an answered request would be given out around one that still waits.

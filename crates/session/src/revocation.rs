@@ -6,8 +6,8 @@
 //!                                                              '--> Ended { revoked, unquiesced }      taken by the store
 //! ```
 //!
-//! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and nobody else
-//! waits with it. Where the fabric cannot say that nothing arrives any more ([`DeviceError::Unquiesced`]), the object of the lease
+//! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and no other
+//! client waits with it. Where the fabric cannot say that nothing arrives any more ([`DeviceError::Unquiesced`]), the object of the lease
 //! does not come back: the peer may finish its write whenever it goes on.
 //!
 //! Invariants:

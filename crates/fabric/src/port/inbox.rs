@@ -1,4 +1,4 @@
-//! Who takes what arrives: arrivals and connection events, by queue pair.
+//! Arrivals and connection events are delivered by queue pair.
 //!
 //! ```text
 //!   completion queue, connection events --pump--> route(queue pair)
@@ -25,8 +25,8 @@ use smallvec::SmallVec;
 use super::{Port, Received};
 use crate::{ConnectionEvent, QueuePair};
 
-/// What arrives on the queue pairs that were claimed for it. Dropping it drops what nobody took, and what arrives for its queue
-/// pairs afterwards is the port's own again.
+/// What arrives on the queue pairs that were claimed for it. Dropping it drops what was not taken, and what arrives for its
+/// queue pairs afterwards is the port's own again.
 ///
 /// ```
 /// # use std::rc::Rc;
@@ -187,7 +187,7 @@ impl Inboxes {
         }
     }
 
-    /// Hands out arrivals, and tells whom to wake.
+    /// Delivers arrivals, and adds the tasks to wake to `woken`.
     pub fn deliver(&mut self, arrivals: impl Iterator<Item = Received>, woken: &mut Wakers) {
         for arrival in arrivals {
             let tray = self.tray_of(arrival.qp);
@@ -196,7 +196,7 @@ impl Inboxes {
         }
     }
 
-    /// Hands out an event, and tells whom to wake.
+    /// Delivers an event, and adds the tasks to wake to `woken`.
     pub fn deliver_event(&mut self, event: ConnectionEvent, woken: &mut Wakers) {
         let tray = match queue_pair_of(&event) {
             Some(qp) => self.tray_of(qp),
@@ -206,7 +206,7 @@ impl Inboxes {
         woken.extend(tray.waiting.drain(..).map(|(_, waker)| waker));
     }
 
-    /// Forgets what nobody took of a destroyed queue pair: its number may come back.
+    /// Forgets what was not taken of a destroyed queue pair: its number may come back.
     pub fn forget(&mut self, qp: QueuePair) {
         self.tray_of(qp).forget(qp);
         self.routes.remove(&qp);

@@ -1,6 +1,6 @@
 //! The end of connections, and of what clients hold.
 //!
-//! What a client may write to goes to nobody else before the fabric says that nothing can arrive through its windows any more. Where
+//! What a client may write to goes to no other client before the fabric says that nothing can arrive through its windows any more. Where
 //! the fabric cannot say so (a stopped client may still be in the middle of a write), a segment is left alone for good: its records
 //! stay readable, its rest is wasted until the pool is opened again.
 
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Ends all connections: whoever waits for an answer is told that none will come.
+    /// Ends all connections: clients that wait for an answer are told that none will come.
     pub(in crate::server) fn end_all_sessions(&self) {
         let all: Vec<QueuePair> = self.state.borrow().sessions.all.keys().copied().collect();
         all.into_iter().for_each(|qp| self.end_session(qp));
@@ -121,7 +121,7 @@ impl Server {
         }
     }
 
-    /// Gives segments back, and forgets rings that nobody writes to any more.
+    /// Gives segments back, and forgets rings that no client writes to any more.
     fn settle_ended(&self, state: &mut State, ended: Ended<Leased>) {
         let Ended {
             revoked,

@@ -72,7 +72,7 @@ impl Server {
             let unused = session.reclaim_unused(|segment| space.state(segment).end, now);
             if !unused.is_empty() {
                 count += unused.len();
-                // Those of each client for themselves: one that stands still in a write keeps nobody else waiting.
+                // Each client's for itself: one that stands still in a write keeps no other waiting.
                 self.revocations.begin(ending(None, unused));
             }
         }
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// Opens what nobody has written yet of a segment, and nothing below.
+    /// Opens the part of a segment that is not written yet, and nothing below.
     fn lease_extent(
         &self,
         state: &mut State,

@@ -8,7 +8,7 @@
 //!   end        all of it comes back, once nothing opens it               end.rs
 //! ```
 //!
-//! Every right of a client is a memory window of its own queue pair, so that it ends with the client and with nobody else.
+//! Every right of a client is a memory window of its own queue pair, so that it ends with that client and with no other.
 
 mod accept;
 mod answers;
@@ -37,7 +37,7 @@ pub(super) use leases::Extent;
 pub(super) struct Session {
     /// See [`Welcome::session`](crate::wire::Welcome).
     id: u64,
-    /// Who the client is.
+    /// The identity that the fabric vouches for.
     peer: PeerIdentity,
     /// How it comes here.
     pub path: ClientPath,
@@ -95,7 +95,7 @@ impl Sessions {
             .map(Lease::object)
     }
 
-    /// A number that names a connection and that nobody else can guess.
+    /// A number that names a connection and that no other client can guess.
     fn next_id(&mut self, epoch: u32, secret: [u64; 2]) -> u64 {
         self.begun += 1;
         let mut bytes = [0; 16];
