@@ -319,10 +319,11 @@ impl Net {
                 self.control_after(CM_TIMEOUT_NS, timed_out(to));
                 self.control_after(CM_TIMEOUT_NS, broken(acceptor, to));
             }
-            Control::Ready { to } => match self.qp(to).and_then(|qp| qp.connection.peer) {
-                Some(peer) => self.control_after(CM_TIMEOUT_NS, broken(to, peer)),
-                None => {}
-            },
+            Control::Ready { to } => {
+                if let Some(peer) = self.qp(to).and_then(|qp| qp.connection.peer) {
+                    self.control_after(CM_TIMEOUT_NS, broken(to, peer));
+                }
+            }
             Control::Part { to, peer, .. } | Control::GiveUp { to, peer } => {
                 let Some(context) = self.qp(to).map(|qp| qp.context) else {
                     return;
