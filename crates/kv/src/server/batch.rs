@@ -466,7 +466,7 @@ impl Server {
             Some(Request::Lease { size, publishes }) => {
                 What::Answer(self.grant_lease(arrival.qp, size, publishes))
             }
-            Some(Request::Publish) => What::Answer(self.grant_publication(arrival.qp)),
+            Some(Request::Publish) => What::Answer(self.grant_rights(arrival.qp)),
             Some(Request::Release(release)) => What::Release(release.slot),
             Some(Request::Stat { page }) => What::Answer(Answer::Stat(self.metrics().page(page))),
             Some(Request::Report(bytes)) => match Report::parse(bytes) {

@@ -16,8 +16,8 @@ mod growth;
 pub(crate) mod outcomes;
 mod peek;
 mod places;
-mod publication;
 mod publish;
+mod publishers;
 mod receives;
 pub(crate) mod recovery;
 mod session;
@@ -52,7 +52,7 @@ use batch::Batch;
 use clean::Cleaner;
 use growth::SharedTable;
 pub use places::Places;
-use publication::{Ring, Sequences};
+use publishers::{Ring, Sequences};
 use receives::Receives;
 pub use recovery::RecoveryReport;
 pub use recovery::verify::{Verification, verify};
@@ -126,9 +126,9 @@ pub struct Server {
     /// What clients lose, until nothing opens it any more.
     revocations: Revocations<Leased>,
     /// Clients that have to ask anew before they publish again.
-    idle_publications: RefCell<Vec<QueuePair>>,
+    idle_rights: RefCell<Vec<QueuePair>>,
     /// Whether clients have published since the server last looked.
-    publications_seen: Cell<bool>,
+    intents_seen: Cell<bool>,
     /// Somebody was told to wait for room that is leased to others: the next who writes to a lease is asked to return his.
     lease_wanted: Cell<bool>,
     /// What whoever runs the server is to be told.
@@ -231,7 +231,7 @@ impl Server {
     ) -> Result<(Self, RecoveryReport), StoreError> {
         let device = port.device().clone();
         if options.publishes()
-            && let Some(reason) = Self::publication_refusal(
+            && let Some(reason) = Self::publishing_refusal(
                 pool.durability(),
                 device.capabilities().atomic_with_processor,
             )
@@ -305,8 +305,8 @@ impl Server {
                 persist_ns: 0,
             }),
             serving: Cell::new(false),
-            idle_publications: RefCell::default(),
-            publications_seen: Cell::default(),
+            idle_rights: RefCell::default(),
+            intents_seen: Cell::default(),
             lease_wanted: Cell::default(),
             trouble: RefCell::default(),
             not_accepted: RefCell::default(),
@@ -327,7 +327,7 @@ impl Server {
             self.wait().await;
             self.take_events();
             self.take_revoked();
-            self.publications_seen
+            self.intents_seen
                 .set(self.drain_intents(&mut self.state.borrow_mut()));
             let served = match self.serve_batch(&mut batch).await {
                 Ok(()) => self.tend_log().await,
@@ -471,7 +471,7 @@ impl Server {
             || self.revocations.under_way() > 0;
         let pause_ns = match has_work {
             true => PAUSE_NS,
-            false if self.publications_seen.get() => PUBLISHED_PAUSE_NS,
+            false if self.intents_seen.get() => PUBLISHED_PAUSE_NS,
             false => STOP_CHECK_NS,
         };
         // Whichever comes first.

@@ -321,8 +321,8 @@ impl Server {
             return None;
         }
         if space.tombstones_wait_for_clients() {
-            let idle = self.reclaim_publications(sessions, LEASE_RECLAIM_NS);
-            self.idle_publications.borrow_mut().extend(idle);
+            let idle = self.reclaim_rights(sessions, LEASE_RECLAIM_NS);
+            self.idle_rights.borrow_mut().extend(idle);
         }
         if cleaner.victim.is_none() {
             space.release_earlier_run();

@@ -98,7 +98,7 @@ impl Server {
             path,
             windows: Windows::default(),
             leases: Default::default(),
-            publication: None,
+            rights: None,
             staging,
             receives,
             answers,

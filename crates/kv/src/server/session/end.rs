@@ -10,7 +10,7 @@ use stonecast_fabric::QueuePair;
 use stonecast_session::{Ended, Ending, Lease};
 
 use super::{Extent, Session};
-use crate::server::publication::{Publication, Returned, Ring, Stamper};
+use crate::server::publishers::{PublishingRights, Returned, Ring, Stamper};
 use crate::server::{Server, State};
 use crate::wire::limits::SERVER_RECEIVES;
 
@@ -23,7 +23,7 @@ pub(in crate::server) enum Leased {
     /// To write records to.
     Extent(Extent),
     /// To publish. It ends before the extents that its client stamps in.
-    Publication(Publication),
+    Rights(PublishingRights),
 }
 
 impl Leased {
@@ -31,7 +31,7 @@ impl Leased {
     fn publishes(&self) -> bool {
         match self {
             Self::Extent(extent) => extent.publishes,
-            Self::Publication(_) => true,
+            Self::Rights(_) => true,
         }
     }
 }
@@ -42,21 +42,21 @@ impl From<Extent> for Leased {
     }
 }
 
-impl From<Publication> for Leased {
-    fn from(publication: Publication) -> Self {
-        Self::Publication(publication)
+impl From<PublishingRights> for Leased {
+    fn from(rights: PublishingRights) -> Self {
+        Self::Rights(rights)
     }
 }
 
-/// What ends where a client loses `publication` and `extents`.
+/// What ends where a client loses `rights` and `extents`.
 pub(in crate::server) fn ending(
-    publication: Option<Lease<Publication>>,
+    rights: Option<Lease<PublishingRights>>,
     extents: impl IntoIterator<Item = Lease<Extent>>,
 ) -> Ending<Leased> {
-    let regions = publication.iter().map(|lease| lease.object().region());
+    let regions = rights.iter().map(|lease| lease.object().region());
     Ending {
         regions: regions.collect(),
-        leases: publication
+        leases: rights
             .map(Lease::widen)
             .into_iter()
             .chain(extents.into_iter().map(Lease::widen))
@@ -74,13 +74,13 @@ impl Server {
         let Session {
             windows,
             leases,
-            publication,
+            rights,
             staging,
             receives,
             answers,
             ..
         } = session;
-        let mut ending = ending(publication, leases.into_held());
+        let mut ending = ending(rights, leases.into_held());
         ending.connection = Some(qp);
         ending.windows = windows.into_read_windows();
         ending.regions.extend(staging);
@@ -113,8 +113,8 @@ impl Server {
 
     /// Takes what clients have lost and cannot reach any more.
     pub(in crate::server) fn take_revoked(&self) {
-        let idle = std::mem::take(&mut *self.idle_publications.borrow_mut());
-        idle.into_iter().for_each(|qp| self.end_publication(qp));
+        let idle = std::mem::take(&mut *self.idle_rights.borrow_mut());
+        idle.into_iter().for_each(|qp| self.end_rights(qp));
         let state = &mut *self.state.borrow_mut();
         for ended in self.revocations.take_ended() {
             self.settle_ended(state, ended);
@@ -135,7 +135,7 @@ impl Server {
         let (mut ended_ring, mut extents) = (None::<Rc<Ring>>, Vec::new());
         for part in revoked {
             match part.into_object() {
-                Leased::Publication(publication) => ended_ring = Some(publication.into_ring()),
+                Leased::Rights(rights) => ended_ring = Some(rights.into_ring()),
                 Leased::Extent(extent) if extent.publishes && may_publish => {}
                 Leased::Extent(extent) => extents.push(extent),
             }

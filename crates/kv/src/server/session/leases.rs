@@ -59,7 +59,7 @@ impl Server {
     /// Takes leases back that were not used for long, and that space is short for. Their clients lease anew when they write
     /// again. Whether there were any.
     pub(in crate::server) fn reclaim_unused(&self, state: &mut State) -> bool {
-        let idle = self.reclaim_publications(&mut state.sessions, LEASE_RECLAIM_NS);
+        let idle = self.reclaim_rights(&mut state.sessions, LEASE_RECLAIM_NS);
         let State {
             sessions,
             space,
@@ -77,7 +77,7 @@ impl Server {
             }
         }
         let any = count > 0 || !idle.is_empty();
-        self.idle_publications.borrow_mut().extend(idle);
+        self.idle_rights.borrow_mut().extend(idle);
         if any {
             cleaner.note_reclaimed(count);
         }
@@ -135,7 +135,7 @@ impl Server {
         };
         let state = &mut *self.state.borrow_mut();
         let may_lease = |session: &&Session| {
-            session.staging.is_none() && (!publishes || session.publication.is_some())
+            session.staging.is_none() && (!publishes || session.rights.is_some())
         };
         let Some(session) = state.sessions.get(qp).filter(may_lease) else {
             return refuse(Verdict::Invalid);

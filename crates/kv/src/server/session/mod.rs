@@ -22,7 +22,7 @@ use stonecast_base::hash;
 use stonecast_fabric::{MemoryRegion, PeerIdentity, Port, QueuePair};
 use stonecast_session::{Lease, Leases, ReceiveBuffers};
 
-use super::publication::Publication;
+use super::publishers::PublishingRights;
 use crate::metrics::ClientPath;
 use crate::wire::Answer;
 use crate::wire::limits::LEASES_PER_CLIENT;
@@ -46,7 +46,7 @@ pub(super) struct Session {
     /// Extents that it writes to.
     pub leases: Leases<Extent, LEASES_PER_CLIENT>,
     /// Its rights to publish.
-    pub publication: Option<Lease<Publication>>,
+    pub rights: Option<Lease<PublishingRights>>,
     /// Where a copying client writes its records.
     pub staging: Option<MemoryRegion>,
     /// Receive buffers of its own; none where it shares those of all.

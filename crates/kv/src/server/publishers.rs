@@ -59,7 +59,7 @@ pub(super) struct Ring {
 }
 
 /// Rights of a client to publish.
-pub(super) struct Publication {
+pub(super) struct PublishingRights {
     ring: Rc<Ring>,
     region: MemoryRegion,
     /// Intents taken when it was last seen that the client goes on, and when that was.
@@ -97,7 +97,7 @@ impl Ring {
 
 impl Server {
     /// Why clients cannot publish here, if they cannot.
-    pub(super) fn publication_refusal(
+    pub(super) fn publishing_refusal(
         durability: Durability,
         atomic_with_processor: bool,
     ) -> Option<&'static str> {
@@ -128,12 +128,12 @@ impl Server {
     }
 
     /// Gives the client of `qp` the rights to publish, anew where it had some.
-    pub(super) fn grant_publication(&self, qp: QueuePair) -> Answer {
+    pub(super) fn grant_rights(&self, qp: QueuePair) -> Answer {
         let refuse = |verdict| Answer::Verdict {
             verdict,
             version: 0,
         };
-        self.end_publication(qp);
+        self.end_rights(qp);
         let state = &mut *self.state.borrow_mut();
         let State {
             sessions,
@@ -164,7 +164,7 @@ impl Server {
             path: session.path,
         });
         let now = self.runtime.now();
-        let publication = Publication {
+        let rights = PublishingRights {
             ring: ring.clone(),
             region,
             seen: (0, now),
@@ -178,7 +178,7 @@ impl Server {
             Opening::whole(counter, Access::REMOTE_ATOMIC),
             Opening::whole(region, Access::REMOTE_WRITE.and(Access::REMOTE_READ)),
         ];
-        let lease = match lessor.grant(qp, publication, &openings, now) {
+        let lease = match lessor.grant(qp, rights, &openings, now) {
             Ok(lease) => lease,
             Err((part, _)) => {
                 self.revocations.begin(ending(Some(part), None));
@@ -188,7 +188,7 @@ impl Server {
         let [index_rkey, counter_rkey, ring_rkey] =
             *lease.windows().as_array().expect("a window for each");
         rings.push(ring);
-        session.publication = Some(lease);
+        session.rights = Some(lease);
         Answer::Rights(RightsGrant {
             table: table.number,
             index_rkey: index_rkey.0,
@@ -201,17 +201,17 @@ impl Server {
     }
 
     /// Takes all rights to publish away from the client of `qp`, with what it was lent.
-    pub(super) fn end_publication(&self, qp: QueuePair) {
+    pub(super) fn end_rights(&self, qp: QueuePair) {
         let state = &mut *self.state.borrow_mut();
         let Some(session) = state.sessions.get_mut(qp) else {
             return;
         };
-        let Some(publication) = session.publication.take() else {
+        let Some(rights) = session.rights.take() else {
             return;
         };
         // The client may still return what it was lent.
         let lent = session.leases.reclaim(|lease| lease.object().publishes);
-        self.revocations.begin(ending(Some(publication), lent));
+        self.revocations.begin(ending(Some(rights), lent));
     }
 
     /// Takes what clients have announced. Whether that was anything.
@@ -303,7 +303,7 @@ impl Server {
     }
 
     /// Takes the rights to publish away from clients that did not use them for so long that they ask anew before they do.
-    pub(super) fn reclaim_publications(
+    pub(super) fn reclaim_rights(
         &self,
         sessions: &mut Sessions,
         unused_ns: Nanoseconds,
@@ -311,14 +311,14 @@ impl Server {
         let now = self.runtime.now();
         let mut unused = Vec::new();
         for (qp, session) in sessions.iter_mut() {
-            let Some(lease) = session.publication.as_mut() else {
+            let Some(lease) = session.rights.as_mut() else {
                 continue;
             };
-            let publication = lease.object_mut();
-            let taken = publication.ring.taken.get();
-            if taken != publication.seen.0 {
-                publication.seen = (taken, now);
-            } else if now.saturating_sub(publication.seen.1) >= unused_ns {
+            let rights = lease.object_mut();
+            let taken = rights.ring.taken.get();
+            if taken != rights.seen.0 {
+                rights.seen = (taken, now);
+            } else if now.saturating_sub(rights.seen.1) >= unused_ns {
                 unused.push(qp);
             }
         }
@@ -326,7 +326,7 @@ impl Server {
     }
 }
 
-impl Publication {
+impl PublishingRights {
     /// What the client reports, when it can report no more.
     pub fn into_ring(self) -> Rc<Ring> {
         self.ring
