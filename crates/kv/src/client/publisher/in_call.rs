@@ -124,10 +124,8 @@ impl Publisher {
             remote: self.memory.log_address(position),
             into: start,
         }])?;
-        match look_up.record(start) {
-            LookUpStep::Found(Some(size)) => Some(Target::new(access.table, &look_up, size)),
-            _ => None,
-        }
+        let size = look_up.found(start)??;
+        Some(Target::new(access.table, &look_up, size))
     }
 
     /// Makes a record void whose publication was lost. Where that cannot be done in the call, it is done before the next put.

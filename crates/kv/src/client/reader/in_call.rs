@@ -82,7 +82,7 @@ impl Reader {
         } else {
             None
         };
-        let mut step = if let Some(location) = remembered {
+        let step = if let Some(location) = remembered {
             // Where the key lies farther on, two buckets would have to be read.
             let recall = look_up.recall(location).filter(|it| it.buckets == 1)?;
             let record = record.get_mut(..recall.size)?;
@@ -104,37 +104,36 @@ impl Reader {
             }])?;
             look_up.bucket(bucket)
         };
-        if let LookUpStep::Record { position, size } = step {
-            let record = record.get_mut(..size)?;
-            self.read_without_future::<SOON>(&mut [ReadInto {
-                remote: self.memory.log_address(position),
-                into: &mut *record,
-            }])?;
-            step = look_up.record(record);
-        }
-        match step {
-            LookUpStep::Found(found) => {
-                // The record that tells of generations that come round was read without a look at the clock.
-                if self.generations.have_come_round() {
-                    return None;
-                }
-                leave_value(&record[found.value], value);
-                if SOON {
-                    self.learn(hash, &look_up);
-                } else {
-                    self.connection.meter.note_location(false);
-                }
-                Some(Some(found.version))
+        let found = match step {
+            LookUpStep::Record { position, size } => {
+                let record = record.get_mut(..size)?;
+                self.read_without_future::<SOON>(&mut [ReadInto {
+                    remote: self.memory.log_address(position),
+                    into: &mut *record,
+                }])?;
+                look_up.found(record)?
             }
+            LookUpStep::Found(found) => found,
             LookUpStep::Absent => {
                 if remembered.is_some() {
                     self.locations.forget(hash);
                 }
                 self.connection.meter.note_location(false);
-                Some(None)
+                return Some(None);
             }
-            _ => None,
+            _ => return None,
+        };
+        // The record that tells of generations that come round was read without a look at the clock.
+        if self.generations.have_come_round() {
+            return None;
         }
+        leave_value(&record[found.value], value);
+        if SOON {
+            self.learn(hash, &look_up);
+        } else {
+            self.connection.meter.note_location(false);
+        }
+        Some(Some(found.version))
     }
 
     #[inline(always)]

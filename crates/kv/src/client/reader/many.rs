@@ -171,12 +171,12 @@ impl Reader {
             if asked.next.is_none() {
                 continue;
             }
-            match asked.look_up.record(&values.bytes[asked.record.clone()]) {
-                LookUpStep::Found(found) => {
+            match asked.look_up.found(&values.bytes[asked.record.clone()]) {
+                Some(found) => {
                     values.found[index] = Some(asked.found(found));
                     self.learn(asked.hash, &asked.look_up);
                 }
-                _ => alone.push((index, false)),
+                None => alone.push((index, false)),
             }
         }
         alone.sort_unstable();

@@ -44,6 +44,15 @@ pub(crate) trait Wanted {
 
     /// What the bytes from the start of the record behind `word` are.
     fn judge(&self, word: Word, bytes: &[u8]) -> Judged<Self::Found>;
+
+    /// The same where nothing but what is wanted is of use.
+    #[inline(always)]
+    fn found(&self, word: Word, bytes: &[u8]) -> Option<Self::Found> {
+        match self.judge(word, bytes) {
+            Judged::Found(found) => Some(found),
+            _ => None,
+        }
+    }
 }
 
 /// What the bytes behind a word are.
@@ -212,12 +221,21 @@ impl<W: Wanted> LookUp<W> {
         }
     }
 
+    /// What [`LookUp::record`] would find. For drivers that give up on everything else: nothing of the look-up has to be kept
+    /// for later, so all of it stays in registers.
+    #[inline(always)]
+    pub fn found(&self, bytes: &[u8]) -> Option<W::Found> {
+        self.wanted.found(self.word, bytes)
+    }
+
     /// The word that was followed last.
+    #[inline(always)]
     pub fn word(&self) -> Word {
         self.word
     }
 
     /// Bucket and place there of the word that was followed last. Not for a remembered one.
+    #[inline(always)]
     pub fn place(&self) -> (u64, u64) {
         (self.bucket, self.slot as u64)
     }
@@ -297,17 +315,21 @@ impl Wanted for WholeRecord<'_> {
 
     #[inline(always)]
     fn judge(&self, word: Word, bytes: &[u8]) -> Judged<FoundRecord> {
-        let (position, low) = (word.position(), word.generation_low());
-        match read_of_key(self.format, position, low, self.key, bytes) {
-            Some(reading) => {
-                self.generations.note(reading.generation);
-                Judged::Found(FoundRecord {
-                    version: reading.sequence,
-                    value: reading.start..reading.start + reading.value.len(),
-                })
-            }
+        match self.found(word, bytes) {
+            Some(found) => Judged::Found(found),
             None => self.judge_other(word, bytes),
         }
+    }
+
+    #[inline(always)]
+    fn found(&self, word: Word, bytes: &[u8]) -> Option<FoundRecord> {
+        let (position, low) = (word.position(), word.generation_low());
+        let reading = read_of_key(self.format, position, low, self.key, bytes)?;
+        self.generations.note(reading.generation);
+        Some(FoundRecord {
+            version: reading.sequence,
+            value: reading.start..reading.start + reading.value.len(),
+        })
     }
 }
 
