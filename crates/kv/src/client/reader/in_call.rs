@@ -29,18 +29,20 @@ use crate::index::{LookUp, LookUpStep};
 use crate::wire::limits::check_key;
 use crate::wire::{FIRST_READ_SIZE_MAX, KeyHash};
 
-/// Memory that READs are executed to.
+/// Memory that READs are executed to. The bucket begins a cache line: a processor waits longer for loads of what it has just
+/// stored where they cross lines.
+#[repr(align(64))]
 pub(super) struct Buffers {
+    bucket: [u8; LINE_SIZE],
     /// A record, or its start.
     record: Box<[u8; FIRST_READ_SIZE_MAX]>,
-    bucket: [u8; LINE_SIZE],
 }
 
 impl Default for Buffers {
     fn default() -> Self {
         Self {
-            record: Box::new([0; FIRST_READ_SIZE_MAX]),
             bucket: [0; LINE_SIZE],
+            record: Box::new([0; FIRST_READ_SIZE_MAX]),
         }
     }
 }
