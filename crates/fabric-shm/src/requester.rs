@@ -75,6 +75,9 @@ impl QueuePairState {
         if visit.is_inside {
             connection.announcement.leave(&*connection.area);
         }
+        if connection.reservation.is_some() {
+            crate::step::step("append: left with a place");
+        }
         if connection.producer.publish(&*connection.area) || visit.has_appended {
             connection.wake(doorbell::ARRIVALS);
         }

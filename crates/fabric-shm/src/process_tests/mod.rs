@@ -102,6 +102,7 @@ fn plays_its_part() {
         "stops while it changes" => changes::play_stopped(&address),
         "stops while it appends" => stops::play_appender(&address),
         "stops while it appends for ever" => stops::play_endless_appender(&address),
+        "stops with a place" => stops::play_place_holder(&address),
         other => panic!("no such part: {other}"),
     }
 }
