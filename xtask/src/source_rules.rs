@@ -8,7 +8,7 @@
 //! strings; the second and the third ignore tests.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -59,19 +59,23 @@ const FORBID: &str = "#![forbid(unsafe_code)]";
 /// Every breach, as `file:line: sentence`.
 pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
     let mut findings = Vec::new();
-    for package in &metadata.packages {
+    let sources_of_all = metadata
+        .packages
+        .iter()
+        .map(|package| Ok((package, sources_of(package)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let shared: Vec<PathBuf> = sources_of_all
+        .iter()
+        .flat_map(|(_, sources)| sources)
+        .flat_map(|(file, source)| files_named_by_path(file, source))
+        .collect();
+    for (package, sources) in &sources_of_all {
         findings.extend(unforbidden_roots(package, &metadata.workspace_root)?);
-        let mut sources = Vec::new();
-        for file in rust_files(&package.folder())? {
-            let source =
-                fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-            sources.push((file, source));
-        }
         let code: String = sources
             .iter()
             .map(|(_, source)| code_only(source))
             .collect();
-        for (file, source) in &sources {
+        for (file, source) in sources {
             let name = file.strip_prefix(&metadata.workspace_root).unwrap_or(file);
             let role = role(&package.name).unwrap_or(&package.name);
             findings.extend(breaches(role, name, source));
@@ -79,7 +83,7 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
                 .targets
                 .iter()
                 .any(|target| target.src_path == *file);
-            if !is_root && !is_named(name, &code) {
+            if !is_root && !is_named(name, &code) && !shared.contains(file) {
                 findings.push(format!(
                     "{}:1: no `mod` names this file, so it is not compiled",
                     name.display()
@@ -88,6 +92,41 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
         }
     }
     Ok(findings)
+}
+
+/// Every source file of a package, with its text.
+fn sources_of(package: &Package) -> Result<Vec<(PathBuf, String)>> {
+    let files = rust_files(&package.folder())?.into_iter();
+    files
+        .map(|file| {
+            let source =
+                fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+            Ok((file, source))
+        })
+        .collect()
+}
+
+/// The files that `file` takes as modules by `#[path = "..."]`: test support that crates share.
+fn files_named_by_path(file: &Path, source: &str) -> Vec<PathBuf> {
+    let folder = file.parent().unwrap_or(file);
+    let attributes = source.lines().filter_map(|line| {
+        let path = line.trim().strip_prefix("#[path = \"")?;
+        path.strip_suffix("\"]")
+    });
+    attributes
+        .map(|path| {
+            let mut resolved = folder.to_path_buf();
+            for part in Path::new(path).components() {
+                match part {
+                    Component::ParentDir => {
+                        resolved.pop();
+                    }
+                    part => resolved.push(part),
+                }
+            }
+            resolved
+        })
+        .collect()
 }
 
 /// Libraries and binaries that do not forbid unsafe code.
@@ -259,6 +298,17 @@ mod tests {
         for orphan in ["tests/it/reserve.rs", "src/reserve/mod.rs", "src/not.rs"] {
             assert!(!is_named(Path::new(orphan), code), "{orphan}");
         }
+    }
+
+    #[test]
+    fn a_file_that_another_crate_takes_by_its_path_is_named_there() {
+        let main = Path::new("/w/crates/kv/tests/it/main.rs");
+        let source = "mod order;\n#[path = \"../../../fabric/tests/it/pause.rs\"]\nmod pause;";
+        assert_eq!(
+            files_named_by_path(main, source),
+            [Path::new("/w/crates/fabric/tests/it/pause.rs")]
+        );
+        assert!(files_named_by_path(main, "// path = pause.rs").is_empty());
     }
 
     #[test]
