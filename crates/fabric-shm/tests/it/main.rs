@@ -6,7 +6,6 @@ mod ends;
 mod handshake;
 mod node;
 mod order;
-#[path = "../../../fabric/tests/it/pause.rs"]
 mod pause;
 mod processes;
 mod revocation;

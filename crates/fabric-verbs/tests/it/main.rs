@@ -14,7 +14,7 @@ mod huge_pages;
 #[cfg(feature = "verbs")]
 mod pairs;
 #[cfg(feature = "verbs")]
-#[path = "../../../fabric/tests/it/pause.rs"]
+#[path = "../../../fabric-shm/tests/it/pause.rs"]
 mod pause;
 #[cfg(feature = "verbs")]
 mod protection_domains;

@@ -26,7 +26,7 @@ mod loopback;
 mod meddling;
 mod metrics;
 mod order;
-#[path = "../../../fabric/tests/it/pause.rs"]
+#[path = "../../../fabric-shm/tests/it/pause.rs"]
 mod pause;
 mod port;
 mod protection_domains;

@@ -12,7 +12,7 @@ mod litmus;
 mod loopback;
 mod matrix;
 mod page;
-#[path = "../../../fabric/tests/it/pause.rs"]
+#[path = "../../../fabric-shm/tests/it/pause.rs"]
 mod pause;
 mod profile;
 mod providers;
