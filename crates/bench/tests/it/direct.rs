@@ -192,7 +192,7 @@ fn a_run_without_a_server_fails_and_does_not_hang() {
     target.address = format!("shm:{}", folder.path().join("socket").display());
     for clients in [1, 3] {
         let result = run(&target, &YcsbOptions { clients, ..OPTIONS }, |_| {});
-        assert!(matches!(result, Err(YcsbError::Store(_))), "{result:?}");
+        assert!(matches!(result, Err(YcsbError::Connect(_))), "{result:?}");
     }
 }
 
