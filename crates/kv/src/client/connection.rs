@@ -92,7 +92,12 @@ impl Connection {
         drop(reposts);
         let mut rest = bytes.as_slice();
         while let Some(answer) = next_answer(&mut rest) {
-            if let Answer::Verdict { version, .. } = answer {
+            // With other verdicts comes another number.
+            if let Answer::Verdict {
+                verdict: Verdict::Done | Verdict::DoneReturn | Verdict::Conflict,
+                version,
+            } = answer
+            {
                 self.note_version(version);
             }
             if !self.pending.borrow_mut().answer(answer) {

@@ -221,6 +221,47 @@ fn an_outcome_that_is_too_old_is_forgotten_with_an_error_and_never_guessed() {
     });
 }
 
+/// Needs that no other number than a version moves what a client takes for the latest version: bytes that are live come with a
+/// refusal, and a token made after it would seem to be newer than any write.
+#[test]
+fn an_outcome_is_forgotten_in_its_time_also_where_the_pool_was_full_before() {
+    let world = World {
+        capacity: 16 << 20,
+        segment_size: 256 << 10,
+        ..World::default()
+    };
+    world.run(async |world| {
+        let client = world.client().await;
+        let mut n = 0;
+        loop {
+            match client.put(&key(n), &value(n, 90_000)).await {
+                Ok(_) => n += 1,
+                Err(StoreError::NoSpace { live, .. }) => {
+                    assert!(live > 2 * OUTCOMES_MAX as u64, "{live} is no version yet");
+                    break;
+                }
+                Err(error) => panic!("put {n}: {error}"),
+            }
+        }
+        for n in 0..n / 2 {
+            assert!(client.delete(&key(n)).await.unwrap());
+        }
+        let mut old = client.token();
+        let done = client.put_with(&mut old, b"k", b"mine", Condition::None);
+        assert!(matches!(done.await.unwrap(), Written::Done(_)));
+        for _ in 0..OUTCOMES_MAX {
+            let mut token = client.token();
+            let done = client.put_with(&mut token, b"k", b"theirs", Condition::None);
+            assert!(matches!(done.await.unwrap(), Written::Done(_)));
+        }
+        let theirs = version(&client, b"k").await;
+        let again = client.put_with(&mut old, b"k", b"mine", Condition::None);
+        let again = again.await;
+        assert!(matches!(again, Err(StoreError::Forgotten)), "{again:?}");
+        assert_eq!(version(&client, b"k").await, theirs, "it is not done twice");
+    });
+}
+
 #[test]
 fn a_delete_of_what_is_to_be_absent_deletes_nothing() {
     on_every_provider(|| {
