@@ -258,10 +258,10 @@ impl Connection {
     }
 
     /// Does `work` in a task of its own, which ends it also where the future that is returned is dropped.
-    pub fn in_task<T: 'static>(
+    pub fn in_task<T: 'static, W: Future<Output = T> + 'static>(
         &self,
-        work: impl Future<Output = T> + 'static,
-    ) -> impl Future<Output = T> {
+        work: W,
+    ) -> impl Future<Output = T> + use<T, W> {
         let result = Rc::new(RefCell::new((None, None::<Waker>)));
         let place = result.clone();
         self.runtime.spawn(Box::pin(async move {
@@ -281,10 +281,10 @@ impl Connection {
     }
 
     /// Does `work`, which ends a put, in a task of its own. Puts asked for later wait for it.
-    pub fn conclude_in_task<T: 'static>(
+    pub fn conclude_in_task<T: 'static, W: Future<Output = T> + 'static>(
         self: &Rc<Self>,
-        work: impl Future<Output = T> + 'static,
-    ) -> impl Future<Output = T> {
+        work: W,
+    ) -> impl Future<Output = T> + use<T, W> {
         self.pending.borrow_mut().begin_conclusion();
         let connection = self.clone();
         self.in_task(async move {

@@ -21,9 +21,9 @@ use crate::index::{LookUp, LookUpStep, Wanted, first_read_size};
 use crate::wire::{Accesses, Word};
 
 use read_room::{POSTED_READS_MAX, ReadRoom};
-use scratch::{Lent, Scratch};
+use scratch::Scratch;
 
-pub(super) use scratch::SCRATCH_SIZE;
+pub(super) use scratch::{Lent, SCRATCH_SIZE};
 use soon::SoonReads;
 
 /// READs of one batch that are posted, so that others have room beside it.

@@ -23,6 +23,7 @@ use super::{
     Attempt, Execution, Overwritable, PUBLISHED_SIZE_MAX, Publisher, Publishing, Rights, TOGETHER,
     Target, plain_put,
 };
+use crate::error::StoreError;
 use crate::index::{LookUp, LookUpStep};
 use crate::wire::intent::SEQUENCE_MAX;
 use crate::wire::limits::check_key;
@@ -138,8 +139,17 @@ impl Publisher {
             .is_none()
         {
             let publisher = self.clone();
-            let taking_back = async move { publisher.take_back(&attempt, place).await };
-            drop(self.connection.conclude_in_task(taking_back));
+            let taking_back = async move {
+                match publisher.memory.lend() {
+                    Ok(lent) => publisher.take_back(&attempt, place, &lent).await,
+                    Err(_) => {
+                        publisher.connection.end();
+                        Err(StoreError::Disconnected { unknown: true })
+                    }
+                }
+            };
+            let taken_back = self.connection.conclude_in_task(taking_back);
+            *self.taking_back.borrow_mut() = Some(Box::pin(taken_back));
         }
     }
 

@@ -21,15 +21,16 @@ mod rights;
 mod target;
 
 use std::cell::RefCell;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, mutant};
-use stonecast_fabric::{ChangeNow, RemoteAddress, Status};
+use stonecast_fabric::{ChangeNow, DeviceError, RemoteAddress, Status};
 use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, record_size};
 
 use super::connection::Connection;
 use super::leases::Leases;
-use super::memory::{Execution, ServerMemory};
+use super::memory::{Execution, Lent, ServerMemory};
 use crate::error::StoreError;
 use crate::index::{LookUp, LookUpStep};
 use crate::wire::KeyHash;
@@ -68,7 +69,11 @@ pub(super) struct Publisher {
     publishing: RefCell<Publishing>,
     /// Where the start of the record that is overwritten is read to in the call.
     start: RefCell<Box<[u8; START_SIZE_MAX]>>,
+    /// The end of the put that lost in the call, where it could not be made void there; that put waits for it.
+    taking_back: RefCell<Option<TakingBack>>,
 }
+
+type TakingBack = Pin<Box<dyn Future<Output = Result<(), StoreError>>>>;
 
 impl Publisher {
     /// Of a client that may ask for the rights.
@@ -79,12 +84,17 @@ impl Publisher {
             leases,
             publishing: RefCell::new(Publishing::MayAsk),
             start: RefCell::new(Box::new([0; START_SIZE_MAX])),
+            taking_back: RefCell::default(),
         }
     }
 
     /// Publishes `draft`, a put that nothing depends on, if it overwrites a key; its version then. `None`: nothing was done,
     /// the server has to do it. Called in the turn of this put.
     pub async fn overwrite(self: &Rc<Self>, draft: &Draft<'_>) -> Result<Option<u64>, StoreError> {
+        let taking_back = self.taking_back.take();
+        if let Some(taken_back) = taking_back {
+            taken_back.await?;
+        }
         let size = record_size(draft.key.len(), draft.value.len());
         if matches!(*self.publishing.borrow(), Publishing::Never) || size > PUBLISHED_SIZE_MAX {
             return Ok(None);
@@ -102,16 +112,17 @@ impl Publisher {
         if !self.prepare_publishing(size).await? || !self.is_of_present_index(&target) {
             return Ok(None);
         }
+        // What was stamped has to be concluded, so all that can be refused comes before.
+        let lent = self.memory.lend()?;
         let mut sequence = 0;
         let counter = self.rights(|rights| rights.counter());
-        if !self
-            .change(&mut [ChangeNow::FetchAndAdd {
-                remote: counter,
-                add: 1,
-                found: &mut sequence,
-            }])
-            .await?
-        {
+        let mut taking = [ChangeNow::FetchAndAdd {
+            remote: counter,
+            add: 1,
+            found: &mut sequence,
+        }];
+        if self.change(&mut taking, &lent).await? != Status::Success {
+            self.connection.end();
             return Ok(None);
         }
         if mutant!(SequenceBeforeRead) {
@@ -135,7 +146,7 @@ impl Publisher {
         // What was stamped is concluded also where this future is dropped, and before the next put.
         let publisher = self.clone();
         self.connection
-            .conclude_in_task(async move { publisher.conclude(attempt).await })
+            .conclude_in_task(async move { publisher.conclude(attempt, lent).await })
             .await
     }
 
@@ -168,24 +179,26 @@ impl Publisher {
             && self.rights(|rights| rights.grant.table == target.table)
     }
 
-    /// Publishes the record, or makes it void.
-    async fn conclude(self: &Rc<Self>, attempt: Attempt) -> Result<Option<u64>, StoreError> {
+    /// Publishes the record, or makes it void. The changes of both are posted from `lent`.
+    async fn conclude(
+        self: &Rc<Self>,
+        attempt: Attempt,
+        lent: Rc<Lent>,
+    ) -> Result<Option<u64>, StoreError> {
         let record = self.rights(|rights| std::mem::take(&mut rights.record));
         let intent = attempt.intent.encode(attempt.intent_number);
         let mut found = 0;
         let done = self
-            .change(&mut attempt.changes(&record, &intent, &mut found))
+            .change_stamped(&mut attempt.changes(&record, &intent, &mut found), &lent)
             .await;
         self.rights(|rights| rights.record = record);
-        if !done? {
-            return Err(StoreError::Disconnected { unknown: true });
-        }
+        done?;
         if attempt.has_won(found) || mutant!(LostSwapBelieved) {
             self.connection.note_version(attempt.sequence);
             return Ok(Some(attempt.sequence));
         }
         let place = self.rights(|rights| rights.next_intent());
-        self.take_back(&attempt, place).await.map(|()| None)
+        self.take_back(&attempt, place, &lent).await.map(|()| None)
     }
 
     /// Makes a record void whose publication was lost to a faster writer, and tells that: what has its sequence already
@@ -194,31 +207,39 @@ impl Publisher {
         &self,
         attempt: &Attempt,
         (number, intent_at): (u64, RemoteAddress),
+        lent: &Rc<Lent>,
     ) -> Result<(), StoreError> {
         let (void, intent) = attempt.taken_back(number);
-        match self
-            .change(&mut attempt.taking_back(&void, intent_at, &intent))
-            .await?
-        {
-            true => Ok(()),
-            false => Err(StoreError::Disconnected { unknown: true }),
-        }
+        self.change_stamped(&mut attempt.taking_back(&void, intent_at, &intent), lent)
+            .await
     }
 
-    /// Changes memory of the server with one doorbell. False: the connection is over by now.
-    async fn change(&self, changes: &mut [ChangeNow<'_>]) -> Result<bool, StoreError> {
-        let connection = &*self.connection;
-        connection.meter.note_round_trip();
-        let lent = self.memory.lend()?;
-        let status = connection
-            .port
-            .change(connection.qp, changes, lent.span(), Some(lent.clone()))
-            .await?;
-        if status == Status::Success {
-            return Ok(true);
+    /// Changes that a record which was stamped needs. Where they fail, the connection ends, so that the server settles what
+    /// becomes of the record; until then it may count.
+    async fn change_stamped(
+        &self,
+        changes: &mut [ChangeNow<'_>],
+        lent: &Rc<Lent>,
+    ) -> Result<(), StoreError> {
+        if matches!(self.change(changes, lent).await, Ok(Status::Success)) {
+            return Ok(());
         }
-        connection.end();
-        Ok(false)
+        self.connection.end();
+        Err(StoreError::Disconnected { unknown: true })
+    }
+
+    /// Changes memory of the server with one doorbell, from `lent`.
+    async fn change(
+        &self,
+        changes: &mut [ChangeNow<'_>],
+        lent: &Rc<Lent>,
+    ) -> Result<Status, DeviceError> {
+        let Connection {
+            meter, port, qp, ..
+        } = &*self.connection;
+        meter.note_round_trip();
+        port.change(*qp, changes, lent.span(), Some(lent.clone()))
+            .await
     }
 
     fn rights<T>(&self, look: impl FnOnce(&mut Rights) -> T) -> T {
