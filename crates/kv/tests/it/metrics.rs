@@ -13,6 +13,28 @@ async fn gateway(world: &World) -> Client {
         .unwrap()
 }
 
+/// Needs that what cannot end in the call ends there before it reads a record whose bytes would be thrown away.
+#[test]
+fn each_byte_of_a_long_record_is_read_once() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            let (writer, reader) = (world.client().await, world.client().await);
+            writer.put(b"long", &[7; 20_000]).await.unwrap();
+            let mut found = Vec::new();
+            reader.get(b"long", &mut found).await.unwrap();
+            assert_eq!(found, [7; 20_000]);
+            reader.close().await;
+            // A header of 56 bytes, key and value, in units of 64 bytes; the bucket, and once more where the call gave up.
+            let record = (56 + 4 + 20_000_u64).next_multiple_of(64);
+            let read = writer.metrics().await.unwrap().one_sided.read_bytes;
+            assert!(
+                (record + 64..=record + 2 * 64).contains(&read),
+                "{read} bytes for a record of {record}"
+            );
+        });
+    });
+}
+
 /// Needs the path in what a client says when it connects, the reports, and the one before a client closes.
 #[test]
 fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_closed() {

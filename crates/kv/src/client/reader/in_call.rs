@@ -85,8 +85,10 @@ impl Reader {
             None
         };
         let step = if let Some(location) = remembered {
-            // Where the key lies farther on, two buckets would have to be read.
-            let recall = look_up.recall(location).filter(|it| it.buckets == 1)?;
+            // Where the key lies farther on, two buckets would have to be read. A long record takes more READs.
+            let recall = look_up
+                .recall(location)
+                .filter(|it| it.buckets == 1 && !location.word.is_long())?;
             let record = record.get_mut(..recall.size)?;
             self.read_without_future::<SOON>(&mut [
                 ReadInto {
@@ -107,7 +109,7 @@ impl Reader {
             look_up.bucket(bucket)
         };
         let found = match step {
-            LookUpStep::Record { position, size } => {
+            LookUpStep::Record { position, size } if !look_up.word().is_long() => {
                 let record = record.get_mut(..size)?;
                 self.read_without_future::<SOON>(&mut [ReadInto {
                     remote: self.memory.log_address(position),
