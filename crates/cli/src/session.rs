@@ -11,18 +11,32 @@ use crate::fabric::DeviceSettings;
 use crate::failure::Failure;
 use crate::flags::Connection;
 
-/// A connected client, with the time limits of the library.
+/// A connected client.
 pub struct Session {
     connection: local::Connection,
 }
 
 impl Session {
-    /// Connects.
+    /// Connects, with the time limits of the library.
     pub fn open(connection: &Connection) -> Result<Self, Failure> {
+        Self::connect(connection, |connector| connector)
+    }
+
+    /// Connects, for a command that has many operations in flight. They wait for each other, so what one of them takes says
+    /// nothing about the server: they have no time limit.
+    pub fn open_for_many(connection: &Connection) -> Result<Self, Failure> {
+        Self::connect(connection, |connector| connector.operation_timeout(None))
+    }
+
+    fn connect(
+        connection: &Connection,
+        limit: impl FnOnce(Connector) -> Connector,
+    ) -> Result<Self, Failure> {
         let Connection { address, verbs } = connection;
         let device = DeviceSettings::of(address, ShmOptions::default(), verbs)?.open(None)?;
+        let connector = limit(Connector::to(address.clone()));
         Ok(Self {
-            connection: Connector::to(address.clone()).connect_on(device)?,
+            connection: connector.connect_on(device)?,
         })
     }
 

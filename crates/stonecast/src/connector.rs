@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_kv::limits::ROOM_WAIT_NS;
 use stonecast_kv::{ClientOptions, ClientPath};
 use stonecast_media::Durability;
 
@@ -49,8 +50,9 @@ struct Rdma {
 
 /// A server accepts between two batches, and a batch is a sync at the longest.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longer than the server keeps a write waiting for room.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer than a write asks for room, as long as a request takes at most twice as long as the pause after it: so a write that
+/// gets none ends with *busy*, which says that nothing was done, and not with an unknown outcome.
+const OPERATION_TIMEOUT: Duration = Duration::from_nanos(3 * ROOM_WAIT_NS);
 /// A wake-up costs some ten microseconds, a sync a hundred: a client that looks longer for its answer burns a processor.
 const SPIN: Duration = Duration::from_micros(50);
 
@@ -84,7 +86,7 @@ impl Connector {
         self
     }
 
-    /// How long an operation may take; `None`: for ever. 30 seconds where nothing is said. A write that is late has an
+    /// How long an operation may take; `None`: for ever. 60 seconds where nothing is said. A write that is late has an
     /// unknown outcome.
     #[must_use]
     pub fn operation_timeout(mut self, limit: Option<Duration>) -> Self {

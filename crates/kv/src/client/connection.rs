@@ -23,13 +23,13 @@ use super::meter::{Call, Meter};
 use super::pending::{Ended, Pending, Ticket};
 use super::resources::{RECEIVES_SPARE, Resources};
 use crate::error::StoreError;
+use crate::wire::limits::ROOM_WAIT_NS;
 use crate::wire::{Answer, Request, Verdict, Welcome, next_answer};
 
 /// Pause before asking again for space that is being prepared, cleaned or taken back.
 pub(super) const BUSY_PAUSE_NS: u64 = 200_000;
-/// How often that is asked: 20 seconds, more than preparing a segment takes on the slowest disk. What has not come by then is
-/// [`StoreError::Busy`].
-pub(super) const BUSY_RETRIES_MAX: u32 = 100_000;
+/// How often that is asked.
+pub(super) const BUSY_RETRIES_MAX: u32 = (ROOM_WAIT_NS / BUSY_PAUSE_NS) as u32;
 
 /// See the module documentation.
 pub(super) struct Connection {

@@ -56,6 +56,9 @@ pub(crate) const TOMBSTONES_SHARE: u64 = 16;
 /// Segments of those that have their space on the medium at all times, so that deletes go on when the file system is full.
 /// Each holds tens of thousands of them.
 pub(crate) const RESERVE_PREPARED_MAX: usize = 3;
+/// How long the pauses of a write last that asks for room: 20 seconds, more than preparing a segment takes on the slowest disk.
+/// Between two pauses of 200 microseconds is a request. What has not come by then is [`StoreError::Busy`].
+pub const ROOM_WAIT_NS: u64 = 20_000_000_000;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all
 /// clients is told what became of the first attempt.
 pub const OUTCOMES_MAX: usize = 32_768;

@@ -75,7 +75,7 @@ pub struct Transferred {
 pub fn run(flags: &Import) -> Result<(), Failure> {
     let stop = Rc::new(Stop::on_signals()?);
     let source = input::open(flags.file.as_deref(), stop.clone())?;
-    let session = Session::open(&flags.connection)?;
+    let session = Session::open_for_many(&flags.connection)?;
     let start = Instant::now();
     let progress = Progress::of_bytes("importing", source.size);
     let outcome = session.run(async |client| {
