@@ -2,9 +2,11 @@
 
 use std::io;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use stonecast_fabric::{
     ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair,
+    QueuePairOptions,
 };
 
 use super::State;
@@ -17,6 +19,10 @@ use crate::path::Endpoint;
 use crate::retries::ReceiverNotReady;
 use crate::verbs::cause;
 use crate::verbs::queue_pair::Route;
+
+/// How long completions of a failed queue pair are awaited. Usually they come within microseconds; a NIC that has not given them
+/// back by then has lost them, or does not tell of the last buffer that it took from a shared queue.
+const QUIESCE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A peer that waits for an answer of the program.
 #[derive(Clone, Copy)]
@@ -95,7 +101,9 @@ impl State {
     /// Ends a connection, and takes the queue pair from the NIC when all that was posted on it has completed. False: not yet.
     ///
     /// In the error state the NIC executes no request any more, but one that it had begun may still be on its way to memory.
-    /// The reset ends when there is none; it would drop completions, so they are awaited first.
+    /// The reset ends when there is none; it would drop completions, so they are awaited first. Some never come: of a
+    /// completion queue that overran, of a device that failed. The reset alone is the fence, so it does not wait for them for
+    /// ever, and what is left ends as flushed here.
     pub(super) fn quiesce(&mut self, qp: QueuePair) -> Result<bool, DeviceError> {
         let state = self.qps.get(qp.0)?;
         let options = state.options;
@@ -105,11 +113,12 @@ impl State {
             });
         }
         self.fail(qp.0, DisconnectCause::Requested, true);
-        for cq in [options.send_cq, options.receive_cq] {
-            self.collect(cq.0, usize::MAX);
-        }
-        let state = self.qps.get(qp.0)?;
-        if state.sends.is_under_way() || state.receives.is_under_way() {
+        // The event of the last buffer comes after its completion, so it is looked for before the completions.
+        self.hear_device();
+        self.collect_of(&options);
+        let state = self.qps.get_mut(qp.0)?;
+        let since = *state.quiescing.get_or_insert_with(Instant::now);
+        if state.is_under_way() && since.elapsed() < QUIESCE_PATIENCE {
             return Ok(false);
         }
         state
@@ -119,7 +128,20 @@ impl State {
                 doing: "resetting a queue pair",
                 source,
             })?;
+        // What completed meanwhile and outlived the reset.
+        self.collect_of(&options);
+        let state = self.qps.get_mut(qp.0)?;
+        state.sends.take_back();
+        state.receives.take_back();
+        self.flush_kept(qp.0);
         Ok(true)
+    }
+
+    /// Takes all completions of the queues of a queue pair.
+    fn collect_of(&mut self, options: &QueuePairOptions) {
+        for cq in [options.send_cq, options.receive_cq] {
+            self.collect(cq.0, usize::MAX);
+        }
     }
 
     pub(super) fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), DeviceError> {
@@ -271,6 +293,7 @@ impl State {
                 source,
             })?;
         qp.phase = Phase::Fresh;
+        qp.peer = None;
         Ok(())
     }
 
@@ -367,7 +390,12 @@ impl State {
             }
             Err(error) => {
                 self.control.hang_up(link, EndCause::QueuePairError);
-                self.refused(link, error.to_string());
+                // Windows may have been bound on it already. One that cannot be made fresh refuses the next attempt, too.
+                let reason = match self.make_fresh(handle) {
+                    Ok(()) => error.to_string(),
+                    Err(worse) => format!("{error}; {worse}"),
+                };
+                self.refused(link, reason);
             }
         }
     }

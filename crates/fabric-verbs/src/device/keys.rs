@@ -269,7 +269,12 @@ impl State {
     /// Binds the windows that waited for the connection of `qp`.
     pub(super) fn bind_waiting(&mut self, qp: u32) -> Result<(), DeviceError> {
         let waiting = std::mem::take(&mut self.qps.get_mut(qp)?.unbound);
-        waiting.into_iter().try_for_each(|handle| self.bind(handle))
+        let bound = waiting.iter().try_for_each(|&handle| self.bind(handle));
+        if bound.is_err() {
+            // The next attempt of the queue pair must not leave them out.
+            self.qps.get_mut(qp)?.unbound = waiting;
+        }
+        bound
     }
 
     /// Lets the NIC bind a window, and waits until it has.

@@ -75,6 +75,8 @@ impl State {
             receives: Lane::default(),
             first_packet: 0,
             peer: None,
+            quiescing: None,
+            has_last_receive: false,
             unbound: Vec::new(),
             early: Vec::new(),
         });

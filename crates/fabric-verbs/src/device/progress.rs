@@ -42,6 +42,13 @@ impl State {
                         self.fail(handle, DisconnectCause::QueuePairError, true);
                     }
                 }
+                DeviceEvent::LastReceive(number) => {
+                    if let Some(&handle) = self.connections.by_number.get(&number)
+                        && let Ok(qp) = self.qps.get_mut(handle)
+                    {
+                        qp.has_last_receive = true;
+                    }
+                }
                 DeviceEvent::DeviceGone => self.fail_all(|_, _| true),
                 DeviceEvent::Other => {}
             }

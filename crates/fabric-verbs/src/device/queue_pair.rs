@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Instant;
 
 use stonecast_fabric::{
     Opcode, Operation, Placement, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest,
@@ -135,6 +136,11 @@ impl<T> Lane<T> {
         self.entries.drain(..).collect()
     }
 
+    /// The NIC was reset: what it had will not complete any more.
+    pub fn take_back(&mut self) {
+        self.given = 0;
+    }
+
     /// Whether the NIC has entries that have not completed.
     pub fn is_under_way(&self) -> bool {
         self.given > 0
@@ -154,6 +160,10 @@ pub(super) struct QueuePairState {
     pub phase: Phase,
     pub sends: Lane<Posted>,
     pub receives: Lane<Buffer>,
+    /// Since when the program has asked for quiet.
+    pub quiescing: Option<Instant>,
+    /// Whether it took its last buffer from the shared receive queue, and that has completed.
+    pub has_last_receive: bool,
     /// Sequence number of the first packet of the attempt that is on its way.
     pub first_packet: u32,
     pub peer: Option<(Endpoint, PeerProfile)>,
@@ -205,6 +215,12 @@ impl QueuePairState {
             .map(|buffer| flushed(buffer.wr_id, Opcode::Receive))
             .collect();
         (sends, receives)
+    }
+
+    /// Whether completions are to come of what the NIC has: of requests, of own buffers, of buffers of a shared queue.
+    pub fn is_under_way(&self) -> bool {
+        let shared = self.options.shared_receive_queue.is_some() && !self.has_last_receive;
+        self.sends.is_under_way() || self.receives.is_under_way() || shared
     }
 
     /// The connection that it has or is getting.
@@ -261,6 +277,20 @@ mod tests {
         assert_eq!(lane.take_kept(), Vec::<i32>::new());
         assert_eq!(lane.complete(1), (vec![], Some(1)));
         assert_eq!(lane.take_kept(), [2]);
+        assert_eq!(lane.next(), 3);
+    }
+
+    #[test]
+    fn what_was_taken_back_from_the_nic_ends_with_what_it_never_got() {
+        let mut lane = Lane::default();
+        lane.give(0);
+        lane.give(1);
+        lane.keep(2);
+        assert_eq!(lane.complete(0), (vec![], Some(0)));
+        lane.take_back();
+        assert!(!lane.is_under_way());
+        assert_eq!(lane.take_kept(), [1, 2]);
+        assert_eq!(lane.complete(1), (vec![], None), "a late one ends nothing");
         assert_eq!(lane.next(), 3);
     }
 

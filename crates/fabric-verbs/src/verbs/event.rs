@@ -17,6 +17,8 @@ pub(crate) enum DeviceEvent {
     CompletionQueueOverrun(u32),
     /// A queue pair failed as a responder, or for want of a reason that a completion could carry.
     QueuePairFailed(u32),
+    /// A queue pair that failed takes no more buffers from its shared receive queue, and those that it took have completed.
+    LastReceive(u32),
     /// The device is gone.
     DeviceGone,
     /// Anything else: nothing to do.
@@ -28,6 +30,7 @@ const CQ_ERR: u32 = ibv::ibv_event_type::IBV_EVENT_CQ_ERR as u32;
 const QP_FATAL: u32 = ibv::ibv_event_type::IBV_EVENT_QP_FATAL as u32;
 const QP_REQ_ERR: u32 = ibv::ibv_event_type::IBV_EVENT_QP_REQ_ERR as u32;
 const QP_ACCESS_ERR: u32 = ibv::ibv_event_type::IBV_EVENT_QP_ACCESS_ERR as u32;
+const QP_LAST_WQE: u32 = ibv::ibv_event_type::IBV_EVENT_QP_LAST_WQE_REACHED as u32;
 const DEVICE_FATAL: u32 = ibv::ibv_event_type::IBV_EVENT_DEVICE_FATAL as u32;
 
 /// Takes one event, if there is one. Never blocks.
@@ -61,6 +64,7 @@ pub(crate) fn next_event(context: &Context) -> Option<DeviceEvent> {
         QP_FATAL | QP_REQ_ERR | QP_ACCESS_ERR => {
             DeviceEvent::QueuePairFailed(queue_pair_number(&event))
         }
+        QP_LAST_WQE => DeviceEvent::LastReceive(queue_pair_number(&event)),
         DEVICE_FATAL => DeviceEvent::DeviceGone,
         _ => DeviceEvent::Other,
     };
