@@ -300,12 +300,11 @@ impl Connection {
         !self.gone && !is_quiet
     }
 
-    /// Whether the peer is in the middle of something. A verdict and a full fence come before.
+    /// Whether the peer is in the middle of something. A verdict and a full fence come before. A quiet peer that enters again
+    /// finds the connection closed and touches nothing, however long it stays.
     pub(crate) fn inside(&self) -> Option<Inside> {
-        if self.gone {
-            None
-        } else {
-            look(&*self.area, self.inward.announcement())
-        }
+        self.may_land()
+            .then(|| look(&*self.area, self.inward.announcement()))
+            .flatten()
     }
 }

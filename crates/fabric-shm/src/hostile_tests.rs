@@ -2,6 +2,7 @@
 //! error; others on the same device never notice, and nothing panics.
 
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use stonecast_fabric::{
@@ -475,4 +476,27 @@ fn memory_that_a_stranger_can_cut_off_is_not_mapped() {
         };
         assert_eq!(found[0].status, expected);
     }
+}
+
+/// Needs the look at whether the connection is quiet: a peer that enters again finds it closed, but may be stopped before it has
+/// left, and would hold up whoever revokes a key, for longer than the connection lasts.
+#[test]
+fn a_quiet_peer_that_is_inside_again_holds_up_nobody() {
+    let scene = scene(false);
+    let mut context = Context::from_waker(Waker::noop());
+    let regions = [(); 2].map(|()| scene.victim.allocate(4096, ALL).unwrap());
+    until("quiet", || {
+        let quiet = scene.victim.poll_quiesce(scene.attacked, &mut context);
+        quiet.is_ready().then_some(())
+    });
+    let (area, out, _) = scene.area();
+    let entered = area.load(out.announcement()) | 1;
+    area.store(out.announcement(), entered);
+    let mut revoke = |region: MemoryRegion| {
+        let revoked = scene.victim.poll_invalidate(region.rkey, &mut context);
+        assert!(matches!(revoked, Poll::Ready(Ok(()))), "{revoked:?}");
+    };
+    revoke(regions[0]);
+    scene.victim.destroy_queue_pair(scene.attacked).unwrap();
+    revoke(regions[1]);
 }
