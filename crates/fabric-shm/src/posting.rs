@@ -13,7 +13,9 @@ use crate::memory_region::local;
 use crate::peer_memory::PeerMemory;
 use crate::primitive::Memory;
 use crate::queue_pair::{Outstanding, Phase, Progress, QueuePairState};
-use crate::shared_receive_queue::{Buffers, MultiPacket, SLOTS, SharedReceiveQueueState, User};
+use crate::shared_receive_queue::{
+    Buffers, MultiPacket, SLOTS, SLOTS_MAX, SharedReceiveQueueState, User,
+};
 use crate::table::TABLE_CAPACITY;
 
 impl State {
@@ -38,9 +40,16 @@ impl State {
                 return Err(self.lacks("multi-packet shared receive queues"));
             }
             Some(multi_packet) => {
+                let strides = multi_packet.strides.unwrap_or(SLOTS).max(SLOTS);
+                if strides > SLOTS_MAX {
+                    return Err(DeviceError::Limit {
+                        what: "strides of a multi-packet queue",
+                        limit: SLOTS_MAX,
+                    });
+                }
                 let layout = AppendLayout {
                     capacity: options.capacity,
-                    slots: SLOTS,
+                    slots: strides.next_power_of_two(),
                     stride: multi_packet.stride,
                 };
                 let malformed = DeviceError::Malformed {

@@ -8,9 +8,11 @@ use stonecast_media::MappedRegion;
 use crate::append::{AppendLayout, AppendQueue, Arrival};
 use crate::completion_queue::CompletionQueues;
 
-/// Strides of all buffers of a multi-packet queue together. The slots take 16 bytes each, of which only touched pages
-/// exist.
+/// Strides of all buffers of a multi-packet queue together, where no more are asked for. The slots take 16 bytes each, of which
+/// only touched pages exist.
 pub(crate) const SLOTS: u64 = 1 << 18;
+/// Most that may be asked for: 1 GiB of slots.
+pub(crate) const SLOTS_MAX: u64 = 1 << 26;
 
 /// See the module documentation.
 #[derive(Debug)]

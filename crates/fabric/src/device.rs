@@ -155,6 +155,9 @@ pub struct MultiPacketOptions {
     /// Each message makes a completion. A receiver that finds messages by reading its memory needs none: then arrivals take no
     /// room in completion queues, so none of those can overrun, and nobody has to poll while buffers last.
     pub completions: bool,
+    /// Strides that all posted buffers together may have; `None`: as many as the device has without being asked. A device that
+    /// cannot have so many refuses the queue.
+    pub strides: Option<u64>,
 }
 
 impl MultiPacketOptions {
@@ -163,6 +166,7 @@ impl MultiPacketOptions {
         Self {
             stride,
             completions: true,
+            strides: None,
         }
     }
 
@@ -171,6 +175,15 @@ impl MultiPacketOptions {
         Self {
             stride,
             completions: false,
+            strides: None,
+        }
+    }
+
+    /// The same, with room for so many strides.
+    pub const fn with_strides(self, strides: u64) -> Self {
+        Self {
+            strides: Some(strides),
+            ..self
         }
     }
 }

@@ -31,7 +31,7 @@
 //!
 //! A requester that dies before the swap leaves a mark that says the truth. One that dies after it leaves a hole of known
 //! length. One that dies after the publication leaves a message. One that is stopped between swap and publication holds
-//! up the receiver at its position, as long as it lives.
+//! up the receiver at its position, as long as it lives and its connection is not quiesced.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
 //! The shared-memory fabric from the outside.
 
+mod appends;
 mod contract;
 mod descriptors;
 mod ends;

@@ -6,7 +6,6 @@ use std::task::{Context, Waker};
 use stonecast_base::Span;
 use stonecast_fabric::{DisconnectCause, FlushPlacement, Opcode, Operation, Status};
 
-use super::completion::completion;
 use super::parts::{TORN_PAUSE_NS, part_end, part_ns, scattered_step};
 use super::queue_pair::Qp;
 use super::{Net, Stage, is_non_posted};
@@ -65,18 +64,7 @@ impl Net {
             self.leave_key(key);
         }
         if let Some(landing) = landing {
-            if landing.shared.is_none() {
-                self.tell(
-                    to,
-                    completion(
-                        landing.wr_id,
-                        Status::WorkRequestFlushed,
-                        Opcode::Receive,
-                        to,
-                    ),
-                );
-            }
-            self.leave_buffer(&landing);
+            self.flush_landing(to, &landing);
         }
         self.fail(
             to,

@@ -78,7 +78,7 @@ impl Net {
                 self.leave_key(key);
             }
             if let Some(landing) = landing {
-                self.leave_buffer(&landing);
+                self.flush_landing(number, &landing);
             }
             self.messages.undelay(index);
         }

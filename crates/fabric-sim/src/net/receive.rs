@@ -188,6 +188,15 @@ impl Net {
         self.give_back(place.context, place.queue);
     }
 
+    /// A message that was to go to `landing` died: a buffer of its own completes with an error, a place among others stays empty.
+    pub(super) fn flush_landing(&mut self, to: u32, landing: &Landing) {
+        if landing.shared.is_none() {
+            let status = Status::WorkRequestFlushed;
+            self.tell(to, completion(landing.wr_id, status, Opcode::Receive, to));
+        }
+        self.leave_buffer(landing);
+    }
+
     /// Gives back the buffers of a multi-packet queue that are done, after the completions of their messages.
     fn give_back(&mut self, context: u32, number: u32) {
         let state = &mut self.contexts[context as usize];

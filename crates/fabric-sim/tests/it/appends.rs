@@ -4,12 +4,13 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use stonecast_fabric::append::{AppendOptions, AppendQueue, Appender};
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, MultiPacketOptions, Operation, Port,
-    QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
-    SharedReceiveQueueOptions,
+    Access, ConnectionEvent, DeviceError, LocalSpan, MemoryRegion, MultiPacketOptions, Opcode,
+    Operation, Placement, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion,
 };
-use stonecast_fabric_sim::{Faults, Features, MachineOptions, Process, Profile, World};
+use stonecast_fabric_sim::{Faults, Features, Machine, MachineOptions, Process, Profile, World};
 
 const STRIDE: u32 = 64;
 /// Strides of the buffer.
@@ -79,44 +80,7 @@ impl Appends {
     }
 
     fn connect(&self, process: Process) -> Sender {
-        let port = process.port(256).unwrap();
-        let options = |port: &Port, queue| QueuePairOptions {
-            send_cq: port.send_cq(),
-            receive_cq: port.receive_cq(),
-            shared_receive_queue: queue,
-            windows: false,
-            send_capacity: 64,
-            receive_capacity: 64,
-            rnr_retry_count: 3,
-            rnr_retry_delay_ns: 10_000,
-        };
-        let (device, serving) = (port.device().clone(), self.receiver.device().clone());
-        let qp = device.create_queue_pair(options(&port, None)).unwrap();
-        let theirs = serving
-            .create_queue_pair(options(&self.receiver, Some(self.queue)))
-            .unwrap();
-        device.connect(qp, "sim:receiver", b"").unwrap();
-        self.world.block_on(async {
-            while self.receiver.take_event().is_none_or(|event| {
-                let ConnectionEvent::Request { request, .. } = event else {
-                    return true;
-                };
-                serving.accept(request, theirs, b"").unwrap();
-                false
-            }) {
-                self.receiver.activity().await;
-            }
-            port.activity().await;
-        });
-        let buffer = device.allocate(4096, Access::NONE).unwrap();
-        device.memory(buffer).write(0, &[7; 4096]);
-        Sender {
-            process,
-            port,
-            qp,
-            buffer,
-            theirs,
-        }
+        connect(&self.world, &self.receiver, self.queue, process)
     }
 
     /// Lets each sender post `count` messages of one stride, in turn.
@@ -151,6 +115,53 @@ impl Appends {
         let device = self.receiver.device();
         device.poll_consumed(self.queue, &mut buffers);
         buffers
+    }
+}
+
+/// A sender in `process`, connected to `receiver`, which lets it take buffers from `queue`.
+fn connect(
+    world: &World,
+    receiver: &Rc<Port>,
+    queue: SharedReceiveQueue,
+    process: Process,
+) -> Sender {
+    let port = process.port(256).unwrap();
+    let options = |port: &Port, queue| QueuePairOptions {
+        send_cq: port.send_cq(),
+        receive_cq: port.receive_cq(),
+        shared_receive_queue: queue,
+        windows: false,
+        send_capacity: 64,
+        receive_capacity: 64,
+        rnr_retry_count: 3,
+        rnr_retry_delay_ns: 10_000,
+    };
+    let (device, serving) = (port.device().clone(), receiver.device().clone());
+    let qp = device.create_queue_pair(options(&port, None)).unwrap();
+    let theirs = serving
+        .create_queue_pair(options(receiver, Some(queue)))
+        .unwrap();
+    device.connect(qp, "sim:receiver", b"").unwrap();
+    world.block_on(async {
+        while receiver.take_event().is_none_or(|event| {
+            let ConnectionEvent::Request { request, .. } = event else {
+                return true;
+            };
+            serving.accept(request, theirs, b"").unwrap();
+            false
+        }) {
+            receiver.activity().await;
+        }
+        port.activity().await;
+    });
+    let buffer = device.allocate(4096, Access::NONE).unwrap();
+    device.memory(buffer).write(0, &[7; 4096]);
+    Sender {
+        process,
+        port,
+        qp,
+        buffer,
+        theirs,
     }
 }
 
@@ -249,5 +260,168 @@ fn a_buffer_comes_back_whatever_becomes_of_its_senders() {
             }
         }
         assert_eq!(consumed, [9], "seed {seed}");
+    }
+}
+
+/// Bytes of the longest message in the stories of slots, and messages that a buffer takes.
+const MESSAGE: u32 = 4096;
+const PER_BUFFER: u32 = 4;
+const OPTIONS: AppendOptions = AppendOptions {
+    buffers: 4,
+    buffer_size_max: PER_BUFFER * MESSAGE,
+    grain: STRIDE,
+    message_size_max: MESSAGE,
+};
+
+/// A receiver with an empty queue of appends on a machine of its own, and memory for two buffers.
+fn receiver(world: &World, features: Features) -> (Rc<Port>, AppendQueue, MemoryRegion) {
+    let (_, port, queue, memory) = receiver_on(world, features);
+    (port, queue, memory)
+}
+
+/// The same, and its machine.
+fn receiver_on(
+    world: &World,
+    features: Features,
+) -> (Machine, Rc<Port>, AppendQueue, MemoryRegion) {
+    let options = MachineOptions {
+        features,
+        ..MachineOptions::new(Profile::MODERN)
+    };
+    let machine = world.machine(options);
+    let port = world.process(machine).port(256).unwrap();
+    let device = port.device().clone();
+    device.listen("sim:receiver").unwrap();
+    let memory = device
+        .allocate(2 * u64::from(OPTIONS.buffer_size_max), Access::NONE)
+        .unwrap();
+    let queue = AppendQueue::new(device, OPTIONS).unwrap();
+    (machine, port, queue, memory)
+}
+
+fn buffer(memory: MemoryRegion, index: u32) -> LocalSpan {
+    LocalSpan {
+        region: memory,
+        offset: u64::from(index * OPTIONS.buffer_size_max),
+        size: OPTIONS.buffer_size_max,
+    }
+}
+
+/// Needs the completion of the slot in which the message of the dying one lay, and that it counts although it failed: without
+/// it the first buffer, and with it each later one, would never come back.
+#[test]
+fn a_sender_that_dies_in_a_message_holds_up_no_buffer() {
+    for features in [Features::COMMON, Features::ALL] {
+        let world = World::new(5);
+        let (port, mut queue, memory) = receiver(&world, features);
+        for index in [0, 1] {
+            queue.post(u64::from(index), buffer(memory, index)).unwrap();
+        }
+        let mut consumed = Vec::new();
+        for dies in [true, false] {
+            let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+            let sender = connect(&world, &port, queue.shared_queue(), process);
+            queue.grant(sender.theirs, 0);
+            let appender = Appender::new(sender.port.clone(), sender.qp, queue.terms());
+            let partial_placement_per_million = if dies { 1_000_000 } else { 0 };
+            world.set_faults(Faults {
+                partial_placement_per_million,
+                ..Faults::default()
+            });
+            for _ in 0..if dies { 1 } else { 2 * PER_BUFFER - 1 } {
+                // Paid or not, the buffers have room for all of them.
+                appender.add_credits(appender.cost(MESSAGE));
+                let entry = LocalSpan {
+                    region: sender.buffer,
+                    offset: 0,
+                    size: MESSAGE,
+                };
+                let appended = world.block_on(appender.append(entry)).unwrap();
+                assert_eq!(appended == Status::Success, !dies);
+                while world.step() {}
+                while let Some(arrival) = port.take_received() {
+                    assert!(queue.note_arrival(&arrival));
+                }
+            }
+            queue.take_consumed(&mut consumed);
+        }
+        assert_eq!(consumed, [0, 1], "{features:?}");
+    }
+}
+
+/// Needs the completion of what the NIC had taken and not placed: nothing else says that its slot is used up.
+#[test]
+fn a_nic_that_is_reset_completes_the_slot_of_what_it_had_acknowledged() {
+    let world = World::new(8);
+    let (machine, port, mut queue, memory) = receiver_on(&world, Features::COMMON);
+    let slot = LocalSpan {
+        size: MESSAGE,
+        ..buffer(memory, 0)
+    };
+    queue.post(3, slot).unwrap();
+    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let sender = connect(&world, &port, queue.shared_queue(), process);
+    let appender = Appender::new(sender.port.clone(), sender.qp, queue.terms());
+    appender.add_credits(queue.grant(sender.theirs, 1));
+    world.set_faults(Faults {
+        late_placement_percent: 100,
+        placement_delayed_per_million: 1_000_000,
+        ..Faults::default()
+    });
+    let entry = LocalSpan {
+        region: sender.buffer,
+        offset: 0,
+        size: MESSAGE,
+    };
+    let appended = world.block_on(appender.append(entry)).unwrap();
+    assert_eq!(appended, Status::Success, "it was acknowledged");
+    world.reset_nic(machine);
+    while world.step() {}
+    let arrival = port.take_received().unwrap();
+    assert_eq!(arrival.status, Status::WorkRequestFlushed);
+    assert!(queue.note_arrival(&arrival));
+    let mut consumed = Vec::new();
+    queue.take_consumed(&mut consumed);
+    assert_eq!(consumed, [3]);
+}
+
+/// Needs the look at the queue pair: a receive buffer of somebody else with the same identifier would count as a message, and
+/// memory that is still being written would come back.
+#[test]
+fn an_arrival_on_a_queue_pair_that_is_no_sender_is_not_taken() {
+    let world = World::new(6);
+    let (_port, mut queue, memory) = receiver(&world, Features::COMMON);
+    queue.post(7, buffer(memory, 0)).unwrap();
+    let (sender, other) = (QueuePair(1), QueuePair(2));
+    assert_eq!(queue.grant(sender, 0), 0);
+    let arrival = |qp| WorkCompletion {
+        wr_id: 0,
+        status: Status::Success,
+        opcode: Opcode::Receive,
+        qp,
+        immediate: 0,
+        placement: Placement { offset: 0, size: 8 },
+    };
+    assert!(!queue.note_arrival(&arrival(other)));
+    assert!(queue.note_arrival(&arrival(sender)));
+    queue.forget(sender, 0);
+    assert!(!queue.note_arrival(&arrival(sender)));
+}
+
+#[test]
+fn a_buffer_that_is_longer_than_the_options_say_is_refused_on_any_device() {
+    for features in [Features::COMMON, Features::ALL] {
+        let world = World::new(7);
+        let (_port, mut queue, memory) = receiver(&world, features);
+        let long = LocalSpan {
+            size: OPTIONS.buffer_size_max + STRIDE,
+            ..buffer(memory, 0)
+        };
+        let refused = queue.post(0, long);
+        assert!(
+            matches!(refused, Err(DeviceError::Malformed { .. })),
+            "{features:?}: {refused:?}"
+        );
+        queue.post(0, buffer(memory, 0)).unwrap();
     }
 }

@@ -44,9 +44,9 @@ impl Appender {
         }
     }
 
-    /// Takes credits that the receiver has granted.
+    /// Takes credits that the receiver has granted. Their number comes from the peer, so it may be any.
     pub fn add_credits(&self, granted: u64) {
-        self.credits.set(self.credits.get() + granted);
+        self.credits.set(self.credits.get().saturating_add(granted));
     }
 
     /// What is left of them.

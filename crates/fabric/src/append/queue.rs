@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::AppendTerms;
 use crate::{
     Device, DeviceError, LocalSpan, MultiPacketOptions, Opcode, QueuePair, ReceiveQueue,
-    ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion,
+    ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion,
 };
 
 /// How to make an [`AppendQueue`].
@@ -39,6 +39,7 @@ pub struct AppendQueue {
     device: Rc<dyn Device>,
     queue: SharedReceiveQueue,
     terms: AppendTerms,
+    buffer_size_max: u32,
     /// `None` where the device packs messages and gives buffers back by itself.
     slots: Option<Slots>,
     credits: Credits,
@@ -98,7 +99,9 @@ impl AppendQueue {
         let packs = device.capabilities().multi_packet;
         let per_buffer = buffer_size_max / message_size_max;
         let (capacity, multi_packet, grain) = if packs {
-            (buffers, Some(MultiPacketOptions::silent(grain)), grain)
+            let strides = u64::from(buffers) * u64::from(buffer_size_max / grain);
+            let packed = MultiPacketOptions::silent(grain).with_strides(strides);
+            (buffers, Some(packed), grain)
         } else {
             (buffers.saturating_mul(per_buffer), None, message_size_max)
         };
@@ -118,6 +121,7 @@ impl AppendQueue {
                 grain,
                 message_size_max,
             },
+            buffer_size_max,
             slots: (!packs).then_some(slots),
             credits: Credits::default(),
             rooms: BTreeMap::new(),
@@ -143,6 +147,11 @@ impl AppendQueue {
     /// [`DeviceError::Malformed`] where the memory takes no message, is longer than the options say, or has the name of another;
     /// [`DeviceError::QueueFull`].
     pub fn post(&mut self, wr_id: u64, local: LocalSpan) -> Result<(), DeviceError> {
+        if local.size > self.buffer_size_max {
+            return Err(DeviceError::Malformed {
+                reason: "a buffer that is longer than the options say",
+            });
+        }
         let room = self.terms.room(local.size);
         if room == 0 {
             return Err(DeviceError::Malformed {
@@ -156,7 +165,7 @@ impl AppendQueue {
         }
         let requests = match &self.slots {
             None => vec![ReceiveRequest { wr_id, local }],
-            Some(slots) => slots.cut(local, self.terms.message_size_max)?,
+            Some(slots) => slots.cut(local, self.terms.message_size_max),
         };
         let queue = ReceiveQueue::Shared(self.queue);
         self.device.post_receive(queue, &requests)?;
@@ -171,15 +180,18 @@ impl AppendQueue {
         Ok(())
     }
 
-    /// Takes the completion of an arrival. Needed where the device does not pack messages; elsewhere there is none. True if it
-    /// was one of this queue.
+    /// Takes the completion of an arrival, whatever its status: a slot that a dying sender left half-filled is used up, too.
+    /// Needed where the device does not pack messages; elsewhere there is none. True if it was one of this queue.
+    ///
+    /// Senders are known by their queue pairs, from the first [`AppendQueue::grant`], which may be of no credits, until
+    /// [`AppendQueue::forget`]. An identifier alone says nothing: receive buffers of other queue pairs may have the same.
     ///
     /// A queue pair takes the completions that nobody has polled with it when it is destroyed, and their slots with them: poll
     /// after [`Device::poll_quiesce`] and before.
     pub fn note_arrival(&mut self, completion: &WorkCompletion) -> bool {
-        let shared = matches!(completion.opcode, Opcode::Receive)
-            && completion.status != Status::WorkRequestFlushed;
-        let slots = self.slots.as_mut().filter(|_| shared);
+        let arrival = matches!(completion.opcode, Opcode::Receive)
+            && self.credits.by_sender.contains_key(&completion.qp);
+        let slots = self.slots.as_mut().filter(|_| arrival);
         slots.is_some_and(|slots| slots.close(completion.wr_id))
     }
 
@@ -206,7 +218,7 @@ impl AppendQueue {
         self.credits.room += taken.clamp(granted, grains) - granted;
     }
 
-    /// Grants `sender` up to `wanted` credits, and says how many.
+    /// Grants `sender` up to `wanted` credits, and says how many. Names the sender to the queue, also when it grants none.
     pub fn grant(&mut self, sender: QueuePair, wanted: u64) -> u64 {
         let credits = &mut self.credits;
         let granted = wanted.min(credits.room - credits.granted);
@@ -216,7 +228,8 @@ impl AppendQueue {
     }
 
     /// Takes back what a sender did not use: all that it was granted, less `used`, what its messages and the places that it
-    /// left empty cost. Only of a sender that is quiet ([`Device::poll_quiesce`]), because one that is not may still use it.
+    /// left empty cost. Only of a sender that is quiet ([`Device::poll_quiesce`]), because one that is not may still use it, and
+    /// after its arrivals were noted, because no later one is taken for its own.
     pub fn forget(&mut self, sender: QueuePair, used: u64) {
         let granted = self.credits.by_sender.remove(&sender).unwrap_or(0);
         self.credits.granted -= granted.saturating_sub(used);
@@ -224,14 +237,9 @@ impl AppendQueue {
 }
 
 impl Slots {
-    /// A receive buffer for each slot of `local`.
-    fn cut(&self, local: LocalSpan, slot_size: u32) -> Result<Vec<ReceiveRequest>, DeviceError> {
+    /// A receive buffer for each slot of `local`, which is no longer than the longest buffer.
+    fn cut(&self, local: LocalSpan, slot_size: u32) -> Vec<ReceiveRequest> {
         let count = u64::from(local.size / slot_size);
-        if count > self.per_buffer {
-            return Err(DeviceError::Malformed {
-                reason: "a buffer that is longer than the options say",
-            });
-        }
         let buffer = self.first + self.buffers.len() as u64;
         let slot = |index: u64| ReceiveRequest {
             wr_id: buffer * self.per_buffer + index,
@@ -241,7 +249,7 @@ impl Slots {
                 size: slot_size,
             },
         };
-        Ok((0..count).map(slot).collect())
+        (0..count).map(slot).collect()
     }
 
     /// A message has arrived in the slot that its receive buffer was called. False where there is none.

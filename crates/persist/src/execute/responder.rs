@@ -252,13 +252,13 @@ impl Responder {
     }
 
     async fn take_arrival(&self, arrival: Received) -> Result<(), ExecuteError> {
+        // Buffers of a shared queue outlive the connections that use them: also one whose message died half-way, parts of
+        // which may lie there.
+        if arrival.status == Status::WorkRequestFlushed && self.layout.receive_buffers.is_some() {
+            return self.give_back(arrival.wr_id).await;
+        }
         if arrival.status != Status::Success || !self.sessions.borrow().contains_key(&arrival.qp) {
-            // Buffers of a shared queue outlive the connections that use them.
-            return if arrival.status == Status::WorkRequestFlushed {
-                Ok(())
-            } else {
-                self.post(arrival.wr_id)
-            };
+            return self.post(arrival.wr_id);
         }
         self.served.set(self.served.get() + 1);
         if arrival.opcode == Opcode::ReceiveWriteWithImmediate {
