@@ -425,3 +425,14 @@ fn a_buffer_that_is_longer_than_the_options_say_is_refused_on_any_device() {
         queue.post(0, buffer(memory, 0)).unwrap();
     }
 }
+
+/// Needs the sum that saturates: a receiver that says it grants more than there can be would end its sender, or its credit.
+#[test]
+fn credits_that_a_peer_makes_up_do_not_overflow() {
+    let world = World::new(9);
+    let (port, queue, _) = receiver(&world, Features::COMMON);
+    let appender = Appender::new(port, QueuePair(0), queue.terms());
+    appender.add_credits(u64::MAX);
+    appender.add_credits(1);
+    assert_eq!(appender.credits(), u64::MAX);
+}
