@@ -140,6 +140,10 @@ fn stamped_header(
     let mut bytes = [0; RECORD_START_SIZE];
     log.read(position, &mut bytes);
     let header = RecordHeader::parse(&bytes).ok()?;
+    // The commit tag does not vouch for the other facts, which may be those of the generation before.
+    if header.generation() != state.generation {
+        return None;
+    }
     let standing = Stamp::judge(&header, format, position, state.generation);
     (standing != Standing::Unstamped).then_some(header)
 }
@@ -796,11 +800,11 @@ mod tests {
     const FIRST: u32 = SEGMENT_HEADER_UNITS;
     const SECOND: u32 = FIRST + 1;
 
-    /// A segment with two records, each of one unit.
-    fn segment(pool: &Pool, kinds: [Kind; 2]) -> SegmentState {
+    /// A segment in generation 2 with two records, each of one unit. The facts of each are those of its kind in its generation.
+    fn segment(pool: &Pool, facts: [(Kind, u32); 2]) -> SegmentState {
         let (log, format) = (pool.log(), format_of(pool));
-        let mut state = SegmentState::fresh(2, 1);
-        for (unit, kind) in [FIRST, SECOND].into_iter().zip(kinds) {
+        let mut state = SegmentState::fresh(2, 2);
+        for (unit, (kind, generation)) in [FIRST, SECOND].into_iter().zip(facts) {
             let (position, mut record) = (format.position(2, unit), Vec::new());
             let draft = Draft {
                 kind,
@@ -809,7 +813,7 @@ mod tests {
                 key: b"key",
                 value: b"",
             };
-            let tag = draft.encode(&format, position, 1, 1, &mut record);
+            let tag = draft.encode(&format, position, generation, 1, &mut record);
             log.write(position + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
             let stamp = Stamp {
                 sequence: unit.into(),
@@ -817,7 +821,7 @@ mod tests {
                 durable: FIRST,
                 epoch: 1,
             };
-            let commit_tag = stamp.write(&*log, &format, position, 1, tag, UNIT_SIZE);
+            let commit_tag = stamp.write(&*log, &format, position, 2, tag, UNIT_SIZE);
             state.note_stamped(unit, 1, commit_tag);
         }
         state
@@ -855,12 +859,28 @@ mod tests {
             ([Kind::Delete, Kind::Put], Purpose::Delete, Purpose::Put),
             ([Kind::Put, Kind::Delete], Purpose::Put, Purpose::Delete),
         ] {
-            let state = segment(&pool, kinds);
+            let state = segment(&pool, kinds.map(|kind| (kind, 2)));
             assert_eq!(Purpose::of(&state, &*log, &format), whole, "{kinds:?}");
             log.store(commit_tag_position(format.position(2, FIRST)), 0);
             assert_eq!(Purpose::of(&state, &*log, &format), torn, "{kinds:?}");
             log.store(commit_tag_position(format.position(2, SECOND)), 0);
             assert_eq!(Purpose::of(&state, &*log, &format), Purpose::Put);
+        }
+    }
+
+    /// Needs the generation in the facts: a power cut may keep the stamp of a record and the facts of the one that was there before,
+    /// and the commit tag covers only the stamp.
+    #[test]
+    fn facts_of_an_earlier_generation_do_not_say_what_a_segment_is_for() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let pool = pool(&directory.path().join("pool"));
+        let (log, format) = (pool.log(), format_of(&pool));
+        for (earlier, kind, purpose) in [
+            (Kind::Delete, Kind::Put, Purpose::Put),
+            (Kind::Put, Kind::Delete, Purpose::Delete),
+        ] {
+            let state = segment(&pool, [(earlier, 1), (kind, 2)]);
+            assert_eq!(Purpose::of(&state, &*log, &format), purpose, "{kind:?}");
         }
     }
 }
