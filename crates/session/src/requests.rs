@@ -117,6 +117,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
 
     /// Takes the next id and `size` contiguous bytes of the ring, and tells their offset. `None`: no room now; wait with
     /// [`Requests::wait_for_room`].
+    ///
+    /// On a connection that has ended nobody answers it, and it would wait for ever: the caller asks for that before.
     pub fn begin(&mut self, size: u64) -> Option<(Ticket, u64)> {
         assert!(size <= self.ring.size, "{size} bytes fit the ring");
         if self.places.len() == self.in_flight_max {
@@ -201,7 +203,7 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         Some(note)
     }
 
-    /// No answer will come any more.
+    /// No answer will come any more to what was begun. The caller begins nothing more: that would wait until `end` is called again.
     pub fn end(&mut self) {
         while let Some(place) = self.places.pop_front() {
             self.first += 1;
