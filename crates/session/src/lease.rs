@@ -8,7 +8,7 @@
 //!
 //! What is leased is the store's: an extent of a log, the right to publish, a reader's view of an index, the log of a writer. The
 //! lease moves that value in, and it comes out of revocation alone, so that no path of a store can use memory again before the
-//! windows on it are closed.
+//! windows on it are closed. A lease that the device gave no window at all is none: its object comes out at once.
 
 use smallvec::SmallVec;
 use stonecast_base::{Nanoseconds, Span};
@@ -92,6 +92,15 @@ impl<O> Lease<O> {
             epoch: self.epoch,
             windows: self.windows,
             asked_at: self.asked_at,
+        }
+    }
+
+    /// What was to be leased, where no window was opened: nobody could reach it, so nothing has to end. Else the lease.
+    pub fn into_unopened(self) -> Result<O, Self> {
+        if self.windows.is_empty() {
+            Ok(self.object)
+        } else {
+            Err(self)
         }
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   Ending --spawned--> disconnect -> windows for reading -> leases, in order -> queue pair -> memory
 //!                                                              |
-//!                                                              '--> Ended { revoked, unquiesced }      taken by the store
+//!                                                              |          '--> arrivals that nobody took \ taken by
+//!                                                              '--> Ended { revoked, unquiesced }         / the store
 //! ```
 //!
 //! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and no other
@@ -14,12 +15,13 @@
 //! - A [`Revoked`] comes from here alone, after every window of its lease was revoked.
 //! - What ends together is taken together: the store sees whether one part of it is unquiesced before it uses another part.
 //! - A connection's queue pair goes before its memory: with it go its windows.
+//! - A shared receive buffer outlives the connection whose message it holds: the store takes the message, or gets it from here.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_base::mutant;
-use stonecast_fabric::{MemoryRegion, Port, QueuePair, Rkey, Runtime};
+use stonecast_fabric::{MemoryRegion, Port, QueuePair, Received, Rkey, Runtime};
 
 use crate::Lease;
 
@@ -100,7 +102,10 @@ pub struct Revocations<O> {
 
 struct Shared<O> {
     under_way: Cell<usize>,
+    /// Leases that began to end and were not taken.
+    leases: Cell<usize>,
     ended: RefCell<Vec<Ended<O>>>,
+    untaken: RefCell<Vec<Received>>,
 }
 
 impl<O: 'static> Revocations<O> {
@@ -113,7 +118,9 @@ impl<O: 'static> Revocations<O> {
             pumps_max,
             shared: Rc::new(Shared {
                 under_way: Cell::new(0),
+                leases: Cell::new(0),
                 ended: RefCell::default(),
+                untaken: RefCell::default(),
             }),
         }
     }
@@ -123,15 +130,32 @@ impl<O: 'static> Revocations<O> {
         self.shared.under_way.get()
     }
 
+    /// How many leases are about to end, or have ended and were not taken yet: what is leased with them may come back.
+    pub fn leases_to_come(&self) -> usize {
+        self.shared.leases.get()
+    }
+
     /// What has ended since this was asked last.
     pub fn take_ended(&self) -> Vec<Ended<O>> {
-        self.shared.ended.take()
+        let ended = self.shared.ended.take();
+        let taken = |part: &Ended<O>| part.revoked.len() + part.unquiesced.len();
+        let count: usize = ended.iter().map(taken).sum();
+        self.shared.leases.set(self.shared.leases.get() - count);
+        ended
+    }
+
+    /// Arrivals of connections that have ended since this was asked last, which nobody took while they lasted. Each of a shared
+    /// receive queue holds a buffer of it, lost unless it is posted again.
+    #[must_use = "the buffers of these arrivals are to be posted again"]
+    pub fn take_untaken(&self) -> Vec<Received> {
+        self.shared.untaken.take()
     }
 
     /// Begins to end what `ending` names.
     pub fn begin(&self, ending: Ending<O>) {
         let (port, shared, pumps_max) = (self.port.clone(), self.shared.clone(), self.pumps_max);
         shared.under_way.set(shared.under_way.get() + 1);
+        shared.leases.set(shared.leases.get() + ending.leases.len());
         self.runtime.spawn(Box::pin(async move {
             let Ending {
                 connection,
@@ -157,7 +181,8 @@ impl<O: 'static> Revocations<O> {
                     }
                 }
                 // Through the port, which forgets what it has of this queue pair: its number may be given to the next client.
-                let _ = port.destroy_queue_pair(qp);
+                let untaken = port.destroy_queue_pair(qp).unwrap_or_default();
+                shared.untaken.borrow_mut().extend(untaken);
             }
             for region in regions {
                 // What a provider cannot free now it frees when the device is dropped.

@@ -136,9 +136,11 @@ impl Tray {
         !self.received.is_empty() || !self.events.is_empty()
     }
 
-    fn forget(&mut self, qp: QueuePair) {
-        self.received.retain(|arrival| arrival.qp != qp);
+    fn forget(&mut self, qp: QueuePair) -> Vec<Received> {
+        let mut untaken = Vec::new();
+        move_matching(&mut self.received, &mut untaken, |arrival| arrival.qp == qp);
         self.events.retain(|event| queue_pair_of(event) != Some(qp));
+        untaken
     }
 }
 
@@ -206,14 +208,19 @@ impl Inboxes {
         woken.extend(tray.waiting.drain(..).map(|(_, waker)| waker));
     }
 
-    /// Forgets what was not taken of a destroyed queue pair: its number may come back.
-    pub fn forget(&mut self, qp: QueuePair) {
-        self.tray_of(qp).forget(qp);
+    /// Forgets what was not taken of a destroyed queue pair: its number may come back. Returns the arrivals among it.
+    pub fn forget(&mut self, qp: QueuePair) -> Vec<Received> {
+        let untaken = self.tray_of(qp).forget(qp);
         self.routes.remove(&qp);
+        untaken
     }
 }
 
-fn move_matching<T>(from: &mut VecDeque<T>, to: &mut VecDeque<T>, matches: impl FnMut(&T) -> bool) {
+fn move_matching<T>(
+    from: &mut VecDeque<T>,
+    to: &mut impl Extend<T>,
+    matches: impl FnMut(&T) -> bool,
+) {
     let (matching, rest): (VecDeque<T>, _) = std::mem::take(from).into_iter().partition(matches);
     to.extend(matching);
     *from = rest;

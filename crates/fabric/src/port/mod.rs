@@ -442,13 +442,16 @@ impl Port {
     }
 
     /// Destroys a queue pair: like [`Device::destroy_queue_pair`], and what waits for it here ends with
-    /// [`Status::WorkRequestFlushed`]; its arrivals and events that nobody took are dropped.
-    pub fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError> {
+    /// [`Status::WorkRequestFlushed`]; its events that nobody took are dropped.
+    ///
+    /// Returns its arrivals that nobody took: each holds a receive buffer, which whoever posted it to a shared queue may post
+    /// again. Those that the port has not pumped out of the device are lost with the queue pair.
+    pub fn destroy_queue_pair(&self, qp: QueuePair) -> Result<Vec<Received>, DeviceError> {
         self.device.destroy_queue_pair(qp)?;
-        self.inboxes.borrow_mut().forget(qp);
+        let untaken = self.inboxes.borrow_mut().forget(qp);
         let ended = self.state.borrow_mut().forget(qp);
         ended.into_iter().for_each(Ended::wake);
-        Ok(())
+        Ok(untaken)
     }
 
     /// Takes the oldest arrival that no [`Inbox`] has claimed.

@@ -144,6 +144,7 @@ impl Server {
     /// Serves what has arrived. See the module documentation.
     pub(super) async fn serve_batch(&self, batch: &mut Batch) -> Result<(), StoreError> {
         batch.clear();
+        self.take_buffers_back(&mut batch.reposts);
         self.gather(batch);
         if batch.items.is_empty() {
             return self.finish_batch(batch);

@@ -9,7 +9,8 @@
 //! have it: a buffer would belong to one of these alone.
 //!
 //! Invariant: a client that keeps to its operations in flight finds a buffer. Of own ones, because a message that was not
-//! answered holds at most one.
+//! answered holds at most one. Of shared ones, because each is posted again, also where its client is gone before its message
+//! is looked at.
 
 use stonecast_fabric::{
     Access, Device, DeviceError, QueuePair, ReceiveQueue, ReceiveRequest, Received,
@@ -83,6 +84,14 @@ impl Server {
         match self.receives {
             Receives::Shared { buffers, .. } => Some(buffers),
             Receives::Own => self.state.borrow().sessions.get(qp)?.receives,
+        }
+    }
+
+    /// Takes over the shared buffers of messages that nobody took before their connection was gone.
+    pub(super) fn take_buffers_back(&self, free: &mut Vec<ReceiveRequest>) {
+        let untaken = self.revocations.take_untaken();
+        if let Receives::Shared { buffers, .. } = self.receives {
+            free.extend(untaken.iter().map(|arrival| buffers.request(arrival.wr_id)));
         }
     }
 

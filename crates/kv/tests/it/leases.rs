@@ -71,6 +71,32 @@ fn clients_that_write_all_the_time_take_turns_with_more_of_them_than_there_are_s
     });
 }
 
+/// Needs `leases_to_come` in `refuse_space`: a lease that is being revoked is in no session, and its segment is not free yet.
+#[test]
+fn a_put_that_comes_while_the_last_room_is_on_its_way_back_finds_it() {
+    on_every_provider(|| {
+        World::small().run(async |world| {
+            let (holder, late) = (world.client().await, world.client().await);
+            holder.put(b"small", b"v").await.unwrap();
+            let filler = world.client().await;
+            let mut stored = 0;
+            loop {
+                let (key, value) = (key(stored), value(stored, 2000));
+                let put = Box::pin(filler.put(&key, &value));
+                match world.runtime().within(20_000_000, put).await {
+                    Ok(done) => done.map(|_| stored += 1).unwrap(),
+                    Err(_waits_for_room) => break,
+                }
+            }
+            drop(filler);
+            world.runtime().sleep(5_000_000).await;
+            // The server hears of both at once: the end of who holds the last room, and the request for room.
+            drop(holder);
+            late.put(b"late", &value(1, 2000)).await.unwrap();
+        });
+    });
+}
+
 /// Needs *busy* to end: where what is leased is taken back, and what is live leaves no room, the answer is *no space*.
 #[test]
 fn a_pool_that_is_full_is_said_to_be_full_also_beside_clients_that_hold_leases() {

@@ -2,12 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::Future as _;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_fabric::{
-    Access, LocalSpan, Operation, QueuePairOptions, ReceiveQueue, ReceiveRequest,
+    Access, LocalSpan, Operation, QueuePairOptions, ReceiveQueue, ReceiveRequest, Status,
 };
 use stonecast_kv::{ClientPolicy, Condition, ServerOptions, StoreError, Written};
 
@@ -267,6 +270,68 @@ fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
                 let _ = device.destroy_queue_pair(qp);
             }
             honest.put(b"k", b"v").await.unwrap();
+        });
+    });
+}
+
+/// Needs the buffers of what nobody took to come back: most of the messages of each client lie unread when it is gone, and there
+/// are 2048 shared buffers.
+#[test]
+fn clients_that_die_with_messages_unread_take_no_receive_buffers_with_them() {
+    const MESSAGES: u32 = 200;
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            for n in 0..24 {
+                let (port, runtime) = world.port();
+                let device = port.device().clone();
+                let memory = device.allocate(64, Access::NONE).unwrap();
+                let qp = device
+                    .create_queue_pair(QueuePairOptions {
+                        send_cq: port.send_cq(),
+                        receive_cq: port.receive_cq(),
+                        shared_receive_queue: None,
+                        windows: false,
+                        send_capacity: MESSAGES,
+                        receive_capacity: 4,
+                        rnr_retry_count: 0,
+                        rnr_retry_delay_ns: 10_000,
+                    })
+                    .unwrap();
+                let mut hello = b"stonecdk".to_vec();
+                hello.extend_from_slice(&stonecast_kv::limits::PROTOCOL_VERSION.to_le_bytes());
+                hello.extend_from_slice(&[0; 4]);
+                device.connect(qp, &world.address(), &hello).unwrap();
+                port.activity().await;
+                let local = LocalSpan {
+                    region: memory,
+                    offset: 0,
+                    size: 8,
+                };
+                for _ in 1..MESSAGES {
+                    port.post(qp, [Operation::Send { local }]).unwrap();
+                }
+                // Only the client's device goes on meanwhile: the server looks at none of this.
+                let last = [Operation::Send { local }];
+                let mut last = pin!(port.submit(qp, &last));
+                let mut context = Context::from_waker(Waker::noop());
+                let status = (0..2_000).find_map(|_| {
+                    port.pump();
+                    match last.as_mut().poll(&mut context) {
+                        Poll::Ready(status) => Some(status.unwrap()),
+                        Poll::Pending => None,
+                    }
+                });
+                // Where the server's side has to move for the last one, its end is not known yet.
+                assert!(
+                    status.is_none_or(|status| status == Status::Success),
+                    "no buffers for client {n}: {status:?}"
+                );
+                let _ = device.disconnect(qp);
+                let _ = device.destroy_queue_pair(qp);
+                runtime.sleep(5_000_000).await;
+            }
+            let next = world.client().await;
+            next.put(b"k", b"v").await.unwrap();
         });
     });
 }

@@ -203,6 +203,52 @@ fn a_lease_that_the_device_grants_in_part_ends_like_any_other() {
     });
 }
 
+#[test]
+fn what_the_device_opens_no_window_to_comes_out_of_its_lease_at_once() {
+    on_every_provider(|[server, client, _]| async move {
+        let landlord = Landlord::new(server);
+        let (_tenant, qp) = landlord.tenant(&client).await;
+        let lessor = Lessor {
+            port: &landlord.node.port,
+            epoch: 5,
+        };
+        let good = Opening::whole(landlord.memory, Access::REMOTE_WRITE);
+        let outside = Opening {
+            span: Span::new(4096, 64),
+            ..good
+        };
+        let (part, _) = lessor
+            .grant(qp, Cell(0), &[outside], 0)
+            .expect_err("outside");
+        assert_eq!(part.into_unopened().ok(), Some(Cell(0)));
+        let (part, _) = lessor
+            .grant(qp, Cell(1), &[good, outside], 0)
+            .expect_err("outside");
+        let part = part.into_unopened().expect_err("it has a window");
+        let _over = landlord.revoke(part).await;
+    });
+}
+
+/// Needs leases counted until they are taken: what has ended and waits to be taken is no less on its way than the rest.
+#[test]
+fn a_lease_is_on_its_way_from_the_call_that_ends_it_until_it_is_taken() {
+    on_every_provider(|[server, client, _]| async move {
+        let landlord = Landlord::new(server);
+        let (_tenant, qp) = landlord.tenant(&client).await;
+        landlord.revocations.begin(Ending {
+            leases: vec![landlord.lease(qp, Cell(0)), landlord.lease(qp, Cell(1))],
+            ..Ending::default()
+        });
+        assert_eq!(landlord.revocations.leases_to_come(), 2);
+        while landlord.revocations.under_way() > 0 {
+            landlord.node.runtime.sleep(10_000).await;
+        }
+        assert_eq!(landlord.revocations.leases_to_come(), 2);
+        let ended = landlord.revocations.take_ended();
+        assert_eq!((ended.len(), landlord.revocations.leases_to_come()), (1, 0));
+    });
+}
+
 /// Needs the disconnect before, and the queue pair gone before its memory.
 #[test]
 fn all_that_a_client_held_comes_back_when_its_connection_ends() {

@@ -248,7 +248,7 @@ impl Server {
     }
 
     /// What to tell somebody who finds no segment with room for `units`: *busy* if one can be made free, then it is, or if there
-    /// is room that is only leased, then it is asked for; else what is full.
+    /// is room that is only leased, then it is asked for, or if a segment is on its way back; else what is full.
     pub(super) fn refuse_space(&self, state: &mut State, units: u32) -> Verdict {
         let State { cleaner, space, .. } = state;
         space
@@ -264,6 +264,8 @@ impl Server {
             Verdict::Busy
         } else if self.is_room_leased(state, units, is_gain) {
             self.lease_wanted.set(true);
+            Verdict::Busy
+        } else if self.revocations.leases_to_come() > 0 {
             Verdict::Busy
         } else if state.space.lacks_medium() {
             Verdict::MediumFull
@@ -286,7 +288,7 @@ impl Server {
         let is_under_way = cleaner.victim.is_some()
             || cleaner.own.is_some()
             || state.own_put.is_some()
-            || self.revocations.under_way() > 0;
+            || self.revocations.leases_to_come() > 0;
         let comes_back = |state: &State| state.sessions.leased().next().is_some();
         if is_under_way
             || space.choose_victim(Need::Now, next_sequence).is_some()

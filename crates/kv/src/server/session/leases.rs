@@ -159,7 +159,10 @@ impl Server {
         match self.lease_extent(state, qp, segment, publishes) {
             Ok(lease) => self.hold_lease(state, qp, slot, lease),
             Err(part) => {
-                self.revocations.begin(ending(None, [part]));
+                let extent = part.into_unopened();
+                let Extent { segment, .. } = extent.expect("its only window was refused");
+                let seal = state.space.give_back(segment, &*self.log);
+                state.unpersisted.extend(seal);
                 refuse(Verdict::Busy)
             }
         }
