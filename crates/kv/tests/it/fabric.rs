@@ -191,7 +191,7 @@ mod verbs {
     use stonecast_fabric_verbs::control::{Key, KeyRing};
     use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 
-    use super::{Fabric, Pause, device};
+    use super::{Fabric, Pause};
 
     /// The RDMA device that the stories run on.
     pub fn device_name() -> Option<String> {

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 /// first, whenever the power goes. Under [`Durability::Process`](stonecast_media::Durability::Process) the update outlives
 /// every process, and no more.
 ///
-/// A value exists only because the steps of a [`Plan`](crate::Plan) were run to their end:
+/// A value exists only because the steps of a [`Plan`] were run to their end:
 /// [`Requester::persist`](super::Requester::persist) and [`Commit::persist`](super::Commit::persist) give it out. An
 /// acknowledgement or a publication that takes one cannot come too early.
 ///
