@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and no other
-//! client waits with it. Where the fabric cannot say that nothing arrives any more ([`DeviceError::Unquiesced`]), the object of the lease
-//! does not come back: the peer may finish its write whenever it goes on.
+//! client waits with it. Where the fabric cannot say that nothing arrives any more
+//! ([`Unquiesced`](stonecast_fabric::DeviceError::Unquiesced)), the object of the lease does not come back: the peer may finish its write whenever it goes on.
 //!
 //! Invariants:
 //! - A [`Revoked`] comes from here alone, after every window of its lease was revoked.
