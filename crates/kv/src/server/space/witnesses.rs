@@ -18,8 +18,9 @@ use stonecast_log::{LogFormat, SegmentState, UNIT_SIZE, Witness};
 use stonecast_media::{Backing, Means, PersistentRegion, Prepared};
 use stonecast_persist::Persisted;
 
-/// Bytes that a segment gains before what is known of it is persisted, and, where persisting is a sync, stored: a sync writes
-/// every page that was changed, so that a word for each batch would be a page for each batch.
+/// Bytes that a segment gains before what is known of it is persisted, and, where persisting costs anything, stored: a sync
+/// writes every page that was changed, so that a word for each batch would be a page for each batch, and on persistent memory
+/// it would be 8 bytes more of the medium for each put.
 const WITNESS_STEP: u64 = 16 << 10;
 const STEP_UNITS: u32 = (WITNESS_STEP / UNIT_SIZE) as u32;
 
@@ -36,8 +37,8 @@ pub(super) enum Telling {
 pub(crate) struct Witnesses {
     backing: Rc<dyn Backing>,
     format: LogFormat,
-    /// Persisting is a sync of pages.
-    syncs_pages: bool,
+    /// Nothing is done to persist: a word costs a store, and no byte of a medium.
+    persists_nothing: bool,
     /// By the number of the segment that is told of.
     told: Vec<Told>,
     /// Lines to persist.
@@ -81,7 +82,7 @@ impl Witnesses {
         Self {
             backing,
             format,
-            syncs_pages: log.means() == Means::FileSync,
+            persists_nothing: log.means() == Means::Process,
             told: vec![Told::NOTHING; format.segment_count as usize],
             due: Vec::new(),
         }
@@ -145,12 +146,8 @@ impl Witnesses {
         let Told { stored, kept, line } = self.told[state.number as usize];
         let is_new = stored.generation != witness.generation;
         let is_settled = telling == Telling::Settled;
-        let store_step = if self.syncs_pages && !is_settled {
-            STEP_UNITS
-        } else {
-            1
-        };
         let keep_step = if is_settled { 1 } else { STEP_UNITS };
+        let store_step = if self.persists_nothing { 1 } else { keep_step };
         let stores = is_new || witness.unit >= stored.unit + store_step;
         let keeps = is_new || witness.unit >= kept + keep_step;
         if !stores && !keeps || line == Line::Refused && !is_settled || !self.is_ready(state.number)
