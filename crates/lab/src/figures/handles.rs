@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use stonecast::{Connector, Error};
 use stonecast_bench::Measured;
-use stonecast_bench::direct::{ServerOptions, ServerProcess, Session, load};
+use stonecast_bench::direct::Session;
 use stonecast_workload::{Distribution, Mix, Sequence};
 use tokio::runtime::{Builder, Runtime};
 
 use super::plan::{HANDLE_BLOCKING, HANDLE_LOCAL, HANDLE_TOKIO_64};
-use super::{FiguresError, Run, capacity, speed};
+use super::{FiguresError, Run, loaded_server, speed};
 use crate::peers::{RedisConnection, RedisPersistence, RedisServer};
 
 /// Tasks that each have one GET in flight, and commands of a pipeline.
@@ -32,17 +32,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     }
     let options = run.options;
     (run.say)("loading a server for the library");
-    let server = ServerProcess::start(ServerOptions {
-        program: options.program.clone(),
-        parent: options.memory_folder.clone(),
-        durability: "process",
-        capacity: capacity(options, 0),
-        publishing: false,
-        resp: false,
-        instead: None,
-    })?;
-    let session = Session::open(&server.address())?;
-    load(&session, options.data, |_| {})?;
+    let (server, session) = loaded_server(options)?;
     let bench = Bench {
         sequence: Arc::new(run.sequence(Mix::C, Distribution::ScrambledZipfian)),
         value_size: options.data.value_size,

@@ -32,7 +32,10 @@ use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 use crate::peers::PeerError;
 use stonecast_bench::DataSet;
 use stonecast_bench::Measured;
-use stonecast_bench::direct::{DriveError, LimitError, ServerProcessError, YcsbError};
+use stonecast_bench::direct::{
+    DriveError, LimitError, ServerOptions, ServerProcess, ServerProcessError, Session, YcsbError,
+    load,
+};
 
 pub use figure::{Definition, Direction, Figure, Judged};
 pub use plan::DEFINITIONS;
@@ -249,6 +252,22 @@ fn speed(what: &'static str, measured: &Measured) -> Result<f64, FiguresError> {
 fn record_size(data: &DataSet) -> u64 {
     (64 + stonecast_workload::KEY_NAME_SIZE_MAX as u64 + data.value_size as u64)
         .next_multiple_of(64)
+}
+
+/// A server of a pool in memory that holds the keys of `options`, and a session with it.
+fn loaded_server(options: &FigureOptions) -> Result<(ServerProcess, Session), FiguresError> {
+    let server = ServerProcess::start(ServerOptions {
+        program: options.program.clone(),
+        parent: options.memory_folder.clone(),
+        durability: "process",
+        capacity: capacity(options, 0),
+        publishing: false,
+        resp: false,
+        instead: None,
+    })?;
+    let session = Session::open(&server.address())?;
+    load(&session, options.data, |_| {})?;
+    Ok((server, session))
 }
 
 /// Capacity of a pool for the data and `more` records, never smaller than requested.

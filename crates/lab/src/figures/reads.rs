@@ -11,13 +11,12 @@ use super::plan::{
     GET_LIMIT, GET_LMDB, GET_LMDB_LATEST, GET_OVERLAPPING, GET_REDIS, GET_SERVER_CPU,
     GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY,
 };
-use super::{FiguresError, Run, capacity, server_memory, speed};
+use super::{FiguresError, Run, loaded_server, server_memory, speed};
 use crate::peers::{Lmdb, RedisPersistence, RedisServer, View};
 use stonecast_bench::Measured;
 use stonecast_bench::cpu_time::process_cpu_ns;
 use stonecast_bench::direct::{
-    Amount, Limit, Order, Plan, ServerOptions, ServerProcess, Session, StoreMemory, Target,
-    YcsbOptions, load,
+    Amount, Limit, Order, Plan, ServerProcess, Session, StoreMemory, Target, YcsbOptions,
 };
 use stonecast_bench::{clock_look_ns, timing_interval};
 
@@ -43,17 +42,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     }
     let options = run.options;
     (run.say)("loading a server for reads");
-    let server = ServerProcess::start(ServerOptions {
-        program: options.program.clone(),
-        parent: options.memory_folder.clone(),
-        durability: "process",
-        capacity: capacity(options, 0),
-        publishing: false,
-        resp: false,
-        instead: None,
-    })?;
-    let session = Session::open(&server.address())?;
-    load(&session, options.data, |_| {})?;
+    let (server, session) = loaded_server(options)?;
     let zipfian = Arc::new(run.sequence(Mix::C, Distribution::ScrambledZipfian));
     let reader = Reader::new(&session, zipfian, options.duration, options.data.value_size)?;
 

@@ -9,8 +9,7 @@ use stonecast_kv::{ClientPolicy, RecoveryReport, Server, StoreError};
 use stonecast_media::{DirectoryBacking, OpenMode, Pool};
 
 use super::plan::RESTART_SCAN;
-use super::{FiguresError, Run, capacity};
-use stonecast_bench::direct::{ServerOptions, ServerProcess, Session, load};
+use super::{FiguresError, Run, loaded_server};
 
 /// Entries of the completion queues of a server without clients.
 const COMPLETIONS: u32 = 4096;
@@ -23,17 +22,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     }
     let options = run.options;
     (run.say)("loading a server that will be killed");
-    let mut server = ServerProcess::start(ServerOptions {
-        program: options.program.clone(),
-        parent: options.memory_folder.clone(),
-        durability: "process",
-        capacity: capacity(options, 0),
-        publishing: false,
-        resp: false,
-        instead: None,
-    })?;
-    let session = Session::open(&server.address())?;
-    load(&session, options.data, |_| {})?;
+    let (mut server, session) = loaded_server(options)?;
     server.kill();
     drop(session);
     for repetition in 1..=options.repetitions {
