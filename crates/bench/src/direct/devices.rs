@@ -10,7 +10,7 @@ use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
 /// A device of a benchmark.
 pub struct OpenedDevice {
-    /// As what it does, and as what its thread sleeps on.
+    /// The device, and the park that its thread sleeps on.
     pub device: OpenDevice,
     /// The same, where peers' memory is mapped into this process.
     pub(super) shared_memory: Option<Rc<ShmDevice>>,

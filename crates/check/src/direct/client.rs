@@ -228,7 +228,7 @@ async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<U
     None
 }
 
-/// What an error says about the operation, and whether the connection can still be used.
+/// Turns an error into the answer of its operation. `true`: the connection can still be used.
 pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
     match error {
         StoreError::Disconnected { .. } | StoreError::Device(_) => {}

@@ -28,7 +28,7 @@ pub(crate) struct Host {
 /// Work of servers beside requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Upkeep {
-    /// What was cleaned.
+    /// Counts of the cleaning.
     pub cleaned: Cleaning,
     /// Number of growths of the index.
     pub growths: u64,

@@ -57,7 +57,8 @@ pub struct Ycsb {
     pub rdma: RdmaFlags,
 }
 
-/// What a server at verbs://HOST:PORT needs. Its keys have another name here, where `--keys` counts keys of the store.
+/// The flags of a server at verbs://HOST:PORT. The flag for RDMA keys has another name here, because `--keys` counts keys of
+/// the store.
 #[derive(Debug)]
 pub struct RdmaFlags(VerbsFlags);
 

@@ -1,4 +1,4 @@
-//! What is imported: a file or stdin. A signal ends its reading, and so does a pause while there is something else to do.
+//! The input of an import: a file or stdin. A signal ends a read. So does a pause of the input while answers are due.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -25,7 +25,7 @@ const AT_ONCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// What is imported.
+/// The input of an import.
 pub struct Source {
     /// Its bytes. A read fails with [`io::ErrorKind::WouldBlock`] where there are none yet and it is not to wait.
     pub lines: BufReader<Input>,

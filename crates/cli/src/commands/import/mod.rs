@@ -141,7 +141,7 @@ impl Run<'_> {
             if ends.get() || self.stop.asked() {
                 return Poll::Ready(None);
             }
-            // Where answers are due they matter more than further input: they come soon, and this is polled again then.
+            // Answers that are due come soon and poll this future again, so a read waits for input only where none are due.
             waits.set(sent.borrow().is_empty());
             match reader.next_entry() {
                 Ok(Some((entry, bytes))) => {

@@ -13,7 +13,7 @@ use crate::flags::DurabilityArgument;
 use crate::output::{say, size};
 use crate::values::Size;
 
-/// What the library is asked for.
+/// The library's builder, with everything that the command line says.
 pub fn builder(serving: &Serving, accepts_copy: bool) -> Builder {
     let mut builder = Server::builder(&serving.data)
         .places(serving.places)
