@@ -57,15 +57,7 @@ impl Net {
         lines.truncate(self.faults.between(0, lines.len() as u64) as usize);
         self.messages[index].progress.scattered = Some(lines);
         while !self.place_part(index, context) {}
-        let message = &mut self.messages[index];
-        message.progress.settled = true;
-        let (key, landing) = (message.target.key.take(), message.landing.take());
-        if let Some(key) = key {
-            self.leave_key(key);
-        }
-        if let Some(landing) = landing {
-            self.flush_landing(to, &landing);
-        }
+        self.end_placing(to, index);
         self.fail(
             to,
             DisconnectCause::QueuePairError,

@@ -71,18 +71,24 @@ impl Net {
         let connected = matches!(qp.connection.stage, Stage::Accepted | Stage::Connected);
         let dropped = std::mem::take(&mut qp.inbound.placing);
         for index in dropped {
-            let message = &mut self.messages[index];
-            message.progress.settled = true;
-            let (key, landing) = (message.target.key.take(), message.landing.take());
-            if let Some(key) = key {
-                self.leave_key(key);
-            }
-            if let Some(landing) = landing {
-                self.flush_landing(number, &landing);
-            }
+            self.end_placing(number, index);
             self.messages.undelay(index);
         }
         self.note_quiet(number);
         connected
+    }
+
+    /// Ends the placing of message `index` at queue pair `number`, wherever it stands: the message leaves its key, and its landing
+    /// completes flushed.
+    pub(super) fn end_placing(&mut self, number: u32, index: u32) {
+        let message = &mut self.messages[index];
+        message.progress.settled = true;
+        let (key, landing) = (message.target.key.take(), message.landing.take());
+        if let Some(key) = key {
+            self.leave_key(key);
+        }
+        if let Some(landing) = landing {
+            self.flush_landing(number, &landing);
+        }
     }
 }
