@@ -109,14 +109,16 @@ impl End {
     }
 }
 
-fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceError> {
+/// What `poll` comes to, while the server's device makes progress.
+fn end_of(
+    server: &End,
+    what: &str,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<(), DeviceError>>,
+) -> Result<(), DeviceError> {
     let mut ended = None;
-    server.wait("the end of the invalidation", || {
+    server.wait(what, || {
         server.poll(server.receive_cq);
-        match server
-            .device
-            .poll_invalidate(rkey, &mut Context::from_waker(Waker::noop()))
-        {
+        match poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => {
                 ended = Some(result);
                 Some(())
@@ -125,6 +127,12 @@ fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceEr
         }
     });
     ended.expect("just set")
+}
+
+fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceError> {
+    end_of(server, "the end of the invalidation", |context| {
+        server.device.poll_invalidate(rkey, context)
+    })
 }
 
 /// A server with a window that a peer is stopped inside of.
@@ -333,21 +341,9 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
 
 /// What quiescing the queue pair of a peer comes to.
 fn quiesce(server: &End, qp: QueuePair) -> Result<(), DeviceError> {
-    let mut ended = None;
-    server.wait("quiet", || {
-        server.poll(server.receive_cq);
-        match server
-            .device
-            .poll_quiesce(qp, &mut Context::from_waker(Waker::noop()))
-        {
-            Poll::Ready(result) => {
-                ended = Some(result);
-                Some(())
-            }
-            Poll::Pending => None,
-        }
-    });
-    ended.expect("just set")
+    end_of(server, "quiet", |context| {
+        server.device.poll_quiesce(qp, context)
+    })
 }
 
 /// Needs the closing of the connection and the look at who is inside: without the one, or the other, the appender that goes on

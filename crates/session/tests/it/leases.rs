@@ -56,17 +56,30 @@ impl Landlord {
         (Tenant { endpoint, local }, accepted.expect("it waits").0)
     }
 
-    fn lease(&self, qp: QueuePair, cell: Cell) -> Lease<Cell> {
-        let lessor = Lessor {
+    fn lessor(&self) -> Lessor<'_> {
+        Lessor {
             port: &self.node.port,
             epoch: 5,
+        }
+    }
+
+    /// An opening of all of the memory, and one behind its end.
+    fn good_and_outside(&self) -> [Opening; 2] {
+        let good = Opening::whole(self.memory, Access::REMOTE_WRITE);
+        let outside = Opening {
+            span: Span::new(4096, 64),
+            ..good
         };
+        [good, outside]
+    }
+
+    fn lease(&self, qp: QueuePair, cell: Cell) -> Lease<Cell> {
         let opening = Opening {
             region: self.memory,
             span: Span::new(cell.0 * 64, 64),
             access: Access::REMOTE_WRITE,
         };
-        lessor
+        self.lessor()
             .grant(qp, cell, &[opening], self.node.runtime.now())
             .expect("a window")
     }
@@ -184,15 +197,8 @@ fn a_lease_that_the_device_grants_in_part_ends_like_any_other() {
     on_every_provider(|[server, client, _]| async move {
         let landlord = Landlord::new(server);
         let (tenant, qp) = landlord.tenant(&client).await;
-        let lessor = Lessor {
-            port: &landlord.node.port,
-            epoch: 5,
-        };
-        let good = Opening::whole(landlord.memory, Access::REMOTE_WRITE);
-        let outside = Opening {
-            span: Span::new(4096, 64),
-            ..good
-        };
+        let lessor = landlord.lessor();
+        let [good, outside] = landlord.good_and_outside();
         let granted = lessor.grant(qp, Cell(0), &[good, outside], 0);
         let (part, _) = granted.expect_err("the second window lies outside its region");
         let rkey = part.windows()[0];
@@ -208,15 +214,8 @@ fn what_the_device_opens_no_window_to_comes_out_of_its_lease_at_once() {
     on_every_provider(|[server, client, _]| async move {
         let landlord = Landlord::new(server);
         let (_tenant, qp) = landlord.tenant(&client).await;
-        let lessor = Lessor {
-            port: &landlord.node.port,
-            epoch: 5,
-        };
-        let good = Opening::whole(landlord.memory, Access::REMOTE_WRITE);
-        let outside = Opening {
-            span: Span::new(4096, 64),
-            ..good
-        };
+        let lessor = landlord.lessor();
+        let [good, outside] = landlord.good_and_outside();
         let (part, _) = lessor
             .grant(qp, Cell(0), &[outside], 0)
             .expect_err("outside");
