@@ -59,8 +59,8 @@ mutants! {
     AnswerBeforeDurable in "kv", "E1";
     /// The server stamps clients' records without checking their tags.
     TagNotCheckedByServer in "kv", "E6";
-    /// A tag does not depend on the epoch, so the server accepts records of another epoch.
-    EpochNotChecked in "log", "epochs fence";
+    /// A tag does not depend on the opening, so the server accepts records of another opening.
+    OpeningNotChecked in "log", "openings fence";
     /// The server ignores conditions of writes.
     ConditionIgnored in "kv", "conditional writes";
     /// Deletes take the word out of the index and leave no tombstone.

@@ -200,7 +200,7 @@ impl States<'_> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use stonecast_fabric_sim::{MachineOptions, Profile, SimBacking, Survivor, World};
+    use stonecast_fabric_sim::{MachineOptions, MachineProfile, SimBacking, Survivor, World};
     use stonecast_media::{
         Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
         ReceiveBuffers,
@@ -217,7 +217,7 @@ mod tests {
         };
         let machine = world.machine(MachineOptions {
             platform,
-            ..MachineOptions::new(Profile::MODERN)
+            ..MachineOptions::new(MachineProfile::MODERN)
         });
         let module = world.module(machine, Survivor::default());
         let log = SimBacking::new(&module).open_log(LogOptions {

@@ -8,7 +8,7 @@ use stonecast_fabric::Runtime;
 use uuid::Uuid;
 
 use crate::changes::Refusal;
-use crate::configuration::{Configuration, Nonce, Ticket};
+use crate::configuration::{Attempt, Configuration, Nonce};
 use crate::document::DocumentError;
 use crate::store::{ConfigStore, Revision, StoreError, Swap};
 
@@ -21,12 +21,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    fn ticket(&mut self) -> Ticket {
+    fn attempt(&mut self) -> Attempt {
         let mut bytes = [0; 16];
         self.random.fill_bytes(&mut bytes);
-        Ticket {
+        Attempt {
             writer: self.name.clone(),
-            attempt: Uuid::from_bytes(bytes),
+            number: Uuid::from_bytes(bytes),
         }
     }
 }
@@ -85,7 +85,7 @@ const PAUSE_MAX_NS: Nanoseconds = 500_000_000;
 ///
 /// `decide` is asked again whenever somebody else was faster, and after an attempt of unknown outcome; so it decides by what it is
 /// shown. `Ok(None)`: nothing is left to be done, and the configuration stays as it is. An attempt whose outcome was not learned
-/// is recognised by its ticket when it is read.
+/// is recognised by its number when it is read.
 ///
 /// A store that does not answer is asked a dozen times, in some three seconds. A future that is dropped leaves an attempt of unknown
 /// outcome behind.
@@ -101,10 +101,10 @@ pub async fn change(
     loop {
         let outcome = attempt(store, writer, nonce, &mut decide, &mut tried).await?;
         let error = match outcome {
-            Attempt::Came(configuration) => return Ok(configuration),
+            Tried::Came(configuration) => return Ok(configuration),
             // Somebody else went on, so no pause is needed for progress.
-            Attempt::Conflict => continue,
-            Attempt::Failed(error) => error,
+            Tried::Conflict => continue,
+            Tried::Failed(error) => error,
         };
         attempts += 1;
         if attempts == ATTEMPTS_MAX {
@@ -119,7 +119,7 @@ pub async fn change(
     }
 }
 
-enum Attempt {
+enum Tried {
     Came(Configuration),
     Conflict,
     Failed(StoreError),
@@ -132,26 +132,26 @@ async fn attempt(
     nonce: Nonce,
     decide: &mut impl FnMut(&Configuration) -> Result<Option<Configuration>, Refusal>,
     tried: &mut Vec<Uuid>,
-) -> Result<Attempt, ChangeError> {
+) -> Result<Tried, ChangeError> {
     let (revision, present) = match read(store, nonce).await? {
         Ok(found) => found,
-        Err(error) => return Ok(Attempt::Failed(error)),
+        Err(error) => return Ok(Tried::Failed(error)),
     };
-    if tried.contains(&present.ticket.attempt) {
-        return Ok(Attempt::Came(present));
+    if tried.contains(&present.attempt.number) {
+        return Ok(Tried::Came(present));
     }
     let Some(mut next) = decide(&present)? else {
-        return Ok(Attempt::Came(present));
+        return Ok(Tried::Came(present));
     };
-    next.ticket = writer.ticket();
+    next.attempt = writer.attempt();
     match store.compare_and_set(Some(revision), &next.encode()).await {
-        Ok(Swap::Done(_)) => Ok(Attempt::Came(next)),
-        Ok(Swap::Conflict) => Ok(Attempt::Conflict),
+        Ok(Swap::Done(_)) => Ok(Tried::Came(next)),
+        Ok(Swap::Conflict) => Ok(Tried::Conflict),
         Err(error) => {
             if matches!(error, StoreError::Unknown { .. }) {
-                tried.push(next.ticket.attempt);
+                tried.push(next.attempt.number);
             }
-            Ok(Attempt::Failed(error))
+            Ok(Tried::Failed(error))
         }
     }
 }

@@ -6,7 +6,7 @@ use stonecast_media::Durability;
 use uuid::Uuid;
 
 use crate::configuration::{
-    Configuration, Epoch, Group, Node, NodeState, Nonce, Policy, Subject, Ticket,
+    Attempt, Configuration, Epoch, Group, Node, NodeState, Nonce, Policy, Subject,
 };
 use crate::name::NodeName;
 use crate::placement::{NotPlaced, place};
@@ -98,11 +98,11 @@ pub enum Refusal {
 
 impl Configuration {
     /// The first configuration of a cluster: no node, no group.
-    pub fn create(nonce: Nonce, policy: Policy, ticket: Ticket) -> Self {
+    pub fn create(nonce: Nonce, policy: Policy, attempt: Attempt) -> Self {
         let created = Self {
             nonce,
             epoch: Epoch(1),
-            ticket,
+            attempt,
             policy,
             nodes: BTreeMap::new(),
             groups: Vec::new(),

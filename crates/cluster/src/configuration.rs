@@ -35,11 +35,11 @@ pub type Term = Epoch;
 /// Who wrote a configuration, and in which attempt: an attempt of unknown outcome is recognised by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ticket {
+pub struct Attempt {
     /// The writer: a node, or a tool.
     pub writer: String,
     /// Drawn anew for each attempt.
-    pub attempt: Uuid,
+    pub number: Uuid,
 }
 
 /// What holds for the whole cluster.
@@ -81,7 +81,7 @@ impl Policy {
 /// What a platform is declared to be, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Platform {
+pub struct NodePlatform {
     /// Up to where bytes survive: `dmp`, `mhp`, `wsp`, `page-file` or `volatile`.
     pub persistence_domain: String,
     /// Where inbound writes land: `on` or `off`.
@@ -90,7 +90,7 @@ pub struct Platform {
     pub receive_buffers: String,
 }
 
-impl From<DeclaredPlatform> for Platform {
+impl From<DeclaredPlatform> for NodePlatform {
     fn from(platform: DeclaredPlatform) -> Self {
         Self {
             persistence_domain: platform.persistence_domain.to_string(),
@@ -100,10 +100,10 @@ impl From<DeclaredPlatform> for Platform {
     }
 }
 
-impl TryFrom<&Platform> for DeclaredPlatform {
+impl TryFrom<&NodePlatform> for DeclaredPlatform {
     type Error = stonecast_media::UnknownName;
 
-    fn try_from(words: &Platform) -> Result<Self, Self::Error> {
+    fn try_from(words: &NodePlatform) -> Result<Self, Self::Error> {
         Ok(Self {
             persistence_domain: words.persistence_domain.parse()?,
             ddio: words.ddio.parse()?,
@@ -137,7 +137,7 @@ pub struct Node {
     /// Where peers and clients reach the node.
     pub addresses: Vec<String>,
     /// What its platform is declared to be.
-    pub platform: Platform,
+    pub platform: NodePlatform,
     /// What loses power together with the node; `None`: nothing else is known to.
     pub zone: Option<String>,
     /// Whether copies are placed there.
@@ -223,7 +223,7 @@ pub struct Configuration {
     /// Which of its configurations.
     pub epoch: Epoch,
     /// Who wrote it.
-    pub ticket: Ticket,
+    pub attempt: Attempt,
     /// What holds for all of it.
     pub policy: Policy,
     /// Nodes by name.

@@ -43,8 +43,8 @@ pub use change::{ChangeError, Writer, change};
 pub use changes::Refusal;
 pub use check::Inconsistency;
 pub use configuration::{
-    Configuration, Copies, Epoch, Group, Node, NodeState, Nonce, Platform, Policy, Subject, Term,
-    Ticket,
+    Attempt, Configuration, Copies, Epoch, Group, Node, NodePlatform, NodeState, Nonce, Policy,
+    Subject, Term,
 };
 pub use document::DocumentError;
 pub use eligibility::{NotACopy, PoolFacts, Survived, eligible};

@@ -17,7 +17,7 @@ use crate::faults::Fault;
 use crate::machine::dram;
 use crate::memory::Memory;
 use crate::net::{Completions, Net, SharedQueue};
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 use crate::time::Time;
 
 /// A NIC of the simulated world as one process has opened it.
@@ -27,7 +27,7 @@ pub struct SimDevice {
     pub(crate) time: Rc<Time>,
     pub(crate) context: u32,
     pub(crate) capabilities: Rc<Capabilities>,
-    pub(crate) profile: Profile,
+    pub(crate) profile: MachineProfile,
 }
 
 impl SimDevice {

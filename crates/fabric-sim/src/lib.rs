@@ -9,7 +9,7 @@
 //!     Memory       bytes, and what touching them costs                    memory.rs  image.rs  cache.rs
 //!     Module       bytes that outlive power, in part; a place for a pool  persistent/
 //!     Faults       what fails, how often, and whether it did              faults.rs  net/failure.rs
-//!     Profile      how fast each part is, with sources                    profile.rs
+//!     MachineProfile      how fast each part is, with sources                    profile.rs
 //! ```
 //!
 //! Protocol code runs on it unchanged, many processes in one thread. `docs/simulator.md` says what is modelled and what is
@@ -40,5 +40,5 @@ pub use device::SimDevice;
 pub use faults::{Fault, FaultClass, Faults, Reach};
 pub use machine::{Features, MachineOptions, RootPort, Transport};
 pub use persistent::{Fate, MediumCounts, Module, SimBacking, Survivor, Wreck};
-pub use profile::Profile;
+pub use profile::MachineProfile;
 pub use world::{Machine, Process, World};

@@ -4,10 +4,10 @@ use stonecast_base::Nanoseconds;
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 
 use crate::cache::Latencies;
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 
 /// How long a core of `profile` takes for its DRAM.
-pub(crate) fn dram(profile: &Profile) -> Latencies {
+pub(crate) fn dram(profile: &MachineProfile) -> Latencies {
     Latencies {
         hit_ps: profile.cpu_hit_ps,
         miss_ps: profile.dram_read_ns * 1000,
@@ -80,7 +80,7 @@ impl Features {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineOptions {
     /// How fast it is.
-    pub profile: Profile,
+    pub profile: MachineProfile,
     /// How many cores it has; processes beyond that share them.
     pub cores: usize,
     /// What its NIC can do.
@@ -99,7 +99,7 @@ pub struct MachineOptions {
 
 impl MachineOptions {
     /// A machine of `profile` with 16 cores and the features of NICs on the market.
-    pub fn new(profile: Profile) -> Self {
+    pub fn new(profile: MachineProfile) -> Self {
         Self {
             profile,
             cores: 16,

@@ -15,7 +15,7 @@ use stonecast_base::Nanoseconds;
 
 use crate::counters::Counters;
 use crate::origin::Origin;
-use crate::places::{Places, Ticket};
+use crate::places::{PlaceNumber, Places};
 use crate::reactor::Readiness;
 
 /// All connections of a thread.
@@ -45,7 +45,7 @@ pub struct Guard {
     index: usize,
     guarded: Rc<Guarded>,
     /// Its place among the newcomers, if it is one.
-    place: Cell<Option<Ticket>>,
+    place: Cell<Option<PlaceNumber>>,
 }
 
 impl Guards {
@@ -106,8 +106,8 @@ impl Guard {
     /// Counts the connection among the newcomers. One of them may have to make way and is cut off.
     pub fn enter(&self, origin: Origin) {
         let mut newcomers = self.guards.newcomers.borrow_mut();
-        let (ticket, leaves) = newcomers.take(origin, self.guarded.clone());
-        self.place.set(Some(ticket));
+        let (number, leaves) = newcomers.take(origin, self.guarded.clone());
+        self.place.set(Some(number));
         let counters = &self.guards.counters;
         counters.newcomers.set(newcomers.taken() as u64);
         if let Some(leaves) = leaves {
@@ -118,9 +118,9 @@ impl Guard {
 
     /// Gives the place among the newcomers back: the peer is authenticated, or the connection ends.
     pub fn leave(&self) {
-        if let Some(ticket) = self.place.take() {
+        if let Some(number) = self.place.take() {
             let mut newcomers = self.guards.newcomers.borrow_mut();
-            newcomers.give_back(ticket);
+            newcomers.give_back(number);
             self.guards.counters.newcomers.set(newcomers.taken() as u64);
         }
     }

@@ -19,7 +19,7 @@ pub struct Places<T> {
 
 /// A place that was taken. Another connection may have it since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(u64);
+pub struct PlaceNumber(u64);
 
 impl<T> Places<T> {
     /// Creates `count` places, at least one.
@@ -33,7 +33,7 @@ impl<T> Places<T> {
     }
 
     /// Takes a place. The second value is the connection that makes way, if one has to.
-    pub fn take(&mut self, origin: Origin, connection: T) -> (Ticket, Option<T>) {
+    pub fn take(&mut self, origin: Origin, connection: T) -> (PlaceNumber, Option<T>) {
         let leaves = if self.taken.len() < self.count {
             None
         } else {
@@ -45,17 +45,17 @@ impl<T> Places<T> {
                 || self.taken.keys().next().copied(),
                 |own| own.first().copied(),
             );
-            oldest.and_then(|oldest| self.give_back(Ticket(oldest)))
+            oldest.and_then(|oldest| self.give_back(PlaceNumber(oldest)))
         };
         let number = self.next;
         self.next += 1;
         self.taken.insert(number, (origin, connection));
         self.by_origin.entry(origin).or_default().insert(number);
-        (Ticket(number), leaves)
+        (PlaceNumber(number), leaves)
     }
 
     /// Gives a place back. Does nothing for a connection that has made way.
-    pub fn give_back(&mut self, Ticket(number): Ticket) -> Option<T> {
+    pub fn give_back(&mut self, PlaceNumber(number): PlaceNumber) -> Option<T> {
         let (origin, connection) = self.taken.remove(&number)?;
         if let Some(own) = self.by_origin.get_mut(&origin) {
             own.remove(&number);
@@ -113,21 +113,21 @@ mod tests {
         for number in 0..1000 {
             places.take(origin(number % 300), number);
         }
-        let (ticket, leaves) = places.take(origin(999), 5000);
+        let (number, leaves) = places.take(origin(999), 5000);
         assert_eq!(leaves, Some(900));
         for number in 0..99 {
             places.take(origin(number), number);
         }
-        assert_eq!(places.give_back(ticket), Some(5000));
+        assert_eq!(places.give_back(number), Some(5000));
         assert_eq!(places.taken(), 99);
     }
 
     #[test]
     fn what_is_given_back_leaves_nothing_behind() {
         let mut places = Places::new(10);
-        let tickets: Vec<Ticket> = (0..10).map(|n| places.take(origin(n % 3), n).0).collect();
-        for ticket in tickets {
-            assert!(places.give_back(ticket).is_some());
+        let numbers: Vec<PlaceNumber> = (0..10).map(|n| places.take(origin(n % 3), n).0).collect();
+        for number in numbers {
+            assert!(places.give_back(number).is_some());
         }
         assert!(places.taken.is_empty() && places.by_origin.is_empty());
     }

@@ -89,7 +89,7 @@ stat! {
     /// Connected clients, this one included.
     clients: u64,
     /// Openings of the pool.
-    epoch: u64,
+    opening: u64,
     /// Commit sequence number of the latest write.
     sequence: u64,
     /// Puts done.

@@ -14,7 +14,7 @@ use std::error::Error;
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 use stonecast_kv::StoreError;
 use stonecast_lab::sim::{Scene, SceneOptions};
 use stonecast_workload::KeyName;
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(other) => return Err(format!("keys are drawn uniform or skewed, not {other}").into()),
     };
     let options = SceneOptions {
-        profile: Profile::MODERN,
+        profile: MachineProfile::MODERN,
         capacity: segments * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
         seed: 1,

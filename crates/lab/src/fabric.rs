@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 
 /// The fabric of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Fabric {
     #[cfg(feature = "verbs")]
     Verbs,
     /// Simulated machines of this kind.
-    Simulated(Box<Profile>),
+    Simulated(Box<MachineProfile>),
 }
 
 impl FromStr for Fabric {
@@ -50,11 +50,11 @@ impl fmt::Display for Fabric {
 }
 
 /// The machines of `sim:PROFILE`; the error lists all of them.
-pub fn profile(text: &str) -> Result<Profile, String> {
+pub fn profile(text: &str) -> Result<MachineProfile, String> {
     text.strip_prefix("sim:")
-        .and_then(Profile::by_name)
+        .and_then(MachineProfile::by_name)
         .ok_or_else(|| {
-            let names = Profile::ALL
+            let names = MachineProfile::ALL
                 .iter()
                 .map(|profile| format!("sim:{}", profile.name));
             names.collect::<Vec<_>>().join(", ")

@@ -58,7 +58,7 @@ mod tests {
         let ycsb = command.find_subcommand_mut("ycsb").expect("it is there");
         let help = ycsb.render_long_help().to_string();
         let words: Vec<&str> = help.split([' ', '\n', ',', ';', '.']).collect();
-        for profile in stonecast_fabric_sim::Profile::ALL {
+        for profile in stonecast_fabric_sim::MachineProfile::ALL {
             assert!(words.contains(&profile.name), "{help}");
         }
     }

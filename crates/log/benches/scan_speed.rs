@@ -91,7 +91,7 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
                 sequence,
                 previous: state.last,
                 durable: state.durable,
-                epoch: 1,
+                opening: 1,
             };
             let commit_tag = stamp.write(&log, format, position, 1, tag, size);
             state.note_stamped(state.end, (size / UNIT_SIZE) as u32, commit_tag);

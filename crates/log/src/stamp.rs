@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   byte   0          8            16                                 24
-//!          sequence   commit tag   previous | durable | epoch         what the writer wrote
+//!          sequence   commit tag   previous | durable | opening         what the writer wrote
 //!                                  24 bits    24 bits   16 bits
 //! ```
 //!
@@ -36,7 +36,7 @@ const UNIT_BITS: u32 = 24;
 pub(crate) struct Links {
     pub previous: u32,
     pub durable: u32,
-    pub epoch: u16,
+    pub opening: u16,
 }
 
 impl Links {
@@ -46,7 +46,7 @@ impl Links {
         Self {
             previous: unit(0),
             durable: unit(UNIT_BITS),
-            epoch: (word >> (2 * UNIT_BITS)) as u16,
+            opening: (word >> (2 * UNIT_BITS)) as u16,
         }
     }
 
@@ -54,7 +54,7 @@ impl Links {
     pub fn word(self) -> u64 {
         u64::from(self.previous)
             | u64::from(self.durable) << UNIT_BITS
-            | u64::from(self.epoch) << (2 * UNIT_BITS)
+            | u64::from(self.opening) << (2 * UNIT_BITS)
     }
 }
 
@@ -67,8 +67,8 @@ pub struct Stamp {
     pub previous: u32,
     /// Every record stamped in this segment below this unit is durable.
     pub durable: u32,
-    /// The epoch in which the record was written and is stamped; the stamp holds its low 16 bits.
-    pub epoch: u32,
+    /// The opening in which the record was written and is stamped; the stamp holds its low 16 bits.
+    pub opening: u32,
 }
 
 impl Stamp {
@@ -90,7 +90,7 @@ impl Stamp {
         let links = Links {
             previous: self.previous,
             durable: self.durable,
-            epoch: self.epoch as u16,
+            opening: self.opening as u16,
         }
         .word();
         let place = u64::from(generation) | (size / UNIT_SIZE) << 32;
@@ -155,13 +155,13 @@ impl Stamp {
         let Links {
             previous,
             durable,
-            epoch,
+            opening,
         } = header.links();
         let stamp = Self {
             sequence: header.sequence(),
             previous,
             durable,
-            epoch: epoch.into(),
+            opening: opening.into(),
         };
         let [_, commit_tag, _] =
             stamp.words(format, position, generation, header.tag(), header.size());
@@ -223,7 +223,7 @@ mod tests {
         sequence: 9,
         previous: 4,
         durable: 4,
-        epoch: 1,
+        opening: 1,
     };
 
     fn place(format: &LogFormat, memory: &Memory, generation: u32) -> u64 {
@@ -292,7 +292,7 @@ mod tests {
             let links = Links {
                 previous: links.0,
                 durable: links.1,
-                epoch: links.2,
+                opening: links.2,
             };
             assert_eq!(Links::from_word(links.word()), links);
         }

@@ -239,7 +239,7 @@ fn look<'a>(
             .map(|record| (record, is_void))
             .map_err(|fault| Look::Torn(header, fault));
     }
-    let record = check_tag(source.format, position, header.epoch(), header, bytes);
+    let record = check_tag(source.format, position, header.opening(), header, bytes);
     record
         .map(|record| (record, is_void))
         .map_err(|fault| Look::Torn(header, fault))

@@ -153,7 +153,7 @@ pub enum MediaError {
     #[error(
         "pool {path} was opened 2^32 times, its format cannot count further; export it and import it into a new pool"
     )]
-    EpochsExhausted {
+    OpeningsExhausted {
         /// The pool.
         path: PathBuf,
     },

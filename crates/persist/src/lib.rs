@@ -1,7 +1,7 @@
 //! The operations that make a remote write durable on each platform, and the proof that nothing less does.
 //!
 //! ```text
-//!   profile.toml ── Profile ── Platform ┐
+//!   profile.toml ── PlatformProfile ── Platform ┐
 //!                           Operation   ├─ plan ──▶ Plan = steps of requester and responder, and their cost
 //!                           Update      ┘            │
 //!                                                    ├─ litmus::prove   sound, and each step necessary: every state, every crash
@@ -30,7 +30,7 @@ mod words;
 pub use execute::Persisted;
 pub use plan::{NoPlan, Plan, plan, plan_for};
 pub use platform::{Axis, Contradiction, FlushKind, Platform, Transport};
-pub use profile::{Declaration, Profile, ProfileError};
+pub use profile::{Declaration, PlatformProfile, ProfileError};
 pub use program::{Cost, Program};
 pub use published::published;
 pub use scenario::{Operation, Scenario, Update, published_platforms, scenarios};

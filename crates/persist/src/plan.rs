@@ -19,7 +19,7 @@ use stonecast_base::mutant;
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 
 use crate::platform::{Contradiction, FlushKind, Platform, Transport};
-use crate::profile::Profile;
+use crate::profile::PlatformProfile;
 use crate::program::{Cost, Program};
 use crate::scenario::{Operation, Scenario, Update};
 use crate::step::{Awaited, Item, Message, Step};
@@ -95,7 +95,11 @@ impl Serialize for Plan {
 ///
 /// # Errors
 /// [`NoPlan`] says why no plan is sound.
-pub fn plan(profile: &Profile, operation: Operation, update: Update) -> Result<Plan, NoPlan> {
+pub fn plan(
+    profile: &PlatformProfile,
+    operation: Operation,
+    update: Update,
+) -> Result<Plan, NoPlan> {
     plan_for(&profile.platform(), operation, update)
 }
 

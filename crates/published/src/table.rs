@@ -196,14 +196,14 @@ impl Table {
 mod tests {
     use std::collections::HashMap;
 
-    use stonecast_fabric_sim::{MachineOptions, Profile, SimBacking, Survivor, World};
+    use stonecast_fabric_sim::{MachineOptions, MachineProfile, SimBacking, Survivor, World};
     use stonecast_media::{Backing as _, DeclaredPlatform, Durability, LogOptions};
 
     use super::*;
 
     fn table(buckets: u64) -> (World, Table) {
         let world = World::new(1);
-        let options = MachineOptions::new(Profile::MODERN);
+        let options = MachineOptions::new(MachineProfile::MODERN);
         let machine = world.machine(options);
         let module = world.module(machine, Survivor::default());
         let platform: DeclaredPlatform = options.platform;

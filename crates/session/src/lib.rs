@@ -34,5 +34,5 @@ pub use greeting::{Greeting, Mismatch, PlatformCode, Protocol, Side};
 pub use lease::{Lease, Leases, Lessor, Opening};
 pub use queues::Queues;
 pub use receives::ReceiveBuffers;
-pub use requests::{RequestId, Requests, Ticket, Unanswered};
+pub use requests::{RequestHandle, RequestId, Requests, Unanswered};
 pub use revocation::{Ended, Ending, Revocations, Revoked, Unquiesced};

@@ -33,12 +33,12 @@ pub struct Unanswered;
 
 /// A request's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct RequestHandle {
     slot: u32,
     id: RequestId,
 }
 
-impl Ticket {
+impl RequestHandle {
     /// What the server calls the request.
     pub fn id(self) -> RequestId {
         self.id
@@ -119,7 +119,7 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
     /// [`Requests::wait_for_room`].
     ///
     /// On a connection that has ended nobody answers it, and it would wait for ever: the caller asks for that before.
-    pub fn begin(&mut self, size: u64) -> Option<(Ticket, u64)> {
+    pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
         assert!(size <= self.ring.size, "{size} bytes fit the ring");
         if self.places.len() == self.in_flight_max {
             return None;
@@ -140,7 +140,7 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
             note: N::default(),
             ring_end: self.ring.head,
         });
-        Some((Ticket { slot, id }, start % self.ring.size))
+        Some((RequestHandle { slot, id }, start % self.ring.size))
     }
 
     /// What is noted of the latest request.
@@ -171,14 +171,14 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
     }
 
     /// Takes back the latest request, which could not be sent, and its id. Returns its note.
-    pub fn cancel(&mut self, ticket: Ticket) -> N {
+    pub fn cancel(&mut self, handle: RequestHandle) -> N {
         let place = self.places.pop_back().expect("there is a latest");
-        assert_eq!(place.slot, ticket.slot, "only the latest is cancelled");
+        assert_eq!(place.slot, handle.slot, "only the latest is cancelled");
         self.ring.head = self
             .places
             .back()
             .map_or(self.ring.tail, |place| place.ring_end);
-        self.release(ticket.slot);
+        self.release(handle.slot);
         place.note
     }
 
@@ -215,8 +215,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
     }
 
     /// The end of a request, if it has come.
-    pub fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<A, Unanswered>> {
-        let slot = &mut self.slots[ticket.slot as usize];
+    pub fn poll(&mut self, handle: RequestHandle, waker: &Waker) -> Poll<Result<A, Unanswered>> {
+        let slot = &mut self.slots[handle.slot as usize];
         match slot.result {
             Some(result) => Poll::Ready(result),
             None => {
@@ -227,10 +227,10 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
     }
 
     /// The caller has the answer, or does not want it any more. The request takes its course.
-    pub fn forget(&mut self, ticket: Ticket) {
-        let slot = &mut self.slots[ticket.slot as usize];
+    pub fn forget(&mut self, handle: RequestHandle) {
+        let slot = &mut self.slots[handle.slot as usize];
         if slot.result.is_some() {
-            self.release(ticket.slot);
+            self.release(handle.slot);
         } else {
             slot.abandoned = true;
         }
@@ -306,8 +306,8 @@ mod tests {
     #[test]
     fn answers_come_in_any_order_and_bytes_are_freed_behind_the_oldest_that_waits() {
         let mut requests = requests(256);
-        let tickets: Vec<Ticket> = (0..4).map(|_| requests.begin(64).unwrap().0).collect();
-        let ids: Vec<u64> = tickets.iter().map(|ticket| ticket.id().0).collect();
+        let handles: Vec<RequestHandle> = (0..4).map(|_| requests.begin(64).unwrap().0).collect();
+        let ids: Vec<u64> = handles.iter().map(|handle| handle.id().0).collect();
         assert_eq!(ids, [0, 1, 2, 3]);
         for late in [3, 1] {
             assert!(requests.answer(RequestId(late), late as u32 * 10).is_some());
@@ -319,10 +319,10 @@ mod tests {
         assert!(requests.answer(RequestId(0), 0).is_some());
         assert!(requests.has_room(128) && !requests.has_room(129));
         assert!(requests.answer_next(20).is_some(), "the next is the third");
-        for (ticket, expected) in tickets.into_iter().zip([0, 10, 20, 30]) {
-            let answer = requests.poll(ticket, Waker::noop());
+        for (handle, expected) in handles.into_iter().zip([0, 10, 20, 30]) {
+            let answer = requests.poll(handle, Waker::noop());
             assert_eq!(answer, Poll::Ready(Ok(expected)));
-            requests.forget(ticket);
+            requests.forget(handle);
         }
         assert!(requests.is_empty());
     }
@@ -352,19 +352,19 @@ mod tests {
             let ring_size = 16 * unit;
             let mut requests = requests(ring_size);
             let mut random = stonecast_base::random_from_seed(SEED);
-            let mut live: Vec<(Ticket, u64, u64)> = Vec::new();
+            let mut live: Vec<(RequestHandle, u64, u64)> = Vec::new();
             for round in 0..20_000 {
                 let size = random.random_range(0..=8u64) * unit;
                 let had_room = requests.has_room(size);
                 let begun = requests.begin(size);
                 assert_eq!(had_room, begun.is_some(), "seed {SEED}, round {round}");
-                if let Some((ticket, offset)) = begun {
+                if let Some((handle, offset)) = begun {
                     assert!(offset + size <= ring_size);
-                    let apart = |&(_, start, length): &(Ticket, u64, u64)| {
+                    let apart = |&(_, start, length): &(RequestHandle, u64, u64)| {
                         offset + size <= start || start + length <= offset
                     };
                     assert!(live.iter().all(apart), "seed {SEED}, round {round}");
-                    live.push((ticket, offset, size));
+                    live.push((handle, offset, size));
                 }
                 // Nearly full for a while, nearly empty for a while.
                 let answers = if round % 1000 < 500 { 0.6 } else { 1.0 };
@@ -374,9 +374,9 @@ mod tests {
                     } else {
                         random.random_range(0..live.len())
                     };
-                    let (ticket, _, _) = live.remove(chosen);
-                    assert!(requests.answer(ticket.id(), 0).is_some());
-                    requests.forget(ticket);
+                    let (handle, _, _) = live.remove(chosen);
+                    assert!(requests.answer(handle.id(), 0).is_some());
+                    requests.forget(handle);
                 }
             }
         }

@@ -34,7 +34,7 @@ const LINE: u64 = 64;
 const WORDS: u64 = 7;
 /// Bits of a word that hold the location.
 const LOCATION: u64 = (1 << 34) - 1;
-/// Offset of a record's links; their top 16 bits are its epoch.
+/// Offset of a record's links; their top 16 bits are its opening.
 const LINKS_AT: usize = 16;
 /// Offset of its tag.
 const TAG_AT: usize = 24;
@@ -42,9 +42,9 @@ const TAG_AT: usize = 24;
 const TAGGED_FROM: usize = 32;
 /// Offset of the key where there is neither token nor moment.
 const KEY_AT: usize = 40;
-/// The epoch lies above the position where a tag's seed is made.
-const EPOCH_SHIFT: u32 = 40;
-/// A tag's seed is the pool's tag key and epoch and position times this.
+/// The opening lies above the position where a tag's seed is made.
+const OPENING_SHIFT: u32 = 40;
+/// A tag's seed is the pool's tag key and opening and position times this.
 const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Lines that a reader fetches, by the size class in the top four bits of a word.
 const CLASS_LINES: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
@@ -207,7 +207,7 @@ fn read(store: &StoreMemory, step: Step, after: u64, record: &mut [u8; RECORD_MA
     let position = location(word(&bucket, usize::from(step.word_at)));
     let record = &mut record[..usize::from(step.read_size)];
     store.log.memory.read(store.log.start + position, record);
-    let place = position | (word(record, LINKS_AT) >> 48) << EPOCH_SHIFT;
+    let place = position | (word(record, LINKS_AT) >> 48) << OPENING_SHIFT;
     let tag = xxh3_64(
         store.tag_key ^ place.wrapping_mul(POSITION_FACTOR),
         &record[TAGGED_FROM..usize::from(step.tagged_to)],

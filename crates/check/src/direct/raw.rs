@@ -166,8 +166,8 @@ impl Raw {
         }
     }
 
-    /// The server's epoch.
-    pub fn epoch(&self) -> u32 {
+    /// The server's opening.
+    pub fn opening(&self) -> u32 {
         self.word(12, 4) as u32
     }
 

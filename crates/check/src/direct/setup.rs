@@ -2,7 +2,7 @@
 
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
-use stonecast_fabric_sim::{Faults, Features, MachineOptions, Profile};
+use stonecast_fabric_sim::{Faults, Features, MachineOptions, MachineProfile};
 use stonecast_kv::ClientPolicy;
 use stonecast_kv::limits::LOCATIONS;
 use stonecast_media::{
@@ -111,7 +111,7 @@ impl Setup {
     fn drawn(seed: u64) -> Self {
         let random = &mut random_from_seed(seed);
         let platform = platform(random);
-        let profile = Profile::ALL[random.random_range(0..Profile::ALL.len())];
+        let profile = MachineProfile::ALL[random.random_range(0..MachineProfile::ALL.len())];
         let segments = random.random_range(12..24);
         let faults = Faults::swarm(&mut random_from_seed(seed ^ 0x5741_524d), SWARM_PERCENT);
         let locations = &mut random_from_seed(seed ^ 0x706c_6163);
@@ -398,7 +398,7 @@ const fn fates_max() -> u64 {
     10_000
 }
 
-fn machine(profile: Profile, platform: DeclaredPlatform) -> MachineOptions {
+fn machine(profile: MachineProfile, platform: DeclaredPlatform) -> MachineOptions {
     MachineOptions {
         platform,
         features: Features::COMMON,

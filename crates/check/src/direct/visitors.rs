@@ -254,29 +254,29 @@ async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
     };
     let mut record = Vec::new();
     let longest = vec![9; raw.format().segment_size as usize];
-    let (what, epoch) = match random.random_range(0..4) {
+    let (what, opening) = match random.random_range(0..4) {
         0 => (
-            "of an epoch that is over",
-            raw.epoch().wrapping_sub(random.random_range(1..3)),
+            "of an opening that is over",
+            raw.opening().wrapping_sub(random.random_range(1..3)),
         ),
-        1 => ("of an epoch to come", raw.epoch() + 1),
-        2 => ("with a wrong tag", raw.epoch()),
+        1 => ("of an opening to come", raw.opening() + 1),
+        2 => ("with a wrong tag", raw.opening()),
         _ if raw.is_staged() => {
             draft.value = &longest;
-            ("that is longer than a segment", raw.epoch())
+            ("that is longer than a segment", raw.opening())
         }
         _ => {
             // Its bytes fit into the last unit; a longer header would not.
             (draft.key, draft.value) = (b"odd", &[9; 14]);
             spot = spot.at_the_end(raw.format().segment_size);
-            ("that takes a unit after its segment", raw.epoch())
+            ("that takes a unit after its segment", raw.opening())
         }
     };
     draft.encode(
         &raw.format(),
         spot.position,
         spot.generation,
-        epoch,
+        opening,
         &mut record,
     );
     if what == "with a wrong tag" {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stonecast_fabric_sim::{Faults, MachineOptions, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{Faults, MachineOptions, MachineProfile, SimBacking, Survivor, World};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, StoreError};
 use stonecast_media::{Durability, Pool, PoolOptions};
 
@@ -13,7 +13,8 @@ use stonecast_media::{Durability, Pool, PoolOptions};
 #[test]
 fn a_client_whose_nic_is_reset_while_it_connects_is_refused() {
     let world = World::new(1);
-    let [here, there] = [(); 2].map(|()| world.machine(MachineOptions::new(Profile::MODERN)));
+    let [here, there] =
+        [(); 2].map(|()| world.machine(MachineOptions::new(MachineProfile::MODERN)));
     let listener = world.process(there);
     let port = listener.port(64).unwrap();
     port.device().listen("sim:nobody-answers").unwrap();
@@ -45,12 +46,13 @@ fn a_client_whose_nic_is_reset_while_it_connects_is_refused() {
 #[test]
 fn a_read_whose_completion_is_lost_ends_with_the_connection() {
     let world = World::new(1);
-    let [here, there] = [(); 2].map(|()| world.machine(MachineOptions::new(Profile::MODERN)));
+    let [here, there] =
+        [(); 2].map(|()| world.machine(MachineOptions::new(MachineProfile::MODERN)));
     let module = world.module(there, Survivor::default());
     let options = PoolOptions {
         capacity: 4 << 18,
         segment_size: 1 << 18,
-        platform: MachineOptions::new(Profile::MODERN).platform,
+        platform: MachineOptions::new(MachineProfile::MODERN).platform,
         durability: Durability::Power,
         entropy: [7; 64],
     };

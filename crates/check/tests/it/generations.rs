@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::decorate::{Meter, Observed};
-use stonecast_fabric_sim::{MachineOptions, Process, Profile, World};
+use stonecast_fabric_sim::{MachineOptions, MachineProfile, Process, World};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientOptions, Server};
 use stonecast_log::{LogFormat, Secret, SegmentState, generation_of};
 use stonecast_media::persist_spans;
@@ -48,7 +48,7 @@ fn start(world: &World, generation: u32) -> Seen {
 
 /// A client that remembers no places, so that each look-up reads a bucket and then a record.
 fn connect(world: &World) -> (Process, Rc<Meter>, Client) {
-    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
     let meter = Rc::<Meter>::default();
     let client = world.block_on(async {
         process.runtime().sleep(100_000_000).await;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric_sim::{MachineOptions, Process, Profile, World};
+use stonecast_fabric_sim::{MachineOptions, MachineProfile, Process, World};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, Server, Stat};
 
 use crate::one_server::{self, ADDRESS};
@@ -24,7 +24,7 @@ fn start(world: &World) -> (Process, Rc<Cell<Stat>>) {
 
 /// A client that writes its number `count` times and keeps its leases.
 fn write(world: &World, number: u8, count: u32) -> (Process, Rc<RefCell<Option<Client>>>) {
-    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
     let kept = Rc::new(RefCell::new(None));
     let (own, keep) = (process.clone(), kept.clone());
     process.runtime().spawn(Box::pin(async move {
@@ -45,7 +45,7 @@ fn write(world: &World, number: u8, count: u32) -> (Process, Rc<RefCell<Option<C
 /// A client that writes until it gets an error; returns its process and the number of acknowledged
 /// puts.
 fn write_on(world: &World, number: u8) -> (Process, Rc<Cell<u32>>, Rc<Cell<bool>>) {
-    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
     let (acknowledged, is_over) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
     let (own, count, over) = (process.clone(), acknowledged.clone(), is_over.clone());
     process.runtime().spawn(Box::pin(async move {
@@ -139,7 +139,7 @@ fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_n
         // on.
         cut_off.break_peers();
         reclaim(&world, &stat, seed);
-        let reader = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+        let reader = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
         let (_, kept) = write(&world, 2, 200);
         while kept.borrow().is_none() || !is_over.get() {
             assert!(world.step());

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use stonecast_fabric_sim::{MachineOptions, Process, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{MachineOptions, MachineProfile, Process, SimBacking, Survivor, World};
 use stonecast_kv::{Server, ServerOptions};
 use stonecast_media::{Durability, OpenMode, Pool, PoolOptions};
 
@@ -21,7 +21,7 @@ pub fn start<L>(
 where
     L: Fn(&Server),
 {
-    let options = MachineOptions::new(Profile::MODERN);
+    let options = MachineOptions::new(MachineProfile::MODERN);
     let platform = options.platform;
     let machine = world.machine(options);
     let module = world.module(machine, Survivor::default());

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use stonecast_base::LINE_SIZE;
-use stonecast_fabric_sim::{MachineOptions, Profile, World};
+use stonecast_fabric_sim::{MachineOptions, MachineProfile, World};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, Metrics, Server};
 
 use crate::one_server::{self, ADDRESS};
@@ -30,7 +30,7 @@ fn a_put_costs_its_own_lines_and_its_fence_and_one_line_more_for_each_16_kib() {
         let metrics = seen.get().expect("the server runs");
         (metrics.write_backs, metrics.fences)
     };
-    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
     world.block_on(async {
         let runtime = process.runtime();
         runtime.sleep(100_000_000).await;

@@ -54,7 +54,7 @@ struct PoolReport {
     uuid: String,
     durability: String,
     platform: String,
-    epoch: u32,
+    opening: u32,
     clean: bool,
     served_by: Option<u32>,
     capacity_bytes: u64,
@@ -115,7 +115,7 @@ pub fn inspect(flags: &PoolFlags) -> Result<(), Failure> {
         uuid: pool.uuid().to_string(),
         durability: pool.durability().to_string(),
         platform: pool.platform().persistence_domain.to_string(),
-        epoch: pool.epoch(),
+        opening: pool.opening(),
         clean: pool.was_clean(),
         served_by,
         capacity_bytes: pool.capacity(),
@@ -194,7 +194,7 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
             "opened",
             format!(
                 "{} times, {}",
-                report.epoch,
+                report.opening,
                 if report.clean {
                     "closed in good order"
                 } else {

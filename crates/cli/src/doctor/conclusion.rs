@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use stonecast_media::PersistenceDomain;
-use stonecast_persist::{Axis, Profile, Transport};
+use stonecast_persist::{Axis, PlatformProfile, Transport};
 
 use crate::doctor::pci::RelaxedOrdering;
 use crate::doctor::{Abilities, Facts, KeepingFact, RdmaDevice, Speaks};
@@ -27,7 +27,7 @@ pub struct Declaration {
 #[derive(Clone, Debug, Serialize)]
 pub struct Conclusion {
     /// The platform, as far as it was seen.
-    pub profile: Profile,
+    pub profile: PlatformProfile,
     /// What must be declared.
     pub declare: Vec<Declaration>,
     /// The command that serves a pool in the folder, as far as it was seen.
@@ -133,7 +133,7 @@ impl Conclusion {
             ),
         ];
         let text = toml(facts, &answers);
-        let profile = Profile::parse("this machine", &text)
+        let profile = PlatformProfile::parse("this machine", &text)
             .unwrap_or_else(|error| panic!("what was concluded is a profile: {error}"));
         let serve = serve(&facts.place.path, profile.platform().persistence);
         Self {

@@ -361,7 +361,7 @@ fn ddio_is_always_to_be_declared_and_the_profile_says_who_says_what() {
         (ddio.value.as_str(), ddio.by.as_str()),
         ("unknown", "nobody")
     );
-    let read = stonecast_persist::Profile::parse("again", &conclusion.text).unwrap();
+    let read = stonecast_persist::PlatformProfile::parse("again", &conclusion.text).unwrap();
     assert_eq!(read.platform(), conclusion.profile.platform());
 }
 

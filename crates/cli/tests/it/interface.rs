@@ -286,7 +286,7 @@ fn stat_tells_what_the_server_holds_and_did() {
         ("puts", 2),
         ("deletes", 1),
         ("clients", 1),
-        ("epoch", 1),
+        ("opening", 1),
     ] {
         assert_eq!(stat[name], value, "{name} of {stat}");
     }

@@ -15,7 +15,7 @@ use stonecast_cluster::{
 use stonecast_fabric::{Runtime, Timer};
 use uuid::Uuid;
 
-use crate::cluster::{NONCE, name, node, placed, random, three_nodes, ticket};
+use crate::cluster::{NONCE, an_attempt, name, node, placed, random, three_nodes};
 
 /// A clock that jumps to whatever anybody waits for.
 #[derive(Default)]
@@ -233,7 +233,7 @@ fn somebody_elses_change_is_seen_before_the_next_attempt() {
         calls += 1;
         if calls == 1 {
             let mut other = present.register(&name("e"), node(5)).unwrap();
-            other.ticket.attempt = Uuid::from_u128(99);
+            other.attempt.number = Uuid::from_u128(99);
             store.swap(Some(Revision(1)), &other.encode());
         }
         register(present)
@@ -267,7 +267,7 @@ fn what_is_in_the_store_is_named_where_it_is_not_this_cluster() {
     empty.stored.take();
     assert!(attempt(&empty).to_string().contains("cluster create"));
 
-    let other = Configuration::create(Uuid::from_u128(8), Policy::new(3, 4), ticket());
+    let other = Configuration::create(Uuid::from_u128(8), Policy::new(3, 4), an_attempt());
     let refused = attempt(&Faulty::with(&other, 1, 0));
     assert!(
         matches!(refused, ChangeError::OtherCluster { .. }),

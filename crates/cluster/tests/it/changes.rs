@@ -15,7 +15,7 @@ fn shards_are_placed_when_there_are_as_many_nodes_as_copies() {
     let two = Configuration::create(
         crate::cluster::NONCE,
         policy.clone(),
-        crate::cluster::ticket(),
+        crate::cluster::an_attempt(),
     );
     let two = two.register(&name("a"), node(1)).unwrap();
     let refused = two.place_shards().unwrap_err();

@@ -3,7 +3,7 @@
 use std::str::FromStr as _;
 
 use stonecast_base::{Random, random_from_seed};
-use stonecast_cluster::{Configuration, Node, NodeName, Policy, Subject, Ticket};
+use stonecast_cluster::{Attempt, Configuration, Node, NodeName, Policy, Subject};
 use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 use uuid::Uuid;
 
@@ -17,10 +17,10 @@ pub fn random(seed: u64) -> Random {
     random_from_seed(seed)
 }
 
-pub fn ticket() -> Ticket {
-    Ticket {
+pub fn an_attempt() -> Attempt {
+    Attempt {
         writer: "test".to_owned(),
-        attempt: Uuid::from_u128(1),
+        number: Uuid::from_u128(1),
     }
 }
 
@@ -40,7 +40,7 @@ pub fn node_that_survives(pool: u128, durability: Durability) -> Node {
 
 /// Three nodes, a, b and c, of pools 1, 2 and 3, without groups.
 pub fn three_nodes(policy: Policy) -> Configuration {
-    let mut configuration = Configuration::create(NONCE, policy, ticket());
+    let mut configuration = Configuration::create(NONCE, policy, an_attempt());
     for (pool, text) in (1..).zip(["a", "b", "c"]) {
         configuration = configuration.register(&name(text), node(pool)).unwrap();
     }

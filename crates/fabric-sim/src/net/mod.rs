@@ -57,7 +57,7 @@ use stonecast_media::{PersistentRegion, Region};
 use crate::faults::{FaultState, Place};
 use crate::machine::{RootPort, Transport};
 use crate::persistent::Module;
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 use crate::time::Time;
 use completion::Irregular;
 use connection::ConnectionManager;
@@ -250,7 +250,7 @@ impl Net {
         Place::Link(from, to)
     }
 
-    fn profile_of(&self, context: u32) -> &Profile {
+    fn profile_of(&self, context: u32) -> &MachineProfile {
         &self.nics.of(self.machine_of(context)).profile
     }
 

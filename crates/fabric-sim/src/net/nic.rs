@@ -10,12 +10,12 @@ use stonecast_base::{Nanoseconds, Random};
 
 use crate::faults::{Fault, FaultState};
 use crate::machine::{MachineOptions, Transport};
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 use crate::time::Time;
 
 /// A NIC, and the machine around it as far as the NIC sees it.
 pub(crate) struct Nic {
-    pub profile: Profile,
+    pub profile: MachineProfile,
     pub transport: Transport,
     inbound_stall_ns_max: Nanoseconds,
     outbound_stall_ns_max: Nanoseconds,

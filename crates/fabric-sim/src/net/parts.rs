@@ -3,7 +3,7 @@
 use stonecast_base::Nanoseconds;
 
 use super::message::LINE_SIZE;
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 
 /// How many lines of `count` are placed at a time where they are placed in any order.
 pub(super) fn scattered_step(count: u32) -> u32 {
@@ -14,7 +14,7 @@ pub(super) fn scattered_step(count: u32) -> u32 {
 pub(super) const TORN_PAUSE_NS: Nanoseconds = 300;
 
 /// Time from one part of a message to the next.
-pub(super) fn part_ns(profile: &Profile) -> Nanoseconds {
+pub(super) fn part_ns(profile: &MachineProfile) -> Nanoseconds {
     (profile.nic_mtu_bytes * profile.nic_byte_ps.max(profile.pcie_byte_ps)).div_ceil(1000)
 }
 

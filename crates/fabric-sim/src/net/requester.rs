@@ -10,7 +10,7 @@ use super::queue_pair::Posted;
 use super::{Net, Qp, Stage, is_non_posted, local_span};
 use crate::faults::{Fault, Place};
 use crate::machine::Transport;
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 use crate::queue::Event;
 
 impl Net {
@@ -107,7 +107,7 @@ impl Net {
             .request;
         let non_posted = is_non_posted(&request.operation);
         // A profile with its sources is large: its numbers are looked up, it is not copied for each message.
-        let &Profile {
+        let &MachineProfile {
             nic_non_posted_max,
             nic_inline_bytes,
             pcie_read_ns,

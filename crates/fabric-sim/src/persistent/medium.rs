@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use stonecast_base::{LINE_SIZE, Nanoseconds};
 
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 
 /// What a medium did since it was made. Subtract an earlier one to see what a piece of work cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl std::hash::Hasher for Mixer {
 
 impl Medium {
     /// An empty medium of a machine.
-    pub fn new(profile: &Profile) -> Self {
+    pub fn new(profile: &MachineProfile) -> Self {
         let block = profile.media_block_bytes.max(LINE_SIZE as u64);
         Self {
             block_bits: (block / LINE_SIZE as u64).trailing_zeros(),
@@ -163,7 +163,7 @@ mod tests {
 
     /// Amplification of appends of `size` bytes by `streams` writers, each into its own log, in random turns.
     fn amplification(streams: u64, size: u64) -> f64 {
-        let mut medium = Medium::new(&Profile::by_name("connectx5-rowan").unwrap());
+        let mut medium = Medium::new(&MachineProfile::by_name("connectx5-rowan").unwrap());
         let mut random = stonecast_base::random_from_seed(7);
         let mut ends: Vec<u64> = (0..streams).map(|stream| stream << 20).collect();
         for _ in 0..200_000 {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_medium_that_is_written_faster_than_it_writes_makes_writers_wait() {
-        let profile = Profile::by_name("connectx5-rowan").unwrap();
+        let profile = MachineProfile::by_name("connectx5-rowan").unwrap();
         let mut medium = Medium::new(&profile);
         let lines = 100_000;
         let last = (0..lines)
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_block_that_is_written_over_and_over_is_written_once() {
-        let mut medium = Medium::new(&Profile::by_name("connectx5-rowan").unwrap());
+        let mut medium = Medium::new(&MachineProfile::by_name("connectx5-rowan").unwrap());
         (0..10_000).for_each(|_| {
             medium.accept(5, 0);
         });

@@ -29,7 +29,7 @@ use crate::persistent::lines::{Lines, NEVER};
 use crate::persistent::medium::{Medium, MediumCounts};
 use crate::persistent::watch::Watch;
 use crate::persistent::wreck::Wreck;
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 use crate::time::Time;
 
 /// Stores that are kept before those that are certain are looked for.
@@ -39,7 +39,7 @@ const SETTLE_AT: usize = 4096;
 pub struct Module {
     pub(crate) time: Rc<Time>,
     pub(crate) space: u32,
-    pub(crate) profile: Profile,
+    pub(crate) profile: MachineProfile,
     /// What the machine really does, whatever anybody declares.
     pub(crate) platform: DeclaredPlatform,
     content: RefCell<Content>,
@@ -88,7 +88,7 @@ impl Module {
     pub(crate) fn new(
         time: Rc<Time>,
         faults: Rc<FaultState>,
-        profile: Profile,
+        profile: MachineProfile,
         platform: DeclaredPlatform,
         content: Survivor,
     ) -> Self {

@@ -2,9 +2,9 @@
 
 use super::connectx4_taxonomy::SHEET as BASE;
 use super::sources::*;
-use super::{Profile, Sheet};
+use super::{MachineProfile, Sheet};
 
-pub(super) const PROFILE: Profile = Sheet {
+pub(super) const PROFILE: MachineProfile = Sheet {
     name: "connectx3-asymnvm",
     summary: "Xeon E5-2640 v2, 96 GB, ConnectX-3 at 40 Gb/s; persistent memory is DRAM with 200 ns more for a write and the \
               read latency of DRAM (AsymNVM, sections 3.2 and 8.1; digits that the circulating text has lost are restored from its context).",

@@ -2,9 +2,9 @@
 
 use super::connectx4_taxonomy::SHEET as BASE;
 use super::sources::*;
-use super::{Profile, Sheet};
+use super::{MachineProfile, Sheet};
 
-pub(super) const PROFILE: Profile = Sheet {
+pub(super) const PROFILE: MachineProfile = Sheet {
     name: "connectx3-erda",
     summary: "Two Xeon E5620, 12 GB DDR3, ConnectX-3 at 40 Gb/s; persistent memory is DRAM with 150 ns more for a write \
               (Erda, section 5.1).",

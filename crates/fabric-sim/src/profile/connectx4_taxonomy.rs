@@ -2,9 +2,9 @@
 //! only what differs.
 
 use super::sources::*;
-use super::{Profile, Sheet};
+use super::{MachineProfile, Sheet};
 
-pub(super) const PROFILE: Profile = SHEET.profile();
+pub(super) const PROFILE: MachineProfile = SHEET.profile();
 
 pub(super) const SHEET: Sheet = Sheet {
     name: "connectx4-taxonomy",

@@ -1,9 +1,9 @@
 //! The machines of Rowan-KV.
 
 use super::connectx4_taxonomy::SHEET as BASE;
-use super::{Profile, Sheet};
+use super::{MachineProfile, Sheet};
 
-pub(super) const PROFILE: Profile = Sheet {
+pub(super) const PROFILE: MachineProfile = Sheet {
     name: "connectx5-rowan",
     summary: "Xeon Gold 6240M, ConnectX-5 at 100 Gb/s, 3 Optane DIMMs of 256 GB (Rowan, evaluation slides).",
     nic_message_ps: (5_000, "200 million messages/s: ConnectX-5 VPI product brief †"),

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 /// One number of a profile, as the documentation shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// The field of [`Profile`].
+    /// The field of [`MachineProfile`].
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
@@ -31,7 +31,7 @@ macro_rules! profile {
     ($($(#[doc = $meaning:literal])+ $name:ident: $unit:literal,)+) => {
         /// A kind of machine with its network. See the module documentation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct Profile {
+        pub struct MachineProfile {
             /// What it is called on the command line.
             pub name: &'static str,
             /// What it stands for.
@@ -54,8 +54,8 @@ macro_rules! profile {
         }
 
         impl Sheet {
-            const fn profile(self) -> Profile {
-                Profile {
+            const fn profile(self) -> MachineProfile {
+                MachineProfile {
                     name: self.name,
                     summary: self.summary,
                     $($name: self.$name.0,)+
@@ -64,7 +64,7 @@ macro_rules! profile {
             }
         }
 
-        impl Profile {
+        impl MachineProfile {
             /// Every number with its source, in the order of the path of a message.
             pub fn figures(&self) -> Vec<Figure> {
                 vec![$(Figure {
@@ -146,7 +146,7 @@ profile! {
     file_sync_byte_ps: "ps",
 }
 
-impl Profile {
+impl MachineProfile {
     /// Every profile that there is.
     pub const ALL: [Self; 5] = [
         connectx3_erda::PROFILE,
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn every_profile_has_a_name_of_its_own_and_a_source_for_each_number() {
-        for profile in Profile::ALL {
-            assert_eq!(Profile::by_name(profile.name), Some(profile));
+        for profile in MachineProfile::ALL {
+            assert_eq!(MachineProfile::by_name(profile.name), Some(profile));
             for figure in profile.figures() {
                 assert!(
                     !figure.source.is_empty() && !figure.meaning.is_empty(),
@@ -250,6 +250,6 @@ mod tests {
                 );
             }
         }
-        assert_eq!(Profile::by_name("abacus"), None);
+        assert_eq!(MachineProfile::by_name("abacus"), None);
     }
 }

@@ -1,9 +1,9 @@
 //! Machines of today.
 
 use super::connectx4_taxonomy::SHEET as BASE;
-use super::{Profile, Sheet};
+use super::{MachineProfile, Sheet};
 
-pub(super) const PROFILE: Profile = Sheet {
+pub(super) const PROFILE: MachineProfile = Sheet {
     name: "modern",
     summary: "A server of 2024 with ConnectX-7 at 400 Gb/s; persistent memory is DRAM with a declared battery.",
     nic_message_ps: (3_030, "330 million messages/s, the lower bound of the ConnectX-7 data sheet †"),

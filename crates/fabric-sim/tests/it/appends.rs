@@ -10,7 +10,9 @@ use stonecast_fabric::{
     Operation, Placement, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest,
     SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion,
 };
-use stonecast_fabric_sim::{Faults, Features, Machine, MachineOptions, Process, Profile, World};
+use stonecast_fabric_sim::{
+    Faults, Features, Machine, MachineOptions, MachineProfile, Process, World,
+};
 
 const STRIDE: u32 = 64;
 /// Strides of the buffer.
@@ -40,7 +42,7 @@ impl Appends {
         let options = MachineOptions {
             features: Features::ALL,
             inbound_stall_ns_max: 5_000,
-            ..MachineOptions::new(Profile::MODERN)
+            ..MachineOptions::new(MachineProfile::MODERN)
         };
         let receiver = world.process(world.machine(options)).port(256).unwrap();
         let device = receiver.device().clone();
@@ -286,7 +288,7 @@ fn receiver_on(
 ) -> (Machine, Rc<Port>, AppendQueue, MemoryRegion) {
     let options = MachineOptions {
         features,
-        ..MachineOptions::new(Profile::MODERN)
+        ..MachineOptions::new(MachineProfile::MODERN)
     };
     let machine = world.machine(options);
     let port = world.process(machine).port(256).unwrap();
@@ -319,7 +321,7 @@ fn a_sender_that_dies_in_a_message_holds_up_no_buffer() {
         }
         let mut consumed = Vec::new();
         for dies in [true, false] {
-            let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+            let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
             let sender = connect(&world, &port, queue.shared_queue(), process);
             queue.grant(sender.theirs, 0);
             let appender = Appender::new(sender.port.clone(), sender.qp, queue.terms());
@@ -359,7 +361,7 @@ fn a_nic_that_is_reset_completes_the_slot_of_what_it_had_acknowledged() {
         ..buffer(memory, 0)
     };
     queue.post(3, slot).unwrap();
-    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
     let sender = connect(&world, &port, queue.shared_queue(), process);
     let appender = Appender::new(sender.port.clone(), sender.qp, queue.terms());
     appender.add_credits(queue.grant(sender.theirs, 1));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use stonecast_fabric::contract::{Story, World as ContractWorld};
 use stonecast_fabric::{Port, Runtime};
 use stonecast_fabric_sim::{
-    Features, Machine, MachineOptions, Process, Profile, SimBacking, Survivor, World,
+    Features, Machine, MachineOptions, MachineProfile, Process, SimBacking, Survivor, World,
 };
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
@@ -27,7 +27,7 @@ fn world(
     domain: PersistenceDomain,
     ddio: Ddio,
 ) -> Rc<dyn ContractWorld> {
-    let profile = Profile::by_name(profile).expect("there is such a profile");
+    let profile = MachineProfile::by_name(profile).expect("there is such a profile");
     let platform = DeclaredPlatform {
         persistence_domain: domain,
         ddio,

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use stonecast_fabric_sim::{Fault, Profile};
+use stonecast_fabric_sim::{Fault, MachineProfile};
 
 const UPDATE: &str = "STONECAST_WRITE_TABLES";
 
@@ -32,7 +32,10 @@ fn the_tables_of_the_document_are_those_of_the_data() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulator.md");
     let mut page = fs::read_to_string(&path).expect("the document is a part of the sources");
     let write = std::env::var_os(UPDATE).is_some();
-    for (name, printed) in [("profiles", Profile::tables()), ("faults", Fault::table())] {
+    for (name, printed) in [
+        ("profiles", MachineProfile::tables()),
+        ("faults", Fault::table()),
+    ] {
         let (new, found) = replaced(&page, name, &printed);
         if write {
             page = new;

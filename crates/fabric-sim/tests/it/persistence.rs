@@ -3,7 +3,7 @@
 
 use stonecast_base::Span;
 use stonecast_fabric::{FlushPlacement, Operation, Status};
-use stonecast_fabric_sim::{Fate, Features, MachineOptions, Profile, RootPort, Transport};
+use stonecast_fabric_sim::{Fate, Features, MachineOptions, MachineProfile, RootPort, Transport};
 use stonecast_media::{Ddio, PersistenceDomain, persist_spans};
 
 use crate::support::{LOG_SIZE, Stage, platform};
@@ -131,7 +131,7 @@ fn a_write_back_is_certain_only_when_it_is_done() {
         }
     }
     assert!(
-        certain_at.unwrap() >= Profile::MODERN.media_write_ns,
+        certain_at.unwrap() >= MachineProfile::MODERN.media_write_ns,
         "{certain_at:?}"
     );
 }
@@ -178,7 +178,7 @@ fn port_stage(root_port: RootPort, ddio: Ddio, seed: u64) -> Stage {
     let options = MachineOptions {
         platform,
         features: Features::ALL,
-        ..MachineOptions::new(Profile::MODERN)
+        ..MachineOptions::new(MachineProfile::MODERN)
     };
     Stage::behind(root_port, seed, options)
 }
@@ -337,7 +337,7 @@ fn capable(domain: PersistenceDomain, ddio: Ddio) -> MachineOptions {
     MachineOptions {
         platform: platform(domain, ddio),
         features: Features::ALL,
-        ..MachineOptions::new(Profile::MODERN)
+        ..MachineOptions::new(MachineProfile::MODERN)
     }
 }
 

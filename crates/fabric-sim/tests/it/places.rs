@@ -7,7 +7,7 @@ use stonecast_fabric::{
     Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions,
     RemoteAddress, Status,
 };
-use stonecast_fabric_sim::{Faults, Machine, MachineOptions, Process, Profile, World};
+use stonecast_fabric_sim::{Faults, Machine, MachineOptions, MachineProfile, Process, World};
 
 const ALWAYS: u64 = 1_000_000;
 
@@ -20,7 +20,7 @@ struct Node {
 }
 
 fn node(world: &World) -> Node {
-    let machine = world.machine(MachineOptions::new(Profile::MODERN));
+    let machine = world.machine(MachineOptions::new(MachineProfile::MODERN));
     let process = world.process(machine);
     let port = process.port(256).unwrap();
     let memory = port.device().allocate(4096, Access::REMOTE_WRITE).unwrap();

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use stonecast_base::Span;
-use stonecast_fabric_sim::{Fate, MachineOptions, Module, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{
+    Fate, MachineOptions, MachineProfile, Module, SimBacking, Survivor, World,
+};
 use stonecast_media::{
     Backing, Blob, Ddio, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
     Prepared, persist_spans,
@@ -17,7 +19,7 @@ fn module(domain: PersistenceDomain) -> (World, stonecast_fabric_sim::Machine, R
     let world = World::new(1);
     let options = MachineOptions {
         platform: platform(domain, Ddio::On),
-        ..MachineOptions::new(Profile::MODERN)
+        ..MachineOptions::new(MachineProfile::MODERN)
     };
     let machine = world.machine(options);
     let module = world.module(machine, Survivor::default());
@@ -51,7 +53,7 @@ fn a_pool_opens_closes_and_opens_again() {
     pool.close().unwrap();
     let pool = open(&module).unwrap();
     assert!(pool.was_clean() && pool.same_power_cycle());
-    assert_eq!(pool.epoch(), 2);
+    assert_eq!(pool.opening(), 2);
 }
 
 #[test]
@@ -90,7 +92,11 @@ fn a_power_cut_in_any_store_of_a_header_leaves_a_pool_that_opens() {
         module.restart(wreck.survivor(&vec![Fate::default(); wreck.undecided()]));
         let pool = open(&module).unwrap();
         assert!(!pool.same_power_cycle());
-        assert!(pool.epoch() >= 2, "store {stores}: epoch {}", pool.epoch());
+        assert!(
+            pool.opening() >= 2,
+            "store {stores}: opening {}",
+            pool.opening()
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use stonecast_fabric::{
     RemoteAddress, Status,
 };
 use stonecast_fabric_sim::{
-    Fate, Features, Machine, MachineOptions, Module, Process, Profile, RootPort, SimBacking,
+    Fate, Features, Machine, MachineOptions, MachineProfile, Module, Process, RootPort, SimBacking,
     Survivor, World,
 };
 use stonecast_media::{
@@ -41,7 +41,7 @@ pub fn platform(persistence_domain: PersistenceDomain, ddio: Ddio) -> DeclaredPl
 }
 
 impl Stage {
-    pub fn new(profile: Profile, platform: DeclaredPlatform) -> Self {
+    pub fn new(profile: MachineProfile, platform: DeclaredPlatform) -> Self {
         Self::of(
             3,
             MachineOptions {
@@ -126,7 +126,7 @@ impl Stage {
     }
 
     pub fn on(domain: PersistenceDomain, ddio: Ddio) -> Self {
-        Self::new(Profile::MODERN, platform(domain, ddio))
+        Self::new(MachineProfile::MODERN, platform(domain, ddio))
     }
 
     pub fn local(&self, size: u32) -> LocalSpan {

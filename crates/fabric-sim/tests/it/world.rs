@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_fabric::Status;
-use stonecast_fabric_sim::{LocalClock, MachineOptions, Profile, World};
+use stonecast_fabric_sim::{LocalClock, MachineOptions, MachineProfile, World};
 use stonecast_media::{Ddio, PersistenceDomain};
 
 use crate::support::Stage;
@@ -38,7 +38,7 @@ fn tasks_of_one_core_take_turns_and_those_of_two_run_side_by_side() {
         let world = World::new(1);
         let machine = world.machine(MachineOptions {
             cores,
-            ..MachineOptions::new(Profile::MODERN)
+            ..MachineOptions::new(MachineProfile::MODERN)
         });
         let ends = Rc::new(RefCell::new(Vec::new()));
         for _ in 0..2 {
@@ -70,7 +70,7 @@ fn tasks_of_one_core_take_turns_and_those_of_two_run_side_by_side() {
 #[test]
 fn a_process_sees_its_own_clock_and_wakes_by_it() {
     let world = World::new(1);
-    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
     process.set_clock(LocalClock {
         ahead_ns: 5_000_000,
         drift_ppm: 100_000,
@@ -100,7 +100,7 @@ fn a_process_sees_its_own_clock_and_wakes_by_it() {
 #[test]
 fn a_killed_process_does_nothing_more() {
     let world = World::new(1);
-    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
     let count = Rc::new(RefCell::new(0));
     let (counted, runtime) = (count.clone(), process.runtime());
     process.runtime().spawn(Box::pin(async move {
@@ -121,7 +121,7 @@ fn a_killed_process_does_nothing_more() {
 /// The longest of the times that a message takes, and that the whole path is there: far from nothing, far from a wait.
 #[test]
 fn a_round_trip_takes_as_long_as_its_parts() {
-    for profile in Profile::ALL {
+    for profile in MachineProfile::ALL {
         let stage = Stage::new(
             profile,
             crate::support::platform(PersistenceDomain::Dmp, Ddio::On),

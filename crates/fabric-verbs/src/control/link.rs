@@ -205,7 +205,7 @@ impl Link {
     pub fn advance(
         &mut self,
         options: &ControlOptions,
-        epoch: u64,
+        run: u64,
         now: Instant,
     ) -> Result<Option<Heard>, ControlError> {
         loop {
@@ -216,11 +216,11 @@ impl Link {
                     self.wire.take(size);
                     return Ok(self.wire.is_exhausted().then_some(Heard::Left));
                 }
-                Stage::Greeting => self.take_greeting(options, epoch, now)?,
+                Stage::Greeting => self.take_greeting(options, run, now)?,
                 Stage::Calling(_) => self.take_welcome(options, now)?,
                 _ => match self.take_message(now)? {
                     Some(Message::Heartbeat) => true,
-                    Some(message) => return self.hear(message, epoch, now).map(Some),
+                    Some(message) => return self.hear(message, run, now).map(Some),
                     None => false,
                 },
             };
@@ -248,19 +248,19 @@ impl Link {
         Ok(Some(message))
     }
 
-    fn hear(&mut self, message: Message, epoch: u64, now: Instant) -> Result<Heard, ControlError> {
+    fn hear(&mut self, message: Message, run: u64, now: Instant) -> Result<Heard, ControlError> {
         match (&mut self.stage, message) {
             (
                 Stage::Invited { ticket },
                 Message::Connect {
                     ticket: shown,
-                    epoch: of,
+                    run: of,
                     profile,
                     endpoint,
                     private_data,
                 },
             ) => {
-                if of != epoch {
+                if of != run {
                     return Err(ControlError::TicketUnknown);
                 }
                 ticket.redeem(&shown, now)?;
@@ -307,7 +307,7 @@ impl Link {
     fn take_greeting(
         &mut self,
         options: &ControlOptions,
-        epoch: u64,
+        run: u64,
         now: Instant,
     ) -> Result<bool, ControlError> {
         let arrived = self.wire.arrived();
@@ -341,7 +341,7 @@ impl Link {
         let name = name_of(&hello)?.to_owned();
         let ticket = Ticket::new(now, self.terms.ticket_lifetime);
         let welcome = Welcome {
-            epoch,
+            run,
             ticket: ticket.bytes(),
             terms: self.terms,
             profile: options.profile,
@@ -429,7 +429,7 @@ impl Link {
         self.say(
             &Message::Connect {
                 ticket: welcome.ticket,
-                epoch: welcome.epoch,
+                run: welcome.run,
                 profile: options.profile,
                 endpoint: offer.endpoint,
                 private_data: offer.private_data,

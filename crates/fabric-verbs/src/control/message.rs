@@ -50,7 +50,7 @@ struct EndpointBytes {
 #[repr(C)]
 struct ConnectBytes {
     ticket: [u8; TICKET_SIZE],
-    epoch: U64,
+    run: U64,
     profile: ProfileBytes,
     endpoint: EndpointBytes,
 }
@@ -58,7 +58,7 @@ struct ConnectBytes {
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct WelcomeBytes {
-    epoch: U64,
+    run: U64,
     ticket: [u8; TICKET_SIZE],
     ticket_lifetime_ms: U32,
     lease_ms: U32,
@@ -103,7 +103,7 @@ impl From<EndCause> for DisconnectCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Welcome {
     /// Of this run of the server.
-    pub epoch: u64,
+    pub run: u64,
     pub ticket: [u8; TICKET_SIZE],
     pub terms: LeaseTerms,
     pub profile: PeerProfile,
@@ -114,7 +114,7 @@ pub(super) struct Welcome {
 pub(super) enum Message {
     Connect {
         ticket: [u8; TICKET_SIZE],
-        epoch: u64,
+        run: u64,
         profile: PeerProfile,
         endpoint: Endpoint,
         private_data: Vec<u8>,
@@ -138,7 +138,7 @@ impl Welcome {
         let milliseconds =
             |duration: Duration| U32::new(u32::try_from(duration.as_millis()).unwrap_or(u32::MAX));
         let bytes = WelcomeBytes {
-            epoch: U64::new(self.epoch),
+            run: U64::new(self.run),
             ticket: self.ticket,
             ticket_lifetime_ms: milliseconds(self.terms.ticket_lifetime),
             lease_ms: milliseconds(self.terms.duration),
@@ -161,7 +161,7 @@ impl Welcome {
             return Err(malformed("a lease of no time"));
         }
         Ok(Self {
-            epoch: found.epoch.get(),
+            run: found.run.get(),
             ticket: found.ticket,
             terms: LeaseTerms {
                 duration: Duration::from_millis(found.lease_ms.get().into()),
@@ -192,14 +192,14 @@ impl Message {
         match self {
             Message::Connect {
                 ticket,
-                epoch,
+                run,
                 profile,
                 endpoint,
                 private_data,
             } => {
                 let head = ConnectBytes {
                     ticket: *ticket,
-                    epoch: U64::new(*epoch),
+                    run: U64::new(*run),
                     profile: profile.into(),
                     endpoint: endpoint.into(),
                 };
@@ -237,7 +237,7 @@ impl Message {
                     .map_err(|_| malformed("a connect that is cut off"))?;
                 Ok(Message::Connect {
                     ticket: head.ticket,
-                    epoch: head.epoch.get(),
+                    run: head.run.get(),
                     profile: PeerProfile::try_from(&head.profile)?,
                     endpoint: Endpoint::try_from(&head.endpoint)?,
                     private_data: private(data)?,
@@ -383,7 +383,7 @@ mod tests {
         vec![
             Message::Connect {
                 ticket: [3; TICKET_SIZE],
-                epoch: u64::MAX,
+                run: u64::MAX,
                 profile: profile(),
                 endpoint: endpoint(),
                 private_data: vec![1; PRIVATE_DATA_SIZE_MAX],
@@ -414,7 +414,7 @@ mod tests {
             assert_eq!(Message::decode(&bytes).expect("it is sound"), message);
         }
         let welcome = Welcome {
-            epoch: 5,
+            run: 5,
             ticket: [1; TICKET_SIZE],
             terms: LeaseTerms::default(),
             profile: profile(),

@@ -356,7 +356,7 @@ struct Engine {
     options: ControlOptions,
     shared: Arc<Shared>,
     /// Of this run; tickets of another are strange.
-    epoch: u64,
+    run: u64,
     listeners: Vec<TcpListener>,
     links: BTreeMap<u64, Link>,
     dials: BTreeMap<u64, Dial>,
@@ -376,11 +376,11 @@ enum Source {
 
 impl Engine {
     fn new(options: ControlOptions, shared: Arc<Shared>) -> Self {
-        let epoch = u64::from_le_bytes(random_bytes());
+        let run = u64::from_le_bytes(random_bytes());
         Self {
             options,
             shared,
-            epoch,
+            run,
             listeners: Vec::new(),
             links: BTreeMap::new(),
             dials: BTreeMap::new(),
@@ -620,7 +620,7 @@ impl Engine {
             let Some(link) = self.links.get_mut(&number) else {
                 return;
             };
-            match link.advance(&self.options, self.epoch, now) {
+            match link.advance(&self.options, self.run, now) {
                 Ok(None) => break,
                 Ok(Some(heard)) => self.heard(number, heard, now),
                 Err(error) => return self.lose(number, error, now),

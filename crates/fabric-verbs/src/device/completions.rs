@@ -36,7 +36,7 @@ impl CompletionQueueState {
 
 /// What the identifier of a work request says when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ticket {
+pub(super) enum WorkId {
     /// Position of a send in its queue pair.
     Send(u64),
     /// Position of a receive in its queue pair.
@@ -52,31 +52,31 @@ const POSITION: u64 = (1 << KIND_SHIFT) - 1;
 /// Slots of one shared receive queue fit into as many bits.
 const SLOT_BITS: u32 = 24;
 
-impl Ticket {
+impl WorkId {
     /// Most slots of a shared receive queue.
     pub const SLOTS_MAX: u32 = 1 << SLOT_BITS;
 
     pub fn encode(self) -> u64 {
         match self {
-            Ticket::Send(position) => position & POSITION,
-            Ticket::Receive(position) => 1 << KIND_SHIFT | position & POSITION,
-            Ticket::Shared(queue, slot) => {
+            WorkId::Send(position) => position & POSITION,
+            WorkId::Receive(position) => 1 << KIND_SHIFT | position & POSITION,
+            WorkId::Shared(queue, slot) => {
                 2 << KIND_SHIFT | u64::from(queue) << SLOT_BITS | u64::from(slot)
             }
-            Ticket::Binding => 3 << KIND_SHIFT,
+            WorkId::Binding => 3 << KIND_SHIFT,
         }
     }
 
     pub fn decode(wr_id: u64) -> Self {
         let rest = wr_id & POSITION;
         match wr_id >> KIND_SHIFT {
-            0 => Ticket::Send(rest),
-            1 => Ticket::Receive(rest),
-            2 => Ticket::Shared(
+            0 => WorkId::Send(rest),
+            1 => WorkId::Receive(rest),
+            2 => WorkId::Shared(
                 (rest >> SLOT_BITS) as u32,
                 (rest as u32) & (Self::SLOTS_MAX - 1),
             ),
-            _ => Ticket::Binding,
+            _ => WorkId::Binding,
         }
     }
 }
@@ -117,15 +117,15 @@ mod tests {
 
     #[test]
     fn identifiers_come_back_as_they_went() {
-        for ticket in [
-            Ticket::Send(0),
-            Ticket::Send(POSITION),
-            Ticket::Receive(7),
-            Ticket::Shared(0, 0),
-            Ticket::Shared(u32::MAX, Ticket::SLOTS_MAX - 1),
-            Ticket::Binding,
+        for id in [
+            WorkId::Send(0),
+            WorkId::Send(POSITION),
+            WorkId::Receive(7),
+            WorkId::Shared(0, 0),
+            WorkId::Shared(u32::MAX, WorkId::SLOTS_MAX - 1),
+            WorkId::Binding,
         ] {
-            assert_eq!(Ticket::decode(ticket.encode()), ticket);
+            assert_eq!(WorkId::decode(id.encode()), id);
         }
     }
 

@@ -15,7 +15,7 @@ use stonecast_base::Span;
 use stonecast_fabric::{DeviceError, LocalSpan, Opcode, QueuePair, RemoteAddress, WorkRequest};
 
 use super::State;
-use super::completions::{Ticket, status_of};
+use super::completions::{WorkId, status_of};
 use super::posting::place;
 use super::queue_pair::{Phase, Posted};
 use crate::verbs::posting::{Posting, Stamp};
@@ -39,11 +39,11 @@ impl State {
         }
         let (state, regions) = (self.qps.get_mut(qp.0)?, &mut self.regions);
         let first = state.sends.next();
-        let end = Ticket::Send(first + last as u64).encode();
+        let end = WorkId::Send(first + last as u64).encode();
         let mut posting = Posting::begin(&state.hardware);
         for (index, &(local, remote)) in reads.iter().enumerate() {
             let stamp = Stamp {
-                wr_id: Ticket::Send(first + index as u64).encode(),
+                wr_id: WorkId::Send(first + index as u64).encode(),
                 signalled: index == last,
                 fence: false,
             };

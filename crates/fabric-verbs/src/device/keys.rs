@@ -9,7 +9,7 @@ use stonecast_base::Span;
 use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey};
 use stonecast_media::{MappedRegion, Region, Sealing};
 
-use super::completions::Ticket;
+use super::completions::WorkId;
 use super::queue_pair::Phase;
 use super::region::{Grants, Ground, Opening, RegionState, WindowState, address_for};
 use super::{State, quirks};
@@ -292,7 +292,7 @@ impl State {
         let state = self.qps.get(qp)?;
         let mut posting = Posting::begin(&state.hardware);
         let stamp = Stamp {
-            wr_id: Ticket::Binding.encode(),
+            wr_id: WorkId::Binding.encode(),
             signalled: true,
             fence: false,
         };

@@ -9,7 +9,7 @@ use stonecast_fabric::{
 };
 
 use super::State;
-use super::completions::Ticket;
+use super::completions::WorkId;
 use super::queue_pair::{Lane, Phase, Posted, QueuePairState, opcode_of};
 use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::posting::{Posting, RawPlace, RawSpan, Stamp};
@@ -211,7 +211,7 @@ impl State {
         let state = self.qps.get_mut(qp.0)?;
         let mut posting = Posting::begin(&state.hardware);
         for (index, (request, local)) in requests.iter().zip(locals).enumerate() {
-            let wr_id = Ticket::Send(first + index as u64).encode();
+            let wr_id = WorkId::Send(first + index as u64).encode();
             // The last one is always signalled, so that the unsignalled ones before it leave the queue with it.
             let stamp = Stamp {
                 wr_id,

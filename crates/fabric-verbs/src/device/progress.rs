@@ -2,7 +2,7 @@
 
 use stonecast_fabric::{DisconnectCause, Opcode, Placement, QueuePair, Status, WorkCompletion};
 
-use super::completions::{Ticket, arrival_of, status_of};
+use super::completions::{WorkId, arrival_of, status_of};
 use super::queue_pair::{Phase, Posted, completion, opcode_of};
 use super::{State, quirks};
 use crate::control::EndCause;
@@ -164,11 +164,11 @@ impl State {
 
     /// Takes a completion of the NIC. Of a binding: whether it succeeded.
     pub(super) fn take(&mut self, cq: u32, raw: RawCompletion) -> Option<bool> {
-        match Ticket::decode(raw.wr_id) {
-            Ticket::Send(position) => self.sent(cq, position, raw),
-            Ticket::Receive(position) => self.received(cq, position, raw),
-            Ticket::Shared(queue, slot) => self.received_shared(cq, queue, slot, raw),
-            Ticket::Binding => return Some(status_of(raw.status) == Status::Success),
+        match WorkId::decode(raw.wr_id) {
+            WorkId::Send(position) => self.sent(cq, position, raw),
+            WorkId::Receive(position) => self.received(cq, position, raw),
+            WorkId::Shared(queue, slot) => self.received_shared(cq, queue, slot, raw),
+            WorkId::Binding => return Some(status_of(raw.status) == Status::Success),
         }
         None
     }

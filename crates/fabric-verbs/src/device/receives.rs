@@ -10,7 +10,7 @@ use stonecast_fabric::{
 };
 
 use super::State;
-use super::completions::{CompletionQueueState, Ticket};
+use super::completions::{CompletionQueueState, WorkId};
 use super::queue_pair::{Buffer, Phase};
 use crate::verbs::completion::CompletionQueue;
 use crate::verbs::memory::ProtectionDomain;
@@ -87,7 +87,7 @@ impl State {
             .hardware
             .facts
             .shared_receive_depth_max
-            .min(Ticket::SLOTS_MAX);
+            .min(WorkId::SLOTS_MAX);
         if options.capacity > limit {
             return Err(DeviceError::Limit {
                 what: "buffers of a shared receive queue",
@@ -136,7 +136,7 @@ impl State {
         let raws = self.raw_receives(
             &domain,
             requests,
-            (first..).map(|position| Ticket::Receive(position).encode()),
+            (first..).map(|position| WorkId::Receive(position).encode()),
         )?;
         let qp = self.qps.get_mut(handle)?;
         let buffers = requests
@@ -175,7 +175,7 @@ impl State {
             requests,
             slots
                 .iter()
-                .map(|&slot| Ticket::Shared(handle, slot).encode()),
+                .map(|&slot| WorkId::Shared(handle, slot).encode()),
         )?;
         let srq = self.srqs.get_mut(handle)?;
         srq.hardware.post(&raws).map_err(refused)?;

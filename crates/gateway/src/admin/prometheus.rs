@@ -464,7 +464,12 @@ impl Snapshot {
                 None,
                 store.leases,
             ),
-            ("store_epoch", "Openings of the pool.", None, stat.epoch),
+            (
+                "store_openings",
+                "Openings of the pool.",
+                None,
+                stat.opening,
+            ),
             (
                 "store_power_durable",
                 "Whether acknowledged writes survive power loss.",

@@ -129,7 +129,7 @@ fn store_json(metrics: &Metrics) -> Value {
             "full": stat.segments_full,
         },
         "clients": stat.clients,
-        "epoch": stat.epoch,
+        "opening": stat.opening,
         "sequence": stat.sequence,
         "puts": stat.puts,
         "deletes": stat.deletes,

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use tokio::task::AbortHandle;
 
 use crate::origin::Origin;
-use crate::places::{Places, Ticket};
+use crate::places::{PlaceNumber, Places};
 
 /// Connections at a time whose request has not come; the oldest makes way.
 pub const HEADS_MAX: usize = 256;
@@ -37,8 +37,8 @@ pub struct Stay {
 }
 
 enum Place {
-    Head(Ticket, AbortHandle),
-    Answer(Ticket),
+    Head(PlaceNumber, AbortHandle),
+    Answer(PlaceNumber),
 }
 
 impl Default for Crowd {
@@ -62,33 +62,33 @@ impl Stay {
 
     /// Takes a place among the connections whose request has not come.
     pub fn enter(&self, task: AbortHandle) {
-        let ticket = take(&self.crowd.heads, self.origin, task.clone());
-        *self.place.borrow_mut() = Some(Place::Head(ticket, task));
+        let number = take(&self.crowd.heads, self.origin, task.clone());
+        *self.place.borrow_mut() = Some(Place::Head(number, task));
     }
 
     /// Moves to the answers: the request has come and takes time.
     pub fn answer(&self) {
         let mut place = self.place.borrow_mut();
-        if let Some(Place::Head(ticket, task)) = place.take() {
-            self.crowd.heads.borrow_mut().give_back(ticket);
+        if let Some(Place::Head(number, task)) = place.take() {
+            self.crowd.heads.borrow_mut().give_back(number);
             *place = Some(Place::Answer(take(&self.crowd.answers, self.origin, task)));
         }
     }
 }
 
-fn take(places: &RefCell<Places<AbortHandle>>, origin: Origin, task: AbortHandle) -> Ticket {
-    let (ticket, leaves) = places.borrow_mut().take(origin, task);
+fn take(places: &RefCell<Places<AbortHandle>>, origin: Origin, task: AbortHandle) -> PlaceNumber {
+    let (number, leaves) = places.borrow_mut().take(origin, task);
     if let Some(task) = leaves {
         task.abort();
     }
-    ticket
+    number
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
         match self.place.take() {
-            Some(Place::Head(ticket, _)) => drop(self.crowd.heads.borrow_mut().give_back(ticket)),
-            Some(Place::Answer(ticket)) => drop(self.crowd.answers.borrow_mut().give_back(ticket)),
+            Some(Place::Head(number, _)) => drop(self.crowd.heads.borrow_mut().give_back(number)),
+            Some(Place::Answer(number)) => drop(self.crowd.answers.borrow_mut().give_back(number)),
             None => {}
         }
     }

@@ -147,7 +147,7 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
             if stat.power { "power" } else { "process" }.to_owned(),
         ),
         ("aof_enabled", u8::from(stat.power).to_string()),
-        ("store_epoch", stat.epoch.to_string()),
+        ("store_openings", stat.opening.to_string()),
         ("store_sequence", stat.sequence.to_string()),
         ("store_batches", stat.batches.to_string()),
         ("store_persists", stat.persists.to_string()),

@@ -20,7 +20,7 @@ use stonecast_fabric::{
 use stonecast_log::LogFormat;
 
 use super::meter::{Call, Meter};
-use super::pending::{Ended, Pending, Ticket};
+use super::pending::{Ended, Pending, RequestHandle};
 use super::resources::{RECEIVES_SPARE, Resources};
 use crate::error::StoreError;
 use crate::wire::limits::ROOM_WAIT_NS;
@@ -188,7 +188,7 @@ impl Connection {
 
     /// Takes a place among what waits for answers, and `size` bytes of staging memory. The caller has looked that there is
     /// room. To be followed by [`Connection::stage`] and [`Connection::send`], without waiting in between.
-    pub fn begin(&self, size: u64, is_put: bool) -> (Ticket, u64) {
+    pub fn begin(&self, size: u64, is_put: bool) -> (RequestHandle, u64) {
         let mut pending = self.pending.borrow_mut();
         let begun = pending
             .begin(size)
@@ -210,12 +210,12 @@ impl Connection {
         }
     }
 
-    /// Posts what `ticket` waits for. `None`: the send queue is full, though few operations are in flight, and the ticket is void.
+    /// Posts what `handle` waits for. `None`: the send queue is full, though few operations are in flight, and the handle is void.
     /// What was answered is there until it was acknowledged, which in a network that loses acknowledgements takes until the
     /// connection ends; a client that asks for room all the while fills the queue.
     pub fn send(
         &self,
-        ticket: Ticket,
+        handle: RequestHandle,
         operation: Operation,
     ) -> Result<Option<Answered<'_>>, StoreError> {
         match self.port.post(self.qp, [operation]) {
@@ -223,11 +223,11 @@ impl Connection {
                 self.meter.note_round_trip();
                 Ok(Some(Answered {
                     connection: self,
-                    ticket,
+                    handle,
                 }))
             }
             Err(error) => {
-                self.pending.borrow_mut().cancel(ticket);
+                self.pending.borrow_mut().cancel(handle);
                 if matches!(error, DeviceError::QueueFull { .. }) {
                     Ok(None)
                 } else {
@@ -247,9 +247,9 @@ impl Connection {
                 self.check_open()?;
             }
             self.check_open()?;
-            let (ticket, offset) = self.begin(size, false);
+            let (handle, offset) = self.begin(size, false);
             let local = self.stage(offset, &bytes);
-            if let Some(answered) = self.send(ticket, Operation::Send { local })? {
+            if let Some(answered) = self.send(handle, Operation::Send { local })? {
                 return answered.await;
             }
             self.runtime.sleep(BUSY_PAUSE_NS).await;
@@ -347,7 +347,7 @@ impl Drop for Connection {
 /// Waits for an answer.
 pub(super) struct Answered<'a> {
     connection: &'a Connection,
-    ticket: Ticket,
+    handle: RequestHandle,
 }
 
 impl Future for Answered<'_> {
@@ -358,13 +358,13 @@ impl Future for Answered<'_> {
             .connection
             .pending
             .borrow_mut()
-            .poll(self.ticket, context.waker());
+            .poll(self.handle, context.waker());
         answer.map_err(|Ended| StoreError::Disconnected { unknown: true })
     }
 }
 
 impl Drop for Answered<'_> {
     fn drop(&mut self) {
-        self.connection.pending.borrow_mut().forget(self.ticket);
+        self.connection.pending.borrow_mut().forget(self.handle);
     }
 }

@@ -3,7 +3,7 @@
 use std::task::{Poll, Waker};
 
 use stonecast_session::Requests;
-pub(super) use stonecast_session::{Ticket, Unanswered as Ended};
+pub(super) use stonecast_session::{RequestHandle, Unanswered as Ended};
 
 use crate::wire::Answer;
 use crate::wire::limits::IN_FLIGHT_MAX;
@@ -26,7 +26,7 @@ impl Pending {
     }
 
     /// Takes a place in the queue and `size` contiguous bytes of the ring. `None`: no room now; wait with `wait_for_room`.
-    pub fn begin(&mut self, size: u64) -> Option<(Ticket, u64)> {
+    pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
         self.requests.begin(size)
     }
 
@@ -67,8 +67,8 @@ impl Pending {
     }
 
     /// Takes back the latest `begin`, whose request could not be sent.
-    pub fn cancel(&mut self, ticket: Ticket) {
-        self.puts -= usize::from(self.requests.cancel(ticket));
+    pub fn cancel(&mut self, handle: RequestHandle) {
+        self.puts -= usize::from(self.requests.cancel(handle));
     }
 
     /// Hands `answer` to the oldest operation. False if nobody waits: the server said too much.
@@ -86,12 +86,12 @@ impl Pending {
     }
 
     /// The answer of an operation, if it has come.
-    pub fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<Answer, Ended>> {
-        self.requests.poll(ticket, waker)
+    pub fn poll(&mut self, handle: RequestHandle, waker: &Waker) -> Poll<Result<Answer, Ended>> {
+        self.requests.poll(handle, waker)
     }
 
     /// Whoever waited has its answer, or does not want it any more.
-    pub fn forget(&mut self, ticket: Ticket) {
-        self.requests.forget(ticket);
+    pub fn forget(&mut self, handle: RequestHandle) {
+        self.requests.forget(handle);
     }
 }

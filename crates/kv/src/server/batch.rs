@@ -402,7 +402,7 @@ impl Server {
             false => check(
                 &self.format,
                 position,
-                (generation, self.pool.epoch()),
+                (generation, self.pool.opening()),
                 &batch.bytes[start..],
             )
             .ok(),

@@ -172,13 +172,13 @@ impl Server {
             // Two records of one batch claim the same place: the client breaks the rules.
             return Err(Verdict::Invalid);
         }
-        let (previous, durable, epoch) = (segment.last, segment.durable, self.pool.epoch());
+        let (previous, durable, opening) = (segment.last, segment.durable, self.pool.opening());
         let sequence = state.sequences.take();
         let stamp = Stamp {
             sequence,
             previous,
             durable,
-            epoch,
+            opening,
         };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
@@ -255,7 +255,7 @@ impl Server {
             &self.format,
             position,
             generation,
-            self.pool.epoch(),
+            self.pool.opening(),
             record,
         );
         self.log

@@ -420,7 +420,7 @@ impl Server {
             segments_taken,
             segments_full,
             clients: state.sessions.len() as u64,
-            epoch: self.pool.epoch().into(),
+            opening: self.pool.opening().into(),
             sequence: state.sequences.next() - 1,
             puts: state.counters.puts,
             deletes: state.counters.deletes,

@@ -171,7 +171,7 @@ impl Server {
         };
         let lessor = Lessor {
             port: &self.port,
-            epoch: self.pool.epoch().into(),
+            epoch: self.pool.opening().into(),
         };
         let openings = [
             Opening::whole(table.region, Access::REMOTE_ATOMIC),

@@ -37,7 +37,7 @@ message! {
     Welcome, WELCOME:
     magic: [u8; 8], "`stonecdk`";
     version: U32, "protocol version";
-    epoch: U32, "epoch of the server's run";
+    opening: U32, "opening of the server's run";
     uuid: [u8; 16], "pool UUID, read as a little-endian number";
     segment_size: U64, "segment size, bytes; a power of two, 2^18 to 2^30";
     segment_count: U32, "number of segments";

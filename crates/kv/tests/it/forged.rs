@@ -12,7 +12,7 @@ use crate::meddling::{self, Forge, Meddler};
 use crate::world::{End, World};
 
 /// Makes what a client writes a record that was moved when no sequence was left. `log`: where the log is for this client.
-fn moved_at_the_end_of_time(format: LogFormat, epoch: u32, log: u64) -> Forge {
+fn moved_at_the_end_of_time(format: LogFormat, opening: u32, log: u64) -> Forge {
     Box::new(move |device: &dyn Device, request: &WorkRequest| {
         let Operation::WriteWithImmediate { local, remote, .. } = request.operation else {
             return;
@@ -29,7 +29,7 @@ fn moved_at_the_end_of_time(format: LogFormat, epoch: u32, log: u64) -> Forge {
         relocate(
             &format,
             Record { header, key, value },
-            (position, header.generation(), epoch),
+            (position, header.generation(), opening),
             u64::MAX,
             &mut forged,
         );
@@ -73,7 +73,7 @@ fn a_record_of_a_client_that_says_it_was_moved_is_refused_and_does_no_harm() {
                 segment_count: pool.segment_count(),
             };
             let forge =
-                moved_at_the_end_of_time(format, pool.epoch(), client.yardstick().log.address);
+                moved_at_the_end_of_time(format, pool.opening(), client.yardstick().log.address);
             meddler.forge.replace(Some(forge));
             let forged = client
                 .put_if(b"key", b"forged", Condition::Version(version))

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 #[cfg(feature = "verbs")]
 use stonecast_lab::remotelog::{Ends, measure_on};
 use stonecast_lab::remotelog::{measure_shared_memory, measure_simulated, page, svg, table};
@@ -113,7 +113,7 @@ fn medium_of(flags: &Remotelog) -> PathBuf {
     flags.data.clone().unwrap_or_else(|| PathBuf::from("."))
 }
 
-fn check_simulated(flags: &Remotelog, profile: &Profile) -> Result<(), Failure> {
+fn check_simulated(flags: &Remotelog, profile: &MachineProfile) -> Result<(), Failure> {
     if flags.data.is_some() {
         return Err(Failure::usage(
             "--data is the place of a real log; it has no meaning with --fabric sim:PROFILE",

@@ -3,7 +3,7 @@
 use clap::Args;
 use stonecast_bench::direct::{Amount, YcsbOptions};
 use stonecast_bench::{WorkloadFlags, rows as common_rows};
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 use stonecast_lab::sim::{SimYcsbError, SimYcsbOptions, SimYcsbResult, run as measure};
 use stonecast_log::record_size;
 use stonecast_workload::{KeyName, Mix};
@@ -32,10 +32,10 @@ pub struct Ycsb {
     /// The machines, sim:PROFILE; PROFILE is connectx3-erda, connectx3-asymnvm, connectx4-taxonomy, connectx5-rowan or
     /// modern.
     #[arg(long, value_name = "FABRIC", value_parser = machines)]
-    pub fabric: Profile,
+    pub fabric: MachineProfile,
 }
 
-fn machines(text: &str) -> Result<Profile, String> {
+fn machines(text: &str) -> Result<MachineProfile, String> {
     profile(text).map_err(|names| {
         format!("simulated machines are {names}; others are measured by `stonecast bench ycsb`")
     })

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::{
-    Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World,
+    Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
 use stonecast_kv::{Cleaning, Server, ServerOptions, StoreError};
 use stonecast_media::{
@@ -44,7 +44,7 @@ pub struct ContestOptions {
     /// The design.
     pub design: Design,
     /// The machines.
-    pub profile: Profile,
+    pub profile: MachineProfile,
     /// Keys that will be stored, each of `key_size` bytes.
     pub keys: u64,
     /// Bytes of a key.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 use stonecast_workload::Mix;
 
 use super::contestant::{ContestError, Design};
@@ -129,8 +129,8 @@ impl Runs {
 }
 
 /// The machines of the paper.
-pub fn profile() -> Profile {
-    Profile::by_name("connectx3-erda").expect("the profile is shipped")
+pub fn profile() -> MachineProfile {
+    MachineProfile::by_name("connectx3-erda").expect("the profile is shipped")
 }
 
 /// The loads beside each design where the log is cleaned. The baselines clean nothing; Erda's

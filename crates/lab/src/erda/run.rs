@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 use stonecast_published::ErdaServer;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions, fnv_hash, value_of};
 
@@ -26,7 +26,7 @@ pub struct RunOptions {
     /// The design.
     pub design: Design,
     /// The machines.
-    pub profile: Profile,
+    pub profile: MachineProfile,
     /// The mix of operations.
     pub mix: Mix,
     /// Bytes of a value.
@@ -232,7 +232,7 @@ pub(super) async fn work(
 /// Bytes stored to persistent memory by a create, an update and a delete.
 pub fn bytes_stored(
     design: Design,
-    profile: Profile,
+    profile: MachineProfile,
     value_size: usize,
 ) -> Result<[f64; 3], ContestError> {
     const COUNT: u64 = 100;

@@ -22,7 +22,7 @@ use std::path::Path;
 use serde::Serialize;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::DeviceError;
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 use stonecast_media::MediaError;
 use stonecast_persist::execute::ExecuteError;
 use stonecast_persist::{NoPlan, Plan, Scenario, plan_for, scenarios};
@@ -116,7 +116,7 @@ impl Measurement {
 
 /// Measures `appends` appends, at least one, of each of the 72 published scenarios on machines of `profile`, in virtual time.
 pub fn measure_simulated(
-    profile: Profile,
+    profile: MachineProfile,
     appends: u64,
 ) -> Result<Vec<Measurement>, RemotelogError> {
     let fabric = format!("sim:{}", profile.name);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span};
-use stonecast_fabric_sim::{Features, MachineOptions, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{Features, MachineOptions, MachineProfile, SimBacking, Survivor, World};
 use stonecast_media::{Backing as _, Durability, LogOptions, ReceiveBuffers};
 use stonecast_persist::execute::{
     Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester, Responder,
@@ -24,7 +24,7 @@ const SEED: u64 = 1;
 /// Virtual nanoseconds of each of `appends` appends on two machines of `profile`.
 pub(super) fn measure(
     plan: &Plan,
-    profile: Profile,
+    profile: MachineProfile,
     appends: u64,
 ) -> Result<Vec<Nanoseconds>, RemotelogError> {
     let Scenario {

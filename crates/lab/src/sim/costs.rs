@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::decorate::Counts;
-use stonecast_fabric_sim::{MediumCounts, Profile};
+use stonecast_fabric_sim::{MachineProfile, MediumCounts};
 use stonecast_kv::{Client, ClientOptions, Condition, StoreError, Values, Written};
 use stonecast_media::MediaError;
 
@@ -70,7 +70,7 @@ pub enum CostError {
 }
 
 /// The costs of every operation on machines of `profile`.
-pub fn costs(profile: &Profile) -> Result<Vec<Cost>, CostError> {
+pub fn costs(profile: &MachineProfile) -> Result<Vec<Cost>, CostError> {
     let options = SceneOptions {
         profile: *profile,
         capacity: CAPACITY,
@@ -320,7 +320,7 @@ fn requests(counts: &Counts) -> u64 {
 }
 
 /// The costs on machines of `profile`, as a table.
-pub fn print_costs(profile: &Profile, costs: &[Cost]) -> String {
+pub fn print_costs(profile: &MachineProfile, costs: &[Cost]) -> String {
     let platform = platform_of(profile);
     let mut text = format!(
         "{}: {}, DDIO {}\n{:<31} {:>6} {:>6} {:>8} {:>9} {:>7} {:>7} {:>7} {:>6} {:>6} {:>5} {:>6} {:>6} {:>7} {:>8}\n",

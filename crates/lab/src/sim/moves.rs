@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric_sim::{MediumCounts, Profile};
+use stonecast_fabric_sim::{MachineProfile, MediumCounts};
 use stonecast_kv::{Cleaning, StoreError};
 
 use super::costs::CostError;
@@ -52,7 +52,7 @@ struct Counted {
 }
 
 /// The cost of a moved record on machines of `profile`.
-pub fn move_cost(profile: &Profile) -> Result<MoveCost, CostError> {
+pub fn move_cost(profile: &MachineProfile) -> Result<MoveCost, CostError> {
     let with = put_all(profile, SEGMENTS * SEGMENT_SIZE)?;
     let without = put_all(profile, ROOMY)?;
     let moved = with.cleaning.moved_records;
@@ -69,7 +69,7 @@ pub fn move_cost(profile: &Profile) -> Result<MoveCost, CostError> {
     })
 }
 
-fn put_all(profile: &Profile, capacity: u64) -> Result<Counted, CostError> {
+fn put_all(profile: &MachineProfile, capacity: u64) -> Result<Counted, CostError> {
     let scene = Scene::new(&SceneOptions {
         profile: *profile,
         capacity,
@@ -106,7 +106,7 @@ fn put_all(profile: &Profile, capacity: u64) -> Result<Counted, CostError> {
 }
 
 /// The cost on machines of `profile`, as a line.
-pub fn print_move_cost(profile: &Profile, cost: &MoveCost) -> String {
+pub fn print_move_cost(profile: &MachineProfile, cost: &MoveCost) -> String {
     let mut text = String::new();
     writeln!(
         text,

@@ -7,7 +7,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
 use stonecast_fabric::decorate::{Counts, Meter, Observed};
 use stonecast_fabric_sim::{
-    MachineOptions, MediumCounts, Module, Process, Profile, SimBacking, Survivor, World,
+    MachineOptions, MachineProfile, MediumCounts, Module, Process, SimBacking, Survivor, World,
 };
 use stonecast_kv::{
     CLIENT_COMPLETIONS, Client, ClientOptions, ClientPolicy, Server, ServerOptions, StoreError,
@@ -28,7 +28,7 @@ const SERVER_COMPLETIONS: u32 = 65_536;
 ///
 /// Rowan's machines bypass the last-level cache; the battery of the present-day one saves
 /// everything, caches and NICs included; the others save the content of the memory controller.
-pub fn platform_of(profile: &Profile) -> DeclaredPlatform {
+pub fn platform_of(profile: &MachineProfile) -> DeclaredPlatform {
     let (persistence_domain, ddio) = match profile.name {
         "connectx5-rowan" => (PersistenceDomain::Dmp, Ddio::Off),
         "modern" => (PersistenceDomain::Wsp, Ddio::On),
@@ -45,7 +45,7 @@ pub fn platform_of(profile: &Profile) -> DeclaredPlatform {
 #[derive(Clone, Debug)]
 pub struct SceneOptions {
     /// The profile of all machines.
-    pub profile: Profile,
+    pub profile: MachineProfile,
     /// Log of the pool, bytes.
     pub capacity: u64,
     /// Bytes of a segment.
@@ -59,7 +59,7 @@ pub struct SceneOptions {
 /// A world with a server.
 pub struct Scene {
     world: World,
-    profile: Profile,
+    profile: MachineProfile,
     server: Process,
     server_meter: Rc<Meter>,
     module: Rc<Module>,

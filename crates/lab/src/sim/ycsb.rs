@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use stonecast_base::{Nanoseconds, random_from_seed};
 use stonecast_fabric::Runtime;
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 use stonecast_kv::{Client, ClientOptions, StoreError, Values};
 use stonecast_media::MediaError;
 use stonecast_workload::{KeyName, Sequence, SequenceOptions, ValuePool};
@@ -29,7 +29,7 @@ pub struct SimYcsbOptions {
     /// The workload, as for a real run; there is no bare loop.
     pub workload: YcsbOptions,
     /// The profile of all machines.
-    pub profile: Profile,
+    pub profile: MachineProfile,
     /// Bytes of the pool's log: room for every write, so that it need not be cleaned meanwhile.
     pub capacity: u64,
 }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 use stonecast_lab::sim::{Cost, costs, move_cost, print_costs, print_move_cost};
 
 const UPDATE: &str = "STONECAST_WRITE_COSTS";
@@ -28,8 +28,8 @@ What a record costs that cleaning moves, on average: puts of one client into a p
 puts into a roomy one. Records that were left behind, headers and seals of freed segments are in it.
 ";
 
-fn everything() -> Vec<(Profile, Vec<Cost>)> {
-    Profile::ALL
+fn everything() -> Vec<(MachineProfile, Vec<Cost>)> {
+    MachineProfile::ALL
         .into_iter()
         .map(|profile| (profile, costs(&profile).expect("nothing fails here")))
         .collect()
@@ -41,7 +41,7 @@ fn operations_cost_what_they_did() {
         .iter()
         .map(|(profile, costs)| print_costs(profile, costs))
         .collect();
-    let moves = Profile::ALL.iter().map(|profile| {
+    let moves = MachineProfile::ALL.iter().map(|profile| {
         let cost = move_cost(profile).expect("nothing fails here");
         assert!(cost.moved > 1000 && cost.reads_by_clients == 0, "{cost:?}");
         print_move_cost(profile, &cost)

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use stonecast_bench::DataSet;
 use stonecast_bench::direct::{Amount, YcsbOptions};
-use stonecast_fabric_sim::Profile;
+use stonecast_fabric_sim::MachineProfile;
 use stonecast_kv::limits::LOCATIONS;
 use stonecast_lab::sim::{SimYcsbOptions, SimYcsbResult, run};
 use stonecast_workload::{Distribution, Mix};
 
-fn options(profile: Profile, mix: Mix) -> SimYcsbOptions {
+fn options(profile: MachineProfile, mix: Mix) -> SimYcsbOptions {
     let workload = YcsbOptions {
         mix,
         distribution: Distribution::ScrambledZipfian,
@@ -38,7 +38,7 @@ fn measure(options: &SimYcsbOptions) -> SimYcsbResult {
 
 #[test]
 fn two_runs_agree_to_the_last_digit_and_other_seeds_and_machines_do_not() {
-    for profile in Profile::ALL {
+    for profile in MachineProfile::ALL {
         let options = options(profile, Mix::A);
         let first = measure(&options);
         assert_eq!(first, measure(&options));
@@ -48,19 +48,19 @@ fn two_runs_agree_to_the_last_digit_and_other_seeds_and_machines_do_not() {
         );
         assert_eq!((first.run.ops, first.run.errors), (8000, 0), "{first:?}");
     }
-    let mut other = options(Profile::MODERN, Mix::A);
+    let mut other = options(MachineProfile::MODERN, Mix::A);
     let first = measure(&other);
     other.workload.data.seed = 6;
     assert_ne!(first.hash, measure(&other).hash);
     assert_ne!(
         first.run.p50_ns,
-        measure(&options(Profile::ALL[0], Mix::A)).run.p50_ns
+        measure(&options(MachineProfile::ALL[0], Mix::A)).run.p50_ns
     );
 }
 
 #[test]
 fn reads_leave_server_and_medium_alone_and_take_one_trip_where_the_place_is_known_else_two() {
-    let mut options = options(Profile::MODERN, Mix::C);
+    let mut options = options(MachineProfile::MODERN, Mix::C);
     let result = measure(&options);
     assert_eq!(
         (
@@ -111,7 +111,7 @@ fn reads_leave_server_and_medium_alone_and_take_one_trip_where_the_place_is_know
 #[test]
 fn updates_take_one_trip_and_write_each_record_once() {
     let result = measure(&options(
-        Profile::by_name("connectx5-rowan").unwrap(),
+        MachineProfile::by_name("connectx5-rowan").unwrap(),
         Mix::UpdateOnly,
     ));
     assert!(
@@ -131,7 +131,7 @@ fn updates_take_one_trip_and_write_each_record_once() {
         (0.70..0.80).contains(&result.write_amplification()),
         "{result:?}"
     );
-    let modern = measure(&options(Profile::MODERN, Mix::UpdateOnly));
+    let modern = measure(&options(MachineProfile::MODERN, Mix::UpdateOnly));
     let bytes_per_op = modern.nvm_bytes_written as f64 / modern.run.ops as f64;
     assert!(
         (192.0..194.0).contains(&bytes_per_op),
@@ -146,7 +146,7 @@ fn updates_take_one_trip_and_write_each_record_once() {
 /// Two NICs and one round trip bound an operation from below, and each client can do no more than that allows.
 #[test]
 fn figures_agree_with_each_other() {
-    for profile in Profile::ALL {
+    for profile in MachineProfile::ALL {
         let mut options = options(profile, Mix::C);
         options.workload.locations = 0;
         options.workload.amount = Amount::Time(Duration::from_millis(4));
@@ -172,7 +172,7 @@ fn figures_agree_with_each_other() {
 
 #[test]
 fn batches_and_many_in_flight_are_measured_too_and_contradictions_are_refused() {
-    let mut batches = options(Profile::MODERN, Mix::C);
+    let mut batches = options(MachineProfile::MODERN, Mix::C);
     batches.workload.batch = 16;
     let result = measure(&batches);
     assert_eq!((result.run.ops, result.run.errors), (8000, 0));
@@ -180,11 +180,14 @@ fn batches_and_many_in_flight_are_measured_too_and_contradictions_are_refused() 
         result.round_trips_per_op < 0.2,
         "two trips for sixteen: {result:?}"
     );
-    let mut many = options(Profile::MODERN, Mix::A);
+    let mut many = options(MachineProfile::MODERN, Mix::A);
     many.workload.in_flight = 16;
     assert!(
         measure(&many).run.ops_per_s
-            > 2.0 * measure(&options(Profile::MODERN, Mix::A)).run.ops_per_s
+            > 2.0
+                * measure(&options(MachineProfile::MODERN, Mix::A))
+                    .run
+                    .ops_per_s
     );
     many.workload.batch = 2;
     assert!(run(&many).is_err());

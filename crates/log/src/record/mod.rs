@@ -43,8 +43,8 @@ layout! {
     StartBytes, FIELDS:
     sequence: U64, "server", "commit sequence number, from 1: the version of the key";
     commit_tag: U64, "server", "SipHash-2-4 under the pool's secret; see below";
-    links: U64, "server", "previous, durable, epoch; see below";
-    tag: U64, "writer", "XXH3-64 of bytes 32 to the end of the value; seed: the pool's tag key XOR ((position + epoch modulo 2^16 × 2^40) × 0x9e3779b97f4a7c15 mod 2^64)";
+    links: U64, "server", "previous, durable, opening; see below";
+    tag: U64, "writer", "XXH3-64 of bytes 32 to the end of the value; seed: the pool's tag key XOR ((position + opening modulo 2^16 × 2^40) × 0x9e3779b97f4a7c15 mod 2^64)";
     facts: U64, "writer", "what, size of the key, rule, generation; see below";
     more: [u8; 24], "writer", "token (8 bytes) if the facts say so, moment (8 bytes) if they say so, key, value";
 }
@@ -181,7 +181,7 @@ impl Facts {
     fn encode(
         &self,
         format: &LogFormat,
-        (position, epoch): (u64, u32),
+        (position, opening): (u64, u32),
         key: &[u8],
         value: &[u8],
         into: &mut Vec<u8>,
@@ -211,7 +211,7 @@ impl Facts {
         }
         into.extend_from_slice(key);
         into.extend_from_slice(value);
-        let tag = format.tag(position, epoch, &into[TAGGED_FROM..]);
+        let tag = format.tag(position, opening, &into[TAGGED_FROM..]);
         into[STAMP_SIZE..TAGGED_FROM].copy_from_slice(&tag.to_le_bytes());
         tag
     }
@@ -234,7 +234,7 @@ impl Draft<'_> {
         format: &LogFormat,
         position: u64,
         generation: u32,
-        epoch: u32,
+        opening: u32,
         into: &mut Vec<u8>,
     ) -> u64 {
         assert!(
@@ -263,7 +263,7 @@ impl Draft<'_> {
             token: self.token,
             generation,
         };
-        facts.encode(format, (position, epoch), self.key, self.value, into)
+        facts.encode(format, (position, opening), self.key, self.value, into)
     }
 }
 
@@ -274,7 +274,7 @@ impl Draft<'_> {
 pub fn relocate(
     format: &LogFormat,
     found: Record<'_>,
-    (position, generation, epoch): (u64, u32, u32),
+    (position, generation, opening): (u64, u32, u32),
     next_sequence: u64,
     into: &mut Vec<u8>,
 ) -> u64 {
@@ -286,7 +286,7 @@ pub fn relocate(
         token: header.token(),
         generation,
     };
-    facts.encode(format, (position, epoch), key, value, into)
+    facts.encode(format, (position, opening), key, value, into)
 }
 
 impl RecordHeader {
@@ -477,11 +477,11 @@ impl RecordHeader {
         self.links().durable
     }
 
-    /// Low 16 bits of the epoch of the run in which the record was written and stamped. Part of the
-    /// stamp; the tag fits no other epoch.
+    /// Low 16 bits of the opening of the run in which the record was written and stamped. Part of the
+    /// stamp; the tag fits no other opening.
     #[inline]
-    pub fn epoch(&self) -> u16 {
-        self.links().epoch
+    pub fn opening(&self) -> u16 {
+        self.links().opening
     }
 }
 
@@ -494,7 +494,7 @@ impl std::fmt::Debug for RecordHeader {
             .field("value_size", &self.value_size())
             .field("token", &self.token())
             .field("generation", &self.generation())
-            .field("epoch", &self.epoch())
+            .field("opening", &self.opening())
             .field("tag", &format_args!("{:#018x}", self.tag()))
             .field("sequence", &self.sequence())
             .field("previous", &self.previous())
@@ -503,7 +503,7 @@ impl std::fmt::Debug for RecordHeader {
     }
 }
 
-/// Checks that `bytes` start with a whole record that was written in the run of this epoch and
+/// Checks that `bytes` start with a whole record that was written in the run of this opening and
 /// belongs at `position`, in a segment of this generation. Checks neither the stamp nor the bytes
 /// after the value.
 ///
@@ -512,7 +512,7 @@ impl std::fmt::Debug for RecordHeader {
 pub fn check<'a>(
     format: &LogFormat,
     position: u64,
-    (generation, epoch): (u32, u32),
+    (generation, opening): (u32, u32),
     bytes: &'a [u8],
 ) -> Result<Record<'a>, RecordFault> {
     let header = RecordHeader::parse_prefix(bytes)?;
@@ -522,11 +522,11 @@ pub fn check<'a>(
             expected: generation,
         });
     }
-    check_tag(format, position, epoch as u16, header, bytes)
+    check_tag(format, position, opening as u16, header, bytes)
 }
 
 /// [`check`] of a published record for readers, which know only the low 10 bits of the generation
-/// that an index word carries, and the epoch from the stamp.
+/// that an index word carries, and the opening from the stamp.
 #[inline]
 pub fn check_read<'a>(
     format: &LogFormat,
@@ -545,21 +545,21 @@ pub fn check_read<'a>(
             expected: generation_low.into(),
         });
     }
-    check_tag(format, position, header.epoch(), header, bytes)
+    check_tag(format, position, header.opening(), header, bytes)
 }
 
 #[inline]
 pub(crate) fn check_tag<'a>(
     format: &LogFormat,
     position: u64,
-    epoch: u16,
+    opening: u16,
     header: RecordHeader,
     bytes: &'a [u8],
 ) -> Result<Record<'a>, RecordFault> {
     let record = untagged(header, bytes)?;
     let expected = format.tag(
         position,
-        epoch.into(),
+        opening.into(),
         &bytes[TAGGED_FROM..header.whole_size() as usize],
     );
     if header.tag() != expected {

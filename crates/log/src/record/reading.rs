@@ -92,7 +92,7 @@ pub fn read_of_key<'a>(
     let tagged = bytes[TAGGED_FROM..].get(..value_start + value_size)?;
     let tag = format.tag(
         position,
-        Links::from_word(start.links.get()).epoch.into(),
+        Links::from_word(start.links.get()).opening.into(),
         tagged,
     );
     let sequence = start.sequence.get();

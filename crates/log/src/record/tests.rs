@@ -189,18 +189,18 @@ fn a_record_at_another_place_or_of_another_generation_fails() {
     );
 }
 
-/// Needs the epoch in the seed: remains of a client of an earlier run do not pass as a record of
+/// Needs the opening in the seed: remains of a client of an earlier run do not pass as a record of
 /// this one, and a stamp of one run is not read with a record of another.
 #[test]
 fn a_record_of_another_run_fails() {
     let format = format(4096, 2);
     let mut bytes = encoded(&draft(b"key", b"value"));
-    for epoch in [0, 4, 6, 5 + (1 << 15)] {
+    for opening in [0, 4, 6, 5 + (1 << 15)] {
         assert!(matches!(
-            check(&format, 256, (3, epoch), &bytes),
+            check(&format, 256, (3, opening), &bytes),
             Err(RecordFault::Tag { .. })
         ));
-        bytes[22..24].copy_from_slice(&(epoch as u16).to_le_bytes());
+        bytes[22..24].copy_from_slice(&(opening as u16).to_le_bytes());
         assert!(matches!(
             check_read(&format, 256, 3, &bytes),
             Err(RecordFault::Tag { .. })

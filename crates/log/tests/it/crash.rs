@@ -186,8 +186,8 @@ impl<'m> History<'m> {
 
     fn recover(&mut self) {
         self.look();
-        let epoch = self.server.epoch + 1;
-        let (server, found) = Server::recover(self.memory, epoch).expect("it was just scanned");
+        let opening = self.server.opening + 1;
+        let (server, found) = Server::recover(self.memory, opening).expect("it was just scanned");
         self.server = server;
         self.durable = found;
         self.stamped.clear();
@@ -299,7 +299,7 @@ fn a_torn_record_that_recovery_did_not_find_is_not_completed_by_a_retry() {
         assert_eq!(
             (again.unit, again.sequence),
             (torn.unit, torn.sequence),
-            "only the epoch differs"
+            "only the opening differs"
         );
         // The words that survive of the second try are those lost of the first.
         memory.cut_power(|offset, count| {

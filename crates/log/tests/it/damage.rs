@@ -113,7 +113,7 @@ proptest! {
         let server = Server::first_use(&memory, 1);
         for (unit, sequence, previous, durable) in stamps {
             server.place(unit, b"key", &[9; 90]);
-            let stamp = Stamp { sequence: sequence.max(1), previous, durable, epoch: 1 };
+            let stamp = Stamp { sequence: sequence.max(1), previous, durable, opening: 1 };
             stamp_placed(&memory, &pool(), unit, stamp);
         }
         for (end, count, xor, seal_serial) in seals {

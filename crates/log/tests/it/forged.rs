@@ -15,7 +15,7 @@ fn forged(server: &Server<'_>, unit: u32, value: &[u8]) -> Vec<u8> {
         ..pool()
     };
     let scratch = log();
-    let copy = Server::first_use(&scratch, server.epoch);
+    let copy = Server::first_use(&scratch, server.opening);
     copy.place(unit, b"forged", value);
     stamp_placed(
         &scratch,
@@ -25,7 +25,7 @@ fn forged(server: &Server<'_>, unit: u32, value: &[u8]) -> Vec<u8> {
             sequence: 99,
             previous: 0,
             durable: 4,
-            epoch: server.epoch,
+            opening: server.opening,
         },
     );
     let mut bytes = vec![0; record_size(b"forged".len(), value.len()) as usize];

@@ -66,7 +66,7 @@ fn the_bytes_of_a_few_thousand_records_never_change() {
                     sequence,
                     previous: state.last,
                     durable: state.durable,
-                    epoch: batch,
+                    opening: batch,
                 };
                 let size = checked.header.size();
                 let commit_tag = stamp.write(

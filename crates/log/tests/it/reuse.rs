@@ -18,7 +18,7 @@ fn move_in(server: &mut Server<'_>, from: &Found<'_>, next_sequence: u64) -> Ent
         key: from.key,
         value: from.value,
     };
-    let place = (position(unit), server.state.generation, server.epoch);
+    let place = (position(unit), server.state.generation, server.opening);
     let tag = relocate(&server.format, record, place, next_sequence, &mut bytes);
     server
         .memory
@@ -29,7 +29,7 @@ fn move_in(server: &mut Server<'_>, from: &Found<'_>, next_sequence: u64) -> Ent
         sequence,
         previous: server.state.last,
         durable: server.state.durable,
-        epoch: server.epoch,
+        opening: server.opening,
     };
     let commit_tag = stamp.write(
         server.memory,
@@ -47,7 +47,7 @@ fn move_in(server: &mut Server<'_>, from: &Found<'_>, next_sequence: u64) -> Ent
     Entry {
         unit,
         sequence,
-        epoch: server.epoch as u16,
+        opening: server.opening as u16,
         key: from.key.to_vec(),
         value: from.value.to_vec(),
     }
@@ -71,7 +71,7 @@ fn stamped(sequence: u64, kind: Kind, token: u64) -> RecordHeader {
         sequence,
         previous: 0,
         durable: 4,
-        epoch: 1,
+        opening: 1,
     }
     .write(&memory, &pool(), position(4), 1, tag, size);
     let mut line = [0; 64];

@@ -260,7 +260,7 @@ fn links_that_no_server_makes_are_corruption() {
         sequence: 5,
         previous: 11,
         durable: 12,
-        epoch: 1,
+        opening: 1,
     };
     let wrong = [
         (
@@ -366,7 +366,7 @@ fn a_stamped_header_whose_record_does_not_fit_the_segment_is_no_record() {
             sequence: 2,
             previous: 4,
             durable: 4,
-            epoch: 1,
+            opening: 1,
         },
     );
     assert_eq!(scan(&memory).unwrap().1, [entry]);

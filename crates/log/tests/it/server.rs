@@ -15,12 +15,12 @@ pub const SEGMENT_SIZE: u64 = 16 * 1024;
 /// The segment is not the first of the log, so that positions and units differ.
 pub const SEGMENT: u32 = 1;
 
-/// A published record, owned. Place, sequence and epoch identify it; the rest is its content.
+/// A published record, owned. Place, sequence and opening identify it; the rest is its content.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     pub unit: u32,
     pub sequence: u64,
-    pub epoch: u16,
+    pub opening: u16,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
 }
@@ -49,7 +49,7 @@ pub fn entry(found: &Found<'_>) -> Entry {
     Entry {
         unit,
         sequence: header.sequence(),
-        epoch: header.epoch(),
+        opening: header.opening(),
         key: found.key.to_vec(),
         value: found.value.to_vec(),
     }
@@ -90,36 +90,36 @@ pub struct Server<'m> {
     pub memory: &'m Memory,
     pub format: LogFormat,
     pub state: SegmentState,
-    pub epoch: u32,
+    pub opening: u32,
     pub next_sequence: u64,
     unpersisted: Vec<Span>,
 }
 
 impl<'m> Server<'m> {
     /// The first use of the segment: its header is persisted with the first batch.
-    pub fn first_use(memory: &'m Memory, epoch: u32) -> Self {
-        Self::first_use_in(pool(), memory, epoch)
+    pub fn first_use(memory: &'m Memory, opening: u32) -> Self {
+        Self::first_use_in(pool(), memory, opening)
     }
 
     /// The same in another pool.
-    pub fn first_use_in(format: LogFormat, memory: &'m Memory, epoch: u32) -> Self {
+    pub fn first_use_in(format: LogFormat, memory: &'m Memory, opening: u32) -> Self {
         let state = SegmentState::fresh(SEGMENT, 1);
         let header = state.write_header(memory, &format);
         Self {
             memory,
             format,
             state,
-            epoch,
+            opening,
             next_sequence: 1,
             unpersisted: vec![header],
         }
     }
 
     /// Recovers and continues to serve; every step is durable when this returns.
-    pub fn recover(memory: &'m Memory, epoch: u32) -> Result<(Self, Vec<Entry>), Corruption> {
+    pub fn recover(memory: &'m Memory, opening: u32) -> Result<(Self, Vec<Entry>), Corruption> {
         let (verdict, found) = scan(memory)?;
         let SegmentVerdict::Used(mut state, report) = verdict else {
-            return Ok((Self::first_use(memory, epoch), found));
+            return Ok((Self::first_use(memory, opening), found));
         };
         memory.persist(state.unsealed(&pool()).as_slice());
         memory.persist(&state.settle(memory, &pool()));
@@ -129,7 +129,7 @@ impl<'m> Server<'m> {
                 memory,
                 format: pool(),
                 state,
-                epoch,
+                opening,
                 next_sequence,
                 unpersisted: Vec::new(),
             },
@@ -173,7 +173,7 @@ impl<'m> Server<'m> {
             &self.format,
             self.position(unit),
             self.state.generation,
-            self.epoch,
+            self.opening,
             &mut bytes,
         );
         self.memory.write(
@@ -187,7 +187,7 @@ impl<'m> Server<'m> {
     pub fn put_above(&mut self, skip: u32, key: &[u8], value: &[u8]) -> Entry {
         let unit = self.state.end + skip;
         let bytes = self.place(unit, key, value);
-        let of = (self.state.generation, self.epoch);
+        let of = (self.state.generation, self.opening);
         let record =
             check(&self.format, self.position(unit), of, &bytes).expect("it was just encoded");
         let (tag, size) = (record.header.tag(), record.header.size());
@@ -196,7 +196,7 @@ impl<'m> Server<'m> {
             sequence,
             previous: self.state.last,
             durable: self.state.durable,
-            epoch: self.epoch,
+            opening: self.opening,
         };
         let commit_tag = stamp.write(
             self.memory,
@@ -214,7 +214,7 @@ impl<'m> Server<'m> {
         Entry {
             unit,
             sequence,
-            epoch: self.epoch as u16,
+            opening: self.opening as u16,
             key: key.to_vec(),
             value: value.to_vec(),
         }

@@ -52,14 +52,14 @@ impl<'m> Writer<'m> {
             sequence,
             previous: self.last,
             durable: self.durable,
-            epoch: 1,
+            opening: 1,
         };
         stamp.put_into(&mut bytes, &pool(), at, 1, tag, size);
         self.memory.write(at, &bytes[..arrived.min(bytes.len())]);
         let entry = Entry {
             unit: self.unit,
             sequence,
-            epoch: 1,
+            opening: 1,
             key: key.to_vec(),
             value: value.to_vec(),
         };

@@ -78,7 +78,7 @@ fn a_pool_on_a_device_keeps_its_facts_and_its_bytes_over_openings() {
     let (pool, repairs) =
         Pool::open(Rc::new(backing(&device, true).unwrap()), OpenMode::Serve).unwrap();
     assert_eq!(
-        (repairs.len(), pool.uuid(), pool.epoch(), pool.was_clean()),
+        (repairs.len(), pool.uuid(), pool.opening(), pool.was_clean()),
         (0, uuid, 2, true)
     );
     assert_eq!(pool.backing().occupied().unwrap(), [span]);
@@ -95,7 +95,7 @@ fn a_pool_on_a_device_keeps_its_facts_and_its_bytes_over_openings() {
     let inspected = backing(&device, false).unwrap();
     assert_eq!(inspected.in_use_by(), None, "a number alone is no holder");
     let (pool, _) = Pool::open(Rc::new(inspected), OpenMode::Inspect).unwrap();
-    assert_eq!((pool.epoch(), pool.was_clean()), (2, false));
+    assert_eq!((pool.opening(), pool.was_clean()), (2, false));
 }
 
 /// Needs the clearing: the log would show what the device held before.
@@ -193,7 +193,7 @@ fn a_damaged_device_record_hides_no_pool() {
     drop(create(&device));
     device.as_file().write_all_at(&[0x55; 64], 8192).unwrap();
     let (pool, _) = Pool::open(Rc::new(backing(&device, true).unwrap()), OpenMode::Serve).unwrap();
-    assert_eq!(pool.epoch(), 2);
+    assert_eq!(pool.opening(), 2);
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Header {
         bytes.ddio = options.platform.ddio.code();
         bytes.receive_buffers = options.platform.receive_buffers.code();
         bytes.durability = options.durability.code();
-        bytes.epoch = U32::new(1);
+        bytes.opening = U32::new(1);
         bytes.power_cycle = U128::new(power_cycle);
         bytes.tag_key = U64::new(entropy(16));
         bytes.secret = [U64::new(entropy(24)), U64::new(entropy(32))];
@@ -197,10 +197,10 @@ impl Header {
                 );
             }
         }
-        if bytes.epoch.get() == 0 {
+        if bytes.opening.get() == 0 {
             return damage(
-                "epoch",
-                offset_of!(HeaderBytes, epoch),
+                "opening",
+                offset_of!(HeaderBytes, opening),
                 "0".to_owned(),
                 "1 or more",
             );
@@ -212,8 +212,8 @@ impl Header {
                 &bytes.reserved_flags[..],
             ),
             (
-                offset_of!(HeaderBytes, reserved_epoch),
-                bytes.reserved_epoch.as_bytes(),
+                offset_of!(HeaderBytes, reserved_opening),
+                bytes.reserved_opening.as_bytes(),
             ),
             (offset_of!(HeaderBytes, reserved), &bytes.reserved[..]),
         ];
@@ -242,10 +242,10 @@ impl Header {
         bytes.as_bytes().to_vec()
     }
 
-    /// The header of the next opening for serving; `None` when the epochs are used up.
+    /// The header of the next opening for serving; `None` when the openings are used up.
     pub fn opened(&self) -> Option<Self> {
         let mut next = self.changed();
-        next.bytes.epoch = U32::new(self.epoch().checked_add(1)?);
+        next.bytes.opening = U32::new(self.opening().checked_add(1)?);
         next.bytes.clean = 0;
         Some(next)
     }
@@ -327,8 +327,8 @@ impl Header {
     pub fn clean(&self) -> bool {
         self.bytes.clean == 1
     }
-    pub fn epoch(&self) -> u32 {
-        self.bytes.epoch.get()
+    pub fn opening(&self) -> u32 {
+        self.bytes.opening.get()
     }
     pub fn power_cycle(&self) -> u128 {
         self.bytes.power_cycle.get()

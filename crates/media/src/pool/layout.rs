@@ -45,8 +45,8 @@ pub(super) struct HeaderBytes {
     pub durability: u8,
     pub clean: u8,
     pub reserved_flags: [u8; 3],
-    pub epoch: U32,
-    pub reserved_epoch: U32,
+    pub opening: U32,
+    pub reserved_opening: U32,
     pub power_cycle: U128,
     pub tag_key: U64,
     pub secret: [U64; 2],
@@ -99,8 +99,8 @@ fields! {
     durability: "promised: 0 survives processes, 1 survives power loss too",
     clean: "1: closed in order, the checkpoint, if there is one, is the index; 0: being served, or the server died",
     reserved_flags: "zero",
-    epoch: "counts openings for serving, from 1",
-    reserved_epoch: "zero",
+    opening: "counts openings for serving, from 1",
+    reserved_opening: "zero",
     power_cycle: "identifier of the machine's start in which the pool was last recovered for serving",
     tag_key: "seed of the record tags; readers know it",
     secret: "key of the commit tags; the server knows it, and clients that it lets publish",
@@ -118,7 +118,7 @@ const _: () = {
         offset_of!(HeaderBytes, capacity) == 80
             && offset_of!(HeaderBytes, persistence_domain) == 96
     );
-    assert!(offset_of!(HeaderBytes, clean) == 100 && offset_of!(HeaderBytes, epoch) == 104);
+    assert!(offset_of!(HeaderBytes, clean) == 100 && offset_of!(HeaderBytes, opening) == 104);
     assert!(offset_of!(HeaderBytes, power_cycle) == 112 && offset_of!(HeaderBytes, tag_key) == 128);
     assert!(offset_of!(HeaderBytes, secret) == 136 && offset_of!(HeaderBytes, home) == 152);
     assert!(offset_of!(HeaderBytes, reserved) == 168);

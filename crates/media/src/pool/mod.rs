@@ -6,7 +6,7 @@
 //!                            |                            |                          |
 //!                            | the server dies            | the server dies          | open(Serve)
 //!                            v                            v                          v
-//!                          open(Serve): epoch + 1, not clean: recover       epoch + 1, was clean
+//!                          open(Serve): opening + 1, not clean: recover       opening + 1, was clean
 //! ```
 //!
 //! Each arrow writes both copies of the header, one after the other, each synced before the next step.
@@ -15,7 +15,7 @@
 //! - Everything that is read is validated before anything is written.
 //! - The copy that is damaged or older is written first, so a whole copy exists at every moment. A crash between the two
 //!   leaves two whole copies of different generations. The newer one counts, and no repair is reported: nothing was damaged.
-//! - An epoch is on the medium before [`Pool::open`] returns, so no two runs ever write under the same one.
+//! - An opening is on the medium before [`Pool::open`] returns, so no two runs ever write under the same one.
 
 mod copies;
 mod geometry;
@@ -158,7 +158,7 @@ impl Pool {
             OpenMode::Serve | OpenMode::Adopt => {
                 let opened = header
                     .opened()
-                    .ok_or(MediaError::EpochsExhausted { path })?;
+                    .ok_or(MediaError::OpeningsExhausted { path })?;
                 match was_copied {
                     true => opened,
                     false => opened.at(found),
@@ -266,9 +266,9 @@ impl Pool {
         self.header.durability()
     }
 
-    /// The epoch of this run; when inspecting, of the last run.
-    pub fn epoch(&self) -> u32 {
-        self.header.epoch()
+    /// The opening of this run; when inspecting, of the last run.
+    pub fn opening(&self) -> u32 {
+        self.header.opening()
     }
 
     /// Seed of the record tags.

@@ -57,7 +57,7 @@ fn a_copy_of_a_pool_that_is_served_is_refused_and_the_pool_itself_is_not() {
     drop(served);
     let (pool, _) = serve(&original).unwrap();
     assert_eq!(
-        (pool.epoch(), pool.was_clean(), pool.was_copied()),
+        (pool.opening(), pool.was_clean(), pool.was_copied()),
         (2, false, false),
         "its server was killed, no more"
     );
@@ -83,7 +83,7 @@ fn a_copy_that_is_accepted_is_at_home_from_then_on_and_believes_nothing_of_its_p
     drop(accepted);
     let (pool, _) = serve(&other).unwrap();
     assert_eq!(
-        (pool.was_copied(), pool.same_power_cycle(), pool.epoch()),
+        (pool.was_copied(), pool.same_power_cycle(), pool.opening()),
         (false, true, 3)
     );
     drop(served);

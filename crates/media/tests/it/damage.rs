@@ -70,7 +70,7 @@ fn one_damaged_copy_is_repaired_from_the_other_and_said() {
             damages(&repairs),
             [("pool header, checksum".to_owned(), offset)]
         );
-        assert!(repairs[0].written && pool.was_clean() && pool.epoch() == 2);
+        assert!(repairs[0].written && pool.was_clean() && pool.opening() == 2);
         let message = repairs[0].corruption.to_string();
         assert!(
             message.contains(path.to_str().unwrap()) && message.contains("found 0x"),
@@ -126,7 +126,7 @@ fn of_two_whole_copies_the_newer_counts_and_nothing_is_said() {
         put_checksum(copy);
         std::fs::write(&path, bytes).unwrap();
         let (pool, repairs) = serve(place.path()).unwrap();
-        assert_eq!((pool.epoch(), repairs.len()), (42, 0));
+        assert_eq!((pool.opening(), repairs.len()), (42, 0));
         drop(pool);
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes[..COPY] == bytes[COPY..]);
@@ -227,7 +227,7 @@ fn unknown_features_are_refused_as_far_as_they_say() {
         (copy[COMPATIBLE], copy[RESERVED + 7]) = (1 | 2, 99)
     });
     let (pool, _) = serve(place.path()).unwrap();
-    assert_eq!(pool.epoch(), 2);
+    assert_eq!(pool.opening(), 2);
     drop(pool);
     let bytes = std::fs::read(place.path().join("header")).unwrap();
     assert_eq!(
@@ -272,12 +272,12 @@ fn fields_that_make_no_sense_are_refused_by_name() {
     let place = pool();
     rewrite(place.path(), |copy| copy[104] = 0);
     assert!(
-        matches!(serve(place.path()), Err(MediaError::HeaderLost { first, .. }) if first.what.ends_with("epoch"))
+        matches!(serve(place.path()), Err(MediaError::HeaderLost { first, .. }) if first.what.ends_with("opening"))
     );
     rewrite(place.path(), |copy| copy[104..108].fill(0xff));
     assert!(matches!(
         serve(place.path()),
-        Err(MediaError::EpochsExhausted { .. })
+        Err(MediaError::OpeningsExhausted { .. })
     ));
 }
 
@@ -411,7 +411,12 @@ fn ten_thousand_mutations_of_a_header_open_rightly_or_are_refused() {
         let inspected = match inspect(place.path()) {
             Ok((pool, repairs)) => {
                 assert_eq!(facts(&pool), expected, "{}", context());
-                assert_eq!((pool.epoch(), pool.was_clean()), (1, true), "{}", context());
+                assert_eq!(
+                    (pool.opening(), pool.was_clean()),
+                    (1, true),
+                    "{}",
+                    context()
+                );
                 Ok(repairs)
             }
             Err(MediaError::HeaderLost { first, second }) => {
@@ -429,7 +434,7 @@ fn ten_thousand_mutations_of_a_header_open_rightly_or_are_refused() {
             (Ok((pool, repairs)), Ok(before)) => {
                 assert_eq!(facts(&pool), expected, "{}", context());
                 assert_eq!(
-                    (pool.epoch(), damages(&repairs)),
+                    (pool.opening(), damages(&repairs)),
                     (2, damages(&before)),
                     "{}",
                     context()

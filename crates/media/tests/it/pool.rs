@@ -30,7 +30,7 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
     let pool = create(&directory, options(Durability::Process)).unwrap();
     let (uuid, tag_key, secret) = (pool.uuid(), pool.tag_key(), pool.secret());
     assert_eq!(
-        (pool.epoch(), pool.was_clean(), pool.same_power_cycle()),
+        (pool.opening(), pool.was_clean(), pool.same_power_cycle()),
         (1, true, true)
     );
     assert_eq!(
@@ -53,7 +53,7 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
         (uuid, tag_key, secret)
     );
     assert_eq!(
-        (pool.epoch(), pool.was_clean(), pool.same_power_cycle()),
+        (pool.opening(), pool.was_clean(), pool.same_power_cycle()),
         (2, true, true)
     );
     assert_eq!(
@@ -69,7 +69,7 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
 
     let (pool, _) = serve(&directory).unwrap();
     assert_eq!(
-        (pool.epoch(), pool.was_clean()),
+        (pool.opening(), pool.was_clean()),
         (3, false),
         "dropped is not closed"
     );
@@ -215,7 +215,7 @@ fn inspecting_changes_nothing_and_says_who_serves() {
     assert_eq!(backing.in_use_by(), Some(std::process::id()));
     let (pool, repairs) = inspect(place.path()).unwrap();
     assert_eq!(
-        (pool.epoch(), repairs.len(), pool.was_clean()),
+        (pool.opening(), repairs.len(), pool.was_clean()),
         (1, 0, false)
     );
     assert_eq!(pool.backing().occupied().unwrap(), [Span::new(0, SEGMENT)]);

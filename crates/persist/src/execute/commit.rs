@@ -177,7 +177,7 @@ mod tests {
 
     use rand::RngExt as _;
     use stonecast_base::random_from_seed;
-    use stonecast_fabric_sim::{Fate, MachineOptions, Profile, SimBacking, Survivor, World};
+    use stonecast_fabric_sim::{Fate, MachineOptions, MachineProfile, SimBacking, Survivor, World};
     use stonecast_media::{Backing as _, Ddio, LogOptions};
 
     use super::*;
@@ -297,7 +297,7 @@ mod tests {
         let world = World::new(seed);
         let machine = world.machine(MachineOptions {
             platform,
-            ..MachineOptions::new(Profile::MODERN)
+            ..MachineOptions::new(MachineProfile::MODERN)
         });
         let process = world.process(machine);
         let module = world.module(machine, Survivor::default());

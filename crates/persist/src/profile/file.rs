@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use crate::platform::{Axis, FlushKind, Platform, Transport};
 
-use super::{Declaration, PortDdio, Profile, ProfileError};
+use super::{Declaration, PlatformProfile, PortDdio, ProfileError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -89,8 +89,8 @@ impl DdioAnswer {
     }
 }
 
-/// Parses a profile, as [`Profile::parse`] describes.
-pub(super) fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
+/// Parses a profile, as [`PlatformProfile::parse`] describes.
+pub(super) fn parse(origin: &str, text: &str) -> Result<PlatformProfile, ProfileError> {
     let source = Source { origin, text };
     let file: File = toml::from_str(text)
         .map_err(|error| source.invalid(error.span(), error.message().to_owned()))?;
@@ -142,7 +142,7 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
             ddio: port.ddio.value.get_ref().0.state() == Ddio::On,
         });
     }
-    Ok(Profile {
+    Ok(PlatformProfile {
         name: file.name.into_inner(),
         summary: file.summary,
         platform,

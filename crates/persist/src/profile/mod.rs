@@ -32,7 +32,7 @@ pub use error::ProfileError;
 
 /// A named platform. Serialised: everything, evidence included.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Profile {
+pub struct PlatformProfile {
     name: String,
     summary: String,
     platform: Platform,
@@ -97,7 +97,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ),
 ];
 
-impl Profile {
+impl PlatformProfile {
     /// A platform that is described on the spot, without evidence.
     pub fn of_platform(name: &str, platform: Platform) -> Self {
         Self {

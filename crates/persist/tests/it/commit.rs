@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
-use stonecast_fabric_sim::{MachineOptions, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{MachineOptions, MachineProfile, SimBacking, Survivor, World};
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions, PersistCounts,
     PersistenceDomain, PersistentRegion, ReceiveBuffers,
@@ -38,7 +38,7 @@ fn cost(persistence_domain: PersistenceDomain, durability: Durability) -> Persis
     let options = options(persistence_domain, durability);
     let machine = world.machine(MachineOptions {
         platform: options.platform,
-        ..MachineOptions::new(Profile::MODERN)
+        ..MachineOptions::new(MachineProfile::MODERN)
     });
     let module = world.module(machine, Survivor::default());
     let region = SimBacking::new(&module).open_log(options).unwrap();

@@ -4,7 +4,7 @@ use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::litmus::prove;
 use stonecast_persist::search::{Scope, Searcher};
 use stonecast_persist::{
-    FlushKind, NoPlan, Operation, Platform, Profile, Transport, Update, plan, plan_for,
+    FlushKind, NoPlan, Operation, Platform, PlatformProfile, Transport, Update, plan, plan_for,
 };
 
 const SWITCH: [bool; 2] = [false, true];
@@ -123,7 +123,7 @@ fn every_platform_gets_a_plan_that_is_sound_minimal_and_the_cheapest_or_a_reason
 
 #[test]
 fn every_shipped_profile_gets_a_proved_plan_for_each_operation_and_update() {
-    for profile in Profile::shipped() {
+    for profile in PlatformProfile::shipped() {
         for operation in Operation::ALL {
             for update in [Update::Single, Update::Compound { large: false }] {
                 let plan = plan(&profile, *operation, update)

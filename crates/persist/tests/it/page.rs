@@ -9,8 +9,8 @@ use stonecast_media::{Ddio, PersistenceDomain};
 use stonecast_persist::litmus::{Verdict, assumptions, check, prove, witnesses};
 use stonecast_persist::search::{Difference, Scope, Searcher, compare};
 use stonecast_persist::{
-    Axis, Operation, Party, Plan, Platform, Profile, Program, Scenario, Update, plan, plan_for,
-    published_platforms, scenarios,
+    Axis, Operation, Party, Plan, Platform, PlatformProfile, Program, Scenario, Update, plan,
+    plan_for, published_platforms, scenarios,
 };
 
 const PAGE: &str = "../../docs/persistence.md";
@@ -243,7 +243,7 @@ fn profiles() -> String {
     let mut table = "| profile | persistence | DDIO | receive buffers | transport | flush | ATOMIC_WRITE | relaxed ordering | NIC buffers trusted | what it is |\n\
                      | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
         .to_owned();
-    for profile in Profile::shipped() {
+    for profile in PlatformProfile::shipped() {
         write!(table, "| `{}` |", profile.name()).unwrap();
         for declaration in profile.declarations() {
             write!(
@@ -265,7 +265,7 @@ fn matrix() -> String {
     let mut table =
         "| profile | operation | single | compound, `b` of 8 bytes |\n| --- | --- | --- | --- |\n"
             .to_owned();
-    for profile in Profile::shipped() {
+    for profile in PlatformProfile::shipped() {
         for operation in Operation::ALL {
             let cell = |update| match plan(&profile, *operation, update) {
                 Ok(plan) => code(plan.program()),

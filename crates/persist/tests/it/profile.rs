@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use stonecast_media::{Ddio, PersistenceDomain};
-use stonecast_persist::{Axis, Profile, ProfileError};
+use stonecast_persist::{Axis, PlatformProfile, ProfileError};
 
 /// A profile that is right; each test spoils one line.
 const GOOD: &str = r#"name = "lab"
@@ -52,7 +52,9 @@ evidence = "none"
 "#;
 
 fn error(text: &str) -> String {
-    Profile::parse("lab.toml", text).unwrap_err().to_string()
+    PlatformProfile::parse("lab.toml", text)
+        .unwrap_err()
+        .to_string()
 }
 
 /// The line of `GOOD`, from 1, on which `part` stands.
@@ -63,12 +65,12 @@ fn line_of(part: &str) -> usize {
 
 #[test]
 fn every_shipped_profile_has_a_name_of_its_own_and_evidence_for_each_axis() {
-    let shipped = Profile::shipped();
+    let shipped = PlatformProfile::shipped();
     assert_eq!(shipped.len(), 10);
     assert_eq!(
         shipped
             .iter()
-            .map(Profile::name)
+            .map(PlatformProfile::name)
             .collect::<HashSet<_>>()
             .len(),
         shipped.len()
@@ -81,14 +83,17 @@ fn every_shipped_profile_has_a_name_of_its_own_and_evidence_for_each_axis() {
             .map(|declaration| declaration.axis)
             .collect();
         assert_eq!(axes, Axis::ALL, "{}", profile.name());
-        assert_eq!(Profile::named_or_at(profile.name()).unwrap(), *profile);
-        assert!(Profile::shipped_names().contains(profile.name()));
+        assert_eq!(
+            PlatformProfile::named_or_at(profile.name()).unwrap(),
+            *profile
+        );
+        assert!(PlatformProfile::shipped_names().contains(profile.name()));
     }
 }
 
 #[test]
 fn unknown_ddio_counts_as_on() {
-    let profile = Profile::parse("lab.toml", GOOD).unwrap();
+    let profile = PlatformProfile::parse("lab.toml", GOOD).unwrap();
     assert_eq!((profile.name(), profile.platform().ddio), ("lab", Ddio::On));
     assert_eq!(profile.declarations()[1].value, "unknown");
 }
@@ -98,7 +103,7 @@ fn ports_differ_in_ddio_alone() {
     let text = format!(
         "{GOOD}\n[[port]]\nname = \"mlx5_0/1\"\nddio = {{ value = \"off\", by = \"us\", evidence = \"register\" }}\n"
     );
-    let profile = Profile::parse("lab.toml", &text).unwrap();
+    let profile = PlatformProfile::parse("lab.toml", &text).unwrap();
     assert_eq!(profile.platform_at("mlx5_0/1").ddio, Ddio::Off);
     assert_eq!(
         profile.platform_at("mlx5_1/1"),
@@ -212,7 +217,7 @@ fn a_contradiction_is_refused_with_the_line_to_change() {
         "[trusted_nic_buffers]\nvalue = false",
         "[trusted_nic_buffers]\nvalue = true",
     );
-    let refused = Profile::parse("lab.toml", &text).unwrap_err();
+    let refused = PlatformProfile::parse("lab.toml", &text).unwrap_err();
     let line = line_of("[trusted_nic_buffers]") + 1;
     assert!(
         matches!(refused, ProfileError::Contradiction { line: at, .. } if at == line),
@@ -243,7 +248,7 @@ fn what_is_no_toml_is_refused_with_its_line() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named_with_the_profiles_that_exist() {
-    let said = Profile::read(Path::new("/nowhere/lab.toml"))
+    let said = PlatformProfile::read(Path::new("/nowhere/lab.toml"))
         .unwrap_err()
         .to_string();
     assert!(
@@ -252,7 +257,7 @@ fn a_file_that_cannot_be_read_is_named_with_the_profiles_that_exist() {
     );
     assert!(said.contains("soft-roce-guest"), "{said}");
     assert!(
-        Profile::named_or_at("my-guess")
+        PlatformProfile::named_or_at("my-guess")
             .unwrap_err()
             .to_string()
             .contains("cannot read the profile my-guess")

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::{
-    Fate, Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World,
+    Fate, Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
 use stonecast_media::{Backing as _, Ddio, Durability, LogOptions, PersistentRegion};
 use stonecast_persist::execute::Commit;
@@ -47,7 +47,7 @@ impl Scene {
     }
 
     pub fn on(geometry: Geometry, ddio: Ddio) -> Self {
-        let mut options = MachineOptions::new(Profile::by_name("connectx3-erda").unwrap());
+        let mut options = MachineOptions::new(MachineProfile::by_name("connectx3-erda").unwrap());
         options.platform.ddio = ddio;
         let world = World::new(7);
         let machine = world.machine(options);

@@ -9,7 +9,7 @@ use stonecast_fabric::{
     BusyPoll, ConnectionEvent, ConnectionRequest, DeviceError, Park, Port, Runtime,
 };
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_fabric_sim::{MachineOptions, Process, Profile, World};
+use stonecast_fabric_sim::{MachineOptions, MachineProfile, Process, World};
 use stonecast_session::Queues;
 
 /// Room for a few messages.
@@ -95,7 +95,7 @@ impl Simulated {
 
 impl Provider for Simulated {
     fn node(&self) -> Node {
-        let profile = Profile::by_name("connectx3-erda").expect("a profile");
+        let profile = MachineProfile::by_name("connectx3-erda").expect("a profile");
         let machine = self.world.machine(MachineOptions::new(profile));
         let process = self.world.process(machine);
         let node = Node {

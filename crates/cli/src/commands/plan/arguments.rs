@@ -13,7 +13,8 @@ use std::str::FromStr;
 use clap::Args;
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::{
-    FlushKind, Operation, Platform, Profile, Scenario, Transport, Update, published_platforms,
+    FlushKind, Operation, Platform, PlatformProfile, Scenario, Transport, Update,
+    published_platforms,
 };
 
 use crate::failure::Failure;
@@ -79,7 +80,7 @@ pub struct Selection {
     /// The questions, never none.
     pub scenarios: Vec<Scenario>,
     /// Where the platform comes from, if from a profile.
-    pub profile: Option<Profile>,
+    pub profile: Option<PlatformProfile>,
 }
 
 impl Selectors {
@@ -97,7 +98,8 @@ impl Selectors {
         }
         let profile = match &self.profile {
             Some(name) => Some(
-                Profile::named_or_at(name).map_err(|error| Failure::usage(error.to_string()))?,
+                PlatformProfile::named_or_at(name)
+                    .map_err(|error| Failure::usage(error.to_string()))?,
             ),
             None => None,
         };
@@ -124,7 +126,7 @@ impl Selectors {
         Ok(Selection { scenarios, profile })
     }
 
-    fn platform_of(&self, profile: &Profile) -> Result<Platform, Failure> {
+    fn platform_of(&self, profile: &PlatformProfile) -> Result<Platform, Failure> {
         let Some(port) = &self.port else {
             return Ok(profile.platform());
         };
@@ -311,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_profile_is_one_platform_and_axes_lie_on_top_of_it() {
-        for shipped in Profile::shipped() {
+        for shipped in PlatformProfile::shipped() {
             let named = Selectors {
                 profile: Some(shipped.name().to_owned()),
                 ..Selectors::default()

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use stonecast_persist::litmus::{Assumption, Proof};
 use stonecast_persist::{
-    Cost, Declaration, Party, Plan, Profile, Scenario, Step, Update, plan_for,
+    Cost, Declaration, Party, Plan, PlatformProfile, Scenario, Step, Update, plan_for,
 };
 
 use crate::output::wrap;
@@ -200,7 +200,7 @@ fn way(scenario: &Scenario) -> String {
 }
 
 /// Who declared what of a profile.
-pub fn declarations(profile: &Profile) -> String {
+pub fn declarations(profile: &PlatformProfile) -> String {
     let mut text = format!("platform: {}", profile.name());
     if !profile.summary().is_empty() {
         text += &format!(", {}", profile.summary());

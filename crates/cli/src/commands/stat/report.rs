@@ -22,7 +22,7 @@ pub struct Report {
     segments_full: u64,
     clients: u64,
     leases: u64,
-    epoch: u64,
+    opening: u64,
     version: u64,
     puts: u64,
     deletes: u64,
@@ -110,7 +110,7 @@ impl Report {
             segments_full: stat.segments_full,
             clients: stat.clients,
             leases: metrics.leases,
-            epoch: stat.epoch,
+            opening: stat.opening,
             version: stat.sequence,
             puts: stat.puts,
             deletes: stat.deletes,
@@ -260,7 +260,7 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
             "server",
             format!(
                 "process {}, start number {} of this pool",
-                stat.process, stat.epoch
+                stat.process, stat.opening
             ),
         ),
     ]

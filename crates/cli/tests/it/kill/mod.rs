@@ -111,7 +111,7 @@ struct Scene {
     /// Writes that were acknowledged in pools before this one.
     acknowledged_before: u64,
     /// Counts starts of the server; notes are kept for each.
-    epoch: u32,
+    opening: u32,
     /// Counts starts of workers, so that no two operations have one name.
     sessions: u32,
 }
@@ -131,7 +131,7 @@ impl Scene {
             workers: Vec::new(),
             pools: 0,
             acknowledged_before: 0,
-            epoch: 0,
+            opening: 0,
             sessions: 0,
         };
         scene.start_workers();
@@ -167,9 +167,9 @@ impl Scene {
         }
         for worker in 0..=WRITERS {
             self.model
-                .read_notes(&notes_of(self.place.path(), self.epoch, worker));
+                .read_notes(&notes_of(self.place.path(), self.opening, worker));
         }
-        self.epoch += 1;
+        self.opening += 1;
         self.server = Server::start(&self.pool(), self.options);
         let exported = self.server.client(&["export"]);
         self.model.compare(exported.text());
@@ -187,7 +187,7 @@ impl Scene {
         self.verify();
         std::fs::remove_dir_all(self.pool()).expect("a pool that nobody serves can be removed");
         self.pools += 1;
-        self.epoch += 1;
+        self.opening += 1;
         self.acknowledged_before += std::mem::take(&mut self.model).acknowledged;
         self.server = Server::start(&self.pool(), self.options);
         self.start_workers();
@@ -222,7 +222,7 @@ impl Scene {
 
     fn start_worker(&mut self, worker: usize) -> (Worker, u64) {
         self.sessions += 1;
-        let notes = notes_of(self.place.path(), self.epoch, worker);
+        let notes = notes_of(self.place.path(), self.opening, worker);
         let noted = size_of(&notes);
         let work = Work {
             address: self.server.address(),
@@ -244,7 +244,7 @@ impl Scene {
     fn wait_for_load(&mut self) {
         let start = Instant::now();
         for index in 0..self.workers.len() {
-            let notes = notes_of(self.place.path(), self.epoch, index);
+            let notes = notes_of(self.place.path(), self.opening, index);
             while size_of(&notes) == self.workers[index].1 {
                 assert!(
                     self.workers[index].0.runs(),
@@ -286,6 +286,6 @@ fn size_of(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-fn notes_of(place: &Path, epoch: u32, worker: usize) -> PathBuf {
-    place.join(format!("notes-{epoch}-{worker}"))
+fn notes_of(place: &Path, opening: u32, worker: usize) -> PathBuf {
+    place.join(format!("notes-{opening}-{worker}"))
 }

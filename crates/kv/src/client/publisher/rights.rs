@@ -218,7 +218,7 @@ impl Rights {
         sequence: u64,
     ) -> Attempt {
         let size = record_size(draft.key.len(), draft.value.len());
-        let epoch = memory.connection.welcome.epoch.get();
+        let opening = memory.connection.welcome.opening.get();
         let Extent { grant, unit, last } =
             *self.extent.as_ref().expect("it was looked at in this turn");
         let position = self.format.position(grant.segment, unit);
@@ -226,7 +226,7 @@ impl Rights {
             &self.format,
             position,
             grant.generation,
-            epoch,
+            opening,
             &mut self.record,
         );
         // One writer, whose stores are there in their order: what is below is as durable as it is promised.
@@ -234,7 +234,7 @@ impl Rights {
             sequence,
             previous: last,
             durable: grant.durable,
-            epoch,
+            opening,
         };
         let commit_tag = stamp.put_into(
             &mut self.record,

@@ -238,10 +238,10 @@ impl Writer {
                 return Ok(refused);
             }
             // From here to the post nothing waits, so records are posted in the order of their places.
-            let (ticket, offset) = self.connection.begin(size, true);
+            let (handle, offset) = self.connection.begin(size, true);
             let spot = self.leases.place(size, offset);
             let operation = self.stage(draft, &spot, offset);
-            if let Some(answered) = self.connection.send(ticket, operation)? {
+            if let Some(answered) = self.connection.send(handle, operation)? {
                 drop(turn);
                 self.leases.lease_ahead();
                 let answer = answered.await?;
@@ -292,8 +292,14 @@ impl Writer {
     /// the operation that brings it to the server.
     fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) -> Operation {
         let record = &mut *self.record.borrow_mut();
-        let (format, epoch) = (&self.connection.format, &self.connection.welcome.epoch);
-        draft.encode(format, spot.position, spot.generation, epoch.get(), record);
+        let (format, opening) = (&self.connection.format, &self.connection.welcome.opening);
+        draft.encode(
+            format,
+            spot.position,
+            spot.generation,
+            opening.get(),
+            record,
+        );
         Operation::WriteWithImmediate {
             local: self.connection.stage(offset, &record[STAMP_SIZE..]),
             remote: spot.remote,

@@ -174,11 +174,11 @@ impl Server {
             key: found.key,
             value: found.value,
         };
-        let epoch = self.pool.epoch();
+        let opening = self.pool.opening();
         let tag = relocate(
             &self.format,
             record,
-            (position, generation, epoch),
+            (position, generation, opening),
             next_sequence,
             &mut cleaner.record,
         );
@@ -190,7 +190,7 @@ impl Server {
             sequence,
             previous: segment.last,
             durable: segment.durable,
-            epoch,
+            opening,
         };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, units, commit_tag);

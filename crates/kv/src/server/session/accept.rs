@@ -77,13 +77,16 @@ impl Server {
         if let Some(buffers) = receives {
             buffers.post_all(&**self.port.device(), ReceiveQueue::Own(qp), OWN_RECEIVES)?;
         }
-        let (epoch, sequence) = (self.pool.epoch(), self.state.borrow().sequences.next() - 1);
+        let (opening, sequence) = (
+            self.pool.opening(),
+            self.state.borrow().sequences.next() - 1,
+        );
         let id = {
             let sessions = &mut self.state.borrow_mut().sessions;
-            sessions.next_id(epoch, self.pool.secret())
+            sessions.next_id(opening, self.pool.secret())
         };
         let mut welcome = Welcome::new();
-        welcome.epoch = U32::new(epoch);
+        welcome.opening = U32::new(opening);
         welcome.uuid = self.format.uuid.to_le_bytes();
         welcome.segment_size = U64::new(self.format.segment_size);
         welcome.segment_count = U32::new(self.format.segment_count);

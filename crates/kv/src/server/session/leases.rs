@@ -218,7 +218,7 @@ impl Server {
         };
         let lessor = Lessor {
             port: &self.port,
-            epoch: self.pool.epoch().into(),
+            epoch: self.pool.opening().into(),
         };
         let leased = lessor.grant(qp, extent, &[opening], now);
         leased.map_err(|(part, _)| part)

@@ -96,10 +96,10 @@ impl Sessions {
     }
 
     /// A number that names a connection and that no other client can guess.
-    fn next_id(&mut self, epoch: u32, secret: [u64; 2]) -> u64 {
+    fn next_id(&mut self, opening: u32, secret: [u64; 2]) -> u64 {
         self.begun += 1;
         let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&u64::from(epoch).to_le_bytes());
+        bytes[..8].copy_from_slice(&u64::from(opening).to_le_bytes());
         bytes[8..].copy_from_slice(&self.begun.to_le_bytes());
         hash::siphash24(secret, &bytes)
     }

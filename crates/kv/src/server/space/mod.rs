@@ -819,7 +819,7 @@ mod tests {
                 sequence: unit.into(),
                 previous: state.last,
                 durable: FIRST,
-                epoch: 1,
+                opening: 1,
             };
             let commit_tag = stamp.write(&*log, &format, position, 2, tag, UNIT_SIZE);
             state.note_stamped(unit, 1, commit_tag);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric_sim::{
-    Fate, Features, Machine, MachineOptions, Module, Process, Profile, RootPort, SimBacking,
+    Fate, Features, Machine, MachineOptions, MachineProfile, Module, Process, RootPort, SimBacking,
     Survivor, Transport as Speaks, World, Wreck,
 };
 use stonecast_media::{
@@ -155,7 +155,7 @@ fn cut_recovery(
     acknowledged: u64,
 ) -> Result<u64, Broken> {
     let world = World::new(run.seed);
-    let profile = Profile::by_name("connectx4-taxonomy").expect("it is there");
+    let profile = MachineProfile::by_name("connectx4-taxonomy").expect("it is there");
     let platform = run.platform.declared();
     let machine = world.machine(MachineOptions {
         platform,
@@ -236,7 +236,9 @@ impl Stage {
             },
             inbound_stall_ns_max: run.stall_ns_max,
             outbound_stall_ns_max: if iwarp { run.stall_ns_max } else { 0 },
-            ..MachineOptions::new(Profile::by_name("connectx4-taxonomy").expect("it is there"))
+            ..MachineOptions::new(
+                MachineProfile::by_name("connectx4-taxonomy").expect("it is there"),
+            )
         };
         let (machine, other) = (world.machine(options), world.machine(options));
         let (server, client) = (world.process(machine), world.process(other));
