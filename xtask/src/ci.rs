@@ -86,7 +86,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "models",
-        what: "loom: every interleaving of the rings in shared memory",
+        what: "loom: every interleaving of the rings in shared memory, and of wakes with an executor's pause",
         run: models,
     },
     Step {
@@ -290,6 +290,8 @@ fn models(at: &Surroundings) -> Result<Outcome> {
     let mut command = at.cargo(&[
         "test",
         "--release",
+        "--package",
+        "stonecast-fabric",
         "--package",
         "stonecast-fabric-shm",
         "--lib",

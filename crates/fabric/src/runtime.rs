@@ -8,6 +8,9 @@ use std::task::{Context, Poll, Waker};
 use stonecast_base::Nanoseconds;
 
 /// What protocol code may ask of its surroundings.
+///
+/// A result that another thread produces reaches a task through a channel whose receiving end is a future; see
+/// [`Park`](crate::Park).
 pub trait Runtime {
     /// The clock: wall time or virtual time.
     fn now(&self) -> Nanoseconds;

@@ -1,6 +1,6 @@
 //! Time, cores and clocks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_fabric::Status;
@@ -143,4 +143,26 @@ fn a_round_trip_takes_as_long_as_its_parts() {
             profile.name
         );
     }
+}
+
+/// A pause of a simulated thread is the absence of its event, so a wake makes the event at the moment of the wake.
+#[test]
+fn a_task_that_another_process_wakes_runs_at_that_moment() {
+    let world = World::new(1);
+    let machine = world.machine(MachineOptions::new(Profile::MODERN));
+    let (sleeper, client) = (world.process(machine), world.process(machine));
+    let (answer, awaited) = futures_channel::oneshot::channel();
+    let (runtime, seen) = (sleeper.runtime(), Rc::new(Cell::new(None)));
+    let noted = seen.clone();
+    sleeper.runtime().spawn(Box::pin(async move {
+        let sent: u64 = awaited.await.expect("the client answers");
+        noted.set(Some(runtime.now() - sent));
+    }));
+    let clock = client.runtime();
+    client.runtime().spawn(Box::pin(async move {
+        clock.sleep(77_777).await;
+        answer.send(clock.now()).expect("somebody waits");
+    }));
+    while world.step() {}
+    assert_eq!(seen.get(), Some(0));
 }

@@ -10,6 +10,9 @@ mod device;
 #[cfg(feature = "verbs")]
 mod files;
 #[cfg(feature = "verbs")]
+#[path = "../../../fabric/tests/it/foreign_wakes.rs"]
+mod foreign_wakes;
+#[cfg(feature = "verbs")]
 mod huge_pages;
 #[cfg(feature = "verbs")]
 mod pairs;
@@ -18,5 +21,7 @@ mod pairs;
 mod pause;
 #[cfg(feature = "verbs")]
 mod protection_domains;
+#[cfg(feature = "verbs")]
+mod wakes;
 #[cfg(feature = "verbs")]
 mod world;

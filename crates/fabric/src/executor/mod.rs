@@ -13,33 +13,52 @@
 //! Invariants:
 //! - Nothing is borrowed while a task is polled or dropped, a waker called or a port pumped, so each of them may spawn,
 //!   wake, sleep and post.
-//! - No wake-up is slept through: whoever wakes a task looks whether the executor is parked after it queued the task, and
-//!   the executor looks for queued tasks after it said that it parks.
+//! - No wake-up is slept through, whichever thread it comes from (`ready.rs`).
 //! - Tasks that wake themselves in every turn starve neither ports nor timers.
 //! - Tasks end with the executor: dropping the last [`BusyPoll`] drops them, and with them what they hold.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake as _, Waker};
 
 use stonecast_base::Nanoseconds;
 
+use self::ready::{Handle, ReadyQueue};
 use crate::{Port, Runtime, Timer};
 
+mod ready;
+
 /// What the busy-poll executor needs of a real provider.
+///
+/// # Results from other threads
+///
+/// Futures stay on the executor's thread, and their wakers go anywhere. A thread that has a result for a task, such as the
+/// thread of a client of another service, hands it over through a channel whose receiving end is a future. The send
+/// wakes the task, and [`Park::unpark`] ends the pause of the executor at once:
+///
+/// ```
+/// # fn on(executor: stonecast_fabric::BusyPoll) {
+/// let (answer, awaited) = futures_channel::oneshot::channel();
+/// let client = std::thread::spawn(move || answer.send(42));
+/// assert_eq!(executor.block_on(awaited), Ok(42));
+/// # client.join().unwrap().unwrap();
+/// # }
+/// ```
+///
+/// A task that ends early drops the receiving end, which the sender sees. In the simulated world no thread exists; what
+/// plays such a client is a task, and the same channel carries its result.
 pub trait Park {
     /// The monotonic clock.
     fn now(&self) -> Nanoseconds;
     /// Sleeps until something may have happened on the device, or for `timeout` nanoseconds at most. May return early.
     /// Nothing that happened before the call is slept through.
     fn park(&self, timeout: Nanoseconds);
-    /// Ends the park that is going on, or else the next one at once; called by other threads that woke a task. `None`:
-    /// such a wake-up is noticed when the park ends by itself.
+    /// Ends the park that is going on, or else the next one at once; called by other threads that woke a task. Every
+    /// provider has one. `None`: such a wake-up is noticed when the park ends by itself.
     fn unpark(&self) -> Option<Waker> {
         None
     }
@@ -81,21 +100,6 @@ struct Task {
     handle: Arc<Handle>,
 }
 
-struct ReadyQueue {
-    indexes: Mutex<VecDeque<usize>>,
-    any: AtomicBool,
-    parked: AtomicBool,
-    unpark: Option<Waker>,
-}
-
-/// A task's waker. May outlive the task; a wake-up of a finished task finds an empty or another slot and costs one
-/// spurious poll.
-struct Handle {
-    index: usize,
-    queued: AtomicBool,
-    ready: Arc<ReadyQueue>,
-}
-
 /// Index of the future that `block_on` drives.
 const ROOT: usize = usize::MAX;
 /// Longest sleep, so that peers that died without a word are looked for.
@@ -105,46 +109,17 @@ const TASKS_PER_ROUND: usize = 64;
 /// How many empty rounds pass between two looks at the clock: reading it costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;
 
-impl Wake for Handle {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.queued.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        self.ready
-            .indexes
-            .lock()
-            .expect("no holder panics")
-            .push_back(self.index);
-        // Sequentially consistent with `park_until`: either this sees `parked`, or that sees `any`.
-        self.ready.any.store(true, Ordering::SeqCst);
-        if let Some(unpark) = &self.ready.unpark
-            && self.ready.parked.load(Ordering::SeqCst)
-        {
-            unpark.wake_by_ref();
-        }
-    }
-}
-
 impl BusyPoll {
     /// An executor that polls for `spin` nanoseconds after the last sign of work and then parks.
     pub fn new(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
-        let ready = ReadyQueue {
-            indexes: Mutex::default(),
-            any: AtomicBool::new(false),
-            parked: AtomicBool::new(false),
-            unpark: park.unpark(),
-        };
+        let ready = ReadyQueue::new(park.unpark());
         let shared = Shared {
             park,
             spin,
             ports: RefCell::default(),
             tasks: RefCell::default(),
             free: RefCell::default(),
-            ready: Arc::new(ready),
+            ready,
             timers: RefCell::default(),
             timer_serial: Cell::new(0),
             state: Cell::new(State::Idle),
@@ -176,11 +151,7 @@ impl BusyPoll {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let shared = &*self.owner.shared;
         let _running = Running::start(shared);
-        let root = Arc::new(Handle {
-            index: ROOT,
-            queued: AtomicBool::new(false),
-            ready: shared.ready.clone(),
-        });
+        let root = Handle::new(ROOT, &shared.ready);
         let waker = Waker::from(root.clone());
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
@@ -198,7 +169,7 @@ impl BusyPoll {
                 };
                 worked = true;
                 if index == ROOT {
-                    root.queued.store(false, Ordering::Release);
+                    root.begin_poll();
                     if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                         return output;
                     }
@@ -233,7 +204,8 @@ impl BusyPoll {
                     .keys()
                     .next()
                     .map(|timer| timer.deadline.saturating_sub(now));
-                shared.park_for(next.unwrap_or(PARK_MAX_NS).min(PARK_MAX_NS));
+                let longest = next.unwrap_or(PARK_MAX_NS).min(PARK_MAX_NS);
+                shared.ready.unless_ready(|| shared.park.park(longest));
             }
         }
     }
@@ -299,21 +271,12 @@ impl Shared {
         else {
             return;
         };
-        task.handle.queued.store(false, Ordering::Release);
+        task.handle.begin_poll();
         let waker = Waker::from(task.handle.clone());
         match task.future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Pending => self.tasks.borrow_mut()[index] = Some(task),
             Poll::Ready(()) => self.free.borrow_mut().push(index),
         }
-    }
-
-    /// Parks unless a task is ready, also one that another thread wakes at this moment.
-    fn park_for(&self, timeout: Nanoseconds) {
-        self.ready.parked.store(true, Ordering::SeqCst);
-        if !self.ready.any.load(Ordering::SeqCst) {
-            self.park.park(timeout);
-        }
-        self.ready.parked.store(false, Ordering::SeqCst);
     }
 
     fn fire_timers(&self, now: Nanoseconds) -> bool {
@@ -333,20 +296,6 @@ impl Shared {
     }
 }
 
-impl ReadyQueue {
-    fn pop(&self) -> Option<usize> {
-        if !self.any.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut indexes = self.indexes.lock().expect("no holder panics");
-        let index = indexes.pop_front();
-        if indexes.is_empty() {
-            self.any.store(false, Ordering::Release);
-        }
-        index
-    }
-}
-
 impl Runtime for Shared {
     fn now(&self) -> Nanoseconds {
         self.park.now()
@@ -361,11 +310,7 @@ impl Runtime for Shared {
             tasks.push(None);
             tasks.len() - 1
         });
-        let handle = Arc::new(Handle {
-            index,
-            queued: AtomicBool::new(false),
-            ready: self.ready.clone(),
-        });
+        let handle = Handle::new(index, &self.ready);
         self.tasks.borrow_mut()[index] = Some(Task {
             future,
             handle: handle.clone(),

@@ -1,5 +1,8 @@
 //! The executor on clocks that tests advance.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
 use super::*;
 
 /// A device that never has anything, on a clock that advances by a microsecond a look and by what it parks.
@@ -119,11 +122,7 @@ fn a_sleep_has_one_timer_however_often_it_is_polled_and_none_when_it_is_dropped(
             );
         }
         assert_eq!(timers(), 1);
-        let other = Waker::from(Arc::new(Handle {
-            index: 3,
-            queued: AtomicBool::new(false),
-            ready: executor.owner.shared.ready.clone(),
-        }));
+        let other = Waker::from(Handle::new(3, &executor.owner.shared.ready));
         assert!(
             sleep
                 .as_mut()
