@@ -44,6 +44,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("log", &["media"]),
     ("cluster", &["persist", "session", "fabric", "media"]),
     (
+        "config-sim",
+        &["cluster", "fabric-sim", "session", "fabric", "media"],
+    ),
+    (
         "kv",
         &["log", "persist", "cluster", "session", "fabric", "media"],
     ),
@@ -73,6 +77,7 @@ const PRODUCT: &str = "stonecast-cli";
 /// pictures.
 const NOT_OF_THE_PRODUCT: &[&str] = &[
     "stonecast-fabric-sim",
+    "stonecast-config-sim",
     "stonecast-check",
     "stonecast-published",
     "stonecast-lab",

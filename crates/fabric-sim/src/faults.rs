@@ -26,6 +26,8 @@ use stonecast_base::{Random, random_from_seed};
 pub enum Reach {
     /// In runs of the direct store.
     Direct,
+    /// In runs of several servers: of their configuration store.
+    Cluster,
     /// Not yet, for this reason.
     NotYet(&'static str),
 }
@@ -88,61 +90,60 @@ macro_rules! faults {
 }
 
 const NO_ATOMICS: Reach = Reach::NotYet(
-    "the direct store uses remote read-modify-writes only where they are atomic with the processor; `structures` will",
+    "the direct store uses remote read-modify-writes only where they are atomic with the processor",
 );
-const NO_CLUSTER: Reach = Reach::NotYet("needs a configuration manager: replication");
 
 faults! {
     CompletionLost = 1, "completion_lost", completion_lost_per_million: "of a million completions" in 200..=4000, Reach::Direct,
-    /// A completion is never delivered; its queue reports an error, and the queue pairs that use it break.
+    /// A completion is lost. Its completion queue reports an error, and the queue pairs that use the queue break.
     CompletionDelayed = 2, "completion_delayed", completion_delayed_per_million: "of a million completions" in 1000..=100_000, Reach::Direct,
-    /// A completion comes late, and those of other queues before it.
+    /// A completion comes late, after later completions of other queues.
     ErrorThoughExecuted = 3, "error_though_executed", error_though_executed_per_million: "of a million answers" in 200..=4000, Reach::Direct,
-    /// A request was executed, its answer never comes: it completes with an error.
+    /// A request is executed and its acknowledgement is lost, so it completes with an error.
     ErrorNotExecuted = 4, "error_not_executed", error_not_executed_per_million: "of a million requests" in 200..=4000, Reach::Direct,
-    /// A request and its retransmissions are lost: it completes with an error.
+    /// A request and all of its retransmissions are lost, so it completes with an error and is not executed.
     FlushCascade = 5, "flush_cascade", flush_cascade_per_million: "of a million posts behind others" in 200..=6000, Reach::Direct,
-    /// A queue pair breaks with several requests outstanding, all of which are flushed.
+    /// A queue pair breaks while several requests are outstanding, and all of them are flushed.
     ReceiverNotReady = 6, "receiver_not_ready", receiver_not_ready_per_million: "of a million arrivals" in 1000..=50_000, Reach::Direct,
-    /// A receiver's NIC has no buffer ready, now and then for longer than the sender retries.
+    /// A receiver has no buffer ready, sometimes for longer than the sender retries.
     RevokedAccess = 7, "revoked_access", revoked_access_attempts: "attempts" in 1..=3, Reach::Direct,
-    /// Somebody uses a key that was revoked.
+    /// A peer uses a key that was revoked.
     HalfOpen = 8, "half_open", half_open_per_million: "of a million arrivals" in 200..=4000, Reach::Direct,
-    /// One side's queue pair breaks and the other is not told.
+    /// One side's queue pair breaks, and the other side is not told.
     RepeatedWrite = 9, "repeated_write", repeated_write_percent: "% of unknown outcomes" in 30..=100, Reach::Direct,
-    /// A client repeats a write of unknown outcome on another connection, and both may be executed.
+    /// A client repeats a write of unknown outcome on another connection, and both writes may be executed.
     PartialPlacement = 10, "partial_placement", partial_placement_per_million: "of a million long messages" in 500..=20_000, Reach::Direct,
-    /// A queue pair dies in the middle of a message, of which any subset of lines is placed.
+    /// A queue pair breaks in the middle of a message, and any subset of the message's lines is placed.
     ScatteredPlacement = 11, "scattered_placement", scattered_placement_per_million: "of a million long messages" in 10_000..=500_000, Reach::Direct,
-    /// The lines of a message are placed in any order, with pauses.
+    /// The lines of a message are placed in random order, with pauses between them.
     PostedOvertakes = 12, "posted_overtakes", fetch_delayed_per_million: "of a million fetches" in 10_000..=300_000, Reach::Direct,
     /// A posted request takes effect before a READ or atomic that was posted earlier.
     AtomicTorn = 13, "atomic_torn", atomic_torn_per_million: "of a million atomics" in 0..=0, NO_ATOMICS,
     /// A remote read-modify-write is not atomic with respect to the processor.
     TornRead = 14, "torn_read", torn_read_per_million: "of a million READs" in 50_000..=600_000, Reach::Direct,
-    /// A READ fetches word by word or line by line, and somebody writes between.
+    /// A READ fetches word by word or line by line, and a write changes the memory in between.
     QueueExhausted = 15, "queue_exhausted", queue_exhausted_per_million: "of a million arrivals" in 300..=6000, Reach::Direct,
-    /// A shared receive queue runs empty for everybody, or a completion queue overruns.
+    /// A shared receive queue runs empty for all of its queue pairs, or a completion queue overruns.
     Partition = 16, "partition", partitions: "times" in 1..=3, Reach::Direct,
-    /// Messages between machines get nowhere: both ways, one way, one machine alone, or links that clog and free in turn.
+    /// The network drops all messages between two machines, in both directions or in one, or to and from one machine, or on links that fail and recover in turn.
     ConnectionTimeout = 17, "connection_timeout", connection_lost_per_million: "of a million handshake messages" in 30_000..=400_000, Reach::Direct,
-    /// Messages of the connection manager are lost or late, and many connect at once.
+    /// Messages of the connection manager are lost or late, and many clients connect at once.
     NicReset = 18, "nic_reset", nic_resets: "times" in 1..=2, Reach::Direct,
-    /// A NIC is reset: what it had taken and not placed is gone, its queue pairs are broken, the machine goes on.
+    /// A NIC is reset. Messages that it has acknowledged and not placed are lost, its queue pairs break, and the machine goes on.
     SlowNic = 19, "slow_nic", slow_nic_factor: "times slower" in 10..=1000, Reach::Direct,
-    /// A NIC is slow for a while.
+    /// A NIC is slow for a limited time.
     ReadFromCache = 20, "read_from_cache", undeclared_ddio_flag: "0 or 1" in 1..=1, Reach::Direct,
-    /// A READ behind a WRITE is answered from a cache that power takes, whatever the pool declares of DDIO.
+    /// A READ after a WRITE is answered from a volatile cache, although the pool declares that DDIO is off.
     ReadOnOtherQueuePair = 21, "read_on_other_queue_pair", placement_delayed_per_million: "of a million placements" in 10_000..=300_000, Reach::Direct,
-    /// A READ is answered while a WRITE that another queue pair completed is still inside the NIC.
+    /// A READ is answered while a WRITE that completed on another queue pair is still inside the NIC.
     HostHung = 22, "host_hung", host_pauses: "times" in 1..=2, Reach::Direct,
-    /// A host's software stands still while its NIC acknowledges.
+    /// The software of a host stops, and its NIC goes on acknowledging.
     PowerCut = 23, "power_cut", power_cuts: "times" in 1..=2, Reach::Direct,
-    /// The power of the server's machine fails, with bytes in NIC, caches and on their way to the medium.
+    /// The server's machine loses power while bytes are in its NIC, in its caches and on their way to the medium.
     AdrFailure = 24, "adr_failure", adr_failure_percent: "% of crash points" in 10..=50, Reach::Direct,
-    /// In a power cut the memory controller's queue is lost too.
+    /// A power cut also loses the queue of the memory controller.
     WarmReset = 25, "warm_reset", warm_resets: "times" in 1..=2, Reach::Direct,
-    /// The machine is reset without its caches being written back.
+    /// The machine is reset, and its caches are not written back.
     TornWrite = 26, "torn_write", torn_writes_percent: "% of lines in a power cut" in 10..=60, Reach::Direct,
     /// A power cut tears stores between words, lines and blocks.
     Poison = 27, "poison", poisoned_lines: "lines" in 1..=3, Reach::Direct,
@@ -152,27 +153,27 @@ faults! {
     MisdirectedWrite = 29, "misdirected_write", misdirected_writes: "blocks" in 1..=4, Reach::Direct,
     /// A block is written to the place of another.
     LostWrite = 30, "lost_write", lost_writes: "lines" in 1..=4, Reach::Direct,
-    /// A line that the medium took was not written.
+    /// The medium accepts a line and does not write it.
     StaleContent = 31, "stale_content", stale_lines: "lines" in 1..=4, Reach::Direct,
-    /// A line has the content that it had before its last write.
+    /// A line keeps the content from before its last write.
     ProcessKilled = 32, "process_killed", process_kills: "times" in 1..=4, Reach::Direct,
-    /// A process ends between any two steps.
+    /// A process is killed between any two steps.
     PauseBeyondLease = 33, "pause_beyond_lease", client_pauses: "times" in 1..=2, Reach::Direct,
-    /// A client stands still until what it had leased belongs to others.
+    /// A client stops until its leases have been given to others.
     ClockDrift = 34, "clock_drift", clock_drift_ppm: "ppm" in 10..=1000, Reach::Direct,
-    /// Clocks are off, run fast or slow, and jump.
+    /// Clocks are wrong, run fast or slow, and jump.
     LeaseEndInFlight = 35, "lease_end_in_flight", late_placement_percent: "% of broken queue pairs" in 30..=100, Reach::Direct,
-    /// A lease ends while writes through its key are inside the NIC.
+    /// A lease ends while writes through its key are still inside the NIC.
     RecoveryCrash = 36, "recovery_crash", recovery_crashes_percent: "% of recoveries" in 10..=30, Reach::Direct,
-    /// The power fails while the server recovers, and again while it recovers from that.
+    /// The power fails during recovery, and again during the recovery from that.
     AllocationFailure = 37, "allocation_failure", allocation_failures_per_thousand: "of a thousand allocations" in 5..=100, Reach::Direct,
-    /// The pool is full, or memory cannot be registered.
-    ManagerFailover = 38, "manager_failover", manager_failovers: "times" in 0..=0, NO_CLUSTER,
-    /// The configuration manager fails over.
+    /// The pool is full, or the device refuses to register memory.
+    ManagerFailover = 38, "manager_failover", manager_failovers: "times" in 1..=3, Reach::Cluster,
+    /// The configuration store fails over. It has no leader for a while, and unanswered changes take effect or are lost.
     OtherVersion = 39, "other_version", other_version_clients: "clients" in 1..=2, Reach::Direct,
     /// A client of another version connects.
     HostileClient = 40, "hostile_client", hostile_clients: "clients" in 1..=2, Reach::Direct,
-    /// A client sends malformed, oversized, replayed or forged messages, and uses keys for what they do not open.
+    /// A client sends malformed, oversized, replayed or forged messages, and uses keys on memory that they do not open.
 }
 
 const _: () = assert!(Fault::CLASSES.len() == 40);
@@ -183,6 +184,7 @@ impl Fault {
         let row = |class: &FaultClass| {
             let reach = match class.reach {
                 Reach::Direct => "yes".to_owned(),
+                Reach::Cluster => "yes, where several servers run".to_owned(),
                 Reach::NotYet(reason) => format!("not yet: {reason}"),
             };
             format!(
@@ -196,7 +198,7 @@ impl Fault {
             .collect()
     }
 
-    /// The names of the classes that can come about.
+    /// The names of the classes that can come about in runs of the direct store.
     pub const REACHABLE: &'static [&'static str] = &REACHABLE;
 
     /// What is known of it.
@@ -400,7 +402,7 @@ mod tests {
         }
         let reachable = Fault::CLASSES
             .iter()
-            .filter(|class| class.reach == Reach::Direct)
+            .filter(|class| !matches!(class.reach, Reach::NotYet(_)))
             .count();
         assert_eq!(seen.len(), reachable);
     }

@@ -555,6 +555,11 @@ impl Process {
         self.shared.executor.set_clock(self.thread, clock);
     }
 
+    /// Counts a fault that the process brought about.
+    pub fn hit(&self, fault: Fault) {
+        self.shared.faults.hit(fault);
+    }
+
     /// Another thread of the process, on the next core of its machine: what kills or stops one of them does so to all.
     pub fn thread(&self) -> Self {
         Self {

@@ -26,7 +26,7 @@ pub fn print(json: bool) -> Result<(), Failure> {
     let text = |class: &Class| {
         let why_not = class
             .why_not
-            .map(|reason| format!(" Cannot be reached yet: {reason}."))
+            .map(|reason| format!(" Not in these runs: {reason}."))
             .unwrap_or_default();
         format!(
             "{:>2} {:<26} {}{why_not}\n",
@@ -39,6 +39,7 @@ pub fn print(json: bool) -> Result<(), Failure> {
 fn describe(class: &FaultClass) -> Class {
     let why_not = match class.reach {
         Reach::Direct => None,
+        Reach::Cluster => Some("it needs several servers, which the tests of membership run"),
         Reach::NotYet(reason) => Some(reason),
     };
     let FaultClass {

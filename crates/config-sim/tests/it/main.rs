@@ -1,0 +1,5 @@
+//! The service behind its messages, told as stories.
+
+mod failing;
+mod scene;
+mod serving;
