@@ -6,3 +6,4 @@ mod opening;
 mod readme;
 mod support;
 mod trouble;
+mod versions;
