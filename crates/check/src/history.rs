@@ -1,67 +1,31 @@
 //! The calls and answers of clients, in one order of events.
 
-use crate::values::ValueId;
-
 /// A moment in a history: counts calls and answers of all clients, crashes and restarts.
 pub type Moment = u64;
 
 /// The moment of an answer that has not arrived.
 pub const NEVER: Moment = Moment::MAX;
 
-/// The condition of a write on the present value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// The key is absent.
-    Absent,
-    /// The value has this version.
-    Version(u64),
-}
+/// The number of a node of the store under test.
+pub type NodeId = u32;
 
-/// The call of an operation.
+/// One operation: a call `C`, and the answer `A` to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// Reads the value.
-    Get,
-    /// Stores a value.
-    Put(ValueId),
-    /// Stores a value if the present one is as expected.
-    PutIf(ValueId, Expected),
-    /// Removes the value.
-    Delete,
-}
-
-/// The answer to a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A value and its version; `None`: the key is absent.
-    Got(Option<(ValueId, u64)>),
-    /// Stored, with this version.
-    Stored(u64),
-    /// Not stored, because the condition did not hold; the present version.
-    Conflict(Option<u64>),
-    /// Whether there was a value to remove.
-    Removed(bool),
-    /// Nothing was done.
-    Refused,
-    /// An error, or no answer: the call may have been executed or not.
-    Unknown,
-}
-
-/// One operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct Operation<C, A> {
     /// The client.
     pub client: u32,
-    /// The key.
-    pub key: u32,
+    /// The only node that can execute the operation; `None`: it is, or may get, on several nodes.
+    pub node: Option<NodeId>,
+    /// The part of the object that the operation is about, a key for example.
+    pub part: u32,
     /// The call.
-    pub call: Call,
+    pub call: C,
     /// The moment of the call.
     pub called: Moment,
-    /// The answer.
-    pub answer: Answer,
+    /// The answer; `None`: an error, or no answer. Then the call may have been executed or not.
+    pub answer: Option<A>,
     /// The moment of the answer; for an unknown outcome, the moment after which the operation can
-    /// no longer take effect.
+    /// no longer take effect. [`NEVER`]: the operation may take effect at any later moment.
     pub answered: Moment,
 }
 
@@ -70,20 +34,22 @@ pub struct Operation {
 pub struct OperationId(usize);
 
 /// All operations of a run.
-#[derive(Clone, Debug, Default)]
-pub struct History {
-    operations: Vec<Operation>,
-    by_key: Vec<Vec<u32>>,
+#[derive(Clone, Debug)]
+pub struct History<C, A> {
+    operations: Vec<Operation<C, A>>,
+    by_part: Vec<Vec<u32>>,
     now: Moment,
     answers: u64,
 }
 
-impl History {
-    /// An empty history of `keys` keys.
-    pub fn new(keys: u32) -> Self {
+impl<C, A> History<C, A> {
+    /// An empty history of an object of `parts` parts.
+    pub fn new(parts: u32) -> Self {
         Self {
-            by_key: vec![Vec::new(); keys as usize],
-            ..Self::default()
+            operations: Vec::new(),
+            by_part: (0..parts).map(|_| Vec::new()).collect(),
+            now: 0,
+            answers: 0,
         }
     }
 
@@ -98,82 +64,112 @@ impl History {
         self.now
     }
 
-    /// Notes the call of a client.
-    pub fn call(&mut self, client: u32, key: u32, call: Call) -> OperationId {
+    /// Notes the call of a client. `node` is the only node that can execute it, if there is one.
+    pub fn call(&mut self, client: u32, node: Option<NodeId>, part: u32, call: C) -> OperationId {
         let called = self.tick();
-        self.by_key[key as usize].push(self.operations.len() as u32);
+        self.by_part[part as usize].push(self.operations.len() as u32);
         self.operations.push(Operation {
             client,
-            key,
+            node,
+            part,
             call,
             called,
-            answer: Answer::Unknown,
+            answer: None,
             answered: NEVER,
         });
         OperationId(self.operations.len() - 1)
     }
 
-    /// Notes the answer to a call.
-    pub fn answer(&mut self, id: OperationId, answer: Answer) {
+    /// Notes the answer to a call; `None`: the client gave up without one.
+    pub fn answer(&mut self, id: OperationId, answer: Option<A>) {
         let now = self.tick();
         let operation = &mut self.operations[id.0];
-        assert_eq!(
-            operation.answer,
-            Answer::Unknown,
-            "an operation is answered once"
+        assert!(
+            operation.answer.is_none(),
+            "an operation is answered once: moment {now}"
         );
-        operation.answer = answer;
-        self.answers += 1;
-        // An answer that arrives after its server's crash is about an operation that took effect
-        // before it.
-        if answer != Answer::Unknown && operation.answered == NEVER {
+        // An answer that arrives after the death of the operation's node is about an operation that
+        // took effect before it.
+        if answer.is_some() && operation.answered == NEVER {
             operation.answered = now;
         }
+        operation.answer = answer;
+        self.answers += 1;
     }
 
-    /// Notes that a client repeats an unanswered operation: from now on it can take effect again.
-    pub fn again(&mut self, id: OperationId) {
+    /// Notes that a client repeats an unanswered operation on `node`: from now on it can take
+    /// effect again.
+    pub fn again(&mut self, id: OperationId, node: Option<NodeId>) {
         let operation = &mut self.operations[id.0];
-        assert_eq!(
-            operation.answer,
-            Answer::Unknown,
+        assert!(
+            operation.answer.is_none(),
             "an answered operation is not repeated"
         );
         operation.answered = NEVER;
+        operation.node = node;
     }
 
-    /// Notes a crash of the server: no operation that was under way can take effect later.
-    pub fn crash(&mut self) -> Moment {
+    /// Notes the death of `node`: no operation that was under way on this node alone can take effect later. Operations on other nodes can, and
+    /// so can operations that may be on several nodes.
+    pub fn crash(&mut self, node: NodeId) -> Moment {
         let now = self.tick();
-        for operation in self
-            .operations
+        self.operations
             .iter_mut()
-            .filter(|operation| operation.answered == NEVER)
-        {
-            operation.answered = now;
-        }
+            .filter(|operation| operation.answered == NEVER && operation.node == Some(node))
+            .for_each(|operation| operation.answered = now);
         now
     }
 
-    /// The operations about `key`, in the order of their calls.
-    pub fn of_key(&self, key: u32) -> impl Iterator<Item = &Operation> + Clone {
-        self.by_key[key as usize]
+    /// The operations about `part`, in the order of their calls.
+    pub fn of_part(&self, part: u32) -> impl Iterator<Item = &Operation<C, A>> + Clone {
+        self.by_part[part as usize]
             .iter()
             .map(|&index| &self.operations[index as usize])
     }
 
     /// All operations.
-    pub fn operations(&self) -> &[Operation] {
+    pub fn operations(&self) -> &[Operation<C, A>] {
         &self.operations
     }
 
-    /// The number of keys.
-    pub fn keys(&self) -> u32 {
-        self.by_key.len() as u32
+    /// The number of parts.
+    pub fn parts(&self) -> u32 {
+        self.by_part.len() as u32
     }
 
-    /// The number of answers.
+    /// The number of answers, and of calls that were given up.
     pub fn answers(&self) -> u64 {
         self.answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Needs the comparison of nodes: the death of one node says nothing about an operation on
+    /// another one.
+    #[test]
+    fn the_death_of_a_node_cuts_off_what_was_on_that_node_alone() {
+        let mut history: History<&str, ()> = History::new(1);
+        let here = history.call(0, Some(0), 0, "on node 0");
+        let there = history.call(1, Some(1), 0, "on node 1");
+        let both = history.call(2, None, 0, "on several nodes");
+        let crash = history.crash(0);
+        let ends =
+            |history: &History<&str, ()>, id: OperationId| history.operations()[id.0].answered;
+        assert_eq!(
+            [here, there, both].map(|id| ends(&history, id)),
+            [crash, NEVER, NEVER]
+        );
+        // Repeated on another node, the operation is open again, and the first node's next death does not matter.
+        history.again(here, Some(1));
+        history.crash(0);
+        assert_eq!(ends(&history, here), NEVER);
+        let crash = history.crash(1);
+        assert_eq!(ends(&history, here), crash);
+        // Its answer was late, not its effect.
+        history.answer(there, Some(()));
+        assert_eq!(ends(&history, there), crash);
     }
 }

@@ -1,4 +1,4 @@
-//! A run in words for people: calls and answers of clients, and ends of processes.
+//! A run for people: calls and answers of clients in the words of their store, and ends of processes.
 //!
 //! Moments of a history have no time; the run notes the virtual time and the event of each moment.
 //! The words are made only when a report needs them.
@@ -7,7 +7,7 @@ use std::fmt;
 
 use stonecast_base::Nanoseconds;
 
-use crate::history::{Answer, Call, Expected, History, Moment, NEVER, Operation};
+use crate::history::{History, Moment, NEVER, Operation};
 
 /// An entry of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,17 +54,17 @@ impl Notes {
     }
 
     /// Everything, in order.
-    pub fn tell(&self, history: &History) -> Vec<Happening> {
+    pub fn tell<C, A>(&self, history: &History<C, A>, words: Words<C, A>) -> Vec<Happening> {
         let mut all = Vec::new();
         for operation in history.operations() {
             all.push((
                 operation.called,
-                self.at(operation.called, describe_call(operation)),
+                self.at(operation.called, words.call(operation)),
             ));
-            if operation.answer != Answer::Unknown && operation.answered != NEVER {
+            if operation.answer.is_some() && operation.answered != NEVER {
                 all.push((
                     operation.answered,
-                    self.at(operation.answered, describe_answer(operation)),
+                    self.at(operation.answered, words.answer(operation)),
                 ));
             }
         }
@@ -86,106 +86,86 @@ impl Notes {
     }
 }
 
-fn who(operation: &Operation) -> String {
-    if operation.client == u32::MAX {
-        "the last reader".to_owned()
-    } else {
-        format!("client {}", operation.client)
+/// The client of operations that the run itself calls, at its end.
+pub(crate) const LAST_READER: u32 = u32::MAX;
+
+/// The words of a store for its calls and answers.
+pub(crate) struct Words<C, A> {
+    /// A call about a part: `put key 7`.
+    pub call: fn(u32, &C) -> String,
+    /// The answer to such a call: `told of its put of key 7: stored`.
+    pub answer: fn(u32, &C, Option<&A>) -> String,
+}
+
+impl<C, A> Clone for Words<C, A> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
 
-fn describe_call(operation: &Operation) -> String {
-    let key = operation.key;
-    let asks = match operation.call {
-        Call::Get => format!("get key {key}"),
-        Call::Put(value) => format!("put key {key} = {}", value),
-        Call::PutIf(value, Expected::Absent) => {
-            format!("put key {key} = {} if it is absent", value)
-        }
-        Call::PutIf(value, Expected::Version(version)) => {
-            format!("put key {key} = {} if it is at version {version}", value)
-        }
-        Call::Delete => format!("delete key {key}"),
-    };
-    format!("{}: {asks}", who(operation))
+impl<C, A> Copy for Words<C, A> {}
+
+impl<C, A> Words<C, A> {
+    fn call(self, operation: &Operation<C, A>) -> String {
+        let what = (self.call)(operation.part, &operation.call);
+        format!("{}: {what}", client(operation.client))
+    }
+
+    fn answer(self, operation: &Operation<C, A>) -> String {
+        let what = (self.answer)(operation.part, &operation.call, operation.answer.as_ref());
+        format!("{}: {what}", client(operation.client))
+    }
+
+    /// An operation and its answer.
+    pub fn describe(self, operation: &Operation<C, A>) -> String {
+        format!("{}; {}", self.call(operation), self.answer(operation))
+    }
 }
 
-/// An operation and its answer.
-pub(crate) fn describe(operation: &Operation) -> String {
-    format!(
-        "{}; {}",
-        describe_call(operation),
-        describe_answer(operation)
-    )
-}
-
-fn describe_answer(operation: &Operation) -> String {
-    let told = match operation.answer {
-        Answer::Got(None) => "it is absent".to_owned(),
-        Answer::Got(Some((value, version))) => {
-            format!("it is {} at version {version}", value)
-        }
-        Answer::Stored(version) => format!("stored at version {version}"),
-        Answer::Conflict(None) => "not stored: it is absent".to_owned(),
-        Answer::Conflict(Some(version)) => format!("not stored: it is at version {version}"),
-        Answer::Removed(true) => "removed".to_owned(),
-        Answer::Removed(false) => "nothing was there".to_owned(),
-        Answer::Refused => "nothing was done".to_owned(),
-        Answer::Unknown => "perhaps it was done".to_owned(),
-    };
-    let asked = match operation.call {
-        Call::Get => "get",
-        Call::Put(_) | Call::PutIf(..) => "put",
-        Call::Delete => "delete",
-    };
-    format!(
-        "{}: told of its {asked} of key {}: {told}",
-        who(operation),
-        operation.key
-    )
+fn client(number: u32) -> String {
+    if number == LAST_READER {
+        "the last reader".to_owned()
+    } else {
+        format!("client {number}")
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::ValueId;
-
-    #[test]
-    fn an_operation_is_told_in_words() {
-        let mut history = History::new(1);
-        let put = history.call(2, 0, Call::PutIf(ValueId(7), Expected::Absent));
-        history.answer(put, Answer::Conflict(Some(3)));
-        assert_eq!(
-            describe(&history.operations()[0]),
-            "client 2: put key 0 = value 7 if it is absent; client 2: told of its put of key 0: not stored: it is at version 3"
-        );
-    }
 
     #[test]
     fn what_clients_did_and_what_ended_stand_in_one_order_with_their_times() {
-        let mut history = History::new(1);
+        let words = Words {
+            call: |part, what: &&str| format!("{what} {part}"),
+            answer: |part, what, told: Option<&u32>| format!("told of its {what} {part}: {told:?}"),
+        };
+        let mut history = History::new(6);
         let mut notes = Notes::default();
-        let put = history.call(2, 0, Call::Put(ValueId(7)));
+        let put = history.call(2, Some(0), 5, "put");
         notes.pass(1, 1_500, 10);
-        history.answer(put, Answer::Stored(3));
+        history.answer(put, Some(3));
         notes.pass(2, 2_000, 20);
         notes.mark(2, 2_100, 21, "the power of the server is cut".into());
-        history.crash();
+        history.crash(0);
         notes.pass(3, 2_100, 21);
-        let get = history.call(1, 0, Call::Get);
+        history.call(LAST_READER, Some(0), 4, "get");
         notes.pass(4, 9_000_001, 30);
-        let _ = get;
         let told: Vec<String> = notes
-            .tell(&history)
+            .tell(&history, words)
             .iter()
             .map(Happening::to_string)
             .collect();
         let expected = [
-            "        1.500 us  event       10  client 2: put key 0 = value 7",
-            "        2.000 us  event       20  client 2: told of its put of key 0: stored at version 3",
+            "        1.500 us  event       10  client 2: put 5",
+            "        2.000 us  event       20  client 2: told of its put 5: Some(3)",
             "        2.100 us  event       21  the power of the server is cut",
-            "     9000.001 us  event       30  client 1: get key 0",
+            "     9000.001 us  event       30  the last reader: get 4",
         ];
         assert_eq!(told, expected);
+        assert_eq!(
+            words.describe(&history.operations()[0]),
+            "client 2: put 5; client 2: told of its put 5: Some(3)"
+        );
     }
 }

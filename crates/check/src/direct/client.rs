@@ -16,9 +16,12 @@ use stonecast_kv::{
     Written,
 };
 
+use crate::direct::host::SERVER;
 use crate::direct::setup::Setup;
-use crate::history::{Answer, Call, Expected, History, OperationId};
+use crate::history::OperationId;
+use crate::models::register::{Answer, Call, Expected, History};
 use crate::oracles::values;
+use crate::timeline::LAST_READER;
 use crate::values::{VALUE_SIZE_MIN, ValueId, encode};
 use crate::violation::Violation;
 
@@ -62,6 +65,17 @@ impl Work {
 
     pub fn fresh_value(&self) -> ValueId {
         ValueId(self.next_value.replace(self.next_value.get() + 1))
+    }
+
+    /// Notes a call of a client.
+    pub fn call(&self, client: u32, key: u32, call: Call) -> OperationId {
+        let mut history = self.history.borrow_mut();
+        history.call(client, Some(SERVER), key, call)
+    }
+
+    /// Notes the answer to a call; `None`: an error, or no answer.
+    pub fn answer(&self, id: OperationId, answer: Option<Answer>) {
+        self.history.borrow_mut().answer(id, answer);
     }
 
     /// Counts a fault.
@@ -159,7 +173,7 @@ async fn run_lane(
         }
         let key = pick_key(&work.setup, &mut random);
         let call = pick_call(&work, &mut random, versions.get(&key).copied());
-        let id = work.history.borrow_mut().call(number, key, call);
+        let id = work.call(number, key, call);
         let size = pick_size(&work.setup, &mut random);
         let mut token = client.token();
         // A put that a client publishes has no token, so it is not repeated.
@@ -171,19 +185,18 @@ async fn run_lane(
             _ => execute(&work, &client, &mut token, key, call, size).await,
         };
         let (answer, goes_on) = match result {
-            Ok(answer) => (answer, true),
+            Ok(answer) => (Some(answer), true),
             Err(error) => judge_error(&work, &error),
         };
         let version = match answer {
-            Answer::Got(Some((_, version))) | Answer::Stored(version) => Some(version),
-            Answer::Conflict(version) => version.filter(|_| false),
+            Some(Answer::Got(Some((_, version))) | Answer::Stored(version)) => Some(version),
             _ => None,
         };
         match version {
             Some(version) => _ = versions.insert(key, version),
             None => _ = versions.remove(&key),
         }
-        let repeats = answer == Answer::Unknown && call != Call::Get && !is_plain;
+        let repeats = answer.is_none() && call != Call::Get && !is_plain;
         if repeats && random.random_range(0..100) < work.setup.faults.repeated_write_percent {
             unknown.borrow_mut().push(Unfinished {
                 id,
@@ -193,7 +206,7 @@ async fn run_lane(
                 token,
             });
         } else {
-            work.history.borrow_mut().answer(id, answer);
+            work.answer(id, answer);
         }
         if !goes_on {
             return;
@@ -204,7 +217,7 @@ async fn run_lane(
 /// Repeats a write of unknown outcome, with its token: it takes effect once. Returns the write if
 /// this attempt fails, too.
 async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<Unfinished> {
-    work.history.borrow_mut().again(write.id);
+    work.history.borrow_mut().again(write.id, Some(SERVER));
     let answer = match execute(
         work,
         client,
@@ -215,26 +228,26 @@ async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<U
     )
     .await
     {
-        Ok(answer) => answer,
-        Err(StoreError::Forgotten) => Answer::Unknown,
-        Err(error) if error.is_for_want_of_room() => Answer::Refused,
+        Ok(answer) => Some(answer),
+        Err(StoreError::Forgotten) => None,
+        Err(error) if error.is_for_want_of_room() => Some(Answer::Refused),
         Err(error) => {
             judge_error(work, &error);
             // Whatever became of this attempt, the outcome of the first is still unknown.
             return Some(write);
         }
     };
-    work.history.borrow_mut().answer(write.id, answer);
+    work.answer(write.id, answer);
     None
 }
 
 /// Turns an error into the answer of its operation. `true`: the connection can still be used.
-pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
+pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Option<Answer>, bool) {
     match error {
         StoreError::Disconnected { .. } | StoreError::Device(_) => {}
         error if error.is_for_want_of_room() => {
             work.refusals.set(work.refusals.get() + 1);
-            return (Answer::Refused, true);
+            return (Some(Answer::Refused), true);
         }
         StoreError::NotPersisted => {}
         // A client goes on without memory that it cannot register, and tries again.
@@ -244,12 +257,8 @@ pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
             other.to_string(),
         )),
     }
-    let answer = if error.effect() == Effect::None {
-        Answer::Refused
-    } else {
-        Answer::Unknown
-    };
-    (answer, false)
+    let nothing = error.effect() == Effect::None;
+    (nothing.then_some(Answer::Refused), false)
 }
 
 pub(crate) async fn execute(
@@ -415,18 +424,18 @@ pub(crate) async fn read_all(work: Rc<Work>, process: Process, runtime: Rc<dyn R
         }
     };
     for key in 0..work.setup.keys {
-        let id = work.history.borrow_mut().call(u32::MAX, key, Call::Get);
+        let id = work.call(LAST_READER, key, Call::Get);
         let answer = match execute(&work, &client, &mut client.token(), key, Call::Get, 0).await {
-            Ok(answer) => answer,
+            Ok(answer) => Some(answer),
             Err(error) => {
                 work.note(Violation::new(
                     "in the end every key can be read",
                     error.to_string(),
                 ));
-                Answer::Unknown
+                None
             }
         };
-        work.history.borrow_mut().answer(id, answer);
+        work.answer(id, answer);
     }
     client.close().await;
 }

@@ -13,17 +13,19 @@ use stonecast_media::PersistenceDomain;
 use crate::direct::client::{self, Work};
 use crate::direct::damage::{Damage, Image};
 use crate::direct::explorer::Explorer;
-use crate::direct::host::{self, Host, Upkeep};
+use crate::direct::host::{self, Host, SERVER, Upkeep};
 use crate::direct::keys;
 use crate::direct::lab::Lab;
 use crate::direct::mishaps::{self, Mishap};
 use crate::direct::progress::{self, PROGRESS_NS};
 use crate::direct::setup::Setup;
 use crate::direct::visitors;
+use crate::direct::words::WORDS;
+use crate::linearizability::{STATES_MAX, Verdict};
+use crate::models::register::{self, History};
 use crate::oracles::acknowledged::Allowed;
-use crate::oracles::linearizability;
 use crate::report::Report;
-use crate::timeline::{self, Notes};
+use crate::timeline::Notes;
 use crate::values::ValueId;
 use crate::violation::Violation;
 
@@ -272,7 +274,7 @@ impl Run {
             self.report
                 .violations
                 .extend(host::judge_end(&ended, &self.work.setup.faults));
-            self.work.history.borrow_mut().crash();
+            self.work.history.borrow_mut().crash(SERVER);
             self.mark(match &ended {
                 Ok(()) => "the server has closed its pool and ends".to_owned(),
                 Err(error) => format!("the server ends: {error}"),
@@ -364,7 +366,7 @@ impl Run {
             Mishap::ServerKilled => {
                 self.host.kill();
                 self.count("server_deaths");
-                self.work.history.borrow_mut().crash();
+                self.work.history.borrow_mut().crash(SERVER);
                 self.mark("the server is killed".to_owned());
                 self.restart_later();
                 self.world.hit(Fault::ProcessKilled);
@@ -479,7 +481,7 @@ impl Run {
         }
         self.host.cut_power(&self.world, wreck.survivor(&fates));
         self.count("power_cuts");
-        self.work.history.borrow_mut().crash();
+        self.work.history.borrow_mut().crash(SERVER);
         let what = if fault == Fault::PowerCut {
             "the power of the server is cut"
         } else {
@@ -547,23 +549,10 @@ impl Run {
         }
         let history = self.work.history.borrow();
         if self.report.violations.is_empty() {
-            for key in 0..history.keys() {
-                if let Err(found) = linearizability::check(history.of_key(key), None) {
-                    let stuck = found.stuck.as_ref().map(timeline::describe);
-                    let text = format!(
-                        "key {key}: {} operations are explained, but not this one: {}",
-                        found.explained,
-                        stuck.as_deref().unwrap_or("none"),
-                    );
-                    self.report
-                        .violations
-                        .push(Violation::new("the history is linearizable", text));
-                    break;
-                }
-            }
+            self.report.violations.extend(judge_history(&history));
         }
         if !self.report.violations.is_empty() {
-            self.report.timeline = self.notes.tell(&history);
+            self.report.timeline = self.notes.tell(&history, WORDS);
         }
         self.report.hash = self.world.hash();
         self.report.events = self.world.events();
@@ -732,4 +721,22 @@ impl Run {
             self.report.violations.extend(found);
         }
     }
+}
+
+/// Judges the whole history, key by key.
+fn judge_history(history: &History) -> Option<Violation> {
+    (0..history.parts()).find_map(|key| {
+        let text = match register::check(history.of_part(key), None, STATES_MAX) {
+            Verdict::Linearizable => return None,
+            Verdict::NotLinearizable { explained, stuck } => {
+                let stuck = stuck.and_then(|number| history.of_part(key).nth(number));
+                let stuck = stuck.map_or("none".to_owned(), |stuck| WORDS.describe(stuck));
+                format!(
+                    "key {key}: {explained} operations are explained, but not this one: {stuck}"
+                )
+            }
+            Verdict::Undecided => format!("key {key}: undecided after {STATES_MAX} states"),
+        };
+        Some(Violation::new("the history is linearizable", text))
+    })
 }

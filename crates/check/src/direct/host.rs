@@ -12,7 +12,11 @@ use stonecast_media::{OpenMode, Pool};
 use crate::direct::client::ADDRESS;
 use crate::direct::damage::Damage;
 use crate::direct::setup::Setup;
+use crate::history::NodeId;
 use crate::violation::Violation;
+
+/// The only node.
+pub(crate) const SERVER: NodeId = 0;
 
 /// The server's machine.
 pub(crate) struct Host {

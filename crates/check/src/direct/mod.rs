@@ -12,6 +12,7 @@ mod progress;
 mod raw;
 mod setup;
 mod visitors;
+mod words;
 
 pub(crate) use drive::run;
 pub(crate) use setup::Setup;

@@ -9,8 +9,9 @@ use stonecast_fabric_sim::Process;
 use stonecast_kv::{CLIENT_COMPLETIONS, Client};
 
 use crate::direct::client::{ADDRESS, Work, execute, judge_error};
-use crate::history::{Answer, Call};
+use crate::models::register::{Answer, Call};
 use crate::oracles::space;
+use crate::timeline::LAST_READER;
 use crate::values::ValueId;
 use crate::violation::Violation;
 
@@ -36,13 +37,13 @@ pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: 
                 1 => Call::Delete,
                 _ => Call::Get,
             };
-            let id = work.history.borrow_mut().call(number, key, call);
+            let id = work.call(number, key, call);
             let (answer, goes_on) =
                 match execute(&work, &client, &mut client.token(), key, call, 64).await {
-                    Ok(answer) => (answer, true),
+                    Ok(answer) => (Some(answer), true),
                     Err(error) => judge_error(&work, &error),
                 };
-            work.history.borrow_mut().answer(id, answer);
+            work.answer(id, answer);
             if !goes_on {
                 break;
             }
@@ -138,10 +139,7 @@ pub(crate) async fn lay_trail(
     let mut laid = Vec::new();
     for key in 0..TRAIL.min(work.setup.keys) {
         let value = work.fresh_value();
-        let id = work
-            .history
-            .borrow_mut()
-            .call(u32::MAX, key, Call::Put(value));
+        let id = work.call(LAST_READER, key, Call::Put(value));
         let (answer, goes_on) = match execute(
             &work,
             &client,
@@ -152,11 +150,11 @@ pub(crate) async fn lay_trail(
         )
         .await
         {
-            Ok(answer) => (answer, true),
+            Ok(answer) => (Some(answer), true),
             Err(error) => judge_error(&work, &error),
         };
-        work.history.borrow_mut().answer(id, answer);
-        if matches!(answer, Answer::Stored(_)) {
+        work.answer(id, answer);
+        if matches!(answer, Some(Answer::Stored(_))) {
             laid.push((key, value));
         }
         if !goes_on {

@@ -1,8 +1,9 @@
 //! Acknowledged writes survive, and so do values that were read: after a crash each key has a value
 //! that some order of the answers before the crash explains.
 
-use crate::history::{Answer, Call, History, NEVER};
-use crate::oracles::linearizability;
+use crate::history::NEVER;
+use crate::linearizability::{STATES_MAX, Verdict};
+use crate::models::register::{self, Answer, Call, History};
 use crate::values::ValueId;
 use crate::violation::Violation;
 
@@ -23,16 +24,16 @@ struct Key {
 impl Allowed {
     /// Brings the values up to date.
     pub fn update(&mut self, history: &History) {
-        self.keys.resize(history.keys() as usize, Key::default());
+        self.keys.resize(history.parts() as usize, Key::default());
         for (number, key) in (0..).zip(&mut self.keys) {
-            let calls = history.of_key(number).count();
+            let calls = history.of_part(number).count();
             let open = history
-                .of_key(number)
+                .of_part(number)
                 .filter(|operation| operation.answered == NEVER)
                 .count();
             let answers = history
-                .of_key(number)
-                .filter(|operation| operation.answer != Answer::Unknown)
+                .of_part(number)
+                .filter(|operation| operation.answer.is_some())
                 .count();
             if key.values.is_empty() || key.seen != (calls, open, answers) {
                 *key = Key {
@@ -48,14 +49,11 @@ impl Allowed {
     pub fn demand_newest(&mut self, history: &History) {
         for (number, key) in (0..).zip(&mut self.keys) {
             let newest = history
-                .of_key(number)
+                .of_part(number)
                 .filter(|operation| !matches!(operation.call, Call::Get))
                 .last();
             let Some(newest) = newest else { continue };
-            key.values = vec![match newest.call {
-                Call::Put(value) | Call::PutIf(value, _) => value,
-                Call::Delete | Call::Get => ValueId::ABSENT,
-            }];
+            key.values = vec![newest.call.value().unwrap_or(ValueId::ABSENT)];
             // The values are computed again the next time.
             key.seen = (usize::MAX, usize::MAX, usize::MAX);
         }
@@ -88,10 +86,10 @@ fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
     // A write that was answered before the call of another answered write cannot be the last.
     let writes = || {
         history
-            .of_key(key)
+            .of_part(key)
             .filter(|operation| !matches!(operation.call, Call::Get))
     };
-    let done = |answer| matches!(answer, Answer::Stored(_) | Answer::Removed(true));
+    let done = |answer| matches!(answer, Some(Answer::Stored(_) | Answer::Removed(true)));
     let last_call = writes()
         .filter(|write| done(write.answer))
         .map(|write| write.called)
@@ -100,12 +98,9 @@ fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
     let mut candidates: Vec<ValueId> = writes()
         .filter(|write| {
             write.answered > last_call
-                && !matches!(write.answer, Answer::Refused | Answer::Conflict(_))
+                && !matches!(write.answer, Some(Answer::Refused | Answer::Conflict(_)))
         })
-        .map(|write| match write.call {
-            Call::Put(value) | Call::PutIf(value, _) => value,
-            Call::Delete | Call::Get => ValueId::ABSENT,
-        })
+        .map(|write| write.call.value().unwrap_or(ValueId::ABSENT))
         .collect();
     if last_call == 0 {
         candidates.push(ValueId::ABSENT);
@@ -113,8 +108,11 @@ fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
     candidates.sort_unstable();
     candidates.dedup();
     if candidates.len() > 1 {
-        candidates
-            .retain(|&value| linearizability::check(history.of_key(key), Some(value)).is_ok());
+        // A value of which the search decided nothing stays allowed: the oracle never objects without a reason.
+        candidates.retain(|&value| {
+            let verdict = register::check(history.of_part(key), Some(value), STATES_MAX);
+            !matches!(verdict, Verdict::NotLinearizable { .. })
+        });
     }
     candidates
 }
@@ -140,24 +138,27 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(values(&history), [0]);
-        let first = history.call(0, 0, put(1));
+        let first = history.call(0, Some(0), 0, put(1));
         assert_eq!(values(&history), [0, 1]);
-        history.answer(first, Answer::Stored(1));
+        history.answer(first, Some(Answer::Stored(1)));
         assert_eq!(values(&history), [1]);
-        let (second, third) = (history.call(0, 0, put(2)), history.call(1, 0, put(3)));
+        let (second, third) = (
+            history.call(0, Some(0), 0, put(2)),
+            history.call(1, Some(0), 0, put(3)),
+        );
         assert_eq!(values(&history), [1, 2, 3]);
-        history.answer(third, Answer::Stored(2));
+        history.answer(third, Some(Answer::Stored(2)));
         assert_eq!(values(&history), [2, 3]);
-        let read = history.call(1, 0, Call::Get);
-        history.answer(read, Answer::Got(Some((ValueId(3), 2))));
+        let read = history.call(1, Some(0), 0, Call::Get);
+        history.answer(read, Some(Answer::Got(Some((ValueId(3), 2)))));
         assert_eq!(
             values(&history),
             [2, 3],
             "the second may still come after the read"
         );
-        history.answer(second, Answer::Stored(3));
-        let read = history.call(1, 0, Call::Get);
-        history.answer(read, Answer::Got(Some((ValueId(2), 3))));
+        history.answer(second, Some(Answer::Stored(3)));
+        let read = history.call(1, Some(0), 0, Call::Get);
+        history.answer(read, Some(Answer::Got(Some((ValueId(2), 3)))));
         assert_eq!(values(&history), [2], "the value read last stays");
         assert!(allowed.judge([(0, ValueId(2))]).is_none());
         assert!(allowed.judge([(0, ValueId(3))]).is_some());

@@ -3,6 +3,5 @@
 
 pub mod acknowledged;
 pub mod idempotence;
-pub mod linearizability;
 pub mod space;
 pub mod values;

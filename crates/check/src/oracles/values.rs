@@ -1,6 +1,6 @@
 //! No read returns a value that is torn or that was never written to that key.
 
-use crate::history::{Call, History};
+use crate::models::register::History;
 use crate::values::{ValueId, decode};
 use crate::violation::Violation;
 
@@ -26,9 +26,8 @@ pub fn identify(key: u32, bytes: &[u8]) -> Result<ValueId, Violation> {
 
 /// Judges whether `value`, found at `key`, was ever written there.
 pub fn judge(history: &History, key: u32, value: ValueId) -> Result<(), Violation> {
-    let wrote =
-        |call| matches!(call, Call::Put(written) | Call::PutIf(written, _) if written == value);
-    if value == ValueId::ABSENT || history.of_key(key).any(|operation| wrote(operation.call)) {
+    let mut writes = history.of_part(key);
+    if value == ValueId::ABSENT || writes.any(|write| write.call.value() == Some(value)) {
         return Ok(());
     }
     Err(Violation::new(
@@ -40,12 +39,13 @@ pub fn judge(history: &History, key: u32, value: ValueId) -> Result<(), Violatio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::register::Call;
     use crate::values::encode;
 
     #[test]
     fn a_value_of_another_key_is_as_wrong_as_a_torn_one() {
         let mut history = History::new(2);
-        history.call(0, 1, Call::Put(ValueId(4)));
+        history.call(0, Some(0), 1, Call::Put(ValueId(4)));
         assert!(judge(&history, 1, ValueId(4)).is_ok());
         assert!(judge(&history, 0, ValueId(4)).is_err());
         assert!(judge(&history, 0, ValueId::ABSENT).is_ok());
