@@ -5,7 +5,7 @@ use std::rc::Rc;
 use stonecast_cluster::Revision;
 use stonecast_config_sim::{ConfigService, ServiceOptions, SimConfigStore};
 use stonecast_fabric::Runtime;
-use stonecast_fabric_sim::{Machine, MachineOptions, Profile, World};
+use stonecast_fabric_sim::{Machine, MachineOptions, MachineProfile, World};
 
 pub const SEATS: usize = 3;
 
@@ -28,7 +28,7 @@ pub struct Caller {
 impl Scene {
     pub fn new(seed: u64, callers: usize) -> Self {
         let world = World::new(seed);
-        let machine = || world.machine(MachineOptions::new(Profile::MODERN));
+        let machine = || world.machine(MachineOptions::new(MachineProfile::MODERN));
         let seats: Vec<Machine> = (0..SEATS).map(|_| machine()).collect();
         let options = ServiceOptions::default();
         let service = ConfigService::start(&world, "config", &seats, seed, options).unwrap();
