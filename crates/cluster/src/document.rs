@@ -13,12 +13,13 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::check::Inconsistency;
 use crate::configuration::Configuration;
+use crate::store::VALUE_SIZE_MAX;
 
 const MAGIC: &str = "stonecast-configuration";
 /// The format that is written, and the only one that is read.
 const VERSION: u32 = 1;
 /// Longest document, bytes: a store answers with what it likes.
-const SIZE_MAX: usize = 8 << 20;
+const SIZE_MAX: usize = VALUE_SIZE_MAX;
 
 /// Bytes that are no configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,7 +77,7 @@ impl Configuration {
     pub fn encode(&self) -> Vec<u8> {
         self.check()
             .expect("no change gives a configuration that contradicts itself");
-        let mut body = serde_json::to_vec_pretty(self).expect("a configuration has names as keys");
+        let mut body = serde_json::to_vec(self).expect("a configuration has names as keys");
         body.push(b'\n');
         let mut document = format!("{MAGIC} {VERSION} {:032x}\n", xxh3_128(&body)).into_bytes();
         document.append(&mut body);

@@ -6,6 +6,9 @@ use std::pin::Pin;
 /// What a store promises to do, polled by the thread that asked.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
+/// Longest value of a store, bytes: an etcd takes requests of 1.5 MiB unless it is told otherwise.
+pub const VALUE_SIZE_MAX: usize = 1 << 20;
+
 /// Counts the values of one store: each compare-and-set that succeeds gives a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
@@ -62,7 +65,7 @@ pub trait ConfigStore {
     fn read(&self) -> Pending<'_, Result<Option<Stored>, StoreError>>;
 
     /// Stores `bytes` if the newest revision is `expected`; `None`: if nothing was ever stored. Of any number of callers that expect the
-    /// same revision exactly one is told `Done`, or none, where that one does not learn its outcome.
+    /// same revision exactly one is told `Done`, or none, where that one does not learn its outcome. More than [`VALUE_SIZE_MAX`] bytes are refused.
     fn compare_and_set(
         &self,
         expected: Option<Revision>,

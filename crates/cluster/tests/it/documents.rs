@@ -1,10 +1,10 @@
 //! Configurations as bytes.
 
 use rand::RngExt as _;
-use stonecast_cluster::{Configuration, DocumentError};
+use stonecast_cluster::{Configuration, DocumentError, NodeState, Policy, VALUE_SIZE_MAX};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::cluster::{placed, random};
+use crate::cluster::{NONCE, an_attempt, name, node, placed, random};
 
 #[test]
 fn a_configuration_is_read_as_it_was_written() {
@@ -84,20 +84,20 @@ fn fields_that_this_program_does_not_know_are_refused() {
 #[test]
 fn a_configuration_that_contradicts_itself_is_refused_with_the_contradiction() {
     let cases = [
-        ("\"primary\": \"a\"", "\"primary\": \"z\"", "is not in sync"),
-        ("\"shards\": 4", "\"shards\": 5", "the policy says 5"),
-        ("\"replicas\": 3", "\"replicas\": 9", "it has to be 1 to 5"),
+        ("\"primary\":\"a\"", "\"primary\":\"z\"", "is not in sync"),
+        ("\"shards\":4", "\"shards\":5", "the policy says 5"),
+        ("\"replicas\":3", "\"replicas\":9", "it has to be 1 to 5"),
         (
-            "\"survives\": \"power\"",
-            "\"survives\": \"fire\"",
+            "\"survives\":\"power\"",
+            "\"survives\":\"fire\"",
             "use process or power",
         ),
         (
-            "\"last\": 4611686018427387903",
-            "\"last\": 4611686018427387902",
+            "\"last\":4611686018427387903",
+            "\"last\":4611686018427387902",
             "do not follow each other",
         ),
-        ("\"term\": 5", "\"term\": 6", "the epoch 5"),
+        ("\"term\":5", "\"term\":6", "the epoch 5"),
     ];
     for (from, to, complaint) in cases {
         let body = body();
@@ -126,4 +126,18 @@ fn other_text_is_no_configuration() {
             "{text:?}"
         );
     }
+}
+
+/// Needs the body on one line: indented, it would be longer than an etcd takes.
+#[test]
+fn as_many_shards_as_there_may_be_fit_into_a_store() {
+    let policy = Policy::new(Policy::REPLICAS_MAX, Policy::SHARDS_MAX);
+    let mut largest = Configuration::create(NONCE, policy, an_attempt());
+    for pool in 0..64 {
+        let name = name(&format!("rack-07-node-{pool:02}"));
+        largest = largest.register(&name, node(pool)).unwrap();
+        largest.nodes.get_mut(&name).unwrap().state = NodeState::Spare;
+    }
+    let size = largest.place_shards().unwrap().encode().len();
+    assert!(size <= VALUE_SIZE_MAX, "{size} bytes");
 }
