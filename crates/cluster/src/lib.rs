@@ -6,6 +6,7 @@
 //!   placement       nodes -> copies of each shard                                  pure
 //!   document        configuration <-> bytes, with a format version and a tag
 //!   store           trait ConfigStore: read, compare-and-set, watch                files, etcd, the simulated world
+//!   contract        what every store promises, as stories
 //!   change          read, change, compare-and-set, until it is decided
 //!
 //!   timing          how long a lease lasts on two clocks that drift
@@ -27,6 +28,7 @@ mod change;
 mod changes;
 mod check;
 mod configuration;
+pub mod contract;
 mod document;
 mod eligibility;
 mod epochs;
@@ -55,5 +57,5 @@ pub use placement::{NotPlaced, place};
 pub use primary_lease::{Asked, PrimaryLease};
 pub use reader_lease::{ReaderLease, ReaderOffer};
 pub use shards::HashRange;
-pub use store::{ConfigStore, Pending, Revision, StoreError, Stored, Swap};
+pub use store::{ConfigStore, Pending, Revision, StoreError, Stored, Swap, VALUE_SIZE_MAX};
 pub use timing::Timing;

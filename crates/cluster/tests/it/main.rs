@@ -3,6 +3,7 @@
 mod change;
 mod changes;
 mod cluster;
+mod contract;
 mod documents;
 mod epochs;
 mod leases;

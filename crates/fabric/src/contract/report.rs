@@ -25,7 +25,7 @@ pub fn test_if_available(provider: &str, name: &str, world: Result<Rc<dyn World>
 }
 
 /// Writes down that a promise could not be checked.
-fn note(device: &str, name: &str, reason: &str) {
+pub fn note(device: &str, name: &str, reason: &str) {
     println!("not run: {name} ({reason})");
     let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) else {
         return;
