@@ -91,16 +91,7 @@ fn a_server_of_another_version_is_refused_with_both_versions() {
         );
         assert!(said.contains(&both), "{said}");
         assert!(said.contains(&socket.display().to_string()), "{said}");
-        assert!(
-            matches!(
-                error.kind(),
-                ErrorKind::Unreachable {
-                    is_absent: false,
-                    ..
-                }
-            ),
-            "{error:?}"
-        );
+        assert!(matches!(error.kind(), ErrorKind::Store(_)), "{error:?}");
         assert_eq!(error.effect(), Effect::None);
     }
 }
