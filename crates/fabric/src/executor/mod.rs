@@ -82,6 +82,7 @@ struct Shared {
     tasks: RefCell<Vec<Option<Task>>>,
     free: RefCell<Vec<usize>>,
     ready: Arc<ReadyQueue>,
+    root: Root,
     timers: RefCell<BTreeMap<Timer, Waker>>,
     timer_serial: Cell<u64>,
     state: Cell<State>,
@@ -100,6 +101,13 @@ struct Task {
     handle: Arc<Handle>,
 }
 
+/// The handle of the future that `block_on` drives, and its waker: made once, since a future that is ready at its first poll
+/// may take less time than making them. A wake-up of an earlier future costs the present one a spurious poll.
+struct Root {
+    handle: Arc<Handle>,
+    waker: Waker,
+}
+
 /// Index of the future that `block_on` drives.
 const ROOT: usize = usize::MAX;
 /// Longest sleep, so that peers that died without a word are looked for.
@@ -108,6 +116,14 @@ const PARK_MAX_NS: Nanoseconds = 50_000_000;
 const TASKS_PER_ROUND: usize = 64;
 /// How many empty rounds pass between two looks at the clock: reading it costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;
+
+impl Root {
+    fn new(ready: &Arc<ReadyQueue>) -> Self {
+        let handle = Handle::new(ROOT, ready);
+        let waker = Waker::from(handle.clone());
+        Self { handle, waker }
+    }
+}
 
 impl BusyPoll {
     /// An executor that polls for `spin` nanoseconds after the last sign of work and then parks.
@@ -119,6 +135,7 @@ impl BusyPoll {
             ports: RefCell::default(),
             tasks: RefCell::default(),
             free: RefCell::default(),
+            root: Root::new(&ready),
             ready,
             timers: RefCell::default(),
             timer_serial: Cell::new(0),
@@ -151,9 +168,8 @@ impl BusyPoll {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let shared = &*self.owner.shared;
         let _running = Running::start(shared);
-        let root = Handle::new(ROOT, &shared.ready);
-        let waker = Waker::from(root.clone());
-        let mut context = Context::from_waker(&waker);
+        let Root { handle, waker } = &shared.root;
+        let mut context = Context::from_waker(waker);
         let mut future = pin!(future);
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
@@ -169,7 +185,7 @@ impl BusyPoll {
                 };
                 worked = true;
                 if index == ROOT {
-                    root.begin_poll();
+                    handle.begin_poll();
                     if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                         return output;
                     }

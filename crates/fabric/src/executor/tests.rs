@@ -141,6 +141,26 @@ fn a_nested_block_on_is_refused() {
     executor.block_on(async { executor.block_on(async {}) });
 }
 
+/// Needs the root's `queued` to say whether the queue has it, from one future to the next.
+#[test]
+fn a_wake_up_that_comes_after_its_future_has_ended_takes_none_from_the_next_one() {
+    let (_, executor) = executor();
+    let runtime = executor.runtime();
+    let mut old = None;
+    executor.block_on(async {
+        std::future::poll_fn(|context| {
+            old = Some(context.waker().clone());
+            context.waker().wake_by_ref();
+            Poll::Ready(())
+        })
+        .await;
+    });
+    old.expect("the first future ran").wake();
+    let start = runtime.now();
+    executor.block_on(runtime.sleep(1_000_000));
+    assert!(runtime.now() >= start + 1_000_000);
+}
+
 #[test]
 fn an_executor_whose_task_panicked_can_run_again() {
     let (_, executor) = executor();
