@@ -43,6 +43,7 @@ mod knock;
 pub mod local;
 mod open_device;
 pub mod server;
+mod timed;
 mod write;
 
 pub use address::{Address, AddressError};

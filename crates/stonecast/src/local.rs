@@ -13,6 +13,7 @@
 //! Futures of [`Client`] make progress only inside [`Connection::run`]. Dropping one gives the operation up, not back: a
 //! write that was sent takes its course.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::connector::{Connector, nanoseconds};
 use crate::entry::{Entry, Record};
 use crate::error::{Error, ErrorKind, Fault};
 use crate::open_device::OpenDevice;
+use crate::timed::{Timed, TimedRead};
 use crate::write::{Retry, Write};
 
 pub use stonecast_kv::Values;
@@ -201,9 +203,13 @@ impl Client {
     ///
     /// As [`Client::get`].
     #[inline]
-    pub async fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, Error> {
+    pub fn get_into<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a mut Vec<u8>,
+    ) -> impl Future<Output = Result<Option<u64>, Error>> + use<'a> {
         let read = self.store.get(key, value);
-        self.timed(read).await.map_err(Fault::of_read)
+        TimedRead(Timed::new(read, self.limit, &self.runtime))
     }
 
     /// Stores `value` under `key` and returns its version. Durable and visible when it returns.
@@ -404,13 +410,7 @@ impl Client {
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Fault> {
-        match self.limit {
-            None => work.await.map_err(Fault::Store),
-            Some(limit) => match self.runtime.within(nanoseconds(limit), work).await {
-                Ok(result) => result.map_err(Fault::Store),
-                Err(_) => Err(Fault::Late(limit)),
-            },
-        }
+        Timed::new(pin!(work), self.limit, &self.runtime).await
     }
 }
 

@@ -28,6 +28,23 @@ fn a_blocking_client_stores_reads_and_removes() {
     assert_eq!(client.get("a").unwrap(), None);
 }
 
+/// What `get_into` promises. Fewer calls than it takes for one that is timed: that one may report to the server.
+#[test]
+fn a_read_into_memory_that_has_room_allocates_nothing() {
+    let place = Place::new();
+    let client = stonecast::blocking::connect(&place.url()).unwrap();
+    client.put("a", "one").unwrap();
+    let mut value = Vec::new();
+    client.get_into("a", &mut value).unwrap();
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..20 {
+            client.get_into("a", &mut value).unwrap();
+        }
+    });
+    assert_eq!(value, b"one");
+    assert_eq!(allocated.count_total, 0);
+}
+
 #[test]
 fn a_condition_that_does_not_hold_changes_nothing_and_tells_the_version() {
     let place = Place::new();
