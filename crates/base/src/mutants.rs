@@ -131,6 +131,24 @@ mutants! {
     ClaimIgnored in "kv", "lost update";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
+    /// A copy gives an heir a lease while that of its predecessor may last.
+    PredecessorNotAwaited in "cluster", "leases from the copies";
+    /// A copy that starts anew waits for none of the leases that it has forgotten.
+    GrantForgotten in "cluster", "leases from the copies";
+    /// A primary counts on its lease until the last of its grants ends, not until the first does.
+    OneGrantEnough in "cluster", "leases from the copies";
+    /// Readers are offered a whole lease, whatever is left of the primary's own.
+    GrantBeyondOwn in "cluster", "readers within the primary's lease";
+    /// A joiner takes the lead.
+    StrangerPromoted in "cluster", "who leads has everything";
+    /// A silent node is removed from one group and stays in sync with others.
+    FencePerShard in "cluster", "removed from all groups";
+    /// A primary whose lease ended is removed instead of deposed.
+    RemovedByPause in "member", "a pause costs no copy";
+    /// A node takes a pause of its own for the silence of others.
+    OwnPauseCounted in "member", "a pause costs no copy";
+    /// A primary whose lease ended goes on.
+    LeaseEndIgnored in "member", "leases from the copies";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences but writes no line back.

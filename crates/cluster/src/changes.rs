@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stonecast_base::mutant;
 use stonecast_media::Durability;
 use uuid::Uuid;
 
@@ -189,6 +190,9 @@ impl Configuration {
     /// `heir`, which is in sync, leads from here on. Its predecessor stays a copy.
     pub fn take_lead(&self, subject: &Subject, heir: &NodeName) -> Result<Self, Refusal> {
         self.with_group(subject, |group, epoch| {
+            if mutant!(StrangerPromoted) && group.joining.remove(heir) {
+                group.in_sync.insert(heir.clone());
+            }
             if !group.in_sync.contains(heir) {
                 return Err(Refusal::NotInSync {
                     node: heir.clone(),
@@ -273,6 +277,9 @@ impl Configuration {
             let heir = group.primary == *node;
             let heir = heir.then(|| next.heir_without(group, node));
             let group = &mut next.groups[index];
+            if mutant!(FencePerShard) && index > 0 && group.in_sync.contains(node) {
+                continue;
+            }
             group.joining.remove(node);
             match heir {
                 Some(None) => {}

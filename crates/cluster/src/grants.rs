@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 
 use crate::configuration::{Epoch, Subject, Term};
 use crate::name::NodeName;
@@ -54,10 +54,14 @@ impl Grants {
     /// A copy that starts at `now` in `epoch`. `longest` is the longest lease that the configurations known to this node ever
     /// allowed: leases of an earlier policy may still run.
     pub fn new(longest: Timing, timing: Timing, epoch: Epoch, now: Nanoseconds) -> Self {
+        let forgotten_over_at = match mutant!(GrantForgotten) {
+            true => 0,
+            false => now + longest.awaited(longest.duration_ns),
+        };
         Self {
             timing,
             epoch,
-            forgotten_over_at: now + longest.awaited(longest.duration_ns),
+            forgotten_over_at,
             last: BTreeMap::new(),
         }
     }
@@ -117,6 +121,7 @@ impl Grants {
         match self.last.get(subject) {
             // Nothing was forgotten of a subject that was granted since the start.
             Some(grant) if is_its_own(&grant) => 0,
+            Some(_) | None if mutant!(PredecessorNotAwaited) => 0,
             Some(_) | None => self.over_at(subject),
         }
     }

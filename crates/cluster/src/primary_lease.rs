@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 
-use crate::configuration::Epoch;
+use crate::configuration::{Epoch, Group};
 use crate::name::NodeName;
 use crate::reader_lease::ReaderOffer;
 use crate::timing::Timing;
 
-/// A request for a lease that was sent to a copy. The answer counts from the moment of sending.
+/// A request for leases that was sent to a copy. The answer counts from the moment of sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The copy.
@@ -19,15 +19,31 @@ pub struct Asked {
     sent_at: Nanoseconds,
 }
 
-/// The lease of one group's primary: the earliest end of what all copies in sync have granted in this epoch, its own among them.
+impl Asked {
+    /// That `copy` is asked at `now` in `epoch`, before the request is sent. One request may ask for the leases of any number of groups.
+    pub fn new(copy: NodeName, epoch: Epoch, now: Nanoseconds) -> Self {
+        Self {
+            copy,
+            epoch,
+            sent_at: now,
+        }
+    }
+}
+
+/// The lease of one group's primary in one term: the earliest end of what all copies in sync have granted, its own among them.
 ///
 /// A primary asks itself, too: as a copy it has granted leases to its predecessor, and may be the only copy in sync that has. So no
 /// primary holds a lease before every lease of its predecessors is over on the clocks of all copies in sync.
+///
+/// A grant binds its copy to holder and term until the grant is over, whatever becomes of the epoch. So grants are carried into
+/// later epochs of the same term, and a change elsewhere in the cluster interrupts no lease.
 #[derive(Clone, Debug)]
 pub struct PrimaryLease {
     epoch: Epoch,
     /// Ends of what the copies granted, on this node's clock; 0: nothing yet.
     ends: BTreeMap<NodeName, Nanoseconds>,
+    /// The same of joiners that the lease does not need yet.
+    joining: BTreeMap<NodeName, Nanoseconds>,
 }
 
 impl PrimaryLease {
@@ -39,22 +55,45 @@ impl PrimaryLease {
     pub fn new(epoch: Epoch, in_sync: impl IntoIterator<Item = NodeName>) -> Self {
         let ends: BTreeMap<_, _> = in_sync.into_iter().map(|copy| (copy, 0)).collect();
         assert!(!ends.is_empty(), "a primary is in sync");
-        Self { epoch, ends }
+        Self {
+            epoch,
+            ends,
+            joining: BTreeMap::new(),
+        }
+    }
+
+    /// Goes over to `epoch`, in which the group has the same term and the copies of `group`. What they have granted stays granted.
+    /// A node in sync that was not asked before has granted nothing. A joiner that is included stays so while it joins.
+    pub fn enter(&mut self, epoch: Epoch, group: &Group) {
+        let ends = std::mem::take(&mut self.ends);
+        let joining = std::mem::take(&mut self.joining);
+        let granted = |copy: &NodeName| {
+            let end = ends.get(copy).or_else(|| joining.get(copy));
+            end.copied().unwrap_or(0)
+        };
+        let needs = |copy: &&NodeName| group.in_sync.contains(*copy) || ends.contains_key(*copy);
+        let (needed, not_yet): (Vec<_>, Vec<_>) = group.copies().partition(needs);
+        let with_end = |copies: Vec<&NodeName>| {
+            let ends = copies.into_iter().map(|copy| (copy.clone(), granted(copy)));
+            ends.collect()
+        };
+        self.epoch = epoch;
+        self.ends = with_end(needed);
+        self.joining = with_end(not_yet);
     }
 
     /// From here on the lease needs a grant of `joiner`, too. A primary includes a joiner before it has it named as in sync: then
-    /// each node that is ever in sync has granted every lease that an earlier primary may still hold.
+    /// each node that is ever in sync has granted every lease that an earlier primary may still hold. A joiner that was asked
+    /// before interrupts no lease.
     pub fn include(&mut self, joiner: NodeName) {
-        self.ends.entry(joiner).or_insert(0);
+        let end = self.joining.remove(&joiner).unwrap_or(0);
+        self.ends.entry(joiner).or_insert(end);
     }
 
     /// Notes that `copy` is asked at `now`, before the request is sent. `None`: its grant does not count here.
     pub fn ask(&self, copy: &NodeName, now: Nanoseconds) -> Option<Asked> {
-        self.ends.contains_key(copy).then(|| Asked {
-            copy: copy.clone(),
-            epoch: self.epoch,
-            sent_at: now,
-        })
+        let counts = self.ends.contains_key(copy) || self.joining.contains_key(copy);
+        counts.then(|| Asked::new(copy.clone(), self.epoch, now))
     }
 
     /// The copy granted what was asked: `held_ns`, counted from sending. An answer of another epoch, or one that comes behind a later
@@ -63,7 +102,8 @@ impl PrimaryLease {
         if asked.epoch != self.epoch {
             return;
         }
-        if let Some(end) = self.ends.get_mut(&asked.copy) {
+        let end = self.ends.get_mut(&asked.copy);
+        if let Some(end) = end.or_else(|| self.joining.get_mut(&asked.copy)) {
             *end = (*end).max(asked.sent_at.saturating_add(held_ns));
         }
     }
@@ -71,6 +111,9 @@ impl PrimaryLease {
     /// When the lease ends, on this node's clock.
     pub fn end(&self) -> Nanoseconds {
         let ends = self.ends.values().copied();
+        if mutant!(OneGrantEnough) {
+            return ends.max().expect("a primary is in sync");
+        }
         ends.min().expect("a primary is in sync")
     }
 
@@ -88,6 +131,11 @@ impl PrimaryLease {
     /// What a reader may be offered at `now`: a lease that ends within this one, or `None` where none is held.
     pub fn offer(&self, timing: Timing, now: Nanoseconds) -> Option<ReaderOffer> {
         let left = self.end().saturating_sub(now).min(timing.duration_ns);
+        if mutant!(GrantBeyondOwn) {
+            return self.holds(now).then_some(ReaderOffer {
+                held_ns: timing.held(timing.duration_ns),
+            });
+        }
         let held_ns = timing.held(left);
         (held_ns > 0).then_some(ReaderOffer { held_ns })
     }
@@ -96,6 +144,7 @@ impl PrimaryLease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::Subject;
 
     fn name(text: &str) -> NodeName {
         text.parse().unwrap()
@@ -152,6 +201,48 @@ mod tests {
         let b = lease.ask(&name("b"), 2).unwrap();
         lease.granted(&b, 1_000);
         assert!(lease.holds(3));
+    }
+
+    /// Groups of one copy each way: `in_sync` and `joining`, as words.
+    fn group(in_sync: &str, joining: &str) -> Group {
+        let names = |words: &str| words.split_whitespace().map(name).collect();
+        Group {
+            subject: Subject::BackEnd("orders".to_owned()),
+            term: Epoch(3),
+            primary: name("a"),
+            in_sync: names(in_sync),
+            joining: names(joining),
+        }
+    }
+
+    #[test]
+    fn a_later_epoch_of_the_same_term_keeps_what_was_granted_and_needs_what_was_not() {
+        let mut lease = PrimaryLease::new(Epoch(3), [name("a"), name("b")]);
+        for copy in ["a", "b"] {
+            let asked = lease.ask(&name(copy), 0).unwrap();
+            lease.granted(&asked, 1_000);
+        }
+        lease.enter(Epoch(4), &group("a b", "c"));
+        assert!(lease.holds(1), "nobody took back a grant");
+        lease.enter(Epoch(5), &group("a b d", ""));
+        assert!(!lease.holds(1), "d has granted nothing");
+        lease.enter(Epoch(6), &group("a b", ""));
+        assert!(lease.holds(1), "d is removed");
+    }
+
+    #[test]
+    fn a_joiner_that_has_granted_before_it_is_included_interrupts_no_lease() {
+        let mut lease = PrimaryLease::new(Epoch(3), [name("a")]);
+        lease.enter(Epoch(4), &group("a", "b"));
+        let a = lease.ask(&name("a"), 0).unwrap();
+        let b = lease.ask(&name("b"), 0).unwrap();
+        lease.granted(&a, 1_000);
+        assert!(lease.holds(1), "a joiner is not needed");
+        lease.granted(&b, 900);
+        lease.include(name("b"));
+        assert_eq!(lease.end(), 900);
+        lease.enter(Epoch(5), &group("a", "b"));
+        assert_eq!(lease.end(), 900, "it stays included while it joins");
     }
 
     #[test]
