@@ -43,17 +43,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("persist", &["session", "fabric", "media"]),
     ("log", &["media"]),
     ("cluster", &["persist", "session", "fabric", "media"]),
+    ("member", &["cluster", "session", "fabric", "media"]),
     (
         "config-sim",
         &["cluster", "fabric-sim", "session", "fabric", "media"],
     ),
     (
         "kv",
-        &["log", "persist", "cluster", "session", "fabric", "media"],
+        &[
+            "log", "persist", "member", "cluster", "session", "fabric", "media",
+        ],
     ),
     (
         "structures",
-        &["log", "persist", "cluster", "session", "fabric", "media"],
+        &[
+            "log", "persist", "member", "cluster", "session", "fabric", "media",
+        ],
     ),
     ("published", &["persist", "session", "fabric", "media"]),
     ("workload", &[]),

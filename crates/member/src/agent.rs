@@ -1,0 +1,258 @@
+//! The part of a member that decides. It has no input, no output and no clock: the tasks beside it bring messages and time.
+//!
+//! ```text
+//!   asks         one for each peer and round, for the leases of all groups that this node leads     leads.rs
+//!   answers      as a copy, from `Grants`
+//!   silence      how long each peer has not answered                                                silence.rs
+//!   decide       whom to depose, and whom to remove                                                 standing.rs
+//! ```
+//!
+//! Invariants:
+//! - Everything happens in the epoch of the configuration that was entered last, and that epoch is durable.
+//! - A node asks itself, too: what it has granted to a predecessor counts like the grants of others.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::{
+    Asked, Configuration, GrantRefused, Grants, Group, NodeName, ReaderOffer, Refusal, Subject,
+    Term, Timing,
+};
+
+use crate::event::MemberEvent;
+use crate::leads::Leads;
+use crate::message::{Answer, Ask, Places};
+use crate::silence::Silence;
+use crate::standing::{Standing, View};
+
+/// Asks in the length of a lease: two may be lost before it is over.
+const ROUNDS_PER_LEASE: u64 = 3;
+
+/// An ask on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub ask: Ask,
+    asked: Asked,
+}
+
+/// See the module documentation.
+pub(crate) struct Agent {
+    name: NodeName,
+    configuration: Rc<Configuration>,
+    grants: Grants,
+    leads: Leads,
+    silence: Silence,
+    standing: Standing,
+    events: VecDeque<MemberEvent>,
+    asks: u64,
+    next_round: Nanoseconds,
+}
+
+impl Agent {
+    /// The agent of `name`, in a configuration whose epoch is durable. `longest` is the longest lease that the node may have
+    /// granted before its start.
+    pub fn new(
+        name: NodeName,
+        configuration: Configuration,
+        longest: Timing,
+        now: Nanoseconds,
+    ) -> Self {
+        let (epoch, timing) = (configuration.epoch, configuration.policy.lease);
+        let configuration = Rc::new(configuration);
+        let mut agent = Self {
+            name,
+            configuration: configuration.clone(),
+            grants: Grants::new(longest, timing, epoch, now),
+            leads: Leads::default(),
+            silence: Silence::new(now),
+            standing: Standing::default(),
+            events: VecDeque::new(),
+            asks: 0,
+            next_round: now,
+        };
+        agent.enter(configuration, now);
+        agent
+    }
+
+    /// The configuration in force.
+    pub fn configuration(&self) -> &Rc<Configuration> {
+        &self.configuration
+    }
+
+    /// Goes over to `configuration`, whose epoch is durable.
+    pub fn enter(&mut self, configuration: Rc<Configuration>, now: Nanoseconds) {
+        self.leads.advance(now, &mut self.events);
+        let (epoch, timing) = (configuration.epoch, configuration.policy.lease);
+        self.grants.enter(epoch, timing);
+        self.events
+            .extend(self.leads.enter(&self.name, &configuration));
+        self.standing.enter(&configuration, now);
+        self.configuration = configuration.clone();
+        self.silence.watch(self.peers());
+        self.events.push_back(MemberEvent::Entered(configuration));
+        self.next_round = now;
+    }
+
+    /// The nodes that keep something of a group of which this node does.
+    pub fn peers(&self) -> BTreeSet<NodeName> {
+        let groups = self.configuration.groups_of(&self.name);
+        let mut peers: BTreeSet<_> = groups.flat_map(Group::copies).cloned().collect();
+        peers.remove(&self.name);
+        peers
+    }
+
+    /// Nanoseconds between two asks of one peer.
+    pub fn round_ns(&self) -> Nanoseconds {
+        (self.configuration.policy.lease.duration_ns / ROUNDS_PER_LEASE).max(1)
+    }
+
+    /// What to ask `peer`, which is sent at `now` or later.
+    pub fn ask(&mut self, peer: &NodeName, now: Nanoseconds) -> Sent {
+        self.leads.advance(now, &mut self.events);
+        let groups = self.configuration.groups.iter().enumerate();
+        let resigned = groups
+            .filter(|(_, group)| group.primary == self.name && self.leads.has_resigned(group))
+            .map(|(place, _)| place);
+        self.asks += 1;
+        let epoch = self.configuration.epoch;
+        Sent {
+            ask: Ask {
+                epoch: epoch.0,
+                serial: self.asks,
+                groups: Places::all_but(self.configuration.groups.len(), resigned),
+            },
+            asked: Asked::new(peer.clone(), epoch, now),
+        }
+    }
+
+    /// As a copy: what `asker` is granted.
+    pub fn answer(&mut self, asker: &NodeName, ask: &Ask, now: Nanoseconds) -> Answer {
+        let configuration = self.configuration.clone();
+        let mut answer = Answer {
+            epoch: configuration.epoch.0,
+            serial: ask.serial,
+            held_ns: 0,
+            groups: Places::NONE,
+        };
+        if ask.epoch != configuration.epoch.0 {
+            return answer;
+        }
+        let mut refused = Vec::new();
+        for (place, group) in configuration.groups.iter().enumerate() {
+            let is_copy = group.in_sync.contains(&self.name) || group.joining.contains(&self.name);
+            if group.primary != *asker || !is_copy || !ask.groups.contains(place) {
+                continue;
+            }
+            let (subject, epoch) = (&group.subject, configuration.epoch);
+            match self.grants.grant(subject, asker, group.term, epoch, now) {
+                Ok(held_ns) => answer.held_ns = held_ns,
+                Err(GrantRefused::NotOver { .. } | GrantRefused::OtherEpoch { .. }) => {
+                    refused.push(place);
+                }
+            }
+        }
+        answer.groups = Places::all_but(configuration.groups.len(), refused);
+        answer
+    }
+
+    /// What `sent` was answered. An answer of another epoch grants nothing, and does not count as a sign of life: whoever stays behind
+    /// for long cannot be waited for.
+    pub fn hear(&mut self, sent: &Sent, answer: &Answer, now: Nanoseconds) {
+        // A lease that is over stays so, whatever comes late.
+        self.leads.advance(now, &mut self.events);
+        let configuration = self.configuration.clone();
+        let epoch = configuration.epoch.0;
+        if answer.epoch != epoch || sent.ask.epoch != epoch || answer.serial != sent.ask.serial {
+            return;
+        }
+        self.silence.heard(&sent.asked.copy);
+        let timing = configuration.policy.lease;
+        let held_ns = answer.held_ns.min(timing.held(timing.duration_ns));
+        for (place, group) in configuration.groups.iter().enumerate() {
+            let is_led = group.primary == self.name;
+            if is_led && sent.ask.groups.contains(place) && answer.groups.contains(place) {
+                self.leads.granted(&group.subject, &sent.asked, held_ns);
+            }
+        }
+        self.leads.advance(now, &mut self.events);
+    }
+
+    /// Lets time pass until `now`.
+    pub fn advance(&mut self, now: Nanoseconds) {
+        let round = self.round_ns();
+        self.leads.advance(now, &mut self.events);
+        self.silence.advance(now, 2 * round);
+        if now >= self.next_round {
+            self.next_round = next_round(now, round);
+            let sent = self.ask(&self.name.clone(), now);
+            let answer = self.answer(&self.name.clone(), &sent.ask, now);
+            self.hear(&sent, &answer, now);
+        }
+    }
+
+    /// When to call [`Agent::advance`] again: at the next round, or where something ends before.
+    pub fn due_at(&self) -> Nanoseconds {
+        let ends = self.leads.first_end().into_iter();
+        let standing = self.standing.first_due(&self.view()).into_iter();
+        ends.chain(standing).fold(self.next_round, u64::min)
+    }
+
+    /// What this node makes of `present` at `now`; `None`: nothing, or somebody has changed it since this node went over to it.
+    pub fn decide(
+        &self,
+        present: &Configuration,
+        now: Nanoseconds,
+    ) -> Result<Option<Configuration>, Refusal> {
+        if present.epoch != self.configuration.epoch {
+            return Ok(None);
+        }
+        self.standing.decide(&self.view(), now)
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            node: &self.name,
+            configuration: &self.configuration,
+            grants: &self.grants,
+            leads: &self.leads,
+            silence: &self.silence,
+        }
+    }
+
+    /// See [`PrimaryLease::include`](stonecast_cluster::PrimaryLease::include).
+    pub fn include(&mut self, subject: &Subject, joiner: &NodeName) {
+        self.leads.include(subject, joiner);
+    }
+
+    /// Term and end of the lease under which this node leads `subject`.
+    pub fn lease(&self, subject: &Subject) -> Option<(Term, Nanoseconds)> {
+        self.leads.lease(subject)
+    }
+
+    /// What a reader of `subject` may be offered at `now`.
+    pub fn offer(&self, subject: &Subject, now: Nanoseconds) -> Option<(Term, ReaderOffer)> {
+        let timing = self.configuration.policy.lease;
+        self.leads.offer(subject, timing, now)
+    }
+
+    /// Notes an event for the store.
+    pub fn tell(&mut self, event: MemberEvent) {
+        self.events.push_back(event);
+    }
+
+    /// Takes the oldest event.
+    pub fn take_event(&mut self) -> Option<MemberEvent> {
+        self.events.pop_front()
+    }
+
+    /// Whether there is an event.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+}
+
+/// The first moment after `now` at which a round begins: all tasks of a node wake for it together.
+pub(crate) fn next_round(now: Nanoseconds, round: Nanoseconds) -> Nanoseconds {
+    (now / round + 1) * round
+}

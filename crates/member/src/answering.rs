@@ -1,0 +1,157 @@
+//! The sessions that peers have with this node: it accepts them, and answers.
+
+use std::rc::Rc;
+
+use stonecast_cluster::NodeName;
+use stonecast_fabric::{
+    ConnectionEvent, ConnectionRequest, DeviceError, Inbox, MemoryRegion, QueuePair, Selected,
+    select,
+};
+use stonecast_session::{AnswerRing, Mismatch, Side, accept, close};
+
+use crate::event::MemberEvent;
+use crate::hello::{GREETING, Identity, Unacceptable};
+use crate::mailbox::{MAILBOX_SIZE, Mailbox, QUEUES};
+use crate::message::{Ask, MESSAGE_SIZE};
+use crate::shared::Shared;
+
+/// Answers of one session on their way.
+const ANSWERS: u64 = 2;
+const ANSWERS_SIZE: u64 = AnswerRing::size(ANSWERS, 0, MESSAGE_SIZE as u64);
+
+/// Whether the first words of a peer are those of a node, of whatever version.
+pub fn is_hello(said: &[u8]) -> bool {
+    let heard = GREETING.hear(Side::Client, said);
+    !matches!(heard, Err(Mismatch::Stranger { .. }))
+}
+
+/// Takes all requests to connect that no inbox of the port claims, for a node that serves nothing else there.
+pub async fn take_requests(shared: Rc<Shared>) {
+    while !shared.has_ended() {
+        match shared.port.take_event() {
+            Some(ConnectionEvent::Request {
+                request,
+                private_data,
+                ..
+            }) => take_request(&shared, request, &private_data),
+            Some(_) => {}
+            None => _ = select(shared.port.activity(), shared.changed.heard()).await,
+        }
+    }
+}
+
+/// Accepts a peer, or tells it why not.
+pub fn take_request(shared: &Rc<Shared>, request: ConnectionRequest, said: &[u8]) {
+    let heard = Identity::hear(Side::Client, said);
+    let checked = heard.and_then(|identity| {
+        identity.check(&shared.configuration())?;
+        Ok(identity)
+    });
+    match checked {
+        Ok(identity) => {
+            if let Err(error) = accept_peer(shared, request, identity) {
+                let reason = error.to_string();
+                shared.tell(MemberEvent::PeerTrouble { reason });
+            }
+        }
+        Err(refusal) => refuse(shared, request, &refusal),
+    }
+}
+
+fn refuse(shared: &Shared, request: ConnectionRequest, refusal: &Unacceptable) {
+    let reason = refusal.to_string();
+    // A peer that vanished meanwhile needs no answer.
+    let _ = shared.port.device().reject(request, &reason);
+    // A start that this node has not heard of yet is no trouble: the peer tries again.
+    if !matches!(refusal, Unacceptable::NotYetKnown { .. }) {
+        shared.tell(MemberEvent::PeerTrouble { reason });
+    }
+}
+
+fn accept_peer(
+    shared: &Rc<Shared>,
+    request: ConnectionRequest,
+    peer: Identity,
+) -> Result<(), DeviceError> {
+    let welcome = shared.identity.say();
+    let inbox = Rc::new(Inbox::new(&shared.port));
+    let (qp, session) = accept(&shared.port, request, |making| {
+        let regions = [
+            making.allocate(MAILBOX_SIZE)?,
+            making.allocate(ANSWERS_SIZE)?,
+        ];
+        let qp = making.queue_pair(QUEUES)?;
+        let session = Session {
+            mailbox: Mailbox::new(inbox.clone(), qp, regions[0])?,
+            answers: AnswerRing::new(regions[1], ANSWERS, 0, u64::from(MESSAGE_SIZE)),
+            regions,
+            qp,
+        };
+        Ok((welcome, session))
+    })?;
+    inbox.claim(qp);
+    let mut accepted = shared.sessions.accepted.borrow_mut();
+    accepted.insert(peer.name.clone(), qp);
+    drop(accepted);
+    // The peer's session before this one ends.
+    shared.changed.ring();
+    let answering = answer_all(shared.clone(), peer, session);
+    shared.runtime.spawn(Box::pin(answering));
+    Ok(())
+}
+
+/// A session that a peer has with this node.
+struct Session {
+    qp: QueuePair,
+    mailbox: Mailbox,
+    answers: AnswerRing,
+    regions: [MemoryRegion; 2],
+}
+
+/// Answers what `peer` asks until its session ends, or another one has taken its place.
+async fn answer_all(shared: Rc<Shared>, peer: Identity, session: Session) {
+    let Session {
+        qp,
+        mailbox,
+        mut answers,
+        regions,
+    } = session;
+    while is_current(&shared, &peer, qp) && !answers.is_stuck() {
+        let message = match select(mailbox.next(), shared.changed.heard()).await {
+            Selected::First(Some(message)) => message,
+            Selected::First(None) => break,
+            Selected::Second(()) => continue,
+        };
+        if !is_current(&shared, &peer, qp) {
+            break;
+        }
+        match Ask::decode(&message) {
+            Ok(ask) => {
+                let now = shared.now();
+                let answer = shared.agent.borrow_mut().answer(&peer.name, &ask, now);
+                answers.send(&shared.port, qp, &answer.encode());
+            }
+            Err(malformed) => {
+                let reason = format!("{}: {malformed}", peer.name);
+                shared.tell(MemberEvent::PeerTrouble { reason });
+                break;
+            }
+        }
+    }
+    forget(&shared, &peer.name, qp);
+    close(&shared.port, qp, regions);
+}
+
+/// Whether the session is the peer's last one, and the peer's last start.
+fn is_current(shared: &Shared, peer: &Identity, qp: QueuePair) -> bool {
+    !shared.has_ended()
+        && shared.sessions.accepted.borrow().get(&peer.name) == Some(&qp)
+        && peer.check(&shared.configuration()).is_ok()
+}
+
+fn forget(shared: &Shared, peer: &NodeName, qp: QueuePair) {
+    let mut accepted = shared.sessions.accepted.borrow_mut();
+    if accepted.get(peer) == Some(&qp) {
+        accepted.remove(peer);
+    }
+}

@@ -1,0 +1,167 @@
+//! The first words of two nodes, and who is refused.
+//!
+//! ```text
+//!   hello      greeting    12 cluster u128    28 pool u128    44 incarnation u64    52 name, to the end
+//!   welcome    greeting    the same, of the node that accepts
+//! ```
+//!
+//! Each side says its cluster, its pool, how often it was started and its name; the other side compares all of it with the
+//! configuration. So a node that was started twice, a wrong address and a pool under a foreign name are found before any lease
+//! depends on them. Platforms are not compared: nothing that these sessions promise depends on them, and the configuration has
+//! what each node declares.
+
+use std::str;
+
+use stonecast_cluster::{Configuration, NodeName, Nonce};
+use stonecast_session::{Greeting, Mismatch, Protocol, Side};
+use uuid::Uuid;
+
+use crate::message::{Fields, Malformed};
+
+/// What nodes of a cluster speak among themselves.
+pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
+    magic: *b"SCmember",
+    name: "the nodes of a cluster",
+    version: 1,
+});
+
+/// Who a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its cluster.
+    pub cluster: Nonce,
+    /// Its pool.
+    pub pool: Uuid,
+    /// Counts its starts.
+    pub incarnation: u64,
+    /// Its name.
+    pub name: NodeName,
+}
+
+/// Why a node does not talk to another one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unacceptable {
+    /// Another protocol, or another version of it.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// Bytes that mean nothing.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// A node of another cluster, or of this one before its configuration was restored.
+    #[error("{name} is of cluster {found}, and this node of cluster {known}")]
+    OtherCluster {
+        /// The node.
+        name: NodeName,
+        /// Its cluster.
+        found: Nonce,
+        /// This node's.
+        known: Nonce,
+    },
+    /// The configuration has no such node.
+    #[error("the configuration names no node {name}: start it with this cluster's store")]
+    Unknown {
+        /// The name.
+        name: NodeName,
+    },
+    /// A node under the name of another one.
+    #[error(
+        "{name} is the name of pool {registered}, and this is pool {found}: start the node under its own name"
+    )]
+    OtherPool {
+        /// The name.
+        name: NodeName,
+        /// The pool of that name.
+        registered: Uuid,
+        /// The pool that claims it.
+        found: Uuid,
+    },
+    /// An earlier start of the node.
+    #[error("{name} was started again: this is its start {found}, and the last one is {known}")]
+    Superseded {
+        /// The node.
+        name: NodeName,
+        /// Its incarnation.
+        found: u64,
+        /// The latest one.
+        known: u64,
+    },
+    /// A start of which this node has not heard yet. It will.
+    #[error(
+        "{name} says that this is its start {found}, and {known} is the last one known here: try again"
+    )]
+    NotYetKnown {
+        /// The node.
+        name: NodeName,
+        /// Its incarnation.
+        found: u64,
+        /// The latest one known.
+        known: u64,
+    },
+    /// Another node answers at the address.
+    #[error("{found} answers at the address of {expected}")]
+    OtherNode {
+        /// Who was called.
+        expected: NodeName,
+        /// Who answered.
+        found: NodeName,
+    },
+}
+
+impl Identity {
+    /// What the node says first.
+    pub(crate) fn say(&self) -> Vec<u8> {
+        let mut rest = self.cluster.as_bytes().to_vec();
+        rest.extend_from_slice(self.pool.as_bytes());
+        rest.extend_from_slice(&self.incarnation.to_le_bytes());
+        rest.extend_from_slice(self.name.as_str().as_bytes());
+        GREETING.say(&rest)
+    }
+
+    /// What a peer said first; `who` is the peer's side.
+    pub(crate) fn hear(who: Side, said: &[u8]) -> Result<Self, Unacceptable> {
+        let mut fields = Fields {
+            bytes: GREETING.hear(who, said)?,
+            offset: 0,
+        };
+        let (cluster, pool) = (fields.array()?, fields.array()?);
+        let incarnation = fields.u64()?;
+        let no_name = fields.wrong("no name of a node");
+        let name = str::from_utf8(fields.rest()).ok();
+        let name = name.and_then(|name| name.parse().ok()).ok_or(no_name)?;
+        Ok(Self {
+            cluster: Uuid::from_bytes(cluster),
+            pool: Uuid::from_bytes(pool),
+            incarnation,
+            name,
+        })
+    }
+
+    /// Whether `configuration` knows this node as it describes itself.
+    pub(crate) fn check(&self, configuration: &Configuration) -> Result<(), Unacceptable> {
+        let name = self.name.clone();
+        if self.cluster != configuration.nonce {
+            return Err(Unacceptable::OtherCluster {
+                name,
+                found: self.cluster,
+                known: configuration.nonce,
+            });
+        }
+        let Some(node) = configuration.nodes.get(&name) else {
+            return Err(Unacceptable::Unknown { name });
+        };
+        if node.pool != self.pool {
+            return Err(Unacceptable::OtherPool {
+                name,
+                registered: node.pool,
+                found: self.pool,
+            });
+        }
+        let (found, known) = (self.incarnation, node.incarnation);
+        match found.cmp(&known) {
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Less => Err(Unacceptable::Superseded { name, found, known }),
+            std::cmp::Ordering::Greater => Err(Unacceptable::NotYetKnown { name, found, known }),
+        }
+    }
+}

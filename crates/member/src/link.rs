@@ -1,0 +1,194 @@
+//! This node's sessions with its peers: it connects to each of them, and asks.
+//!
+//! ```text
+//!   connect -- hello, welcome --> ask -- answer --> sleep until the next round --> ask ...
+//!      ^                           |
+//!      '-------- backoff <---------'  no answer within two leases, or the connection ended
+//! ```
+//!
+//! One ask is on its way at a time. The session of the other direction is the peer's, see `answering.rs`.
+
+use std::rc::Rc;
+
+use rand::RngExt as _;
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::NodeName;
+use stonecast_fabric::{DeviceError, Elapsed, LocalSpan, MemoryRegion, Operation, select};
+use stonecast_session::{ConnectError, Endpoint, Side};
+
+use crate::agent::next_round;
+use crate::event::MemberEvent;
+use crate::hello::{Identity, Unacceptable};
+use crate::mailbox::{MAILBOX_SIZE, Mailbox, QUEUES};
+use crate::message::{Answer, MESSAGE_SIZE};
+use crate::shared::Shared;
+
+/// Attempts to connect, in the length of a lease, at first and at least.
+const ATTEMPTS_PER_LEASE: u64 = 8;
+const ATTEMPTS_PER_LEASE_MIN: u64 = 2;
+
+/// Starts a task for each peer that has none.
+pub fn connect_to_peers(shared: &Rc<Shared>) {
+    let peers = shared.agent.borrow().peers();
+    for peer in peers {
+        if shared.sessions.linked.borrow_mut().insert(peer.clone()) {
+            let link = keep_linked(shared.clone(), peer);
+            shared.runtime.spawn(Box::pin(link));
+        }
+    }
+}
+
+/// Keeps up the session with `peer` until it is a peer no longer.
+async fn keep_linked(shared: Rc<Shared>, peer: NodeName) {
+    let lease = shared.configuration().policy.lease.duration_ns;
+    let (shortest, longest) = (lease / ATTEMPTS_PER_LEASE, lease / ATTEMPTS_PER_LEASE_MIN);
+    let mut pause = shortest;
+    let mut told: Option<String> = None;
+    while is_peer(&shared, &peer) {
+        match Link::connect(&shared, &peer).await {
+            Ok(link) => {
+                (pause, told) = (shortest, None);
+                link.converse(&shared, &peer).await;
+            }
+            Err(refusal) => {
+                let reason = format!("no session with {peer}: {refusal}");
+                if told.as_ref() != Some(&reason) {
+                    shared.tell(MemberEvent::PeerTrouble {
+                        reason: reason.clone(),
+                    });
+                    told = Some(reason);
+                }
+            }
+        }
+        shared.runtime.sleep(jittered(&shared, pause)).await;
+        pause = (2 * pause).min(longest);
+    }
+    shared.sessions.linked.borrow_mut().remove(&peer);
+}
+
+/// `pause`, half of it more or less, lest the nodes of a cluster try all at once.
+fn jittered(shared: &Shared, pause: Nanoseconds) -> Nanoseconds {
+    let jitter = shared.random.borrow_mut().random_range(0..=pause);
+    pause / 2 + jitter
+}
+
+fn is_peer(shared: &Shared, peer: &NodeName) -> bool {
+    !shared.has_ended() && shared.agent.borrow().peers().contains(peer)
+}
+
+/// Why there is no session with a peer.
+#[derive(Debug, thiserror::Error)]
+enum LinkError {
+    #[error(transparent)]
+    Unacceptable(#[from] Unacceptable),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("no answer within {patience_ns} ns")]
+    Late { patience_ns: Nanoseconds },
+    #[error("the configuration has no address of it")]
+    NoAddress,
+}
+
+/// A session with a peer.
+struct Link {
+    endpoint: Endpoint,
+    mailbox: Mailbox,
+    region: MemoryRegion,
+    /// Which start of the peer it is with.
+    incarnation: u64,
+}
+
+impl Link {
+    /// Connects to `peer` at the first of its addresses that answers.
+    async fn connect(shared: &Shared, peer: &NodeName) -> Result<Self, LinkError> {
+        let configuration = shared.configuration();
+        let node = configuration.nodes.get(peer);
+        let mut outcome = Err(LinkError::NoAddress);
+        for address in node.into_iter().flat_map(|node| &node.addresses) {
+            outcome = Self::connect_at(shared, peer, address).await;
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn connect_at(
+        shared: &Shared,
+        peer: &NodeName,
+        address: &str,
+    ) -> Result<Self, LinkError> {
+        let endpoint = Endpoint::new(&shared.port, QUEUES)?;
+        let region = endpoint.allocate(MAILBOX_SIZE + u64::from(MESSAGE_SIZE))?;
+        let mailbox = Mailbox::new(endpoint.inbox().clone(), endpoint.qp(), region)?;
+        let patience_ns = shared.patience_ns();
+        let hello = shared.identity.say();
+        let connecting = endpoint.connect(address, &hello);
+        let said = shared.runtime.within(patience_ns, connecting).await;
+        let said = said.map_err(|Elapsed| LinkError::Late { patience_ns })??;
+        let identity = Identity::hear(Side::Server, &said)?;
+        if identity.name != *peer {
+            let (expected, found) = (peer.clone(), identity.name);
+            return Err(Unacceptable::OtherNode { expected, found }.into());
+        }
+        identity.check(&shared.configuration())?;
+        let incarnation = identity.incarnation;
+        Ok(Self {
+            endpoint,
+            mailbox,
+            region,
+            incarnation,
+        })
+    }
+
+    /// Asks in each round, and at once when a configuration comes into force, until the session is of no more use.
+    async fn converse(&self, shared: &Shared, peer: &NodeName) {
+        while is_peer(shared, peer) && self.is_current(shared, peer) {
+            let sent = shared.agent.borrow_mut().ask(peer, shared.now());
+            if self.send(&sent.ask.encode()).is_err() {
+                return;
+            }
+            let answer = self.mailbox.next();
+            let Ok(Some(bytes)) = shared.runtime.within(shared.patience_ns(), answer).await else {
+                return;
+            };
+            match Answer::decode(&bytes) {
+                Ok(answer) => {
+                    let now = shared.now();
+                    shared.agent.borrow_mut().hear(&sent, &answer, now);
+                    shared.announce();
+                }
+                Err(malformed) => {
+                    let reason = format!("{peer}: {malformed}");
+                    return shared.tell(MemberEvent::PeerTrouble { reason });
+                }
+            }
+            let round = shared.agent.borrow().round_ns();
+            let next = next_round(shared.now(), round);
+            let sleep = shared.runtime.sleep_until(next);
+            select(sleep, shared.changed.heard()).await;
+        }
+    }
+
+    fn is_current(&self, shared: &Shared, peer: &NodeName) -> bool {
+        let configuration = shared.configuration();
+        let node = configuration.nodes.get(peer);
+        node.is_some_and(|node| node.incarnation == self.incarnation)
+    }
+
+    /// Sends a message. The one before it was answered, so its bytes are not needed any more.
+    fn send(&self, message: &[u8]) -> Result<(), DeviceError> {
+        let port = self.endpoint.port();
+        port.device()
+            .memory(self.region)
+            .write(MAILBOX_SIZE, message);
+        let local = LocalSpan {
+            region: self.region,
+            offset: MAILBOX_SIZE,
+            size: message.len() as u32,
+        };
+        port.post(self.endpoint.qp(), [Operation::Send { local }])
+    }
+}

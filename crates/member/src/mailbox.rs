@@ -1,0 +1,69 @@
+//! Messages of one peer, in order, until its connection ends.
+
+use std::rc::Rc;
+
+use stonecast_fabric::{
+    ConnectionEvent, DeviceError, Inbox, MemoryRegion, QueuePair, ReceiveQueue, Status,
+};
+use stonecast_session::{Queues, ReceiveBuffers};
+
+use crate::message::MESSAGE_SIZE;
+
+/// Messages on their way in each direction of a session, at most: one asks, and one is answered.
+const MESSAGES: u32 = 4;
+
+/// What each side of a session needs of a queue pair.
+pub(crate) const QUEUES: Queues = Queues {
+    send_capacity: MESSAGES,
+    receive_capacity: MESSAGES,
+    shared_receive_queue: None,
+    windows: false,
+    rnr_retry_count: 100,
+    rnr_retry_delay_ns: 100_000,
+};
+
+/// Sends, and receives, that the port of a node must have room for, for each peer: one session in each direction, and its
+/// successor beside it while it ends.
+pub const COMPLETIONS_PER_PEER: u32 = 4 * MESSAGES;
+
+/// Bytes of the receive buffers of one side.
+pub(crate) const MAILBOX_SIZE: u64 = MESSAGES as u64 * MESSAGE_SIZE as u64;
+
+/// See the module documentation.
+pub(crate) struct Mailbox {
+    inbox: Rc<Inbox>,
+    qp: QueuePair,
+    buffers: ReceiveBuffers,
+}
+
+impl Mailbox {
+    /// Of `qp`, with the first [`MAILBOX_SIZE`] bytes of `region`. `inbox` has claimed the queue pair, or will before the first message.
+    pub fn new(inbox: Rc<Inbox>, qp: QueuePair, region: MemoryRegion) -> Result<Self, DeviceError> {
+        let buffers = ReceiveBuffers::new(region, MESSAGE_SIZE);
+        let device = inbox.port().device();
+        buffers.post_all(&**device, ReceiveQueue::Own(qp), MESSAGES)?;
+        Ok(Self { inbox, qp, buffers })
+    }
+
+    /// The next message; `None`: the connection has ended, or broke.
+    pub async fn next(&self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(arrival) = self.inbox.take_received() {
+                if arrival.status != Status::Success {
+                    return None;
+                }
+                let device = self.inbox.port().device();
+                let mut bytes = Vec::new();
+                self.buffers.copy_out(&**device, &arrival, &mut bytes);
+                let queue = ReceiveQueue::Own(self.qp);
+                self.buffers.post(&**device, queue, arrival.wr_id).ok()?;
+                return Some(bytes);
+            }
+            match self.inbox.take_event() {
+                Some(ConnectionEvent::Disconnected { .. }) => return None,
+                Some(_) => {}
+                None => self.inbox.activity().await,
+            }
+        }
+    }
+}

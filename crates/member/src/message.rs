@@ -1,0 +1,249 @@
+//! What two nodes say to each other, as bytes.
+//!
+//! ```text
+//!   ask       0 epoch u64    8 serial u64    16 groups
+//!   answer    0 epoch u64    8 serial u64    16 held u64, nanoseconds    24 groups
+//!   groups    0 below u32    4 count u32     8 exceptions, count times u32, ascending
+//! ```
+//!
+//! Numbers are little-endian. Groups are named by their place in the configuration of the epoch, which both sides have. One ask
+//! is for the leases of all groups that its sender leads, so its size does not grow with their number.
+
+/// Longest message, bytes.
+pub const MESSAGE_SIZE: u32 = 1024;
+/// Most exceptions of one message.
+const EXCEPTIONS_MAX: usize = (MESSAGE_SIZE as usize - 24 - 8) / 4;
+
+/// Places of groups in a configuration: all below one, with exceptions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    below: u32,
+    exceptions: Vec<u32>,
+}
+
+impl Places {
+    /// No place.
+    pub const NONE: Self = Self {
+        below: 0,
+        exceptions: Vec::new(),
+    };
+
+    /// Places below `count` without `exceptions`, which ascend. Where these are too many for a message, it ends before the first
+    /// that has no room: what is left out is asked for again later.
+    pub fn all_but(count: usize, exceptions: impl IntoIterator<Item = usize>) -> Self {
+        let mut places = Self {
+            below: place(count),
+            exceptions: Vec::new(),
+        };
+        for exception in exceptions {
+            if places.exceptions.len() == EXCEPTIONS_MAX {
+                places.below = place(exception);
+                break;
+            }
+            places.exceptions.push(place(exception));
+        }
+        places
+    }
+
+    /// Whether `index` is one of them.
+    pub fn contains(&self, index: usize) -> bool {
+        let index = place(index);
+        index < self.below && self.exceptions.binary_search(&index).is_err()
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.below.to_le_bytes());
+        bytes.extend_from_slice(&place(self.exceptions.len()).to_le_bytes());
+        for exception in &self.exceptions {
+            bytes.extend_from_slice(&exception.to_le_bytes());
+        }
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
+        let below = fields.u32()?;
+        let count = fields.u32()?;
+        let exceptions: Result<Vec<_>, _> = (0..count).map(|_| fields.u32()).collect();
+        let exceptions = exceptions?;
+        match exceptions.is_sorted() {
+            true => Ok(Self { below, exceptions }),
+            false => Err(fields.wrong("exceptions that do not ascend")),
+        }
+    }
+}
+
+fn place(index: usize) -> u32 {
+    u32::try_from(index).expect("a configuration has fewer groups than its document has bytes")
+}
+
+/// A primary asks a copy for leases, and any node asks a peer whether it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The asker's epoch.
+    pub epoch: u64,
+    /// Counts the asks of one node.
+    pub serial: u64,
+    /// The groups that the asker would lead, if their primary it is.
+    pub groups: Places,
+}
+
+/// What a copy grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The copy's epoch. Where it is not that of the ask, nothing is granted.
+    pub epoch: u64,
+    /// Of the ask.
+    pub serial: u64,
+    /// How long the asker may count on what is granted, from the sending of the ask, nanoseconds.
+    pub held_ns: u64,
+    /// Groups whose leases are granted, of those that were asked for and that the copy has.
+    pub groups: Places,
+}
+
+impl Ask {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        bytes.extend_from_slice(&self.serial.to_le_bytes());
+        self.groups.encode(&mut bytes);
+        bytes
+    }
+
+    /// From the bytes that a peer sent.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields { bytes, offset: 0 };
+        let ask = Self {
+            epoch: fields.u64()?,
+            serial: fields.u64()?,
+            groups: Places::decode(&mut fields)?,
+        };
+        fields.end()?;
+        Ok(ask)
+    }
+}
+
+impl Answer {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for field in [self.epoch, self.serial, self.held_ns] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        self.groups.encode(&mut bytes);
+        bytes
+    }
+
+    /// From the bytes that a peer sent.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields { bytes, offset: 0 };
+        let answer = Self {
+            epoch: fields.u64()?,
+            serial: fields.u64()?,
+            held_ns: fields.u64()?,
+            groups: Places::decode(&mut fields)?,
+        };
+        fields.end()?;
+        Ok(answer)
+    }
+}
+
+/// Bytes of a peer that mean nothing. Its connection is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {size} bytes has {found} at byte {offset}")]
+pub struct Malformed {
+    /// Bytes of the message.
+    pub size: usize,
+    /// Where.
+    pub offset: usize,
+    /// What stands there.
+    pub found: &'static str,
+}
+
+/// Fields of bytes that a peer sent, one after the other.
+pub(crate) struct Fields<'a> {
+    pub bytes: &'a [u8],
+    pub offset: usize,
+}
+
+impl<'a> Fields<'a> {
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let rest = &self.bytes[self.offset..];
+        let field = rest.first_chunk().ok_or_else(|| self.wrong("no more"))?;
+        self.offset += N;
+        Ok(*field)
+    }
+
+    /// All that is left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.offset..];
+        self.offset = self.bytes.len();
+        rest
+    }
+
+    pub fn end(&self) -> Result<(), Malformed> {
+        match self.offset == self.bytes.len() {
+            true => Ok(()),
+            false => Err(self.wrong("more than the message")),
+        }
+    }
+
+    pub fn wrong(&self, found: &'static str) -> Malformed {
+        Malformed {
+            size: self.bytes.len(),
+            offset: self.offset,
+            found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceptions_that_find_no_room_end_the_places_before_them() {
+        let places = Places::all_but(5_000, 1_000..2_000);
+        assert!(places.contains(999) && !places.contains(1_000));
+        assert!(!places.contains(1_999) && !places.contains(4_000));
+        let answer = Answer {
+            epoch: 7,
+            serial: 8,
+            held_ns: 9,
+            groups: places,
+        };
+        let bytes = answer.encode();
+        assert!(bytes.len() <= MESSAGE_SIZE as usize);
+        assert_eq!(Answer::decode(&bytes), Ok(answer));
+    }
+
+    #[test]
+    fn a_message_that_is_cut_or_longer_or_out_of_order_is_named() {
+        let ask = Ask {
+            epoch: 1,
+            serial: 2,
+            groups: Places::all_but(9, [3, 4]),
+        };
+        let bytes = ask.encode();
+        assert_eq!(Ask::decode(&bytes), Ok(ask));
+        for size in 0..bytes.len() {
+            assert_eq!(Ask::decode(&bytes[..size]).unwrap_err().found, "no more");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(Ask::decode(&longer).unwrap_err().offset, bytes.len());
+        let mut swapped = bytes.clone();
+        swapped[24] = 9;
+        let wrong = Ask::decode(&swapped).unwrap_err();
+        assert_eq!(wrong.found, "exceptions that do not ascend");
+        let mut endless = bytes;
+        endless[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(Ask::decode(&endless).unwrap_err().found, "no more");
+    }
+}

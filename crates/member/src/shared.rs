@@ -1,0 +1,96 @@
+//! What the tasks of a member share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, Random};
+use stonecast_cluster::{ConfigStore, Configuration, NodeName, Writer};
+use stonecast_fabric::{Port, QueuePair, Runtime};
+
+use crate::agent::Agent;
+use crate::bell::Bell;
+use crate::error::MemberError;
+use crate::event::MemberEvent;
+use crate::hello::Identity;
+
+/// The sessions of a node: one in each direction for each peer.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    /// Peers that a task of this node connects to.
+    pub linked: RefCell<BTreeSet<NodeName>>,
+    /// The session that each peer has asked for last.
+    pub accepted: RefCell<BTreeMap<NodeName, QueuePair>>,
+}
+
+/// See the module documentation.
+pub(crate) struct Shared {
+    pub port: Rc<Port>,
+    pub runtime: Rc<dyn Runtime>,
+    pub store: Rc<dyn ConfigStore>,
+    pub identity: Identity,
+    pub agent: RefCell<Agent>,
+    pub sessions: Sessions,
+    /// The latest configuration that was heard of and not gone over to.
+    pub newest: Cell<Option<Configuration>>,
+    /// Absent while a change of this node's own is on its way.
+    pub writer: Cell<Option<Writer>>,
+    pub random: RefCell<Random>,
+    /// Rung when there is a configuration to go over to, when one is in force, when a change is over, and at the end.
+    pub changed: Bell,
+    /// Rung when there is an event, and at the end.
+    pub told: Bell,
+    pub end: RefCell<Option<MemberError>>,
+}
+
+impl Shared {
+    pub fn now(&self) -> Nanoseconds {
+        self.runtime.now()
+    }
+
+    /// Whether the member has ended: its tasks do so, too.
+    pub fn has_ended(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
+    /// Ends the member, for the first reason that is brought.
+    pub fn end(&self, reason: MemberError) {
+        self.end.borrow_mut().get_or_insert(reason);
+        self.changed.ring();
+        self.told.ring();
+    }
+
+    /// Wakes the store if there is an event for it.
+    pub fn announce(&self) {
+        if self.agent.borrow().has_event() {
+            self.told.ring();
+        }
+    }
+
+    /// Tells the store of something that went wrong elsewhere.
+    pub fn tell(&self, event: MemberEvent) {
+        self.agent.borrow_mut().tell(event);
+        self.told.ring();
+    }
+
+    /// Somebody brought `configuration`.
+    pub fn bring(&self, configuration: Configuration) {
+        let known = self.newest.take();
+        let newest = match known {
+            Some(known) if known.epoch > configuration.epoch => known,
+            _ => configuration,
+        };
+        self.newest.set(Some(newest));
+        self.changed.ring();
+    }
+
+    /// The configuration in force.
+    pub fn configuration(&self) -> Rc<Configuration> {
+        self.agent.borrow().configuration().clone()
+    }
+
+    /// How long a peer may take for anything: twice a lease. Its lease is lost by then, and what it says later is of no use.
+    pub fn patience_ns(&self) -> Nanoseconds {
+        2 * self.configuration().policy.lease.duration_ns
+    }
+}

@@ -1,0 +1,57 @@
+//! For how long peers have not answered.
+//!
+//! Time counts while this node runs: a node that stood still has heard nobody meanwhile, and that says nothing about others. So a
+//! pause counts as little more than one round.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stonecast_base::{Nanoseconds, mutant};
+use stonecast_cluster::NodeName;
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub(crate) struct Silence {
+    /// Time since each peer answered.
+    peers: BTreeMap<NodeName, Nanoseconds>,
+    counted_until: Nanoseconds,
+}
+
+impl Silence {
+    pub fn new(now: Nanoseconds) -> Self {
+        Self {
+            peers: BTreeMap::new(),
+            counted_until: now,
+        }
+    }
+
+    /// From here on these are the peers. One that was none before counts as heard.
+    pub fn watch(&mut self, peers: BTreeSet<NodeName>) {
+        self.peers.retain(|peer, _| peers.contains(peer));
+        for peer in peers {
+            self.peers.entry(peer).or_insert(0);
+        }
+    }
+
+    /// Counts the time until `now`, of which at most `pause_max` passed without this node being paused.
+    pub fn advance(&mut self, now: Nanoseconds, pause_max: Nanoseconds) {
+        let passed = now.saturating_sub(self.counted_until);
+        let counts = match mutant!(OwnPauseCounted) {
+            true => passed,
+            false => passed.min(pause_max),
+        };
+        self.peers.values_mut().for_each(|silent| *silent += counts);
+        self.counted_until = now;
+    }
+
+    /// The peer has answered.
+    pub fn heard(&mut self, peer: &NodeName) {
+        if let Some(silent) = self.peers.get_mut(peer) {
+            *silent = 0;
+        }
+    }
+
+    /// How long the peer has been silent. A node that is no peer, as the node itself, never is.
+    pub fn of(&self, peer: &NodeName) -> Nanoseconds {
+        self.peers.get(peer).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,142 @@
+//! When a copy stands for heir, and whom a primary removes.
+//!
+//! ```text
+//!   last grant over --- and a lease's length since the term was entered --- rank --> stands
+//!   silent for remove_after --> removed from all groups, by a primary that shares one
+//! ```
+//!
+//! The compare-and-set decides, and an heir waits for its own grants, so when a copy stands is a matter of progress alone:
+//!
+//! - A primary gets the length of a lease to ask for its own. Else two copies that do not hear each other depose each other as fast as the
+//!   store lets them.
+//! - Copies stand one after the other, in an order that differs from group to group. Whoever has resigned comes last.
+//! - The smaller side of a partition waits, to stand as long as others wait to remove, and to remove twice as long. So the larger side
+//!   goes on, and a single survivor does so later.
+
+use std::collections::BTreeMap;
+
+use stonecast_base::{Nanoseconds, mutant};
+use stonecast_cluster::{Configuration, Grants, Group, NodeName, Refusal, Subject, Term};
+
+use crate::leads::Leads;
+use crate::silence::Silence;
+
+/// Turns in the length of a lease: how far apart copies stand.
+const TURNS_PER_LEASE: u64 = 8;
+
+/// What a decision depends on.
+pub(crate) struct View<'a> {
+    pub node: &'a NodeName,
+    pub configuration: &'a Configuration,
+    pub grants: &'a Grants,
+    pub leads: &'a Leads,
+    pub silence: &'a Silence,
+}
+
+/// When the terms of groups were entered. See the module documentation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing {
+    entered: BTreeMap<Subject, (Term, Nanoseconds)>,
+}
+
+impl Standing {
+    /// Goes over to `configuration` at `now`.
+    pub fn enter(&mut self, configuration: &Configuration, now: Nanoseconds) {
+        let before = std::mem::take(&mut self.entered);
+        for group in &configuration.groups {
+            let known = before.get(&group.subject);
+            let known = known.filter(|(term, _)| *term == group.term);
+            let entered = known.copied().unwrap_or((group.term, now));
+            self.entered.insert(group.subject.clone(), entered);
+        }
+    }
+
+    /// When this node would stand first, as things are.
+    pub fn first_due(&self, view: &View<'_>) -> Option<Nanoseconds> {
+        let groups = view.configuration.groups.iter().enumerate();
+        groups
+            .filter_map(|(place, group)| self.stands_at(view, place, group))
+            .min()
+    }
+
+    /// The configuration in which this node leads what it stands for, and those are removed that are lost. `None`: neither is due.
+    pub fn decide(
+        &self,
+        view: &View<'_>,
+        now: Nanoseconds,
+    ) -> Result<Option<Configuration>, Refusal> {
+        let present = view.configuration;
+        let mut next = None;
+        for (place, group) in present.groups.iter().enumerate() {
+            let stands_at = self.stands_at(view, place, group);
+            if stands_at.is_some_and(|at| at <= now) {
+                let from = next.as_ref().unwrap_or(present);
+                let removes = mutant!(RemovedByPause) && group.primary != *view.node;
+                next = Some(match removes {
+                    true => from.remove(&group.primary)?,
+                    false => from.take_lead(&group.subject, view.node)?,
+                });
+            }
+        }
+        for node in present.nodes.keys() {
+            if view.is_lost(node) {
+                next = Some(next.as_ref().unwrap_or(present).remove(node)?);
+            }
+        }
+        Ok(next)
+    }
+
+    /// When this node stands for `group`; `None`: it leads it, or may not.
+    fn stands_at(&self, view: &View<'_>, place: usize, group: &Group) -> Option<Nanoseconds> {
+        let leads = group.primary == *view.node && !view.leads.has_resigned(group);
+        let may = group.in_sync.contains(view.node)
+            || mutant!(StrangerPromoted) && group.joining.contains(view.node);
+        if leads || !may {
+            return None;
+        }
+        let policy = &view.configuration.policy;
+        let lease = policy.lease;
+        let (_, entered) = self.entered.get(&group.subject)?;
+        let asked_by = entered + lease.awaited(lease.duration_ns);
+        let over_at = view.grants.over_at(&group.subject).max(asked_by);
+        let turn = view.rank(place, group) * (lease.duration_ns / TURNS_PER_LEASE);
+        let patience = match view.is_minority(group) {
+            true => policy.remove_after_ns,
+            false => 0,
+        };
+        Some(over_at + turn + patience)
+    }
+}
+
+impl View<'_> {
+    /// Whether `node` has been silent for so long that it is removed: by the primary of a group that it has a copy of.
+    fn is_lost(&self, node: &NodeName) -> bool {
+        let silent = self.silence.of(node);
+        let remove_after = self.configuration.policy.remove_after_ns;
+        let groups = self.configuration.groups_of(node);
+        let mut led =
+            groups.filter(|group| group.primary == *self.node && !self.leads.has_resigned(group));
+        led.any(|group| {
+            let patience = remove_after * if self.is_minority(group) { 2 } else { 1 };
+            silent >= patience
+        })
+    }
+
+    /// Whether this node hears fewer than half of the copies in sync, itself included.
+    fn is_minority(&self, group: &Group) -> bool {
+        let lease = self.configuration.policy.lease.duration_ns;
+        let heard = group
+            .in_sync
+            .iter()
+            .filter(|copy| self.silence.of(copy) <= lease);
+        2 * heard.count() < group.in_sync.len()
+    }
+
+    /// How many copies stand for the group before this one, if all do.
+    fn rank(&self, place: usize, group: &Group) -> u64 {
+        let others = group.in_sync.len() - 1;
+        let position = group.backups().position(|copy| copy == self.node);
+        let rank = position.map_or(others, |position| (position + place) % others);
+        rank as u64
+    }
+}
