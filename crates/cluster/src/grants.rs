@@ -116,14 +116,18 @@ impl Grants {
         last.max(self.forgotten_over_at)
     }
 
+    /// Whether the last lease of `subject` that this copy has given is that of `holder` in `term`.
+    pub fn has_granted(&self, subject: &Subject, holder: &NodeName, term: Term) -> bool {
+        let last = self.last.get(subject);
+        last.is_some_and(|grant| grant.holder == *holder && grant.term == term)
+    }
+
     fn over_for_others_at(&self, subject: &Subject, holder: &NodeName, term: Term) -> Nanoseconds {
-        let is_its_own = |grant: &&Grant| grant.holder == *holder && grant.term == term;
-        match self.last.get(subject) {
-            // Nothing was forgotten of a subject that was granted since the start.
-            Some(grant) if is_its_own(&grant) => 0,
-            Some(_) | None if mutant!(PredecessorNotAwaited) => 0,
-            Some(_) | None => self.over_at(subject),
+        // Nothing was forgotten of a subject that was granted since the start.
+        if self.has_granted(subject, holder, term) || mutant!(PredecessorNotAwaited) {
+            return 0;
         }
+        self.over_at(subject)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use stonecast_base::Nanoseconds;
 use stonecast_cluster::{ChangeError, Stale, Writer, change};
 use stonecast_fabric::select;
 
@@ -12,21 +13,27 @@ use crate::shared::Shared;
 /// Runs until the member ends. Sleeps until the next thing is due; nothing is polled.
 pub async fn keep(shared: Rc<Shared>) {
     while !shared.has_ended() {
-        let now = shared.now();
-        shared.agent.borrow_mut().advance(now);
-        shared.announce();
-        let agent = shared.agent.borrow();
-        let present = agent.configuration().clone();
-        let is_due = !matches!(agent.decide(&present, now), Ok(None));
-        let (due, round) = (agent.due_at(), next_round(now, agent.round_ns()));
-        drop(agent);
-        if is_due && let Some(writer) = shared.writer.take() {
-            let changing = change_once(shared.clone(), writer);
-            shared.runtime.spawn(Box::pin(changing));
-        }
-        // What is due already waits for a change on its way, and is looked at again when that is over.
-        let wake = if due > now { due } else { round };
-        select(shared.runtime.sleep_until(wake), shared.changed.heard()).await;
+        let due = turn(&shared);
+        select(shared.runtime.sleep_until(due), shared.changed.heard()).await;
+    }
+}
+
+/// Does what is due, and says when the next thing is.
+fn turn(shared: &Rc<Shared>) -> Nanoseconds {
+    let now = shared.now();
+    shared.agent.borrow_mut().advance(now);
+    shared.announce();
+    let agent = shared.agent.borrow();
+    let changes = !matches!(agent.decide(agent.configuration(), now), Ok(None));
+    if changes && let Some(writer) = shared.writer.take() {
+        let changing = change_once(shared.clone(), writer);
+        shared.runtime.spawn(Box::pin(changing));
+    }
+    // What is due already waits for the change that is on its way, and is looked at again when that is over.
+    let due = agent.due_at();
+    match due > now {
+        true => due,
+        false => next_round(now, agent.round_ns()),
     }
 }
 

@@ -1,13 +1,14 @@
 //! When a copy stands for heir, and whom a primary removes.
 //!
 //! ```text
-//!   last grant over --- and a lease's length since the term was entered --- rank --> stands
+//!   last grant of this term over --- turn --> stands
+//!   term entered, grants of earlier ones over --- length of a lease without a grant of this term --- turn --> stands
 //!   silent for remove_after --> removed from all groups, by a primary that shares one
 //! ```
 //!
 //! The compare-and-set decides, and an heir waits for its own grants, so when a copy stands is a matter of progress alone:
 //!
-//! - A primary gets the length of a lease to ask for its own. Else two copies that do not hear each other depose each other as fast as the
+//! - A primary gets the length of a lease to ask for its first grant, from the moment at which it can have one. Else two copies that do not hear each other depose each other as fast as the
 //!   store lets them.
 //! - Copies stand one after the other, in an order that differs from group to group. Whoever has resigned comes last.
 //! - The smaller side of a partition waits, to stand as long as others wait to remove, and to remove twice as long. So the larger side
@@ -96,9 +97,14 @@ impl Standing {
         }
         let policy = &view.configuration.policy;
         let lease = policy.lease;
-        let (_, entered) = self.entered.get(&group.subject)?;
-        let asked_by = entered + lease.awaited(lease.duration_ns);
-        let over_at = view.grants.over_at(&group.subject).max(asked_by);
+        let (_, entered) = *self.entered.get(&group.subject)?;
+        let mut over_at = view.grants.over_at(&group.subject);
+        if !view
+            .grants
+            .has_granted(&group.subject, &group.primary, group.term)
+        {
+            over_at = over_at.max(entered) + lease.awaited(lease.duration_ns);
+        }
         let turn = view.rank(place, group) * (lease.duration_ns / TURNS_PER_LEASE);
         let patience = match view.is_minority(group) {
             true => policy.remove_after_ns,

@@ -1,1 +1,5 @@
-//! Stories.
+//! How nodes stay in their cluster, told as stories.
+
+mod detection;
+mod scene;
+mod staying;

@@ -1,0 +1,359 @@
+//! A world with a cluster: nodes on machines of their own, a configuration service, and an oracle that looks at all of them.
+//!
+//! Nodes are called a, b, c and so on. Each has a clock that drifts, and a pool that outlives its process. What a node believes is what
+//! its store would conclude at that moment from its own clock, also while it stands still: its memory can be read meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::future::ready;
+use std::rc::Rc;
+
+use rand::RngExt as _;
+use stonecast_base::{Nanoseconds, Random, random_from_seed};
+use stonecast_cluster::{
+    Attempt, ConfigStore as _, Configuration, EpochCell, Known, Node, NodeName, Nonce, Pending,
+    Policy, Subject, Term, Timing,
+};
+use stonecast_config_sim::{ConfigService, ServiceOptions};
+use stonecast_fabric::Runtime;
+use stonecast_fabric_sim::{LocalClock, Machine, MachineOptions, MachineProfile, Process, World};
+use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
+use stonecast_member::{Member, MemberError, MemberEvent, Seat};
+use uuid::Uuid;
+
+pub const NONCE: Nonce = Uuid::from_u128(0x5707_eca5);
+pub const MS: Nanoseconds = 1_000_000;
+
+/// What a cluster is like.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub nodes: usize,
+    pub policy: PolicyWords,
+    /// How much clocks really drift, in millionths.
+    pub drift_ppm: i64,
+}
+
+/// A policy, copied around.
+#[derive(Clone, Copy)]
+pub struct PolicyWords {
+    pub replicas: u8,
+    pub shards: u32,
+    pub lease: Timing,
+    pub remove_after_ns: Nanoseconds,
+}
+
+/// Three nodes with a lease of 10 ms, each of which leads one of three shards.
+pub const THREE: Shape = Shape {
+    nodes: 3,
+    policy: PolicyWords {
+        replicas: 3,
+        shards: 3,
+        lease: Timing::DEDICATED_CORES,
+        remove_after_ns: 60 * MS,
+    },
+    drift_ppm: 1_000,
+};
+
+/// What a node has beyond the life of its process.
+pub struct Place {
+    pub name: NodeName,
+    pub machine: Machine,
+    clock: LocalClock,
+    cell: Memory,
+    starts: Cell<u32>,
+    pub process: RefCell<Option<Process>>,
+    pub member: Rc<RefCell<Option<Rc<Member>>>>,
+    pub diary: Rc<RefCell<Vec<(Nanoseconds, MemberEvent)>>>,
+    pub end: Rc<RefCell<Option<MemberError>>>,
+}
+
+/// See the module documentation.
+pub struct Scene {
+    shape: Shape,
+    pub service: Rc<ConfigService>,
+    pub seats: Vec<Machine>,
+    pub places: Vec<Place>,
+    pub observer: Rc<dyn Runtime>,
+    pub random: RefCell<Random>,
+    /// Last, so that what runs in it goes first.
+    pub world: World,
+}
+
+/// A pool's cell.
+#[derive(Clone, Default)]
+pub struct Memory(Rc<RefCell<Option<Known>>>);
+
+impl EpochCell for Memory {
+    type Error = &'static str;
+
+    fn load(&self) -> Option<Known> {
+        *self.0.borrow()
+    }
+
+    fn store<'a>(&'a self, known: Known) -> Pending<'a, Result<(), Self::Error>> {
+        *self.0.borrow_mut() = Some(known);
+        Box::pin(ready(Ok(())))
+    }
+}
+
+pub fn name(index: usize) -> NodeName {
+    let letter = char::from(b'a' + index as u8);
+    letter.to_string().parse().unwrap()
+}
+
+/// The node of pool `index + 1`, which listens at `address`.
+pub fn node(index: usize, address: &str) -> Node {
+    let platform = DeclaredPlatform {
+        persistence_domain: PersistenceDomain::Dmp,
+        ddio: Ddio::Off,
+        receive_buffers: ReceiveBuffers::Pm,
+    };
+    let pool = Uuid::from_u128(index as u128 + 1);
+    Node::new(pool, Durability::Power, platform, vec![address.to_owned()])
+}
+
+/// The first configuration of a cluster of `shape`: nodes are registered and shards are placed.
+pub fn first_configuration(shape: Shape, address: impl Fn(usize) -> String) -> Configuration {
+    let words = shape.policy;
+    let policy = Policy {
+        lease: words.lease,
+        remove_after_ns: words.remove_after_ns,
+        ..Policy::new(words.replicas, words.shards)
+    };
+    let attempt = Attempt {
+        writer: "test".to_owned(),
+        number: Uuid::from_u128(1),
+    };
+    let mut configuration = Configuration::create(NONCE, policy, attempt);
+    for index in 0..shape.nodes {
+        let node = node(index, &address(index));
+        configuration = configuration.register(&name(index), node).unwrap();
+    }
+    configuration.place_shards().unwrap()
+}
+
+impl Scene {
+    /// A cluster whose nodes have not started.
+    pub fn new(shape: Shape, seed: u64) -> Self {
+        let world = World::new(seed);
+        let mut random = random_from_seed(seed ^ 0x6d65_6d62_6572);
+        let machine = || world.machine(MachineOptions::new(MachineProfile::MODERN));
+        let seats: Vec<Machine> = (0..3).map(|_| machine()).collect();
+        let options = ServiceOptions::default();
+        let service = ConfigService::start(&world, "config", &seats, seed, options).unwrap();
+        let places = (0..shape.nodes).map(|index| Place {
+            name: name(index),
+            machine: machine(),
+            clock: LocalClock {
+                ahead_ns: random.random_range(0..1_000 * MS),
+                // The extremes are what matters.
+                drift_ppm: shape.drift_ppm * random.random_range(-1..=1),
+            },
+            cell: Memory::default(),
+            starts: Cell::new(0),
+            process: RefCell::default(),
+            member: Rc::default(),
+            diary: Rc::default(),
+            end: Rc::default(),
+        });
+        let places = places.collect();
+        let first = first_configuration(shape, address);
+        let scene = Self {
+            shape,
+            service,
+            seats,
+            places,
+            observer: world.observer(),
+            random: RefCell::new(random),
+            world,
+        };
+        let founder = scene.world.process(scene.seats[0]);
+        let port = founder.port(64).unwrap();
+        let store = scene.service.store(&port, &founder.runtime());
+        scene
+            .world
+            .block_on(store.compare_and_set(None, &first.encode()))
+            .unwrap();
+        scene
+    }
+
+    /// A cluster all of whose nodes have started, and whose groups are all led.
+    pub fn settled(shape: Shape, seed: u64) -> Self {
+        let scene = Self::new(shape, seed);
+        (0..shape.nodes).for_each(|index| scene.start(index));
+        scene.run_until(400 * MS, || scene.all_led());
+        scene.run_for(30 * MS);
+        assert!(scene.all_led(), "every group is led within 400 ms");
+        scene
+    }
+
+    /// Starts the process of a node.
+    pub fn start(&self, index: usize) {
+        let place = &self.places[index];
+        let process = self.world.process(place.machine);
+        process.set_clock(place.clock);
+        place.starts.set(place.starts.get() + 1);
+        place.end.replace(None);
+        let port = process.port(512).unwrap();
+        let runtime = process.runtime();
+        port.device().listen(&address(index)).unwrap();
+        let seat = Seat {
+            store: Rc::new(self.service.store(&port, &runtime)),
+            port,
+            runtime: runtime.clone(),
+            cell: place.cell.clone(),
+            cluster: NONCE,
+            name: place.name.clone(),
+            node: node(index, &address(index)),
+            random: random_from_seed(self.random.borrow_mut().random()),
+        };
+        let (slot, diary, end) = (place.member.clone(), place.diary.clone(), place.end.clone());
+        let observer = self.observer.clone();
+        runtime.spawn(Box::pin(async move {
+            let member = match Member::start(seat).await {
+                Ok(member) => Rc::new(member),
+                Err(error) => {
+                    end.replace(Some(error));
+                    return;
+                }
+            };
+            member.take_all_requests();
+            slot.replace(Some(member.clone()));
+            loop {
+                match member.event().await {
+                    Ok(event) => diary.borrow_mut().push((observer.now(), event)),
+                    Err(error) => {
+                        slot.replace(None);
+                        end.replace(Some(error));
+                        return;
+                    }
+                }
+            }
+        }));
+        place.process.replace(Some(process));
+    }
+
+    /// Ends the process of a node, as `kill -9` would.
+    pub fn kill(&self, index: usize) {
+        let place = &self.places[index];
+        if let Some(process) = place.process.take() {
+            process.kill();
+        }
+        drop(place.member.take());
+    }
+
+    /// Lets the process of a node stand still.
+    pub fn pause(&self, index: usize, duration: Nanoseconds) {
+        if let Some(process) = &*self.places[index].process.borrow() {
+            process.pause(duration);
+        }
+    }
+
+    /// Cuts a node off from the other nodes: both ways, or what it is sent.
+    pub fn isolate(&self, index: usize, duration: Nanoseconds, one_way: bool) {
+        let own = Some(self.places[index].machine);
+        for (other, place) in self.places.iter().enumerate() {
+            if other != index {
+                self.world.block(Some(place.machine), own, 0, duration);
+                if !one_way {
+                    self.world.block(own, Some(place.machine), 0, duration);
+                }
+            }
+        }
+    }
+
+    /// Cuts a node off from the configuration service.
+    pub fn cut_from_store(&self, index: usize, duration: Nanoseconds) {
+        let own = Some(self.places[index].machine);
+        for &seat in &self.seats {
+            self.world.block(own, Some(seat), 0, duration);
+            self.world.block(Some(seat), own, 0, duration);
+        }
+    }
+
+    pub fn runs(&self, index: usize) -> bool {
+        self.places[index].process.borrow().is_some()
+    }
+
+    pub fn member(&self, index: usize) -> Option<Rc<Member>> {
+        self.places[index].member.borrow().clone()
+    }
+
+    /// What the service has.
+    pub fn stored(&self) -> Configuration {
+        Configuration::decode(&self.service.value().unwrap().bytes).unwrap()
+    }
+
+    pub fn subjects(&self) -> Vec<Subject> {
+        let stored = self.stored();
+        let subjects = stored.groups.iter().map(|group| group.subject.clone());
+        subjects.collect()
+    }
+
+    /// Lets `duration` pass; the oracle looks at each step.
+    pub fn run_for(&self, duration: Nanoseconds) {
+        self.run_until(duration, || false);
+    }
+
+    /// Lets time pass until `done`, or `duration` at most. Returns whether it was done.
+    pub fn run_until(&self, duration: Nanoseconds, mut done: impl FnMut() -> bool) -> bool {
+        let end = self.world.now() + duration;
+        let subjects = self.subjects();
+        while self.world.now() < end {
+            // The world has timers for as long as a node or a seat runs; without any, time stands still.
+            if !self.world.step() {
+                return done();
+            }
+            self.judge(&subjects);
+            if done() {
+                return true;
+            }
+        }
+        done()
+    }
+
+    /// The nodes that believe to lead `subject` at this moment, with their terms.
+    pub fn leaders(&self, subject: &Subject) -> Vec<(usize, Term)> {
+        let believes = |(index, place): (usize, &Place)| {
+            let process = place.process.borrow();
+            let now = process.as_ref()?.runtime().now();
+            let member = place.member.borrow();
+            let (term, end) = member.as_ref()?.lease(subject)?;
+            (now < end).then_some((index, term))
+        };
+        self.places
+            .iter()
+            .enumerate()
+            .filter_map(believes)
+            .collect()
+    }
+
+    /// No two nodes lead one group at a time.
+    fn judge(&self, subjects: &[Subject]) {
+        for subject in subjects {
+            let leaders = self.leaders(subject);
+            let at = self.world.now();
+            assert!(leaders.len() <= 1, "at {at} {leaders:?} all lead {subject}");
+        }
+    }
+
+    /// Whether each group has a leader.
+    pub fn all_led(&self) -> bool {
+        let subjects = self.subjects();
+        subjects
+            .iter()
+            .all(|subject| self.leaders(subject).len() == 1)
+    }
+
+    /// What a node was told since `since`, as sentences.
+    pub fn told(&self, index: usize, since: Nanoseconds) -> Vec<String> {
+        let diary = self.places[index].diary.borrow();
+        let later = diary.iter().filter(|(at, _)| *at >= since);
+        later
+            .map(|(at, event)| format!("{at}: {event:?}"))
+            .collect()
+    }
+}
+
+fn address(index: usize) -> String {
+    format!("sim:node-{}", name(index))
+}

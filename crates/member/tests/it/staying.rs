@@ -1,0 +1,155 @@
+//! What becomes of leaders and copies when nodes die, stand still, or hear each other no more.
+
+use stonecast_cluster::NodeName;
+use stonecast_member::MemberEvent;
+
+use crate::scene::{MS, Scene, THREE};
+
+/// The first group that node `index` leads.
+fn led_by(scene: &Scene, index: usize) -> usize {
+    let stored = scene.stored();
+    let name = &scene.places[index].name;
+    let led = stored
+        .groups
+        .iter()
+        .position(|group| group.primary == *name);
+    led.expect("each node leads a group")
+}
+
+fn is_copy(scene: &Scene, name: &NodeName) -> bool {
+    let stored = scene.stored();
+    stored
+        .groups
+        .iter()
+        .all(|group| group.in_sync.contains(name))
+}
+
+#[test]
+fn a_cluster_that_starts_leads_every_group_and_goes_on() {
+    let scene = Scene::settled(THREE, 1);
+    let epoch = scene.stored().epoch;
+    let since = scene.world.now();
+    let mut led_always = true;
+    scene.run_until(500 * MS, || {
+        led_always &= scene.all_led();
+        false
+    });
+    assert!(led_always, "no lease is interrupted");
+    assert_eq!(scene.stored().epoch, epoch, "nothing changes");
+    for index in 0..3 {
+        assert_eq!(scene.told(index, since), [""; 0]);
+    }
+}
+
+#[test]
+fn a_dead_node_is_succeeded_and_then_removed_from_all_groups() {
+    let scene = Scene::settled(THREE, 2);
+    let dead = scene.places[0].name.clone();
+    scene.kill(0);
+    let removed = |scene: &Scene| scene.stored().groups_of(&dead).next().is_none();
+    assert!(scene.run_until(200 * MS, || removed(&scene) && scene.all_led()));
+    let stored = scene.stored();
+    assert!(stored.groups.iter().all(|group| group.in_sync.len() == 2));
+}
+
+/// Needs leases and removal to be different things.
+#[test]
+fn a_primary_that_stands_still_for_longer_than_a_lease_resigns_and_stays_a_copy() {
+    let scene = Scene::settled(THREE, 3);
+    let led = led_by(&scene, 0);
+    let (subject, term) = {
+        let group = &scene.stored().groups[led];
+        (group.subject.clone(), group.term)
+    };
+    let since = scene.world.now();
+    scene.pause(0, 30 * MS);
+    scene.run_for(100 * MS);
+    assert!(scene.all_led());
+    assert!(is_copy(&scene, &scene.places[0].name));
+    let diary = scene.places[0].diary.borrow();
+    let resigned = MemberEvent::Resigned { subject, term };
+    assert!(
+        diary
+            .iter()
+            .any(|(at, event)| *at > since && *event == resigned),
+        "{diary:?}"
+    );
+}
+
+/// Needs time that a node stood still not to count as silence of its peers.
+#[test]
+fn nodes_that_all_stood_still_at_once_lose_no_copy() {
+    let scene = Scene::settled(THREE, 4);
+    (0..3).for_each(|index| scene.pause(index, 300 * MS));
+    scene.run_for(600 * MS);
+    assert!(scene.all_led());
+    for place in &scene.places {
+        assert!(is_copy(&scene, &place.name), "{} is a copy", place.name);
+    }
+}
+
+#[test]
+fn a_node_that_nobody_hears_is_removed_and_the_others_go_on() {
+    for one_way in [false, true] {
+        let scene = Scene::settled(THREE, 5);
+        let cut_off = scene.places[1].name.clone();
+        scene.isolate(1, 300 * MS, one_way);
+        let removed = || scene.stored().groups_of(&cut_off).next().is_none() && scene.all_led();
+        assert!(scene.run_until(250 * MS, removed), "one way: {one_way}");
+        scene.run_for(200 * MS);
+        let stored = scene.stored();
+        for kept in [0, 2] {
+            assert!(
+                is_copy(&scene, &scene.places[kept].name),
+                "{:?}",
+                stored.groups
+            );
+        }
+    }
+}
+
+#[test]
+fn a_single_survivor_leads_after_a_while() {
+    let scene = Scene::settled(THREE, 6);
+    scene.kill(0);
+    scene.kill(1);
+    assert!(scene.run_until(500 * MS, || scene.all_led()));
+    assert_eq!(scene.leaders(&scene.subjects()[0])[0].0, 2);
+}
+
+#[test]
+fn an_outage_of_the_store_interrupts_no_lease() {
+    let scene = Scene::settled(THREE, 7);
+    scene.service.fail_over_for(400 * MS);
+    let mut led_always = true;
+    scene.run_until(500 * MS, || {
+        led_always &= scene.all_led();
+        false
+    });
+    assert!(led_always);
+}
+
+#[test]
+fn what_died_during_an_outage_of_the_store_is_succeeded_when_that_is_over() {
+    let scene = Scene::settled(THREE, 8);
+    scene.service.fail_over_for(100 * MS);
+    scene.kill(2);
+    scene.run_for(95 * MS);
+    assert!(!scene.all_led(), "nobody can take the lead");
+    assert!(scene.run_until(1_000 * MS, || scene.all_led()));
+}
+
+#[test]
+fn a_node_that_starts_again_leads_in_a_later_term_and_its_peers_come_back_to_it() {
+    let scene = Scene::settled(THREE, 9);
+    let led = led_by(&scene, 0);
+    let term = scene.stored().groups[led].term;
+    scene.kill(0);
+    scene.run_for(MS);
+    scene.start(0);
+    assert!(scene.run_until(200 * MS, || scene.all_led()));
+    scene.run_for(100 * MS);
+    assert!(scene.all_led());
+    assert!(scene.stored().groups[led].term > term);
+    assert!(is_copy(&scene, &scene.places[0].name));
+}
