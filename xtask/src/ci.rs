@@ -168,7 +168,7 @@ pub fn run(names: &[String]) -> Result<bool> {
 /// Runs the figures of the laboratory. Returns `false` if one missed its ratio.
 pub fn bench(arguments: &[String]) -> Result<bool> {
     if let Err(missing) = needs::ensure("bench") {
-        println!("not run: every comparison with redis-server ({missing})");
+        println!("not run: every comparison with a server that is not there ({missing})");
     }
     let metadata = Metadata::of_the_workspace()?;
     // Its servers are processes of the binary that users run, which it expects beside itself.

@@ -7,7 +7,7 @@
 //!          kv                   structures        never import each other; know no provider
 //!            \          |          /
 //!             v         v         v
-//!          log        cluster                  workload   published
+//!          log        cluster  <- config-store workload   published
 //!                       |
 //!                    persist
 //!                    /     \
@@ -44,6 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("log", &["media"]),
     ("cluster", &["persist", "session", "fabric", "media"]),
     ("member", &["cluster", "session", "fabric", "media"]),
+    ("config-store", &["cluster"]),
     (
         "config-sim",
         &["cluster", "fabric-sim", "session", "fabric", "media"],

@@ -26,6 +26,7 @@ const MAY_BE_UNREPEATABLE: &[&str] = &[
     "lab",
     "gateway",
     "stonecast",
+    "config-store",
     "fabric-shm",
     "fabric-verbs",
 ];

@@ -45,10 +45,14 @@ const CASES: &[(&str, &str)] = &[
     ),
     ("verbs", "cargo xtask ci --step verbs"),
     ("conformance", "cargo xtask ci --step conformance"),
-    // The tests of the step `tests` that compare with a server that it installs.
+    // The tests of the step `tests` that stand beside a server that it installs.
     (
         "tests beside redis-server",
         "cargo test --package stonecast-gateway --test it --locked differential::",
+    ),
+    (
+        "tests beside etcd",
+        "cargo test --package stonecast-config-store --test it --locked",
     ),
     ("guest", "cargo xtask guest --only boot"),
 ];

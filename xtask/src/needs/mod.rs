@@ -44,6 +44,7 @@ const fn program(
 /// The needs of all steps. Steps that are not named here need only Rust and a C compiler.
 pub const NEEDS: &[Need] = &[
     program("redis-server", "redis-server", &["tests", "bench"]),
+    program("etcd", "etcd-server", &["tests", "bench"]),
     program(
         "redis-benchmark",
         "redis-tools",

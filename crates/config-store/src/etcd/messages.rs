@@ -1,0 +1,266 @@
+//! Requests and answers of etcd's JSON gateway: numbers of 64 bits are strings there, zero is left out, and bytes are base64.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use stonecast_cluster::{Revision, Stored};
+
+/// A key, as the gateway writes it.
+#[derive(Clone)]
+pub struct Key(String);
+
+impl Key {
+    pub fn new(key: &str) -> Self {
+        Self(STANDARD.encode(key))
+    }
+
+    pub fn range(&self) -> Value {
+        json!({ "key": self.0 })
+    }
+
+    /// Puts `value` if the key's revision is `expected`; 0: if the key is not there.
+    pub fn swap(&self, expected: u64, value: &[u8]) -> Value {
+        json!({
+            "compare": [{
+                "target": "MOD", "result": "EQUAL", "key": self.0, "mod_revision": expected.to_string(),
+            }],
+            "success": [{ "request_put": { "key": self.0, "value": STANDARD.encode(value) } }],
+        })
+    }
+
+    /// Everything that happens to the key from `revision` on.
+    pub fn watch(&self, revision: u64) -> Value {
+        json!({ "create_request": { "key": self.0, "start_revision": revision.to_string() } })
+    }
+}
+
+pub fn credentials(user: &str, password: &str) -> Value {
+    json!({ "name": user, "password": password })
+}
+
+/// What every answer begins with.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Header {
+    #[serde(deserialize_with = "number")]
+    pub cluster_id: u64,
+    /// Of the whole etcd.
+    #[serde(deserialize_with = "number")]
+    pub revision: u64,
+}
+
+/// The answer to a read.
+#[derive(Debug)]
+pub struct Range {
+    pub header: Header,
+    pub stored: Option<Stored>,
+}
+
+#[derive(Deserialize)]
+struct RangeAnswer {
+    header: Header,
+    #[serde(default)]
+    kvs: Vec<KeyValue>,
+}
+
+#[derive(Deserialize)]
+struct KeyValue {
+    key: String,
+    #[serde(deserialize_with = "number")]
+    mod_revision: u64,
+    #[serde(default)]
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct SwapAnswer {
+    header: Header,
+    #[serde(default)]
+    succeeded: bool,
+}
+
+/// A refusal, in the words of etcd.
+#[derive(Default, Deserialize)]
+pub struct Refusal {
+    #[serde(default)]
+    pub code: u64,
+    #[serde(default)]
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    token: String,
+}
+
+#[derive(Deserialize)]
+struct WatchLine {
+    result: Option<WatchResult>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct WatchResult {
+    #[serde(default)]
+    events: Vec<Value>,
+    #[serde(default)]
+    canceled: bool,
+    #[serde(default)]
+    cancel_reason: String,
+    #[serde(default, deserialize_with = "number")]
+    compact_revision: u64,
+}
+
+/// What a line of a watch says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Something happened to the key.
+    Event,
+    /// Nothing happened.
+    Nothing,
+    /// etcd ends the watch.
+    Canceled(String),
+}
+
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number<'a> {
+        Plain(u64),
+        Borrowed(&'a str),
+        Text(String),
+    }
+    let parsed = match Number::deserialize(deserializer)? {
+        Number::Plain(number) => return Ok(number),
+        Number::Borrowed(text) => text.parse(),
+        Number::Text(text) => text.parse(),
+    };
+    parsed.map_err(serde::de::Error::custom)
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| format!("{error}, in {}", beginning_of(body)))
+}
+
+/// The first bytes of an answer, for people.
+pub fn beginning_of(body: &[u8]) -> String {
+    const SHOWN: usize = 64;
+    let shown = &body[..body.len().min(SHOWN)];
+    format!("`{}`", shown.escape_ascii())
+}
+
+impl Range {
+    pub fn parse(key: &Key, body: &[u8]) -> Result<Self, String> {
+        let answer: RangeAnswer = parse(body)?;
+        let header = answer.header;
+        let Some(found) = answer.kvs.into_iter().next() else {
+            return Ok(Self {
+                header,
+                stored: None,
+            });
+        };
+        if found.key != key.0 {
+            return Err(format!("it answers with the key {}", found.key));
+        }
+        if found.mod_revision == 0 || found.mod_revision > header.revision {
+            let (revision, newest) = (found.mod_revision, header.revision);
+            return Err(format!("it answers with revision {revision} of {newest}"));
+        }
+        let bytes = STANDARD.decode(found.value);
+        let bytes = bytes.map_err(|error| format!("its value is not base64: {error}"))?;
+        let revision = Revision(found.mod_revision);
+        Ok(Self {
+            header,
+            stored: Some(Stored { revision, bytes }),
+        })
+    }
+}
+
+/// Whether a transaction put its value; its revision is that of the header.
+pub fn parse_swap(expected: u64, body: &[u8]) -> Result<(Header, bool), String> {
+    let answer: SwapAnswer = parse(body)?;
+    if answer.succeeded && answer.header.revision <= expected {
+        return Err(format!(
+            "it put a value at revision {} after revision {expected}",
+            answer.header.revision
+        ));
+    }
+    Ok((answer.header, answer.succeeded))
+}
+
+pub fn parse_token(body: &[u8]) -> Result<String, String> {
+    Ok(parse::<TokenAnswer>(body)?.token)
+}
+
+pub fn parse_watch(line: &[u8]) -> Result<Heard, String> {
+    let line: WatchLine = parse(line)?;
+    if let Some(error) = line.error {
+        return Ok(Heard::Canceled(error.to_string()));
+    }
+    let result = line.result.ok_or("a line of a watch has no result")?;
+    Ok(match result {
+        result if result.canceled && result.compact_revision > 0 => Heard::Canceled(format!(
+            "everything below revision {} was compacted",
+            result.compact_revision
+        )),
+        result if result.canceled => Heard::Canceled(result.cancel_reason),
+        result if result.events.is_empty() => Heard::Nothing,
+        _ => Heard::Event,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_another_shape_is_none() {
+        let key = Key::new("k");
+        for body in [
+            "",
+            "garbage",
+            "[]",
+            "{}",
+            r#"{"header":{}}"#,
+            r#"{"header":{"cluster_id":"1"}}"#,
+            r#"{"header":{"cluster_id":"1","revision":"-2"}}"#,
+            r#"{"header":{"cluster_id":"1","revision":true}}"#,
+            r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":{}}"#,
+            r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"eA==","mod_revision":"1"}]}"#,
+            r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"aw==","mod_revision":"10"}]}"#,
+            r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"aw==","mod_revision":"1","value":"?"}]}"#,
+        ] {
+            assert!(Range::parse(&key, body.as_bytes()).is_err(), "{body}");
+        }
+        let empty = r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"aw==","mod_revision":"9"}]}"#;
+        let stored = Range::parse(&key, empty.as_bytes()).unwrap().stored;
+        assert_eq!(
+            stored.unwrap().bytes,
+            b"",
+            "a value of no bytes is left out"
+        );
+        assert!(
+            parse_swap(
+                9,
+                br#"{"header":{"cluster_id":"1","revision":"9"},"succeeded":true}"#
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn a_watch_tells_events_from_its_beginning_and_its_end() {
+        for (line, heard) in [
+            (r#"{"result":{"header":{},"created":true}}"#, Heard::Nothing),
+            (r#"{"result":{"events":[{"kv":{}}]}}"#, Heard::Event),
+            (
+                r#"{"result":{"canceled":true,"compact_revision":"3"}}"#,
+                Heard::Canceled("everything below revision 3 was compacted".to_owned()),
+            ),
+        ] {
+            assert_eq!(parse_watch(line.as_bytes()), Ok(heard), "{line}");
+        }
+        assert!(parse_watch(b"{}").is_err() && parse_watch(b"x").is_err());
+    }
+}

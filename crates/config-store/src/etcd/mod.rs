@@ -1,0 +1,189 @@
+//! A configuration in an etcd: one key.
+//!
+//! ```text
+//!   mod.rs      which endpoint is asked, what an answer means for the store
+//!   member      one request to one endpoint: bounds, credentials
+//!   messages    requests and answers of etcd's JSON gateway
+//!   error       what can go wrong, and whether a transaction may have been done
+//! ```
+//!
+//! The revision of a value is the key's `mod_revision`. A compare-and-set is one transaction that compares it; a watch is a stream that begins
+//! right after a read.
+//!
+//! Invariants:
+//! - A transaction is sent once. What may have reached an etcd is never sent to another one.
+//! - No transaction goes to an endpoint that has not shown in a read that it belongs to this cluster, since this process began to talk
+//!   to it.
+//! - Revisions do not go back: an answer that is older than what was seen before its request was sent is refused.
+
+mod error;
+mod member;
+mod messages;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stonecast_cluster::{Revision, Stored, Swap};
+
+use self::error::{EtcdError, Sent};
+use self::member::Member;
+use self::messages::{Header, Key};
+use crate::address::EtcdAddress;
+use crate::backend::{Backend, Failure};
+
+/// How long an etcd may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// For a connection.
+    pub connect: Duration,
+    /// For the whole answer to a read or a transaction.
+    pub answer: Duration,
+    /// How long a watch listens before it looks for itself: an etcd that fell silent is noticed after that.
+    pub listen: Duration,
+}
+
+impl Bounds {
+    /// One second, three, and five.
+    pub const DEFAULT: Self = Self {
+        connect: Duration::from_secs(1),
+        answer: Duration::from_secs(3),
+        listen: Duration::from_secs(5),
+    };
+}
+
+/// What all answers of one cluster have in common.
+#[derive(Default)]
+struct Seen {
+    cluster: Option<u64>,
+    revision: u64,
+}
+
+/// One of the store's two connections.
+pub struct EtcdStore {
+    key: Key,
+    members: Vec<Member>,
+    /// The member that answered last.
+    current: usize,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// The store at `address`, once for calls and once for watching.
+pub fn backends(address: &EtcdAddress, bounds: Bounds) -> (EtcdStore, EtcdStore) {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let store = || EtcdStore {
+        key: Key::new(&address.key),
+        members: address
+            .endpoints
+            .iter()
+            .map(|endpoint| Member::new(endpoint, address.credentials.clone(), bounds))
+            .collect(),
+        current: 0,
+        seen: seen.clone(),
+    };
+    (store(), store())
+}
+
+impl EtcdStore {
+    /// The revision that answers to requests from here on have at least.
+    fn floor(&self) -> u64 {
+        self.seen.lock().expect("no holder panics").revision
+    }
+
+    /// Compares a header with what was seen before the request.
+    fn check(&self, endpoint: &str, header: &Header, floor: u64) -> Result<(), EtcdError> {
+        let mut seen = self.seen.lock().expect("no holder panics");
+        let cluster = *seen.cluster.get_or_insert(header.cluster_id);
+        if cluster != header.cluster_id {
+            return Err(EtcdError::OtherCluster {
+                endpoint: endpoint.to_owned(),
+                found: header.cluster_id,
+                expected: cluster,
+            });
+        }
+        if header.revision < floor {
+            return Err(EtcdError::WentBack {
+                endpoint: endpoint.to_owned(),
+                found: header.revision,
+                expected: floor,
+            });
+        }
+        seen.revision = seen.revision.max(header.revision);
+        Ok(())
+    }
+
+    /// The newest value by the current member, and etcd's revision.
+    fn read_of_current(&mut self) -> Result<(Option<Stored>, u64), EtcdError> {
+        let floor = self.floor();
+        let member = &mut self.members[self.current];
+        member.is_known = false;
+        let range = member.range(&self.key)?;
+        let endpoint = member.endpoint.clone();
+        self.check(&endpoint, &range.header, floor)?;
+        self.members[self.current].is_known = true;
+        Ok((range.stored, range.header.revision))
+    }
+
+    /// Asks one member after the other, beginning with the one that answered last, until `ask` does not say that the next one may be asked.
+    fn failing_over<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut Self) -> Result<T, EtcdError>,
+    ) -> Result<T, Failure> {
+        let mut passing = Vec::new();
+        for _ in 0..self.members.len() {
+            match ask(self) {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.is_passing() => passing.push(error.to_string()),
+                Err(error) => return Err(error.into()),
+            }
+            self.current = (self.current + 1) % self.members.len();
+        }
+        Err(Failure::Passing(passing.join("; ")))
+    }
+
+    fn swap_of_current(
+        &mut self,
+        expected: Option<Revision>,
+        bytes: &[u8],
+    ) -> Result<Swap, EtcdError> {
+        if !self.members[self.current].is_known {
+            self.read_of_current()?;
+        }
+        let floor = self.floor();
+        let member = &mut self.members[self.current];
+        let endpoint = member.endpoint.clone();
+        let swapped = member.swap(&self.key, expected.map_or(0, |expected| expected.0), bytes);
+        let (header, done) = swapped.inspect_err(|_| member.is_known = false)?;
+        let checked = self.check(&endpoint, &header, floor);
+        checked.map_err(|error| error.after(Sent::Yes))?;
+        Ok(match done {
+            true => Swap::Done(Revision(header.revision)),
+            false => Swap::Conflict,
+        })
+    }
+}
+
+impl Backend for EtcdStore {
+    fn read(&mut self) -> Result<Option<Stored>, Failure> {
+        Ok(self.failing_over(Self::read_of_current)?.0)
+    }
+
+    fn swap(&mut self, expected: Option<Revision>, bytes: &[u8]) -> Result<Swap, Failure> {
+        self.failing_over(|store| store.swap_of_current(expected, bytes))
+    }
+
+    fn watch(&mut self, known: Option<Revision>) -> Result<Option<Revision>, Failure> {
+        let (stored, revision) = self.failing_over(Self::read_of_current)?;
+        let newest = stored.map(|stored| stored.revision);
+        if newest != known {
+            return Ok(newest);
+        }
+        // Whatever ends it, the next read tells.
+        let listened = self.members[self.current].listen(&self.key, revision + 1);
+        if let Err(error) = listened {
+            self.current = (self.current + 1) % self.members.len();
+            return Err(error.into());
+        }
+        let (stored, _) = self.failing_over(Self::read_of_current)?;
+        Ok(stored.map(|stored| stored.revision))
+    }
+}

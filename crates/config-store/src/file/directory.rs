@@ -1,0 +1,270 @@
+//! The directory: names of revisions, and what is done to them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use stonecast_cluster::{Revision, Stored};
+
+use super::error::FileError;
+use super::revision::{self, SIZE_MAX};
+
+const PREFIX: &str = "revision-";
+/// What a writer writes before it is linked begins like this.
+const UNLINKED: &str = ".unlinked-";
+/// After so long the writer of such a file is taken for dead. One that was only stopped finds no file to link: nothing is done.
+const UNLINKED_MAX: Duration = Duration::from_secs(3600);
+/// How many revisions are superseded at most after one change: those that killed writers left.
+const SUPERSEDED_MAX: u32 = 64;
+/// How often a value may be superseded while it is read.
+const LOOKS_MAX: u32 = 100;
+
+/// Makes names of this process's files different.
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+/// A directory of revisions, and what is known about it.
+pub struct Directory {
+    path: PathBuf,
+    /// The highest revision that was seen; 0: none.
+    newest: u64,
+    /// The highest revision whose name is durable.
+    synced: u64,
+    /// Whether all names were looked through.
+    is_listed: bool,
+}
+
+impl Directory {
+    /// The directory at `path`. It need not be there.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            newest: 0,
+            synced: 0,
+            is_listed: false,
+        }
+    }
+
+    fn path_of(&self, revision: u64) -> PathBuf {
+        self.path.join(format!("{PREFIX}{revision:020}"))
+    }
+
+    fn error(&self, doing: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> FileError {
+        let directory = self.path.clone();
+        move |source| match source.kind() {
+            ErrorKind::NotFound if !directory.exists() => {
+                FileError::NoDirectory { path: directory }
+            }
+            _ => FileError::System {
+                doing,
+                path,
+                source,
+            },
+        }
+    }
+
+    /// Makes the directory, unless it is there.
+    pub fn create(&self) -> Result<(), FileError> {
+        match fs::create_dir(&self.path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            made => {
+                made.map_err(self.error("making", self.path.clone()))?;
+                let parent = self.path.parent().filter(|parent| *parent != Path::new(""));
+                let parent = parent.unwrap_or(Path::new(".")).to_owned();
+                sync_directory(&parent).map_err(self.error("syncing", parent))
+            }
+        }
+    }
+
+    fn exists(&self, revision: u64) -> Result<bool, FileError> {
+        let path = self.path_of(revision);
+        match fs::symlink_metadata(&path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound && self.path.is_dir() => Ok(false),
+            Err(error) => Err(self.error("looking for", path)(error)),
+        }
+    }
+
+    /// The newest revision; 0: nothing was ever stored.
+    ///
+    /// Names stay, so where one exists all lower ones do, and the highest is found by doubling the step and then halving it.
+    pub fn newest(&mut self) -> Result<u64, FileError> {
+        if !self.is_listed {
+            self.newest = self.list()?;
+            self.is_listed = true;
+        }
+        let mut low = self.newest;
+        if low > 0 && !self.exists(low)? {
+            return Err(FileError::Gone {
+                path: self.path_of(low),
+                newest: low,
+            });
+        }
+        let mut step = 1;
+        while self.exists(low + step)? {
+            low += step;
+            step *= 2;
+        }
+        // `low` exists and `low + step` did not.
+        while step > 1 {
+            step /= 2;
+            if self.exists(low + step)? {
+                low += step;
+            }
+        }
+        self.newest = low;
+        Ok(low)
+    }
+
+    /// The highest name, with all names below it: one that is missing was removed by somebody else.
+    fn list(&self) -> Result<u64, FileError> {
+        let mut found = Vec::new();
+        let entries = fs::read_dir(&self.path);
+        for entry in entries.map_err(self.error("listing", self.path.clone()))? {
+            let entry = entry.map_err(self.error("listing", self.path.clone()))?;
+            let name = entry.file_name();
+            let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            found.extend(digits.and_then(|digits| digits.parse::<u64>().ok()));
+        }
+        found.sort_unstable();
+        let newest = found.last().copied().unwrap_or(0);
+        // A list that is read while names are added may lack some of these, and looking for them tells.
+        for missing in (1..newest).filter(|revision| found.binary_search(revision).is_err()) {
+            if !self.exists(missing)? {
+                return Err(FileError::Gone {
+                    path: self.path_of(missing),
+                    newest,
+                });
+            }
+        }
+        Ok(newest)
+    }
+
+    /// The newest value.
+    pub fn read(&mut self) -> Result<Option<Stored>, FileError> {
+        for _ in 0..LOOKS_MAX {
+            let newest = self.newest()?;
+            if newest == 0 {
+                return Ok(None);
+            }
+            let path = self.path_of(newest);
+            let file = read_file(&path).map_err(self.error("reading", path.clone()))?;
+            let Some(bytes) = revision::decode(&path, newest, file)? else {
+                if self.exists(newest + 1)? {
+                    continue;
+                }
+                return Err(FileError::Damaged {
+                    path,
+                    offset: 0,
+                    found: "nothing".to_owned(),
+                    expected: "the newest revision".to_owned(),
+                });
+            };
+            if self.synced < newest {
+                self.sync()?;
+                self.synced = newest;
+            }
+            return Ok(Some(Stored {
+                revision: Revision(newest),
+                bytes,
+            }));
+        }
+        Err(FileError::Restless {
+            path: self.path.clone(),
+            looks: LOOKS_MAX,
+        })
+    }
+
+    /// Writes `value` as `revision`. `false`: somebody else was faster.
+    pub fn link(&self, revision: u64, value: &[u8]) -> Result<bool, FileError> {
+        let unlinked = self.write_unlinked(&revision::encode(revision, value))?;
+        let linked = fs::hard_link(&unlinked, self.path_of(revision));
+        let error = self.error("linking", self.path_of(revision));
+        // A name that is left over is removed by a later writer.
+        let _ = fs::remove_file(&unlinked);
+        match linked {
+            Ok(()) => Ok(true),
+            Err(source) if source.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(source) => Err(error(source)),
+        }
+    }
+
+    /// A file with these bytes, synced unless it is empty, under a name that nobody else uses.
+    fn write_unlinked(&self, bytes: &[u8]) -> Result<PathBuf, FileError> {
+        let (path, mut file) = loop {
+            let (process, number) = (process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+            let path = self.path.join(format!("{UNLINKED}{process}-{number}"));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                // Left by a process of the same number, or made by one in another container.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                opened => break (path.clone(), opened.map_err(self.error("making", path))?),
+            }
+        };
+        let written = match bytes {
+            [] => Ok(()),
+            _ => file.write_all(bytes).and_then(|()| file.sync_all()),
+        };
+        written.map_err(|source| {
+            // The first error is the one to report.
+            let _ = fs::remove_file(&path);
+            self.error("writing", path.clone())(source)
+        })?;
+        Ok(path)
+    }
+
+    /// Makes all names durable.
+    pub fn sync(&self) -> Result<(), FileError> {
+        sync_directory(&self.path).map_err(self.error("syncing", self.path.clone()))
+    }
+
+    /// Replaces `revision`, and those below it that still have values, by empty files, as far as that is possible: it saves space, and
+    /// nothing depends on it. Now and then it removes files of dead writers.
+    pub fn supersede(&self, revision: u64) {
+        for (superseded, revision) in (1..=revision).rev().enumerate() {
+            let path = self.path_of(revision);
+            let has_value = fs::metadata(&path).is_ok_and(|status| status.len() > 0);
+            if !has_value || superseded as u32 == SUPERSEDED_MAX {
+                break;
+            }
+            let Ok(empty) = self.write_unlinked(&[]) else {
+                break;
+            };
+            if fs::rename(&empty, &path).is_err() {
+                let _ = fs::remove_file(&empty);
+                break;
+            }
+        }
+        if revision.is_multiple_of(u64::from(SUPERSEDED_MAX)) {
+            self.remove_unlinked();
+        }
+    }
+
+    fn remove_unlinked(&self) {
+        let Ok(entries) = fs::read_dir(&self.path) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let is_unlinked = entry.file_name().to_string_lossy().starts_with(UNLINKED);
+            let modified = entry.metadata().and_then(|status| status.modified());
+            let age = modified.map(|modified| SystemTime::now().duration_since(modified));
+            if is_unlinked && matches!(age, Ok(Ok(age)) if age > UNLINKED_MAX) {
+                // Another writer may have been faster.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(SIZE_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

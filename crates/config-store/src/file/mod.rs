@@ -1,0 +1,94 @@
+//! A configuration in files of one host: one file for each revision.
+//!
+//! ```text
+//!   cluster/
+//!     revision-00000000000000000001     empty: superseded
+//!     …
+//!     revision-00000000000000000009     a value
+//!     revision-00000000000000000010     a value: the newest
+//! ```
+//!
+//! A writer writes and syncs a file under a name of its own, and links it to the name of the next revision. `link` fails where the name
+//! exists, so one writer wins, and no lock is held that a stopped process could keep.
+//!
+//! Invariants:
+//! - *A name that exists stays.* An old revision is replaced by an empty file, in one step, and never removed. So a writer that was stopped
+//!   before its `link` and continues after a hundred changes finds the name taken; and the newest revision is the
+//!   highest name, without a list of the directory that could change while it is read.
+//! - Nothing is answered before the directory is synced: neither `Done` nor a value that was read. A value that somebody acted on is there
+//!   after a power cut.
+//! - The last [`KEPT`] revisions are values.
+
+mod directory;
+mod error;
+mod revision;
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stonecast_cluster::{Revision, Stored, Swap};
+
+use self::directory::Directory;
+use crate::backend::{Backend, Failure};
+
+/// How many revisions keep their values.
+const KEPT: u64 = 8;
+/// How often a watch looks. One look is one `stat`.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a watch looks before it answers that nothing changed.
+const LOOK_FOR: Duration = Duration::from_millis(500);
+
+/// The store in the directory `path`, once for calls and once for watching.
+pub fn backends(path: &Path) -> (FileStore, FileStore) {
+    let store = || FileStore {
+        directory: Directory::new(path),
+    };
+    (store(), store())
+}
+
+/// A directory of revisions.
+pub struct FileStore {
+    directory: Directory,
+}
+
+impl Backend for FileStore {
+    fn read(&mut self) -> Result<Option<Stored>, Failure> {
+        Ok(self.directory.read()?)
+    }
+
+    fn swap(&mut self, expected: Option<Revision>, bytes: &[u8]) -> Result<Swap, Failure> {
+        if expected.is_none() {
+            self.directory.create()?;
+        }
+        let newest = self.directory.newest()?;
+        if newest != expected.map_or(0, |expected| expected.0) {
+            return Ok(Swap::Conflict);
+        }
+        let next = newest + 1;
+        if !self.directory.link(next, bytes)? {
+            return Ok(Swap::Conflict);
+        }
+        self.directory.sync().map_err(|error| {
+            Failure::Unknown(format!(
+                "revision {next} may be gone after a power cut: {error}"
+            ))
+        })?;
+        self.directory.supersede(next.saturating_sub(KEPT));
+        Ok(Swap::Done(Revision(next)))
+    }
+
+    /// Looks again and again: that needs no watch of the kernel's, whose number is bounded for each user, which not every file system has,
+    /// and beside which one would have to look anyway when it overflows.
+    fn watch(&mut self, known: Option<Revision>) -> Result<Option<Revision>, Failure> {
+        let end = Instant::now() + LOOK_FOR;
+        loop {
+            let newest = self.directory.newest()?;
+            let newest = (newest > 0).then_some(Revision(newest));
+            if newest != known || Instant::now() >= end {
+                return Ok(newest);
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the configuration of a cluster lives: files on one host, or etcd.
+//!
+//! ```text
+//!   address   text -> which store
+//!   front     ConfigStore: hands calls to a thread, and futures to the caller
+//!   board     who waits for a later value
+//!     |  both stand on
+//!   backend   what a store does, in a thread that may block
+//!     file/     one file for each revision
+//!     etcd/     etcd's JSON gateway over HTTP
+//! ```
+//!
+//! Stores have clocks and threads, as providers of verbs have: all waiting for disks and networks happens in two threads of each store, and
+//! an answer wakes the caller's task from there. `docs/cluster.md` says what an operator has to know,
+//! `docs/design/0032-membership.md` why it is so.
+#![forbid(unsafe_code)]
+
+use std::rc::Rc;
+use std::str::FromStr as _;
+
+use stonecast_cluster::ConfigStore;
+
+mod address;
+mod backend;
+mod board;
+mod etcd;
+mod file;
+mod front;
+
+pub use address::{Address, InvalidAddress};
+pub use etcd::Bounds;
+
+/// A store that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address names none.
+    #[error(transparent)]
+    Address(#[from] InvalidAddress),
+    /// Its threads cannot be started.
+    #[error("starting a thread for {store}: {source}")]
+    Thread {
+        /// Which store.
+        store: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+}
+
+/// The store at `address`: `file:PATH` or `etcd://HOST:PORT,HOST:PORT/NAME`.
+///
+/// Nothing is read yet: a directory that is not there, or an etcd that does not answer, is an error of the first call. The store's
+/// threads end with it; one that waits for etcd ends some seconds later.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let store = stonecast_config_store::open(&format!("file:{}", folder.path().display()))?;
+/// assert!(store.name().starts_with("file:"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn open(address: &str) -> Result<Rc<dyn ConfigStore>, OpenError> {
+    open_within(&Address::from_str(address)?, Bounds::DEFAULT)
+}
+
+/// The store at `address`, with other bounds for an etcd.
+pub fn open_within(address: &Address, bounds: Bounds) -> Result<Rc<dyn ConfigStore>, OpenError> {
+    let name = address.to_string();
+    let front = match address {
+        Address::File(path) => {
+            let (calls, watch) = file::backends(path);
+            front::Front::start(&name, calls, watch)
+        }
+        Address::Etcd(address) => {
+            let (calls, watch) = etcd::backends(address, bounds);
+            front::Front::start(&name, calls, watch)
+        }
+    };
+    match front {
+        Ok(front) => Ok(Rc::new(front)),
+        Err(source) => Err(OpenError::Thread {
+            store: name,
+            source,
+        }),
+    }
+}

@@ -1,0 +1,4 @@
+//! Stores of configurations, told as stories.
+
+mod contract;
+mod support;

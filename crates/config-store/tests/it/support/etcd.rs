@@ -1,0 +1,173 @@
+//! etcd servers on the loopback, in a temporary directory.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Why there is no etcd here; `None`: there is one.
+pub fn missing() -> Option<&'static str> {
+    let version = Command::new("etcd")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    version.is_err().then_some("etcd is not installed")
+}
+
+/// One server. It is killed with this value.
+pub struct Member {
+    /// `HOST:PORT` for clients.
+    pub endpoint: String,
+    name: String,
+    peer: String,
+    initial: String,
+    folder: PathBuf,
+    child: Option<Child>,
+}
+
+/// Servers of one cluster.
+pub struct Cluster {
+    pub members: Vec<Member>,
+    _folder: TempDir,
+}
+
+fn free_address() -> String {
+    // Any free port; no other program is likely to take it before the server does.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+impl Cluster {
+    /// Starts `count` servers and waits until they serve.
+    pub fn start(count: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let peers: Vec<_> = (0..count)
+            .map(|index| (format!("m{index}"), free_address()))
+            .collect();
+        let initial: Vec<_> = peers
+            .iter()
+            .map(|(name, peer)| format!("{name}=http://{peer}"))
+            .collect();
+        let members = peers.into_iter().map(|(name, peer)| Member {
+            endpoint: free_address(),
+            folder: folder.path().join(&name),
+            name,
+            peer,
+            initial: initial.join(","),
+            child: None,
+        });
+        let mut cluster = Self {
+            members: members.collect(),
+            _folder: folder,
+        };
+        cluster.members.iter_mut().for_each(Member::start);
+        cluster.members.iter().for_each(Member::wait_until_ready);
+        cluster
+    }
+
+    /// The address of the key `name`.
+    pub fn address(&self, name: &str) -> String {
+        let endpoints: Vec<_> = self
+            .members
+            .iter()
+            .map(|member| &*member.endpoint)
+            .collect();
+        format!("etcd://{}/{name}", endpoints.join(","))
+    }
+}
+
+impl Member {
+    /// Starts the server, for the first time or again.
+    pub fn start(&mut self) {
+        fs::create_dir_all(&self.folder).unwrap();
+        let log = File::create(self.folder.join("log")).unwrap();
+        let (client, peer) = (
+            format!("http://{}", self.endpoint),
+            format!("http://{}", self.peer),
+        );
+        let child = Command::new("etcd")
+            .args(["--name", &self.name, "--data-dir"])
+            .arg(self.folder.join("data"))
+            .args([
+                "--listen-client-urls",
+                &client,
+                "--advertise-client-urls",
+                &client,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args(["--initial-cluster", &self.initial])
+            .args(["--heartbeat-interval", "50", "--election-timeout", "500"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        self.child = Some(child.expect("etcd can be started"));
+    }
+
+    /// Kills the server as a crash would.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Removes what the server stored.
+    pub fn forget(&self) {
+        fs::remove_dir_all(self.folder.join("data")).unwrap();
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    /// Runs `etcdctl`-like requests of the gateway with the body `request`.
+    pub fn post(&self, path: &str, request: &str) -> Option<String> {
+        let post = ureq::Agent::config_builder()
+            .proxy(None)
+            .timeout_global(Some(Duration::from_secs(5)))
+            .build()
+            .new_agent()
+            .post(format!("http://{}{path}", self.endpoint));
+        post.send(request).ok()?.body_mut().read_to_string().ok()
+    }
+
+    pub fn wait_until_ready(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.post("/v3/kv/range", r#"{"key":"eA=="}"#).is_none() {
+            let log = || fs::read_to_string(self.folder.join("log")).unwrap();
+            assert!(Instant::now() < deadline, "etcd serves: {}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Whether this server leads.
+    pub fn leads(&self) -> bool {
+        let status = self
+            .post("/v3/maintenance/status", "{}")
+            .unwrap_or_default();
+        let field = |name: &str| {
+            let at = status.find(&format!("\"{name}\":\""))? + name.len() + 4;
+            status[at..].split('"').next()
+        };
+        field("leader").is_some() && field("leader") == field("member_id")
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A server that answers like an etcd, or not quite.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// What the server does with a request.
+pub enum Reply {
+    /// Answers with this status and body.
+    Say(u16, String),
+    /// Answers with these lines as a stream, and leaves it open.
+    Stream(Vec<String>),
+    /// Never answers.
+    Silence,
+    /// Closes the connection.
+    HangUp,
+    /// Answers with bytes that are no HTTP.
+    Noise,
+}
+
+type Answer = Box<dyn FnMut(&str, &str) -> Reply + Send>;
+
+/// A server on the loopback; its answers are those of a function of path and body.
+pub struct Fake {
+    pub endpoint: String,
+    /// Path and body of all requests.
+    pub requests: Arc<Mutex<Vec<(String, String)>>>,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Fake {
+    pub fn start(answer: impl FnMut(&str, &str) -> Reply + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = listener.local_addr().unwrap().to_string();
+        let fake = Self {
+            endpoint,
+            requests: Arc::default(),
+            is_closed: Arc::default(),
+        };
+        let (requests, is_closed) = (fake.requests.clone(), fake.is_closed.clone());
+        let answer: Arc<Mutex<Answer>> = Arc::new(Mutex::new(Box::new(answer)));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if is_closed.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (answer, requests) = (answer.clone(), requests.clone());
+                thread::spawn(move || serve(stream.unwrap(), &answer, &requests));
+            }
+        });
+        fake
+    }
+
+    pub fn count(&self, path: &str) -> usize {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().filter(|(asked, _)| asked == path).count()
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(&self.endpoint);
+    }
+}
+
+fn serve(
+    stream: TcpStream,
+    answer: &Mutex<Answer>,
+    requests: &Mutex<Vec<(String, String)>>,
+) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut writer = stream;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let path = line.split(' ').nth(1)?.to_owned();
+        let mut size = 0;
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header).ok()?;
+            if header.trim().is_empty() {
+                break;
+            }
+            let header = header.to_ascii_lowercase();
+            if let Some(text) = header.strip_prefix("content-length:") {
+                size = text.trim().parse().ok()?;
+            }
+        }
+        let mut body = vec![0; size];
+        reader.read_exact(&mut body).ok()?;
+        let body = String::from_utf8(body).ok()?;
+        requests.lock().unwrap().push((path.clone(), body.clone()));
+        let reply = answer.lock().unwrap()(&path, &body);
+        match reply {
+            Reply::Say(status, text) => {
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n",
+                    text.len()
+                );
+                writer.write_all((head + &text).as_bytes()).ok()?;
+            }
+            Reply::Stream(lines) => {
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                writer.write_all(head.as_bytes()).ok()?;
+                for line in lines {
+                    let chunk = format!("{:x}\r\n{line}\n\r\n", line.len() + 1);
+                    writer.write_all(chunk.as_bytes()).ok()?;
+                }
+                wait_for_the_end(&mut reader);
+                return None;
+            }
+            Reply::Silence => {
+                wait_for_the_end(&mut reader);
+                return None;
+            }
+            Reply::HangUp => return None,
+            Reply::Noise => {
+                writer.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").ok()?;
+                return None;
+            }
+        }
+    }
+}
+
+fn wait_for_the_end(reader: &mut BufReader<TcpStream>) {
+    let mut rest = Vec::new();
+    // However it ends.
+    let _ = reader.read_to_end(&mut rest);
+}
