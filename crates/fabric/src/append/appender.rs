@@ -75,23 +75,36 @@ impl Appender {
     ///
     /// Nothing was appended and no credit was used.
     pub async fn append(&self, entry: LocalSpan) -> Result<Status, AppendError> {
+        let mut sends: SmallVec<[Operation; 4]> = SmallVec::new();
+        // Paid before the first wait, so that appends that are under way together do not spend the same credits.
+        self.stage(entry, &mut sends)?;
+        match self.port.submit(self.qp, &sends).await {
+            Ok(status) => Ok(status),
+            Err(refused) => {
+                self.add_credits(self.cost(entry.size));
+                Err(refused.into())
+            }
+        }
+    }
+
+    /// Pays for an entry, and adds its messages to `batch`, which the caller posts to the queue pair: for entries that share a
+    /// doorbell, or a READ behind them. `entry` belongs to the device until that batch has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`AppendError::NoCredit`]: nothing was added and no credit was used.
+    pub fn stage(
+        &self,
+        entry: LocalSpan,
+        batch: &mut impl Extend<Operation>,
+    ) -> Result<(), AppendError> {
         let (cost, left) = (self.cost(entry.size), self.credits.get());
         if cost > left {
             return Err(AppendError::NoCredit { cost, left });
         }
-        let sends: SmallVec<[Operation; 4]> = self
-            .messages(entry)
-            .map(|local| Operation::Send { local })
-            .collect();
-        // Paid before the first wait, so that appends that are under way together do not spend the same credits.
+        batch.extend(self.messages(entry).map(|local| Operation::Send { local }));
         self.credits.set(left - cost);
-        match self.port.submit(self.qp, &sends).await {
-            Ok(status) => Ok(status),
-            Err(refused) => {
-                self.add_credits(cost);
-                Err(refused.into())
-            }
-        }
+        Ok(())
     }
 
     /// The messages that an entry is appended as.
