@@ -11,6 +11,9 @@
 //! In a compound update, `b` follows `a` without a wait where posted writes become persistent in order. Elsewhere `b` is an
 //! ATOMIC_WRITE behind a flush, and without ATOMIC_WRITE the requester waits between the two.
 //!
+//! An append is durable where its receive buffer lies, so nothing is copied; both values of a compound update are one entry,
+//! which counts as a whole. Its requester does not know the place, and a native FLUSH covers no SEND, so its flush is a READ.
+//!
 //! The planner does not argue that a plan is sound and each of its steps needed: the litmus model explores that.
 
 use serde::Serialize;
@@ -115,6 +118,8 @@ pub fn plan_for(platform: &Platform, operation: Operation, update: Update) -> Re
     let steps = match (operation, update) {
         (Operation::Send, Update::Single) => message_of(platform, Message::Value(A), &[A]),
         (Operation::Send, Update::Compound { .. }) => message_of(platform, Message::Both, &[A, B]),
+        (Operation::Append, Update::Single) => appended(platform, Message::Value(A), &[A]),
+        (Operation::Append, Update::Compound { .. }) => appended(platform, Message::Both, &[A, B]),
         (_, Update::Single) => written(platform, operation, A),
         (_, Update::Compound { large }) => both_written(platform, operation, large),
     };
@@ -201,6 +206,23 @@ fn message_of(platform: &Platform, message: Message, items: &[Item]) -> Vec<Step
     steps
 }
 
+/// One entry, which the responder's device places in the responder's memory.
+fn appended(platform: &Platform, entry: Message, items: &[Item]) -> Vec<Step> {
+    let mut steps = vec![Step::Append(entry)];
+    if arrival_persists(platform) {
+        steps.push(Step::Await(Awaited::Append(entry)));
+    } else if read_persists(platform) {
+        steps.extend([Step::Read, Step::Await(Awaited::Read)]);
+    } else {
+        steps.push(Step::Receive(entry));
+        if !saves_caches(platform) {
+            steps.extend(items.iter().copied().map(Step::WriteBack));
+        }
+        steps.extend([Step::SendAck, Step::ReceiveAck]);
+    }
+    steps
+}
+
 fn post(operation: Operation, item: Item) -> Step {
     match operation {
         Operation::WriteImmediate => Step::WriteImmediate(item),
@@ -221,6 +243,15 @@ fn saves_caches(platform: &Platform) -> bool {
     )
 }
 
+/// Whether whatever was posted is durable once a READ behind it has completed.
+fn read_persists(platform: &Platform) -> bool {
+    let with_read = Platform {
+        flush: FlushKind::Read,
+        ..*platform
+    };
+    flush_persists(&with_read, Operation::Append)
+}
+
 /// Whether data that `operation` wrote is durable once a flush behind it has completed.
 fn flush_persists(platform: &Platform, operation: Operation) -> bool {
     // Every flush is answered after the arrival of everything that was posted before it.
@@ -230,7 +261,9 @@ fn flush_persists(platform: &Platform, operation: Operation) -> bool {
     let covered = match platform.flush {
         FlushKind::Read => !platform.relaxed_ordering,
         // The standard names WRITE, atomics and ATOMIC_WRITE, not SEND.
-        FlushKind::NativeGlobal | FlushKind::NativePersistent => operation != Operation::Send,
+        FlushKind::NativeGlobal | FlushKind::NativePersistent => {
+            !matches!(operation, Operation::Send | Operation::Append)
+        }
     };
     let reaches_persistence = match platform.persistence {
         PersistenceDomain::Mhp | PersistenceDomain::Wsp => true,

@@ -124,7 +124,9 @@ pub(crate) fn completion_of(post: Step) -> Option<Awaited> {
         Step::Write(item) => Some(Awaited::Write(item)),
         Step::WriteImmediate(item) => Some(Awaited::WriteImmediate(item)),
         Step::Send(message) => Some(Awaited::Send(message)),
+        Step::Append(message) => Some(Awaited::Append(message)),
         Step::Flush => Some(Awaited::Flush),
+        Step::Read => Some(Awaited::Read),
         _ => None,
     }
 }
@@ -136,13 +138,15 @@ pub(crate) fn completes(post: Step, awaited: Awaited) -> bool {
         Awaited::Write(item) => post == Step::Write(item),
         Awaited::WriteImmediate(item) => post == Step::WriteImmediate(item),
         Awaited::Send(message) => post == Step::Send(message),
+        Awaited::Append(message) => post == Step::Append(message),
+        Awaited::Read => post == Step::Read,
     }
 }
 
 /// Whether `post` ends the responder's wait for `message`.
 pub(crate) fn delivers(post: Step, message: Message) -> bool {
     match post {
-        Step::Send(sent) => sent == message,
+        Step::Send(sent) | Step::Append(sent) => sent == message,
         Step::WriteImmediate(item) => message == Message::Address(item),
         _ => false,
     }

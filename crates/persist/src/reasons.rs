@@ -42,6 +42,12 @@ fn reason(plan: &Plan, index: usize, step: Step) -> String {
             format!("puts {} into a persistent receive buffer, where recovery finds and applies it", values(message))
         }
         Step::Send(message) => format!("brings {} to the responder", values(message)),
+        Step::Append(message) => format!(
+            "puts {} where the responder's device chooses; recovery finds the entry there, and proves it whole",
+            values(message)
+        ),
+        Step::Read => read(platform).to_owned(),
+        Step::Await(Awaited::Read) => "before the READ is answered nothing is known".to_owned(),
         Step::Flush if follows(|step| matches!(step, Step::WriteAtomic(_))) => {
             format!("{}; b must not become persistent first", flush(platform))
         }
@@ -86,6 +92,14 @@ fn flush(platform: &Platform) -> &'static str {
             "FLUSH with persistence, answered after everything before it is in the persistence domain"
         }
     }
+}
+
+fn read(platform: &Platform) -> &'static str {
+    let with_read = Platform {
+        flush: FlushKind::Read,
+        ..*platform
+    };
+    flush(&with_read)
 }
 
 fn copy(platform: &Platform, item: Item) -> String {

@@ -38,6 +38,10 @@ pub enum Awaited {
     WriteImmediate(Item),
     /// Of a SEND.
     Send(Message),
+    /// Of an append.
+    Append(Message),
+    /// Of the latest READ.
+    Read,
 }
 
 /// A party of a plan.
@@ -58,8 +62,14 @@ pub enum Step {
     WriteImmediate(Item),
     /// `rq.send(x)`, `rq.send(a,b)`, `rq.send(&x)`: posts a SEND.
     Send(Message),
+    /// `rq.append(x)`, `rq.append(a,b)`: posts a SEND that lands in the responder's own memory, at a place that the responder's
+    /// device chooses. The message is one entry, and counts where recovery finds it whole.
+    Append(Message),
     /// `rq.flush`: posts a flush, of the platform's kind.
     Flush,
+    /// `rq.read`: posts a READ for the sake of its answer, which comes after earlier messages, too, whatever the platform's
+    /// kind of flush.
+    Read,
     /// `rq.write_atomic(x)`: posts an ATOMIC_WRITE.
     WriteAtomic(Item),
     /// `rq.await(...)`: waits for a completion.
@@ -70,7 +80,8 @@ pub enum Step {
     Receive(Message),
     /// `rsp.copy(x)`: stores the value of a message to its place.
     Copy(Item),
-    /// `rsp.write_back(x)`: writes the cache lines of a place back and fences; on a page file, syncs its pages.
+    /// `rsp.write_back(x)`: writes the cache lines of a place back and fences; on a page file, syncs its pages. An appended value
+    /// has its place in the entry.
     WriteBack(Item),
     /// `rsp.send(ack)`: posts a SEND without payload.
     SendAck,
@@ -110,6 +121,8 @@ impl Step {
         let mut all = vec![
             Self::Flush,
             Self::Await(Awaited::Flush),
+            Self::Read,
+            Self::Await(Awaited::Read),
             Self::ReceiveAck,
             Self::SendAck,
         ];
@@ -130,6 +143,9 @@ impl Step {
                 Self::Receive(message),
                 Self::Await(Awaited::Send(message)),
             ]);
+            if !matches!(message, Message::Address(_)) {
+                all.extend([Self::Append(message), Self::Await(Awaited::Append(message))]);
+            }
         }
         all
     }
@@ -161,6 +177,8 @@ impl fmt::Display for Awaited {
             Self::Write(item) => write!(formatter, "write({item})"),
             Self::WriteImmediate(item) => write!(formatter, "write_imm({item})"),
             Self::Send(message) => write!(formatter, "send({message})"),
+            Self::Append(message) => write!(formatter, "append({message})"),
+            Self::Read => formatter.write_str("read"),
         }
     }
 }
@@ -171,7 +189,9 @@ impl fmt::Display for Step {
             Self::Write(item) => write!(formatter, "rq.write({item})"),
             Self::WriteImmediate(item) => write!(formatter, "rq.write_imm({item})"),
             Self::Send(message) => write!(formatter, "rq.send({message})"),
+            Self::Append(message) => write!(formatter, "rq.append({message})"),
             Self::Flush => formatter.write_str("rq.flush"),
+            Self::Read => formatter.write_str("rq.read"),
             Self::WriteAtomic(item) => write!(formatter, "rq.write_atomic({item})"),
             Self::Await(awaited) => write!(formatter, "rq.await({awaited})"),
             Self::ReceiveAck => formatter.write_str("rq.receive(ack)"),
@@ -216,7 +236,7 @@ mod tests {
     #[test]
     fn every_step_has_a_name_of_its_own_that_is_read_back() {
         let all = Step::all();
-        assert_eq!(all.len(), 33);
+        assert_eq!(all.len(), 41);
         assert_eq!(
             all.iter()
                 .map(Step::to_string)

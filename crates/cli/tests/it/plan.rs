@@ -245,6 +245,52 @@ fn a_plan_is_told_to_people_with_columns_reasons_crashes_and_assumptions() {
 }
 
 #[test]
+fn an_append_is_planned_where_it_is_asked_for_or_a_profile_is_named() {
+    let append = [
+        "plan",
+        "--json",
+        "--update",
+        "single",
+        "--operation",
+        "append",
+    ];
+    let plans = lines(&append);
+    assert_eq!(plans.len(), 12, "one for each published platform");
+    let of_profile = lines(&["plan", "--json", "--profile", "connectx5-rowan"]);
+    let steps: Vec<_> = of_profile
+        .iter()
+        .filter(|plan| plan["operation"] == "append" && plan["update"] == "single")
+        .map(|plan| plan["steps"].clone())
+        .collect();
+    assert_eq!(
+        steps,
+        [serde_json::json!([
+            "rq.append(a)",
+            "rq.read",
+            "rq.await(read)"
+        ])]
+    );
+    let told = stonecast([
+        "plan",
+        "--profile",
+        "connectx5-rowan",
+        "--operation",
+        "append",
+    ]);
+    for part in [
+        "append: single update a",
+        "a READ, answered after",
+        "cost: 1 round trip, one-sided",
+    ] {
+        assert!(
+            told.text().contains(part),
+            "{part} is not in\n{}",
+            told.text()
+        );
+    }
+}
+
+#[test]
 fn the_page_holds_everything_in_one_file() {
     let place = Place::in_volatile_memory();
     let page = place.path().join("plan.html");

@@ -77,7 +77,7 @@ fn draw(root: &Area<'_>, measured: &[Measurement]) -> Drawn {
 
 fn draw_legend(root: &Area<'_>) -> Drawn {
     let mut left = 24;
-    for (operation, colour) in Operation::ALL.iter().zip(COLOURS) {
+    for (operation, colour) in Operation::PUBLISHED.iter().zip(COLOURS) {
         root.draw(&Rectangle::new(
             [(left, 52), (left + 14, 66)],
             colour.filled(),
@@ -86,6 +86,7 @@ fn draw_legend(root: &Area<'_>) -> Drawn {
             Operation::Write => "WRITE",
             Operation::WriteImmediate => "WRITE_WITH_IMM",
             Operation::Send => "SEND",
+            Operation::Append => "append",
         };
         root.draw_text(name, &text(14, HPos::Left), (left + 20, 59))?;
         left += 40 + 8 * name.len() as i32;
@@ -188,7 +189,7 @@ mod tests {
                     .collect();
                 assert_eq!(bars.len(), 12);
                 for (index, scenario) in bars.iter().enumerate() {
-                    assert_eq!(scenario.operation, Operation::ALL[index % 3]);
+                    assert_eq!(scenario.operation, Operation::PUBLISHED[index % 3]);
                     assert_eq!(scenario.platform, bars[index / 3 * 3].platform);
                 }
             }

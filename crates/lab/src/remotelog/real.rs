@@ -72,7 +72,7 @@ pub(super) fn measure_all(
     let platform = platform_of(ends, medium)?;
     let mut measured = Vec::new();
     for update in [Update::Single, Update::Compound { large: false }] {
-        for &operation in Operation::ALL {
+        for &operation in Operation::PUBLISHED {
             let plan = plan_for(&platform, operation, update)?;
             let folder = tempfile::Builder::new()
                 .prefix("stonecast-remotelog-")

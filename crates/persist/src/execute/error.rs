@@ -31,6 +31,14 @@ pub enum ExecuteError {
         /// The remedy.
         cure: &'static str,
     },
+    /// The plan is for appends; nothing was done.
+    #[error(
+        "the plan's {step} leaves the place to the responder: run it with an appender and an append receiver"
+    )]
+    Appends {
+        /// The step.
+        step: String,
+    },
     /// There is no responder of this plan.
     #[error("no responder of this plan at {address}: {reason}")]
     Rejected {

@@ -111,7 +111,7 @@ impl Halves {
         )
     }
 
-    /// Refuses a device that lacks what a step needs.
+    /// Refuses a device that lacks what a step needs, and steps whose place the requester does not choose.
     pub fn check(&self, device: &Capabilities) -> Result<(), ExecuteError> {
         let lacks = |step: &Step, capability: &'static str| {
             Err(ExecuteError::Missing {
@@ -122,6 +122,11 @@ impl Halves {
         };
         for step in &self.requester {
             match step {
+                Step::Append(_) => {
+                    return Err(ExecuteError::Appends {
+                        step: step.to_string(),
+                    });
+                }
                 Step::WriteAtomic(_) if !device.atomic_write => return lacks(step, "ATOMIC_WRITE"),
                 Step::Flush if self.flush == FlushKind::NativeGlobal && !device.flush_global => {
                     return lacks(step, "FLUSH with global visibility");

@@ -139,6 +139,7 @@ impl Outbox {
                 vec![self.send(&message)]
             }
             Step::Flush => self.flush(staged),
+            Step::Append(_) | Step::Read => unreachable!("appenders append"),
             Step::Await(_) | Step::ReceiveAck => unreachable!("waited for, not posted"),
             Step::Receive(_) | Step::Copy(_) | Step::WriteBack(_) | Step::SendAck => {
                 unreachable!("the responder's")

@@ -63,15 +63,20 @@ impl Posted {
     /// Whether it is a message that holds `item`.
     pub fn holds(&self, item: Item) -> bool {
         match self.step {
-            Step::Send(Message::Value(held)) => held == item,
-            Step::Send(Message::Both) => true,
+            Step::Send(Message::Value(held)) | Step::Append(Message::Value(held)) => held == item,
+            Step::Send(Message::Both) | Step::Append(Message::Both) => true,
             _ => false,
         }
     }
 
     /// Whether it puts its data into a receive buffer.
     pub fn is_message(&self) -> bool {
-        matches!(self.step, Step::Send(_))
+        matches!(self.step, Step::Send(_) | Step::Append(_))
+    }
+
+    /// Whether it is an entry, whose receive buffer is its place.
+    pub fn is_entry(&self) -> bool {
+        matches!(self.step, Step::Append(_))
     }
 
     /// Whether it is an ATOMIC_WRITE.
@@ -79,8 +84,9 @@ impl Posted {
         matches!(self.step, Step::WriteAtomic(_))
     }
 
-    fn is_flush(&self) -> bool {
-        self.step == Step::Flush
+    /// Whether its answer comes after what was posted before.
+    pub fn is_flush(&self) -> bool {
+        matches!(self.step, Step::Flush | Step::Read)
     }
 }
 
@@ -134,10 +140,13 @@ impl Machine {
                         (hardware.persistent_buffers, line_count)
                     }
                     Step::Send(Message::Address(_)) | Step::Flush => (false, 1),
+                    Step::Read => (false, 1),
                     Step::WriteAtomic(_) => (true, 1),
+                    // The lines of `a`, then those of `b`.
+                    Step::Append(Message::Both) => (true, 2 * line_count),
                     _ => (true, line_count),
                 };
-                let non_posted = matches!(step, Step::Flush | Step::WriteAtomic(_));
+                let non_posted = matches!(step, Step::Flush | Step::Read | Step::WriteAtomic(_));
                 operations.push(posted.len()..posted.len() + lines);
                 posted.extend((0..lines).map(|line| Posted {
                     step: *step,
@@ -314,11 +323,20 @@ impl Machine {
             state = state.with_copy(item, Stage::Controller);
         }
         for (op, post) in self.posted.iter().enumerate() {
-            if post.target() == Some(item) && state.is_placed(op) {
+            let lies_there = post.target() == Some(item) || self.is_line_of_entry(post, item);
+            if lies_there && state.is_placed(op) {
                 state = state.with_stage(op, Stage::Controller);
             }
         }
         state
+    }
+
+    /// Whether it is a line of `item` in an entry.
+    fn is_line_of_entry(&self, post: &Posted, item: Item) -> bool {
+        let is_second = post.line >= self.line_count;
+        post.is_entry()
+            && post.holds(item)
+            && (post.step != Step::Append(Message::Both) || is_second == (item == Item::B))
     }
 
     fn may_arrive(&self, state: State, op: usize) -> bool {
@@ -357,36 +375,45 @@ impl Machine {
     }
 
     fn flush_may_answer(&self, state: State, flush: usize) -> bool {
-        let read = self.hardware.flush == FlushKind::Read;
+        let kind = self.kind_of(flush);
+        let read = kind == FlushKind::Read;
         if !self.has(Rule::FlushWaits)
             || (read && self.hardware.relaxed && self.has(Rule::RelaxedReadDoesNotPush))
         {
             return true;
         }
-        let pushes = match self.hardware.flush {
+        let pushes = match kind {
             FlushKind::Read => self.has(Rule::ReadPushes),
             FlushKind::NativeGlobal => !self.has(Rule::GlobalIsOnlyVisible),
             FlushKind::NativePersistent => false,
         };
-        (0..flush).filter(|op| self.covers(*op)).all(|op| {
+        (0..flush).filter(|op| self.covers(flush, *op)).all(|op| {
             state.is_placed(op)
                 && !(pushes && self.posted[op].persistent && state.stage(op) == Stage::Visible)
         })
     }
 
-    /// Whether a flush behind it concerns `op`.
-    fn covers(&self, op: usize) -> bool {
-        let native = self.hardware.flush != FlushKind::Read;
+    /// A READ is one whatever the platform's kind of flush.
+    fn kind_of(&self, flush: usize) -> FlushKind {
+        match self.posted[flush].step {
+            Step::Read => FlushKind::Read,
+            _ => self.hardware.flush,
+        }
+    }
+
+    /// Whether `flush`, behind it, concerns `op`.
+    fn covers(&self, flush: usize, op: usize) -> bool {
+        let native = self.kind_of(flush) != FlushKind::Read;
         !(native && self.has(Rule::NativeFlushOmitsSend) && self.posted[op].is_message())
     }
 
     fn effect(&self, state: State, op: usize) -> State {
         let mut state = state.with_stage(op, Stage::Visible);
-        let persists = self.hardware.flush == FlushKind::NativePersistent
+        let persists = self.kind_of(op) == FlushKind::NativePersistent
             && self.has(Rule::PersistentFlushPersists);
         if self.posted[op].is_flush() && persists {
-            for covered in
-                (0..op).filter(|earlier| self.covers(*earlier) && self.posted[*earlier].persistent)
+            for covered in (0..op)
+                .filter(|earlier| self.covers(op, *earlier) && self.posted[*earlier].persistent)
             {
                 state = state.with_stage(covered, Stage::Controller);
             }

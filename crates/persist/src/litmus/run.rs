@@ -218,6 +218,9 @@ fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
             Step::Send(message @ (Message::Value(_) | Message::Both)) => {
                 format!("message({message})")
             }
+            Step::Append(Message::Both) if post.line < machine.line_count => "entry(a)".to_owned(),
+            Step::Append(Message::Both) => "entry(b)".to_owned(),
+            Step::Append(message) => format!("entry({message})"),
             _ => match post.target() {
                 Some(item) => item.to_string(),
                 None => continue,
@@ -254,10 +257,10 @@ fn signals(machine: &Machine, state: State) -> Vec<Signal> {
         let stage = state.stage(op);
         let place = (stage != Stage::Unposted).then(|| place(stage, post.is_message()));
         match post.step {
-            Step::Flush => {
+            Step::Flush | Step::Read => {
                 let ended = stage == Stage::Visible;
                 signals.push(Signal {
-                    name: "flush".to_owned(),
+                    name: name_of(post.step),
                     // The answer has come back.
                     place: if ended { Some(Place::Nowhere) } else { place },
                     ended,
@@ -305,17 +308,19 @@ fn survival(fate: Fate) -> Survival {
     }
 }
 
+/// What the requester posts in `step`.
+fn name_of(step: Step) -> String {
+    step.to_string().trim_start_matches("rq.").to_owned()
+}
+
 /// An event as a sentence.
 fn tell(machine: &Machine, event: Event) -> String {
-    let name = |op: usize| {
-        let step = machine.posted[op].step.to_string();
-        step.trim_start_matches("rq.").to_owned()
-    };
+    let name = |op: usize| name_of(machine.posted[op].step);
     match event {
         Event::Step(step) => step.to_string(),
         Event::Arrives(op) => format!("{} reaches the responder's NIC", name(op)),
-        Event::TakesEffect(op) if machine.posted[op].step == Step::Flush => {
-            "flush is answered".to_owned()
+        Event::TakesEffect(op) if machine.posted[op].is_flush() => {
+            format!("{} is answered", name(op))
         }
         Event::TakesEffect(op) => format!("{} becomes visible", name(op)),
         Event::Drains(op) if machine.inbound_to_cache() => {

@@ -76,7 +76,8 @@ impl Machine {
     pub fn fate_of(&self, state: State, item: Item) -> Fate {
         let brings = |line: &usize| {
             let post = &self.posted[*line];
-            post.target() == Some(item) || (post.holds(item) && self.has(Rule::RecoveryReplays))
+            let found = post.is_entry() || self.has(Rule::RecoveryReplays);
+            post.target() == Some(item) || (post.holds(item) && found)
         };
         let posted = (0..self.posted.len())
             .filter(brings)
@@ -137,11 +138,12 @@ impl Machine {
     /// What recovery finds of `item`.
     fn found(&self, item: Item, kept: u32) -> Found {
         let has = |bit: usize| kept >> bit & 1 == 1;
-        let mut replayed = self
-            .operations
-            .iter()
-            .filter(|lines| self.posted[lines.start].holds(item));
-        if self.has(Rule::RecoveryReplays) && replayed.any(|lines| lines.clone().all(has)) {
+        // A message has to be applied, and an entry is in its place.
+        let mut messages = self.operations.iter().filter(|lines| {
+            let post = &self.posted[lines.start];
+            post.holds(item) && (post.is_entry() || self.has(Rule::RecoveryReplays))
+        });
+        if messages.any(|lines| lines.clone().all(has)) {
             return Found {
                 partly: true,
                 wholly: true,

@@ -18,6 +18,9 @@ fn no_program_of_six_steps_is_cheaper_for_a_single_update() {
                      rsp.receive(&a) rsp.write_back(a) rsp.send(ack)";
     let message = "rq.send(a) rq.flush rq.await(send(a)) rq.await(flush) rq.receive(ack) \
                    rsp.receive(a) rsp.copy(a) rsp.write_back(a) rsp.send(ack)";
+    let append = "rq.append(a) rq.read rq.flush rq.await(append(a)) rq.await(read) rq.receive(ack) \
+                  rsp.receive(a) rsp.copy(a) rsp.write_back(a) rsp.send(ack)";
+    nothing_is_cheaper(Operation::Append, Update::Single, append, 6);
     nothing_is_cheaper(Operation::Write, Update::Single, with_notice, 6);
     nothing_is_cheaper(Operation::WriteImmediate, Update::Single, immediate, 6);
     nothing_is_cheaper(Operation::Send, Update::Single, message, 6);

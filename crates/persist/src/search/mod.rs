@@ -140,6 +140,7 @@ fn carriers(
         Operation::Write => Step::Write(item),
         Operation::WriteImmediate => Step::WriteImmediate(item),
         Operation::Send => Step::Send(Message::Value(item)),
+        Operation::Append => Step::Append(Message::Value(item)),
     };
     let Update::Compound { large } = update else {
         return vec![vec![of(Item::A)]];
@@ -159,8 +160,10 @@ fn carriers(
         for_b.dedup();
     }
     let mut ways: Vec<Vec<Step>> = for_b.into_iter().map(|b| vec![of(Item::A), b]).collect();
-    if operation == Operation::Send {
-        ways.push(vec![Step::Send(Message::Both)]);
+    match operation {
+        Operation::Send => ways.push(vec![Step::Send(Message::Both)]),
+        Operation::Append => ways.push(vec![Step::Append(Message::Both)]),
+        Operation::Write | Operation::WriteImmediate => {}
     }
     ways
 }

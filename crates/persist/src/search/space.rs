@@ -6,6 +6,7 @@
 //! - A requester that ends without a wait: the outcome of its last posts is unknown, so they are of no use.
 //! - Two waits in a row for completions, or for acknowledgements: both come in order, so the later wait is enough.
 //! - A flush right behind a flush, and a second notice of the same value.
+//! - A READ where no value is appended: there the platform's flush stands for it.
 //! - A notice of a value that its own message announces; a notice before its value (its name is only a label then); a notice
 //!   that the responder does not receive.
 //! - `b` written straight to its place ahead of `a`: a crash between the two arrivals breaks the order.
@@ -35,7 +36,7 @@ impl Requester {
     /// The messages that the responder can receive, in the order of posting.
     fn messages(&self) -> Vec<Message> {
         let message = |step: &Step| match step {
-            Step::Send(message) => Some(*message),
+            Step::Send(message) | Step::Append(message) => Some(*message),
             Step::WriteImmediate(item) => Some(Message::Address(*item)),
             _ => None,
         };
@@ -121,6 +122,19 @@ impl Extend<'_> {
                 .any(|post| self.carriers.first() == Some(post))
     }
 
+    /// What may stand behind a post.
+    fn flushes(&self) -> &'static [Option<Step>] {
+        let appends = self
+            .carriers
+            .iter()
+            .any(|carrier| matches!(carrier, Step::Append(_)));
+        if appends {
+            &[None, Some(Step::Flush), Some(Step::Read)]
+        } else {
+            &[None, Some(Step::Flush)]
+        }
+    }
+
     /// Puts a flush, waits, both or nothing behind each post.
     fn flushes_and_waits(
         &mut self,
@@ -137,7 +151,7 @@ impl Extend<'_> {
             });
             return;
         };
-        for flush in [false, true] {
+        for &flush in self.flushes() {
             for (awaits, receives) in [(false, false), (true, false), (false, true), (true, true)] {
                 if rest.is_empty() && !awaits && !receives {
                     continue;
@@ -145,10 +159,8 @@ impl Extend<'_> {
                 let (length, before) = (steps.len(), progress.clone());
                 steps.push(*post);
                 progress.completion = completion_of(*post).or(progress.completion);
-                if flush {
-                    steps.push(Step::Flush);
-                    progress.completion = Some(Awaited::Flush);
-                }
+                steps.extend(flush);
+                progress.completion = flush.and_then(completion_of).or(progress.completion);
                 let mut is_possible = true;
                 if awaits {
                     match progress.completion.take() {

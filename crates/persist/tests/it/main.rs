@@ -1,5 +1,6 @@
 //! Tests of the planner as its users see it.
 
+mod appends;
 mod commit;
 mod execution;
 mod litmus;

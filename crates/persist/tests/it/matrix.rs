@@ -10,7 +10,7 @@ use stonecast_persist::{
 const SWITCH: [bool; 2] = [false, true];
 
 /// All combinations of the axes.
-fn platforms() -> Vec<Platform> {
+pub fn platforms() -> Vec<Platform> {
     let mut all = vec![Platform {
         persistence: PersistenceDomain::Volatile,
         ddio: Ddio::On,
@@ -114,7 +114,7 @@ fn every_platform_gets_a_plan_that_is_sound_minimal_and_the_cheapest_or_a_reason
             }
         }
     }
-    assert_eq!(plans + contradictions + volatile, 960 * 9);
+    assert_eq!(plans + contradictions + volatile, 960 * 12);
     assert!(
         plans > 1000 && volatile > 0 && contradictions > 0,
         "{plans} plans, {volatile} volatile, {contradictions} contradictions"

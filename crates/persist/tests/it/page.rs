@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-use stonecast_media::{Ddio, PersistenceDomain};
+use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::litmus::{Verdict, assumptions, check, prove, witnesses};
 use stonecast_persist::search::{Difference, Scope, Searcher, compare};
 use stonecast_persist::{
-    Axis, Operation, Party, Plan, Platform, PlatformProfile, Program, Scenario, Update, plan,
-    plan_for, published_platforms, scenarios,
+    Axis, FlushKind, Operation, Party, Plan, Platform, PlatformProfile, Program, Scenario,
+    Transport, Update, plan, plan_for, published_platforms, scenarios,
 };
 
 const PAGE: &str = "../../docs/persistence.md";
@@ -51,6 +51,8 @@ fn tables() -> Vec<(&'static str, String)> {
         ("proof", proof()),
         ("necessity", methods.necessity()),
         ("assumptions", methods.assumptions()),
+        ("appends", appends()),
+        ("append-necessity", append_necessity()),
         ("search", search()),
         ("differences", differences()),
         ("rules", rules()),
@@ -118,7 +120,7 @@ impl Methods {
                 )
                 .unwrap();
                 for update in [Update::Single, COMPOUND] {
-                    for operation in Operation::ALL {
+                    for operation in Operation::PUBLISHED {
                         let plan = plan_for(platform, *operation, update).unwrap();
                         write!(table, " {} |", self.name(plan.program())).unwrap();
                     }
@@ -182,18 +184,7 @@ impl Methods {
     fn assumptions(&self) -> String {
         let mut table = "| | on | breaks if |\n| --- | --- | --- |\n".to_owned();
         for (name, plan) in &self.plans {
-            let assumed = assumptions(plan);
-            let breaks = assumed
-                .iter()
-                .filter(|assumption| assumption.otherwise != "volatile");
-            let breaks: Vec<String> = breaks
-                .map(|assumption| format!("`{} = {}`", assumption.axis, assumption.otherwise))
-                .collect();
-            let breaks = if breaks.is_empty() {
-                "—".to_owned()
-            } else {
-                breaks.join(", ")
-            };
+            let breaks = breaks_if(plan);
             writeln!(
                 table,
                 "| {name} | {} | {breaks} |",
@@ -202,6 +193,103 @@ impl Methods {
             .unwrap();
         }
         table
+    }
+}
+
+/// A platform for each way in which an append becomes durable, or fails to.
+fn append_plans() -> Vec<Plan> {
+    use Ddio::{Off, On};
+    use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
+    let of = |persistence_domain, ddio| {
+        Platform::of(DeclaredPlatform {
+            persistence_domain,
+            ddio,
+            receive_buffers: ReceiveBuffers::Dram,
+        })
+    };
+    let relaxed = |platform| Platform {
+        relaxed_ordering: true,
+        ..platform
+    };
+    let platforms = [
+        of(Wsp, On),
+        Platform {
+            trusted_nic_buffers: false,
+            ..of(Wsp, On)
+        },
+        Platform {
+            transport: Transport::Iwarp,
+            atomic_write: false,
+            ..of(Wsp, On)
+        },
+        of(Mhp, On),
+        relaxed(of(Mhp, On)),
+        of(Dmp, Off),
+        relaxed(of(Dmp, Off)),
+        of(Dmp, On),
+        Platform {
+            flush: FlushKind::NativePersistent,
+            ..of(Dmp, On)
+        },
+        of(PageFile, On),
+    ];
+    let plan = |platform| plan_for(platform, Operation::Append, Update::Single).unwrap();
+    platforms.iter().map(plan).collect()
+}
+
+fn appends() -> String {
+    let mut table = "| on | plan of an entry | round trips | responder's steps | breaks if |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    for plan in append_plans() {
+        let (platform, cost) = (&plan.scenario().platform, plan.cost());
+        writeln!(
+            table,
+            "| {} | {} | {} | {} | {} |",
+            described(platform).replace(", dram", ""),
+            code(plan.program()),
+            cost.round_trips,
+            cost.responder_steps,
+            breaks_if(&plan)
+        )
+        .unwrap();
+    }
+    table
+}
+
+fn append_necessity() -> String {
+    let mut table = "| plan of an entry | without | a shortest run to a crash that breaks it |\n| --- | --- | --- |\n".to_owned();
+    let mut seen = Vec::new();
+    for plan in append_plans() {
+        if seen.contains(plan.program()) {
+            continue;
+        }
+        for necessity in prove(&plan).necessary {
+            writeln!(
+                table,
+                "| {} | `{}` | {} |",
+                code(plan.program()),
+                necessity.step,
+                necessity.counterexample.join("; ")
+            )
+            .unwrap();
+        }
+        seen.push(plan.program().clone());
+    }
+    table
+}
+
+/// The answers on other axes under which `plan` breaks.
+fn breaks_if(plan: &Plan) -> String {
+    let assumed = assumptions(plan);
+    let breaks = assumed
+        .iter()
+        .filter(|assumption| assumption.otherwise != "volatile");
+    let breaks: Vec<String> = breaks
+        .map(|assumption| format!("`{} = {}`", assumption.axis, assumption.otherwise))
+        .collect();
+    if breaks.is_empty() {
+        "—".to_owned()
+    } else {
+        breaks.join(", ")
     }
 }
 

@@ -219,7 +219,7 @@ fn platforms() -> Vec<Platform> {
 fn plans() -> Vec<Plan> {
     let mut plans = BTreeMap::new();
     for platform in platforms() {
-        for &operation in Operation::ALL {
+        for &operation in Operation::PUBLISHED {
             for &update in Update::ALL {
                 let Ok(plan) = plan_for(&platform, operation, update) else {
                     continue;

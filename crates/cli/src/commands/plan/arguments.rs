@@ -52,7 +52,7 @@ pub struct Selectors {
     /// Whether what a NIC has accepted survives a power cut.
     #[arg(long, value_name = "true|false")]
     pub trusted_nic_buffers: Option<bool>,
-    /// What carries the update: write, write-imm or send.
+    /// What carries the update: write, write-imm, send or append.
     #[arg(long, value_name = "OPERATION", value_parser = word::<Operation>)]
     pub operation: Option<Operation>,
     /// What is updated: single, or compound (b never survives without a).
@@ -113,7 +113,12 @@ impl Selectors {
         let mut scenarios = Vec::new();
         for update in self.updates() {
             for &platform in &platforms {
-                let operations = Operation::ALL
+                // The taxonomy has no appends.
+                let asked = match (&profile, self.operation) {
+                    (None, None) => Operation::PUBLISHED,
+                    _ => Operation::ALL,
+                };
+                let operations = asked
                     .iter()
                     .filter(|operation| self.operation.is_none_or(|only| only == **operation));
                 scenarios.extend(operations.map(|&operation| Scenario {

@@ -146,7 +146,7 @@ pub fn overview(scenarios: &[Scenario]) -> String {
             ),
         );
     };
-    let operations = stonecast_persist::Operation::ALL;
+    let operations = stonecast_persist::Operation::PUBLISHED;
     let names: Vec<String> = operations.iter().map(ToString::to_string).collect();
     row(
         &mut text,
@@ -190,7 +190,7 @@ fn way(scenario: &Scenario) -> String {
         let has = |step| plan.steps().contains(&step);
         let way = if has(Step::SendAck) {
             "message"
-        } else if has(Step::Flush) {
+        } else if has(Step::Flush) || has(Step::Read) {
             "flush"
         } else {
             "completion"
