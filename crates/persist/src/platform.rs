@@ -5,7 +5,7 @@
 //! ATOMIC_WRITE, InfiniBand specification volume 1, release 1.6, annex A19.
 
 use serde::{Serialize, Serializer};
-use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
+use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 
 use crate::words::{as_word, words};
 
@@ -138,6 +138,19 @@ impl Platform {
             persistence_domain: self.persistence,
             ddio: self.ddio,
             receive_buffers: self.receive_buffers,
+        }
+    }
+
+    /// The platform that a plan for `durability` counts on. With [`Durability::Process`] the crash is the death of processes, which
+    /// takes no store that was visible: as if caches survived, whatever the memory.
+    pub(crate) fn under(self, durability: Durability) -> Self {
+        match durability {
+            Durability::Power => self,
+            Durability::Process => Self {
+                persistence: PersistenceDomain::Mhp,
+                trusted_nic_buffers: false,
+                ..self
+            },
         }
     }
 

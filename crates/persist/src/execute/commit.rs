@@ -16,8 +16,7 @@
 
 use stonecast_base::Span;
 use stonecast_media::{
-    DeclaredPlatform, Durability, Means, PersistError, PersistenceDomain, PersistentRegion,
-    ReceiveBuffers,
+    DeclaredPlatform, Durability, Means, PersistError, PersistentRegion, ReceiveBuffers,
 };
 
 use crate::execute::error::ExecuteError;
@@ -91,14 +90,9 @@ impl Commit {
     ) -> Result<Self, NoCommit> {
         let declared = Platform::of(DeclaredPlatform {
             receive_buffers: ReceiveBuffers::Dram,
-            ..match durability {
-                Durability::Power => platform,
-                Durability::Process => DeclaredPlatform {
-                    persistence_domain: PersistenceDomain::Mhp,
-                    ..platform
-                },
-            }
-        });
+            ..platform
+        })
+        .under(durability);
         let plan = plan_for(&declared, Operation::Send, Update::Single)?;
         if durability == Durability::Power {
             check_medium(&declared, means)?;
@@ -178,7 +172,7 @@ mod tests {
     use rand::RngExt as _;
     use stonecast_base::random_from_seed;
     use stonecast_fabric_sim::{Fate, MachineOptions, MachineProfile, SimBacking, Survivor, World};
-    use stonecast_media::{Backing as _, Ddio, LogOptions};
+    use stonecast_media::{Backing as _, Ddio, LogOptions, PersistenceDomain};
 
     use super::*;
     use crate::litmus::{self, Verdict};

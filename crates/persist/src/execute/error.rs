@@ -3,6 +3,8 @@
 use stonecast_fabric::{DeviceError, Status};
 use stonecast_media::{PersistError, PersistenceDomain};
 
+use crate::plan::NoPlan;
+
 /// Why an update was not persisted, or is not known to be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -39,6 +41,9 @@ pub enum ExecuteError {
         /// The step.
         step: String,
     },
+    /// There is no plan for the platform; nothing was done.
+    #[error(transparent)]
+    NoPlan(#[from] NoPlan),
     /// There is no responder of this plan.
     #[error("no responder of this plan at {address}: {reason}")]
     Rejected {

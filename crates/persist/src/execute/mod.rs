@@ -7,6 +7,9 @@
 //!     Persisted                                       persistent region, receive buffers
 //! ```
 //!
+//! A server that decides on updates itself runs its part by [`Commit`]; stores that keep copies for each other append by
+//! [`Appender`] and [`AppendReceiver`].
+//!
 //! The same code runs on every provider: it knows [`stonecast_fabric::Device`] and [`PersistentRegion`] and nothing else.
 //!
 //! Invariants:
@@ -16,6 +19,7 @@
 //!   holds for a failed flush, too.
 //! - After a crash, [`recover`] finishes the messages that it left, before any requester connects again.
 
+mod append;
 mod commit;
 mod error;
 mod halves;
@@ -42,6 +46,10 @@ use crate::plan::Plan;
 use crate::platform::FlushKind;
 use crate::program::Program;
 
+pub use append::{
+    Agreement, AppendFailure, AppendReceiver, AppendRehearsal, Appender, NoAgreement, NotAppended,
+    OutOfOrder, RECEIVING_SIZE, Receiving, Route, Standing, WrongAnswer,
+};
 pub use commit::{Commit, NoCommit};
 pub use error::{Effect, ExecuteError};
 use halves::Halves;

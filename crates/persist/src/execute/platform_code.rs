@@ -35,7 +35,8 @@ fn encode(platform: &Platform) -> u32 {
         | bit(platform.trusted_nic_buffers, 10)
 }
 
-fn decode(code: u32) -> Option<Platform> {
+/// The platform of a code; `None`: no platform has it.
+pub(crate) fn decode(code: u32) -> Option<Platform> {
     let bits = |place: u32, count: u32| code >> place & ((1 << count) - 1);
     let platform = Platform {
         persistence: choice(PersistenceDomain::ALL, bits(0, 3))?,
@@ -51,7 +52,7 @@ fn decode(code: u32) -> Option<Platform> {
 }
 
 /// What any code says, also one that no platform has.
-fn words(code: u32) -> String {
+pub(crate) fn words(code: u32) -> String {
     if code == 0 {
         return "none (a rehearsal)".to_owned();
     }

@@ -16,7 +16,8 @@ use crate::plan::Plan;
 /// every process, and no more.
 ///
 /// A value exists only because the steps of a [`Plan`] were run to their end:
-/// [`Requester::persist`](super::Requester::persist) and [`Commit::persist`](super::Commit::persist) give it out. An
+/// [`Requester::persist`](super::Requester::persist), [`Commit::persist`](super::Commit::persist) and
+/// [`Appender::persisted`](super::Appender::persisted) give it out. An
 /// acknowledgement or a publication that takes one cannot come too early.
 ///
 /// ```

@@ -1,6 +1,7 @@
 //! Tests of the planner as its users see it.
 
 mod appends;
+mod backup;
 mod commit;
 mod execution;
 mod litmus;
@@ -15,6 +16,7 @@ mod matrix;
 mod page;
 #[path = "../../../fabric-shm/tests/it/pause.rs"]
 mod pause;
+mod pipeline;
 mod profile;
 mod providers;
 mod published;

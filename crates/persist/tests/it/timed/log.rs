@@ -58,7 +58,7 @@ impl Log {
 
     /// Recovers `image`, which a crash left, and judges it.
     pub fn judge(&self, image: Vec<u8>, layout: &Layout, acknowledged: u64) -> Result<(), Broken> {
-        let region = Plain(RefCell::new(image));
+        let region = Plain::of(image);
         let recovering = std::pin::pin!(recover(&region, layout));
         let Poll::Ready(Ok(_)) = recovering.poll(&mut Context::from_waker(Waker::noop())) else {
             panic!("plain memory neither waits nor fails");
@@ -92,7 +92,14 @@ impl Log {
 }
 
 /// Memory in which every store is durable at once: the image that a crash left has no caches.
-struct Plain(RefCell<Vec<u8>>);
+pub struct Plain(RefCell<Vec<u8>>);
+
+impl Plain {
+    /// The memory of `image`.
+    pub fn of(image: Vec<u8>) -> Self {
+        Self(RefCell::new(image))
+    }
+}
 
 impl Region for Plain {
     fn size(&self) -> u64 {

@@ -1,9 +1,11 @@
 //! Plans executed in the simulated world, with a hypothetical power cut after every event.
 //!
 //! ```text
-//!   stage.rs   two machines, a run of appends, its power cuts     log.rs   the promises of the log
+//!   stage.rs     two machines, updates one after the other, power cuts     log.rs   the promises of the log
+//!   appends.rs   two machines, entries in a pipeline, power cuts
 //! ```
 
+mod appends;
 mod log;
 mod stage;
 

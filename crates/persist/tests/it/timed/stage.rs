@@ -330,7 +330,7 @@ impl Stage {
 
 /// Fates of the undecided lines: every combination of none and all of their stores, and for each line alone every number of
 /// them and a torn one.
-fn choices(wreck: &Wreck) -> Vec<Vec<Fate>> {
+pub fn choices(wreck: &Wreck) -> Vec<Vec<Fate>> {
     let count = wreck.undecided();
     let all = |unit: usize| Fate {
         stores: wreck.stores(unit),

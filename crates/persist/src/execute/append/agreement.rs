@@ -1,0 +1,303 @@
+//! What a receiver of appends says of itself, and the plan that its appenders make from it.
+//!
+//! ```text
+//!   0 u32 platform, see `platform_code.rs`    4 u32 durability: 0 power, 1 process    8 u64 fingerprint of the plan's steps
+//!   16 u32 grain    20 u32 bytes of the longest message    24 u64 address for READs    32 u32 key of it
+//! ```
+
+use stonecast_base::hash::xxh3_64;
+use stonecast_fabric::append::AppendTerms;
+use stonecast_fabric::{RemoteAddress, Rkey};
+use stonecast_media::Durability;
+
+use crate::execute::platform_code::{decode, platform_code, words};
+use crate::execute::witness::Planned;
+use crate::plan::{NoPlan, Plan, plan_for};
+use crate::platform::Platform;
+use crate::scenario::{Operation, Update};
+
+/// Bytes that a receiver says.
+pub const RECEIVING_SIZE: usize = 36;
+
+/// A receiver of appends: what its appenders must know. The store says it when it connects, behind its own greeting or in a
+/// message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiving {
+    /// The declared platform of the memory that entries land in.
+    pub platform: Platform,
+    /// What entries have to outlive.
+    pub durability: Durability,
+    /// What entries cost.
+    pub terms: AppendTerms,
+    /// 8 bytes of the memory in which the receive buffers lie, readable by the appender. A READ there pushes all that the
+    /// appender has sent before: it names the way, not the bytes.
+    pub flush: RemoteAddress,
+}
+
+impl Receiving {
+    /// The bytes to say.
+    ///
+    /// # Errors
+    /// [`NoPlan`]: nothing survives on this platform, or it contradicts itself. Nobody may append durably here.
+    pub fn say(&self) -> Result<[u8; RECEIVING_SIZE], NoPlan> {
+        let plan = append_plan(&self.platform, self.durability)?;
+        let mut said = [0; RECEIVING_SIZE];
+        let durability: u32 = match self.durability {
+            Durability::Power => 0,
+            Durability::Process => 1,
+        };
+        said[..4].copy_from_slice(&platform_code(Some(&self.platform)).code.to_le_bytes());
+        said[4..8].copy_from_slice(&durability.to_le_bytes());
+        said[8..16].copy_from_slice(&fingerprint(&plan).to_le_bytes());
+        said[16..20].copy_from_slice(&self.terms.grain.to_le_bytes());
+        said[20..24].copy_from_slice(&self.terms.message_size_max.to_le_bytes());
+        said[24..32].copy_from_slice(&self.flush.address.to_le_bytes());
+        said[32..].copy_from_slice(&self.flush.rkey.0.to_le_bytes());
+        Ok(said)
+    }
+}
+
+/// Why an appender refuses a receiver. Nothing was made for the connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoAgreement {
+    /// Another number of bytes.
+    #[error(
+        "a receiver of appends says {RECEIVING_SIZE} bytes of itself, not {found}; use the same version of stonecast on both sides"
+    )]
+    Size {
+        /// Bytes that were said.
+        found: usize,
+    },
+    /// The platform, durability or terms have no meaning here.
+    #[error(
+        "the receiver declares {what}, which has no meaning here; use the same version of stonecast on both sides"
+    )]
+    Meaningless {
+        /// What it says, in words.
+        what: String,
+    },
+    /// No plan exists for the receiver's platform.
+    #[error("the receiver's platform is {platform}: {reason}")]
+    NoPlan {
+        /// The platform, in words.
+        platform: String,
+        /// The reason, and the remedy.
+        reason: NoPlan,
+    },
+    /// Both sides plan differently for the same platform.
+    #[error(
+        "the receiver runs other steps than {steps} on {platform}; use the same version of stonecast on both sides"
+    )]
+    OtherSteps {
+        /// The steps of this side.
+        steps: String,
+        /// The platform, in words.
+        platform: String,
+    },
+}
+
+/// An appender's agreement with a receiver: the plan for the receiver's platform, which both run.
+///
+/// ```
+/// use stonecast_fabric::append::AppendTerms;
+/// use stonecast_fabric::{RemoteAddress, Rkey};
+/// use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
+/// use stonecast_persist::Platform;
+/// use stonecast_persist::execute::{Agreement, Receiving};
+///
+/// let on = |persistence_domain| Receiving {
+///     platform: Platform::of(DeclaredPlatform {
+///         persistence_domain,
+///         ddio: Ddio::Off,
+///         receive_buffers: ReceiveBuffers::Dram,
+///     }),
+///     durability: Durability::Power,
+///     terms: AppendTerms { grain: 64, message_size_max: 4096 },
+///     flush: RemoteAddress { address: 1 << 20, rkey: Rkey(7) },
+/// };
+/// let said = on(PersistenceDomain::Dmp).say()?;
+/// let agreed = Agreement::hear(&said)?;
+/// assert_eq!(agreed.plan().program().to_string(), "rq.append(a) rq.read rq.await(read)");
+///
+/// let refused = on(PersistenceDomain::Volatile).say().unwrap_err();
+/// assert!(refused.to_string().starts_with("nothing survives a power cut on this platform"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Agreement {
+    receiving: Receiving,
+    plan: Plan,
+    planned: Planned,
+}
+
+impl Agreement {
+    /// The agreement with the receiver that `said` this of itself.
+    ///
+    /// # Errors
+    /// [`NoAgreement`] names the receiver's platform and the remedy.
+    pub fn hear(said: &[u8]) -> Result<Self, NoAgreement> {
+        let found = said.len();
+        let said: &[u8; RECEIVING_SIZE] =
+            said.try_into().map_err(|_| NoAgreement::Size { found })?;
+        let short = |at: usize| u32::from_le_bytes(*said[at..].first_chunk().expect("in bounds"));
+        let long = |at: usize| u64::from_le_bytes(*said[at..].first_chunk().expect("in bounds"));
+        let meaningless = |what| NoAgreement::Meaningless { what };
+        let platform =
+            decode(short(0)).ok_or_else(|| meaningless(format!("platform {}", words(short(0)))))?;
+        let durability = match short(4) {
+            0 => Durability::Power,
+            1 => Durability::Process,
+            other => return Err(meaningless(format!("durability {other}"))),
+        };
+        let (grain, message_size_max) = (short(16), short(20));
+        if grain == 0 || message_size_max == 0 || !message_size_max.is_multiple_of(grain) {
+            return Err(meaningless(format!(
+                "messages of {message_size_max} bytes at multiples of {grain}"
+            )));
+        }
+        let plan = append_plan(&platform, durability).map_err(|reason| NoAgreement::NoPlan {
+            platform: words(short(0)),
+            reason,
+        })?;
+        if fingerprint(&plan) != long(8) {
+            return Err(NoAgreement::OtherSteps {
+                steps: plan.program().to_string(),
+                platform: words(short(0)),
+            });
+        }
+        let receiving = Receiving {
+            platform,
+            durability,
+            terms: AppendTerms {
+                grain,
+                message_size_max,
+            },
+            flush: RemoteAddress {
+                address: long(24),
+                rkey: Rkey(short(32)),
+            },
+        };
+        let planned = Planned::by(&plan);
+        Ok(Self {
+            receiving,
+            plan,
+            planned,
+        })
+    }
+
+    /// What the receiver said.
+    pub fn receiving(&self) -> &Receiving {
+        &self.receiving
+    }
+
+    /// The plan that both sides run.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn planned(&self) -> Planned {
+        self.planned.clone()
+    }
+}
+
+/// The plan for entries on `platform` that have to outlive what `durability` says.
+pub(super) fn append_plan(platform: &Platform, durability: Durability) -> Result<Plan, NoPlan> {
+    plan_for(
+        &platform.under(durability),
+        Operation::Append,
+        Update::Single,
+    )
+}
+
+fn fingerprint(plan: &Plan) -> u64 {
+    xxh3_64(0, plan.program().to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
+
+    use super::*;
+
+    fn receiving(persistence_domain: PersistenceDomain, durability: Durability) -> Receiving {
+        Receiving {
+            platform: Platform::of(DeclaredPlatform {
+                persistence_domain,
+                ddio: Ddio::On,
+                receive_buffers: ReceiveBuffers::Dram,
+            }),
+            durability,
+            terms: AppendTerms {
+                grain: 64,
+                message_size_max: 4096,
+            },
+            flush: RemoteAddress {
+                address: 9 << 40,
+                rkey: Rkey(5),
+            },
+        }
+    }
+
+    fn refusal(said: &[u8]) -> String {
+        Agreement::hear(said).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_a_receiver_says_is_what_its_appender_hears_on_every_platform_with_a_plan() {
+        for &domain in PersistenceDomain::ALL {
+            for durability in [Durability::Power, Durability::Process] {
+                let receiving = receiving(domain, durability);
+                let Ok(said) = receiving.say() else {
+                    assert_eq!(domain, PersistenceDomain::Volatile);
+                    assert_eq!(durability, Durability::Power);
+                    continue;
+                };
+                let agreed = Agreement::hear(&said).unwrap();
+                assert_eq!(agreed.receiving(), &receiving);
+                if durability == Durability::Process {
+                    assert!(agreed.plan().is_one_sided(), "{domain}: visible is enough");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_platform_for_which_no_plan_exists_is_refused_by_name_with_the_remedy() {
+        let mut said = receiving(PersistenceDomain::Dmp, Durability::Power)
+            .say()
+            .unwrap();
+        let volatile = receiving(PersistenceDomain::Volatile, Durability::Power).platform;
+        said[..4].copy_from_slice(&platform_code(Some(&volatile)).code.to_le_bytes());
+        let said = refusal(&said);
+        assert!(
+            said.starts_with("the receiver's platform is persistence volatile, ddio on")
+                && said.contains("declare page-file, dmp, mhp or wsp"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_no_receiver_says_is_refused_and_named() {
+        let right = receiving(PersistenceDomain::Dmp, Durability::Power)
+            .say()
+            .unwrap();
+        for size in 0..RECEIVING_SIZE {
+            let said = refusal(&right[..size]);
+            assert!(
+                said.contains(&format!("36 bytes of itself, not {size}")),
+                "{said}"
+            );
+        }
+        let with = |at: usize, word: u32| {
+            let mut said = right;
+            said[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            refusal(&said)
+        };
+        assert!(with(0, 1).contains("platform unknown (0x1)"));
+        assert!(with(4, 2).contains("durability 2"));
+        assert!(with(8, 2).contains("other steps than rq.append(a) rsp.receive(a)"));
+        assert!(with(16, 0).contains("multiples of 0"));
+        assert!(with(20, 100).contains("messages of 100 bytes at multiples of 64"));
+    }
+}

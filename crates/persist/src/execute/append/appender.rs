@@ -1,0 +1,177 @@
+//! The appender's half.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use stonecast_fabric::append::{AppendTerms, Appender as Sender};
+use stonecast_fabric::{LocalSpan, Operation, Port, QueuePair, RemoteAddress};
+
+use super::agreement::Agreement;
+use super::pipeline::{AppendFailure, NotAppended, Pipeline, Standing, WrongAnswer};
+use super::steps::AppenderSteps;
+use crate::execute::witness::{Concluded, Persisted, Planned};
+use crate::program::Program;
+
+/// The way to a receiver: the store's own connection.
+#[derive(Clone)]
+pub struct Route {
+    /// The port of the queue pair.
+    pub port: Rc<Port>,
+    /// The queue pair, whose peer takes its receive buffers from an append queue.
+    pub qp: QueuePair,
+    /// 8 bytes of registered memory for what READs bring, which nobody looks at.
+    pub scratch: LocalSpan,
+    /// The target of READs.
+    pub flush: RemoteAddress,
+}
+
+impl Route {
+    pub(super) fn read(&self) -> Operation {
+        Operation::Read {
+            local: self.scratch,
+            remote: self.flush,
+        }
+    }
+}
+
+/// Appends to one receiver, durably, any number at a time. See the [module documentation](super).
+///
+/// Entries belong to the device from [`Appender::append`] until they are concluded, or until the queue pair is destroyed, also
+/// when this value is dropped before.
+pub struct Appender {
+    pipeline: Pipeline,
+    planned: Planned,
+}
+
+impl Appender {
+    /// Appends through `qp` of `port`, as agreed. Has no credit yet. `scratch` is 8 bytes of registered memory for what READs bring;
+    /// the queue pair takes the requests of all batches under way, one for each message and one for each flush.
+    pub fn new(port: Rc<Port>, qp: QueuePair, scratch: LocalSpan, agreement: &Agreement) -> Self {
+        let receiving = agreement.receiving();
+        let route = Route {
+            port: port.clone(),
+            qp,
+            scratch,
+            flush: receiving.flush,
+        };
+        let sender = Sender::new(port, qp, receiving.terms);
+        let steps = AppenderSteps::of(agreement.plan().program());
+        Self {
+            pipeline: Pipeline::new(route, sender, steps),
+            planned: agreement.planned(),
+        }
+    }
+
+    /// Takes credits that the receiver has granted.
+    pub fn add_credits(&self, granted: u64) {
+        self.pipeline.sender().add_credits(granted);
+    }
+
+    /// What is left of them.
+    pub fn credits(&self) -> u64 {
+        self.pipeline.sender().credits()
+    }
+
+    /// Credits that an entry of `size` bytes costs.
+    pub fn cost(&self, size: u32) -> u64 {
+        self.pipeline.sender().cost(size)
+    }
+
+    /// Takes an entry, and returns its number: 1 for the first of this connection. It is sent by the next [`Appender::flush`], with
+    /// one doorbell for all entries since the last.
+    ///
+    /// # Errors
+    /// Nothing was taken; [`NotAppended`] says why.
+    pub fn append(&mut self, entry: LocalSpan) -> Result<u64, NotAppended> {
+        self.pipeline.append(entry)
+    }
+
+    /// Sends all entries that were taken, and what makes them durable behind them. Waits for nothing; more may be appended and
+    /// flushed behind it.
+    ///
+    /// # Errors
+    /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call.
+    pub fn flush(&mut self) -> Result<(), NotAppended> {
+        self.pipeline.flush()
+    }
+
+    /// Takes the receiver's answer, which the store has found among its messages.
+    ///
+    /// # Errors
+    /// [`WrongAnswer`], with which the connection has failed.
+    pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
+        self.pipeline.answered(number)
+    }
+
+    /// Takes the end of the connection, for `cause`. What is under way becomes unknown.
+    pub fn fail(&mut self, cause: &str) {
+        self.pipeline.fail(cause.to_owned());
+    }
+
+    /// The next entry that is persisted: numbers come in order, each once.
+    ///
+    /// # Errors
+    /// [`AppendFailure`], after all entries that are persisted were given out.
+    pub fn poll_persisted(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(u64, Persisted), AppendFailure>> {
+        let concluded = self.pipeline.poll_concluded(context);
+        concluded.map_ok(|(number, concluded)| (number, Persisted::by(&self.planned, concluded)))
+    }
+
+    /// Waits for the next entry that is persisted; see [`Appender::poll_persisted`]. Dropping the future loses nothing.
+    pub async fn persisted(&mut self) -> Result<(u64, Persisted), AppendFailure> {
+        poll_fn(|context| self.poll_persisted(context)).await
+    }
+
+    /// How far the entries have come.
+    pub fn standing(&self) -> Standing {
+        self.pipeline.standing()
+    }
+}
+
+/// Runs any program, also one that keeps no promise: to measure it, and to show that it loses entries.
+pub struct AppendRehearsal(Pipeline);
+
+impl AppendRehearsal {
+    /// Appends by `route` to a receiver of `terms` that rehearses the same program.
+    pub fn new(route: Route, terms: AppendTerms, program: &Program) -> Self {
+        let sender = Sender::new(route.port.clone(), route.qp, terms);
+        Self(Pipeline::new(route, sender, AppenderSteps::of(program)))
+    }
+
+    /// As [`Appender::add_credits`].
+    pub fn add_credits(&self, granted: u64) {
+        self.0.sender().add_credits(granted);
+    }
+
+    /// As [`Appender::append`].
+    pub fn append(&mut self, entry: LocalSpan) -> Result<u64, NotAppended> {
+        self.0.append(entry)
+    }
+
+    /// As [`Appender::flush`].
+    pub fn flush(&mut self) -> Result<(), NotAppended> {
+        self.0.flush()
+    }
+
+    /// As [`Appender::answered`].
+    pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
+        self.0.answered(number)
+    }
+
+    /// As [`Appender::fail`].
+    pub fn fail(&mut self, cause: &str) {
+        self.0.fail(cause.to_owned());
+    }
+
+    /// As [`Appender::poll_persisted`], of steps that promise nothing.
+    pub fn poll_concluded(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(u64, Concluded), AppendFailure>> {
+        self.0.poll_concluded(context)
+    }
+}

@@ -1,0 +1,262 @@
+//! Entries on their way: gathered, posted in batches, and concluded in their order.
+//!
+//! ```text
+//!   given  <=  concluded  <=  posted  <=  appended            numbers of entries
+//!           persisted     unknown     never sent              after a failure
+//! ```
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::RangeInclusive;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_fabric::append::{AppendError, Appender as Sender};
+use stonecast_fabric::{DeviceError, LocalSpan, Operation, Status};
+
+use super::appender::Route;
+use super::steps::{AppenderSteps, Until};
+use crate::execute::witness::Concluded;
+
+type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
+
+/// Why an entry was not taken. Nothing was done, and no number was given to it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotAppended {
+    /// The receiver has not granted enough.
+    #[error(transparent)]
+    NoCredit(#[from] AppendError),
+    /// The connection failed before.
+    #[error("the connection of this appender has failed: {0}; connect again")]
+    Ended(String),
+    /// The device refused the batch. Its entries stay gathered, and a later flush tries again.
+    #[error(transparent)]
+    Refused(DeviceError),
+}
+
+/// How far the entries of an appender have come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// All entries up to this number are persisted.
+    pub persisted: u64,
+    /// These were handed to the device and are not known to be persisted. While the connection lives they are under way. After it
+    /// has failed, each of them may be persisted, or not, or become so until the receiver has quiesced this sender.
+    pub unknown: RangeInclusive<u64>,
+    /// These were never sent.
+    pub never_sent: RangeInclusive<u64>,
+}
+
+/// The connection failed, and no more entries will be concluded. What is persisted was given out before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the appends did not end well ({cause}): entries up to {} are persisted, {} may be, {} were never sent; connect again, and ask \
+     the receiver what it has", standing.persisted, count(&standing.unknown), count(&standing.never_sent)
+)]
+pub struct AppendFailure {
+    /// What became of the entries.
+    pub standing: Standing,
+    /// The trouble.
+    pub cause: String,
+}
+
+fn count(numbers: &RangeInclusive<u64>) -> u64 {
+    numbers.end() + 1 - numbers.start()
+}
+
+/// A receiver's answer that makes no sense. The connection has failed with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an answer up to entry {found}, after one up to {answered}, where {posted} were sent")]
+pub struct WrongAnswer {
+    /// The number in the answer.
+    pub found: u64,
+    /// The number in the answer before.
+    pub answered: u64,
+    /// The entries that were sent, and would be answered.
+    pub posted: u64,
+}
+
+/// The entries of one connection.
+pub(super) struct Pipeline {
+    route: Route,
+    sender: Sender,
+    steps: AppenderSteps,
+    /// Requests that were not posted.
+    batch: Vec<Operation>,
+    /// Batches whose end has not come, each with the number of its last entry.
+    under_way: VecDeque<(u64, Completion)>,
+    reached: Reached,
+    failure: Option<String>,
+    waker: Option<Waker>,
+}
+
+/// Numbers up to which all entries have come somewhere.
+#[derive(Default)]
+struct Reached {
+    appended: u64,
+    posted: u64,
+    completed: u64,
+    answered: u64,
+    given: u64,
+}
+
+impl Pipeline {
+    pub fn new(route: Route, sender: Sender, steps: AppenderSteps) -> Self {
+        Self {
+            route,
+            sender,
+            steps,
+            batch: Vec::new(),
+            under_way: VecDeque::new(),
+            reached: Reached::default(),
+            failure: None,
+            waker: None,
+        }
+    }
+
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// Takes an entry into the batch.
+    pub fn append(&mut self, entry: LocalSpan) -> Result<u64, NotAppended> {
+        self.check()?;
+        if self.steps.sends {
+            self.sender.stage(entry, &mut self.batch)?;
+        }
+        self.reached.appended += 1;
+        Ok(self.reached.appended)
+    }
+
+    /// Posts the batch, with a READ behind it where the steps have one.
+    pub fn flush(&mut self) -> Result<(), NotAppended> {
+        self.check()?;
+        if self.reached.posted == self.reached.appended {
+            return Ok(());
+        }
+        let sends = self.batch.len();
+        if self.steps.reads {
+            self.batch.push(self.route.read());
+        }
+        let operations: Rc<[Operation]> = self.batch.as_slice().into();
+        let (port, qp) = (self.route.port.clone(), self.route.qp);
+        let mut completion: Completion =
+            Box::pin(async move { port.submit(qp, &operations).await });
+        // The first poll posts. A result that it returns at once is kept like a later one.
+        let first = completion
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        let kept = match first {
+            Poll::Ready(Err(refused)) => {
+                self.batch.truncate(sends);
+                return Err(NotAppended::Refused(refused));
+            }
+            Poll::Ready(result) => Box::pin(std::future::ready(result)),
+            Poll::Pending => completion,
+        };
+        self.batch.clear();
+        self.reached.posted = self.reached.appended;
+        self.under_way.push_back((self.reached.posted, kept));
+        self.wake();
+        Ok(())
+    }
+
+    /// The receiver says that all entries up to `number` are durable.
+    pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
+        let Reached {
+            posted, answered, ..
+        } = self.reached;
+        let awaited = self.steps.until == Until::Answered;
+        if !awaited || number < answered || number > posted {
+            let wrong = WrongAnswer {
+                found: number,
+                answered,
+                posted,
+            };
+            self.fail(wrong.to_string());
+            return Err(wrong);
+        }
+        self.reached.answered = number;
+        self.wake();
+        Ok(())
+    }
+
+    /// The connection has ended.
+    pub fn fail(&mut self, cause: String) {
+        self.failure.get_or_insert(cause);
+        self.wake();
+    }
+
+    /// The next entry that is concluded.
+    pub fn poll_concluded(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(u64, Concluded), AppendFailure>> {
+        self.advance(context);
+        if self.reached.given < self.concluded() {
+            self.reached.given += 1;
+            return Poll::Ready(Ok((self.reached.given, Concluded::at_the_end())));
+        }
+        if let Some(cause) = &self.failure {
+            return Poll::Ready(Err(AppendFailure {
+                standing: self.standing(),
+                cause: cause.clone(),
+            }));
+        }
+        self.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Takes the ends of batches, oldest first: they come in the order of posting.
+    fn advance(&mut self, context: &mut Context<'_>) {
+        while let Some((last, completion)) = self.under_way.front_mut() {
+            let Poll::Ready(ended) = completion.as_mut().poll(context) else {
+                return;
+            };
+            let last = *last;
+            self.under_way.pop_front();
+            let cause = match ended {
+                Ok(Status::Success) => {
+                    self.reached.completed = last;
+                    continue;
+                }
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            };
+            // Whatever becomes of later batches, nothing behind a gap is concluded.
+            self.under_way.clear();
+            return self.fail(cause);
+        }
+    }
+
+    fn concluded(&self) -> u64 {
+        match self.steps.until {
+            Until::Posted => self.reached.posted,
+            Until::Completed => self.reached.completed,
+            // The answer alone says that they are durable; the completion, that their bytes may be used again.
+            Until::Answered if self.failure.is_some() => self.reached.answered,
+            Until::Answered => self.reached.answered.min(self.reached.completed),
+        }
+    }
+
+    pub fn standing(&self) -> Standing {
+        let persisted = self.concluded();
+        Standing {
+            persisted,
+            unknown: persisted + 1..=self.reached.posted,
+            never_sent: self.reached.posted + 1..=self.reached.appended,
+        }
+    }
+
+    fn check(&self) -> Result<(), NotAppended> {
+        let ended = |cause: &String| Err(NotAppended::Ended(cause.clone()));
+        self.failure.as_ref().map_or(Ok(()), ended)
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}

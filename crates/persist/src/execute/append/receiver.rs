@@ -1,0 +1,160 @@
+//! The receiver's half: what has arrived is made durable, and each sender is told how far.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_base::Span;
+use stonecast_fabric::QueuePair;
+use stonecast_media::{Durability, PersistError, PersistentRegion, persist_spans};
+
+use super::agreement::append_plan;
+use super::steps::ReceiverSteps;
+use crate::execute::error::ExecuteError;
+use crate::execute::medium::check_medium;
+use crate::platform::Platform;
+use crate::program::Program;
+
+/// The receiver's part of the plan, for any number of senders. Where the plan is one-sided there is nothing to do, and a store
+/// need not look for arrivals for its senders' sake.
+///
+/// A store calls it in its loop:
+///
+/// 1. [`AppendReceiver::arrived`] for each entry that it has found whole, by its tag or by the completion of its receive.
+/// 2. [`AppendReceiver::persist`] once for all of them: one write-back and fence, or one sync.
+/// 3. [`AppendReceiver::take_answers`], and sends each number to its sender, who hands it to
+///    [`Appender::answered`](super::Appender::answered).
+pub struct AppendReceiver {
+    region: Rc<dyn PersistentRegion>,
+    steps: ReceiverSteps,
+    senders: BTreeMap<QueuePair, Sender>,
+    /// Entries that have arrived and are not durable.
+    spans: Vec<Span>,
+    failed: bool,
+}
+
+/// How far a sender's entries have come, by number.
+#[derive(Clone, Copy, Default)]
+struct Sender {
+    arrived: u64,
+    durable: u64,
+    answered: u64,
+}
+
+/// An entry is not the next one of its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "entry {found} of {sender:?} where entry {expected} comes next; end its connection and read what it has appended"
+)]
+pub struct OutOfOrder {
+    /// The sender.
+    pub sender: QueuePair,
+    /// The number of the entry.
+    pub found: u64,
+    /// The number after that of the entry before.
+    pub expected: u64,
+}
+
+impl AppendReceiver {
+    /// For entries that land in `region`, declared to be `platform`, and have to outlive what `durability` says: as
+    /// [`Receiving`](super::Receiving) says it to appenders.
+    ///
+    /// # Errors
+    /// [`ExecuteError::NoPlan`], where nothing survives; [`ExecuteError::Medium`], where `region` is not what was declared.
+    pub fn new(
+        region: Rc<dyn PersistentRegion>,
+        platform: &Platform,
+        durability: Durability,
+    ) -> Result<Self, ExecuteError> {
+        let plan = append_plan(platform, durability)?;
+        if durability == Durability::Power {
+            check_medium(platform, region.means())?;
+        }
+        Ok(Self::rehearsing(region, plan.program()))
+    }
+
+    /// Runs any program, also one that keeps no promise. Its senders are [`AppendRehearsal`](super::AppendRehearsal)s.
+    pub fn rehearsing(region: Rc<dyn PersistentRegion>, program: &Program) -> Self {
+        Self {
+            region,
+            steps: ReceiverSteps::of(program),
+            senders: BTreeMap::new(),
+            spans: Vec::new(),
+            failed: false,
+        }
+    }
+
+    /// Whether senders wait for answers. Where they do not, the other calls do nothing.
+    pub fn answers(&self) -> bool {
+        self.steps.answers
+    }
+
+    /// Entry `number` of `sender` lies whole in `span` of the region. Numbers count the entries of one connection, from 1. All
+    /// its bytes were read, or the completion of its receive was seen: either shows that the whole of it is visible.
+    ///
+    /// # Errors
+    /// [`OutOfOrder`], and nothing has changed: an answer is about all entries up to a number, so none may be left out.
+    pub fn arrived(
+        &mut self,
+        sender: QueuePair,
+        number: u64,
+        span: Span,
+    ) -> Result<(), OutOfOrder> {
+        if !self.steps.answers {
+            return Ok(());
+        }
+        let known = self.senders.entry(sender).or_default();
+        let expected = known.arrived + 1;
+        if number != expected {
+            return Err(OutOfOrder {
+                sender,
+                found: number,
+                expected,
+            });
+        }
+        known.arrived = number;
+        if self.steps.writes_back {
+            self.spans.push(span);
+        }
+        Ok(())
+    }
+
+    /// Makes all entries durable that have arrived, as the plan says. A crash inside leaves any part of them. Dropping the
+    /// future half-way leaves them to the next call.
+    ///
+    /// # Errors
+    /// The medium failed, and each of the entries may be durable or not. Nobody hears of them, and none may be persisted
+    /// after: a second sync says nothing about what the first one lost.
+    ///
+    /// # Panics
+    /// After a failure.
+    pub async fn persist(&mut self) -> Result<(), PersistError> {
+        assert!(!self.failed, "the medium has failed");
+        if !self.spans.is_empty() {
+            let persisted = persist_spans(&*self.region, &self.spans).await;
+            self.failed = persisted.is_err();
+            persisted?;
+            self.spans.clear();
+        }
+        for sender in self.senders.values_mut() {
+            sender.durable = sender.arrived;
+        }
+        Ok(())
+    }
+
+    /// For each sender of whom more has become durable since the last call: the number up to which all its entries are.
+    pub fn take_answers(&mut self) -> impl Iterator<Item = (QueuePair, u64)> {
+        let news = |sender: &mut Sender| {
+            let is_new = sender.durable > sender.answered;
+            sender.answered = sender.durable;
+            is_new.then_some(sender.durable)
+        };
+        self.senders
+            .iter_mut()
+            .filter_map(move |(qp, sender)| Some((*qp, news(sender)?)))
+    }
+
+    /// Forgets a sender whose connection has ended. A queue pair of the same name begins again at entry 1.
+    pub fn forget(&mut self, sender: QueuePair) {
+        self.senders.remove(&sender);
+    }
+}

@@ -1,0 +1,449 @@
+//! Appends in a pipeline: what they cost, what a failure leaves, and who is refused.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_base::Span;
+use stonecast_fabric::decorate::{Counts, Meter, Observed};
+use stonecast_fabric::{Port, QueuePair};
+use stonecast_fabric_sim::{
+    Features, Machine, MachineOptions, MachineProfile, Process, SimBacking, Survivor, World,
+};
+use stonecast_media::{
+    Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions,
+    PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
+};
+use stonecast_persist::Platform;
+use stonecast_persist::execute::{
+    Agreement, AppendReceiver, Appender, ExecuteError, NotAppended, OutOfOrder, Receiving, Standing,
+};
+
+use crate::backup::{Backup, COMPLETIONS, Primary, entry, is_whole};
+use crate::loopback::POOR;
+use crate::providers::{Provider, Reference, providers};
+
+const CAPACITY: u64 = 1 << 16;
+/// More than any story needs.
+const PLENTY: u64 = 1 << 20;
+
+fn of(persistence_domain: PersistenceDomain, ddio: Ddio) -> Platform {
+    Platform::of(DeclaredPlatform {
+        persistence_domain,
+        ddio,
+        receive_buffers: ReceiveBuffers::Dram,
+    })
+}
+
+fn options(platform: &Platform, durability: Durability) -> LogOptions {
+    LogOptions {
+        capacity: CAPACITY,
+        platform: platform.declared(),
+        durability,
+    }
+}
+
+/// A log file that is made durable as `durability` asks.
+fn file(folder: &Path, durability: Durability) -> Rc<dyn PersistentRegion> {
+    std::fs::create_dir(folder).unwrap();
+    let backing = DirectoryBacking::create(&folder.join("log")).unwrap();
+    let platform = of(PersistenceDomain::PageFile, Ddio::On);
+    let region = backing.open_log(options(&platform, durability)).unwrap();
+    while backing.prepare(Span::new(0, CAPACITY)).unwrap() == Prepared::Pending {
+        std::thread::yield_now();
+    }
+    region
+}
+
+/// A backup of `platform` whose primary hears what it is.
+fn backup(
+    port: &Rc<Port>,
+    runtime: Rc<dyn stonecast_fabric::Runtime>,
+    region: Rc<dyn PersistentRegion>,
+    platform: Platform,
+    durability: Durability,
+) -> (Backup, Vec<u8>) {
+    let receiver = AppendReceiver::new(region.clone(), &platform, durability).unwrap();
+    let backup = Backup::new(port, runtime, region, receiver);
+    let receiving = Receiving {
+        platform,
+        durability,
+        terms: backup.lent().terms,
+        flush: backup.lent().flush,
+    };
+    (backup, receiving.say().unwrap().to_vec())
+}
+
+/// An appender to the backup that said `welcome`, with credits for everything.
+fn appender(port: &Rc<Port>, primary: &Primary, welcome: &[u8]) -> Appender {
+    let agreement = Agreement::hear(welcome).unwrap();
+    let appender = Appender::new(port.clone(), primary.qp(), primary.scratch(), &agreement);
+    appender.add_credits(PLENTY);
+    appender
+}
+
+#[test]
+fn entries_of_three_flushes_are_persisted_in_order_on_every_provider_packed_and_in_slots() {
+    let folder = tempfile::tempdir().unwrap();
+    for (index, durability) in [Durability::Power, Durability::Process]
+        .into_iter()
+        .enumerate()
+    {
+        let place = folder.path().join(index.to_string());
+        std::fs::create_dir(&place).unwrap();
+        let mut all = providers(&place);
+        all.push(("slots", Box::new(Reference::new(POOR))));
+        for (name, provider) in all {
+            let region = file(&place.join(name), durability);
+            run_on(&*provider, region, durability, name);
+        }
+    }
+}
+
+fn run_on(
+    provider: &dyn Provider,
+    region: Rc<dyn PersistentRegion>,
+    durability: Durability,
+    name: &str,
+) {
+    const ENTRIES: u64 = 9;
+    let port = provider.port(COMPLETIONS);
+    port.device().listen(&provider.address()).unwrap();
+    let platform = of(PersistenceDomain::PageFile, Ddio::On);
+    let runtime = provider.executor().runtime();
+    let (backup, welcome) = backup(&port, runtime.clone(), region.clone(), platform, durability);
+    let terms = backup.lent().terms;
+    runtime.spawn(Box::pin(backup.serve(welcome, ENTRIES)));
+    let port = provider.port(COMPLETIONS);
+    provider.executor().block_on(async {
+        let mut primary = Primary::new(&port);
+        let welcome = primary.connect(&provider.address()).await;
+        let mut appender = appender(&port, &primary, &welcome);
+        for number in 1..=ENTRIES {
+            assert_eq!(primary.append(&mut appender).unwrap(), number);
+            if number % 3 == 0 {
+                appender.flush().unwrap();
+            }
+        }
+        for expected in 1..=ENTRIES {
+            let (number, _persisted) = primary.next(&mut appender).await.unwrap();
+            assert_eq!(number, expected, "{name}");
+            assert!(is_whole(&*region, terms, number), "{name}: entry {number}");
+        }
+        let end = ENTRIES + 1;
+        let standing = Standing {
+            persisted: ENTRIES,
+            unknown: end..=ENTRIES,
+            never_sent: end..=ENTRIES,
+        };
+        assert_eq!(appender.standing(), standing);
+    });
+    if durability == Durability::Power {
+        let syncs = region.persist_counts().syncs;
+        assert!((1..=ENTRIES).contains(&syncs), "{name}: {syncs} syncs");
+    }
+}
+
+/// A backup and a primary in the simulated world, connected.
+struct Pair {
+    world: World,
+    machine: Machine,
+    region: Rc<dyn PersistentRegion>,
+    meter: Rc<Meter>,
+    primary: Rc<RefCell<Primary>>,
+    appender: Rc<RefCell<Appender>>,
+    _processes: [Process; 2],
+}
+
+impl Pair {
+    fn new(platform: Platform, entries: u64) -> Self {
+        let world = World::new(7);
+        let machine_options = MachineOptions {
+            platform: platform.declared(),
+            features: Features::ALL,
+            ..MachineOptions::new(MachineProfile::MODERN)
+        };
+        let (machine, other) = (
+            world.machine(machine_options),
+            world.machine(machine_options),
+        );
+        let (server, client) = (world.process(machine), world.process(other));
+        let module = world.module(machine, Survivor::default());
+        let region = SimBacking::new(&module)
+            .open_log(options(&platform, Durability::Power))
+            .unwrap();
+        let port = server.port(COMPLETIONS).unwrap();
+        port.device().listen("sim:backup").unwrap();
+        let runtime = server.runtime();
+        let (backup, welcome) = backup(
+            &port,
+            runtime.clone(),
+            region.clone(),
+            platform,
+            Durability::Power,
+        );
+        runtime.spawn(Box::pin(backup.serve(welcome, entries)));
+        let meter = Rc::<Meter>::default();
+        let device = Rc::new(Observed::new(client.open_device(), meter.clone()));
+        let port = client.port_on(device, COMPLETIONS).unwrap();
+        let primary = Primary::new(&port);
+        let welcome = world.block_on(primary.connect("sim:backup"));
+        let appender = appender(&port, &primary, &welcome);
+        // Until the backup knows of the connection, too.
+        let runtime = client.runtime();
+        world.block_on(async { runtime.sleep(1_000_000).await });
+        Self {
+            world,
+            machine,
+            region,
+            meter,
+            primary: Rc::new(RefCell::new(primary)),
+            appender: Rc::new(RefCell::new(appender)),
+            _processes: [server, client],
+        }
+    }
+
+    fn append(&self, count: u64) {
+        for _ in 0..count {
+            let mut primary = self.primary.borrow_mut();
+            primary.append(&mut *self.appender.borrow_mut()).unwrap();
+        }
+    }
+
+    fn flush(&self) {
+        self.appender.borrow_mut().flush().unwrap();
+    }
+
+    /// The next entry that is persisted, or the failure.
+    fn next(&self) -> Result<u64, stonecast_persist::execute::AppendFailure> {
+        let (primary, mut appender) = (self.primary.borrow(), self.appender.borrow_mut());
+        let next = self.world.block_on(primary.next(&mut *appender));
+        next.map(|(number, _persisted)| number)
+    }
+}
+
+/// Needs one batch for all entries and the READ: a doorbell for each, or a flush for each entry, would show.
+#[test]
+fn k_entries_under_one_flush_cost_one_doorbell_one_signalled_request_and_one_wait() {
+    use PersistenceDomain::{Dmp, Mhp, Wsp};
+    const ENTRIES: u64 = 8;
+    // Every third entry is two messages long.
+    let messages: u64 = (1..=ENTRIES)
+        .map(|number| (entry(number).len() as u64).div_ceil(256))
+        .sum();
+    for (platform, reads, write_backs) in [
+        (of(Wsp, Ddio::On), 0, false),
+        (of(Mhp, Ddio::On), 1, false),
+        (of(Dmp, Ddio::Off), 1, false),
+        (of(Dmp, Ddio::On), 0, true),
+    ] {
+        let pair = Pair::new(platform, ENTRIES);
+        let (before, persists) = (pair.meter.counts(), pair.region.persist_counts());
+        pair.append(ENTRIES);
+        assert_eq!(
+            pair.meter.counts(),
+            before,
+            "nothing is sent before the flush"
+        );
+        pair.flush();
+        for number in 1..=ENTRIES {
+            assert_eq!(pair.next(), Ok(number));
+        }
+        let cost = pair.meter.counts() - before;
+        let sent = Counts {
+            doorbells: cost.doorbells,
+            sends: cost.sends,
+            reads: cost.reads,
+            signalled: cost.signalled,
+            completions: cost.completions,
+            ..Counts::default()
+        };
+        let expected = Counts {
+            doorbells: 1,
+            sends: messages,
+            reads,
+            signalled: 1,
+            completions: 1,
+            ..Counts::default()
+        };
+        assert_eq!(sent, expected, "{platform:?}");
+        let after = pair.region.persist_counts();
+        let lines: u64 = (1..=ENTRIES)
+            .map(|number| entry(number).len() as u64 / 64)
+            .sum();
+        let expected = if write_backs { lines } else { 0 };
+        assert_eq!(
+            after.write_backs - persists.write_backs,
+            expected,
+            "{platform:?}"
+        );
+    }
+}
+
+#[test]
+fn all_that_arrived_together_costs_its_receiver_one_fence_and_each_sender_one_answer() {
+    let world = World::new(1);
+    let platform = of(PersistenceDomain::Dmp, Ddio::On);
+    let machine = world.machine(MachineOptions {
+        platform: platform.declared(),
+        ..MachineOptions::new(MachineProfile::MODERN)
+    });
+    let module = world.module(machine, Survivor::default());
+    let region = SimBacking::new(&module)
+        .open_log(options(&platform, Durability::Power))
+        .unwrap();
+    let mut receiver = AppendReceiver::new(region.clone(), &platform, Durability::Power).unwrap();
+    let before = region.persist_counts();
+    for number in 1..=5 {
+        for sender in [QueuePair(1), QueuePair(2)] {
+            let span = Span::new((2 * number + u64::from(sender.0)) * 64, 64);
+            region.write(span.offset, &[7; 64]);
+            receiver.arrived(sender, number, span).unwrap();
+        }
+    }
+    assert_eq!(receiver.take_answers().count(), 0, "nothing is durable yet");
+    world.block_on(receiver.persist()).unwrap();
+    let after = region.persist_counts();
+    assert_eq!(
+        (
+            after.write_backs - before.write_backs,
+            after.fences - before.fences
+        ),
+        (10, 1)
+    );
+    let answers: Vec<_> = receiver.take_answers().collect();
+    assert_eq!(answers, [(QueuePair(1), 5), (QueuePair(2), 5)]);
+    assert_eq!(receiver.take_answers().count(), 0, "each is told once");
+}
+
+/// Needs the check of numbers: an answer up to 3 would speak for entry 2, which never came.
+#[test]
+fn an_entry_that_is_left_out_is_noticed_and_answered_by_nobody() {
+    let world = World::new(1);
+    let platform = of(PersistenceDomain::PageFile, Ddio::On);
+    let machine = world.machine(MachineOptions {
+        platform: platform.declared(),
+        ..MachineOptions::new(MachineProfile::MODERN)
+    });
+    let module = world.module(machine, Survivor::default());
+    let region = SimBacking::new(&module)
+        .open_log(options(&platform, Durability::Power))
+        .unwrap();
+    let mut receiver = AppendReceiver::new(region.clone(), &platform, Durability::Power).unwrap();
+    let (sender, span) = (QueuePair(3), Span::new(0, 64));
+    receiver.arrived(sender, 1, span).unwrap();
+    for number in [0, 1, 3] {
+        let refused = OutOfOrder {
+            sender,
+            found: number,
+            expected: 2,
+        };
+        assert_eq!(receiver.arrived(sender, number, span), Err(refused));
+    }
+    world.block_on(receiver.persist()).unwrap();
+    assert_eq!(receiver.take_answers().collect::<Vec<_>>(), [(sender, 1)]);
+    // A sync that fails is believed, and nobody hears of what it lost.
+    receiver.arrived(sender, 2, span).unwrap();
+    module.fail_next_sync();
+    world.block_on(receiver.persist()).unwrap_err();
+    assert_eq!(receiver.take_answers().count(), 0);
+    receiver.forget(sender);
+    receiver.arrived(sender, 1, span).unwrap();
+}
+
+#[test]
+fn a_failure_says_which_entries_are_persisted_unknown_and_never_sent() {
+    for ddio in [Ddio::Off, Ddio::On] {
+        let pair = Pair::new(of(PersistenceDomain::Dmp, ddio), 6);
+        pair.append(2);
+        pair.flush();
+        assert_eq!((pair.next(), pair.next()), (Ok(1), Ok(2)));
+        pair.append(2);
+        pair.flush();
+        pair.append(2);
+        pair.world.cut_power(pair.machine);
+        let failure = pair.next().unwrap_err();
+        let standing = Standing {
+            persisted: 2,
+            unknown: 3..=4,
+            never_sent: 5..=6,
+        };
+        assert_eq!(failure.standing, standing, "{failure}");
+        assert_eq!(pair.next(), Err(failure.clone()), "it stays so");
+        let said = failure.to_string();
+        assert!(
+            said.contains("up to 2 are persisted, 2 may be, 2 were never sent"),
+            "{said}"
+        );
+        let mut appender = pair.appender.borrow_mut();
+        assert!(matches!(appender.flush(), Err(NotAppended::Ended(_))));
+    }
+}
+
+/// Needs the check against what was sent: an entry that is not even posted would be taken for persisted.
+#[test]
+fn an_answer_beyond_what_was_sent_or_where_none_is_awaited_ends_the_connection() {
+    for (ddio, number) in [(Ddio::On, 3), (Ddio::Off, 1)] {
+        let pair = Pair::new(of(PersistenceDomain::Dmp, ddio), 3);
+        pair.append(2);
+        pair.flush();
+        pair.append(1);
+        let wrong = pair.appender.borrow_mut().answered(number).unwrap_err();
+        assert_eq!((wrong.found, wrong.posted), (number, 2));
+        let mut appender = pair.appender.borrow_mut();
+        let context = &mut Context::from_waker(Waker::noop());
+        let Poll::Ready(Err(failure)) = pin!(appender.persisted()).poll(context) else {
+            panic!("nothing more is persisted here");
+        };
+        assert_eq!(failure.standing.persisted, 0);
+    }
+}
+
+#[test]
+fn an_entry_without_credit_and_a_batch_that_does_not_fit_the_queue_pair_are_refused_whole() {
+    let pair = Pair::new(of(PersistenceDomain::Dmp, Ddio::Off), 0);
+    // The queue pair takes 64 requests, and each third entry is two of them.
+    pair.append(60);
+    let refused = pair.appender.borrow_mut().flush();
+    assert!(
+        matches!(refused, Err(NotAppended::Refused(_))),
+        "{refused:?}"
+    );
+    let standing = pair.appender.borrow().standing();
+    assert_eq!(
+        (standing.persisted, standing.never_sent.clone()),
+        (0, 1..=60)
+    );
+    let mut appender = pair.appender.borrow_mut();
+    let credits = appender.credits();
+    assert!(credits < PLENTY);
+    let entry = stonecast_fabric::LocalSpan {
+        size: u32::MAX,
+        ..pair.primary.borrow().scratch()
+    };
+    let refused = appender.append(entry);
+    assert!(
+        matches!(refused, Err(NotAppended::NoCredit(_))),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (appender.credits(), appender.standing()),
+        (credits, standing)
+    );
+}
+
+#[test]
+fn a_receiver_on_a_medium_that_is_not_what_was_declared_or_where_nothing_survives_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let region = file(&folder.path().join("power"), Durability::Power);
+    let refusal = |platform| {
+        let refused = AppendReceiver::new(region.clone(), &platform, Durability::Power);
+        refused.map(drop).unwrap_err()
+    };
+    let medium = refusal(of(PersistenceDomain::Dmp, Ddio::Off));
+    assert!(matches!(medium, ExecuteError::Medium { .. }), "{medium}");
+    let nothing = refusal(of(PersistenceDomain::Volatile, Ddio::Off));
+    assert!(matches!(nothing, ExecuteError::NoPlan(_)), "{nothing}");
+}
