@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `sim` | workloads and costs of operations in the simulated world |
 //! | `erda` | Erda and its baselines as published, beside the store |
+//! | `rowan` | appends of many senders to one machine, beside WRITEs into a log for each |
 //! | `remotelog` | appends to a log in remote memory, made durable as each platform requires |
 //! | `peers`, `figures` | LMDB and redis-server, and the ratios of the README |
 //! | `plot` | figures as SVG |
@@ -17,6 +18,7 @@ mod noise;
 pub mod peers;
 pub mod plot;
 pub mod remotelog;
+pub mod rowan;
 pub mod sim;
 
 pub use noise::busy_cores;

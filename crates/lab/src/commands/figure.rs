@@ -11,6 +11,7 @@ use stonecast_lab::erda::{
     ALL, FIGURES, Point, REAL, REAL_STEPS, RealOptions, Runs, Scale, chart, page, points,
     real_points, table,
 };
+use stonecast_lab::rowan::{self, ROWAN};
 
 use crate::failure::Failure;
 use crate::output;
@@ -20,7 +21,8 @@ use crate::progress::Progress;
 ///
 /// erda-14 ... erda-26 and erda-table1 are those of Erda's paper; erda is all of them. Time is
 /// virtual: the same command gives the same numbers. erda-shm runs the same designs as processes of
-/// this machine, over shared memory.
+/// this machine, over shared memory. rowan-appends is the primitive of Rowan's paper: appends of many
+/// senders to one machine, beside WRITEs into a log for each.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: one figure as a table, one as JSON, all with pictures and the page of the documents
@@ -39,12 +41,15 @@ pub struct Figure {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(10..))]
     pub operations: Option<u64>,
     /// Prints one JSON object for each point.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
+    /// Prints the page of the documentation; only for rowan-appends.
+    #[arg(long)]
+    pub markdown: bool,
 }
 
 fn figure_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(FIGURES.into_iter().chain([ALL, REAL]))
+    PossibleValuesParser::new(FIGURES.into_iter().chain([ALL, REAL, ROWAN]))
 }
 
 /// Keys of a run on this machine: some seconds for each design.
@@ -56,6 +61,14 @@ const MEMORY: &str = "/dev/shm";
 
 /// Measures the figure that `flags` name.
 pub fn run(flags: &Figure) -> Result<(), Failure> {
+    if flags.name == ROWAN {
+        return run_appends(flags);
+    }
+    if flags.markdown {
+        return Err(Failure::usage(format!(
+            "--markdown is for {ROWAN}; use --out"
+        )));
+    }
     if flags.name == REAL {
         return run_really(flags);
     }
@@ -88,6 +101,25 @@ pub fn run(flags: &Figure) -> Result<(), Failure> {
     } else {
         output::bytes(table(&all).as_bytes())
     }
+}
+
+/// Appends of many senders.
+fn run_appends(flags: &Figure) -> Result<(), Failure> {
+    if flags.out.is_some() || flags.operations.is_some() {
+        return Err(Failure::usage(format!(
+            "{ROWAN} takes neither --out nor --operations: it measures a fixed time, and --markdown prints its page"
+        )));
+    }
+    let all = rowan::rows().context("the simulated machines have room for it")?;
+    if flags.json {
+        return all.iter().try_for_each(output::json);
+    }
+    let text = if flags.markdown {
+        rowan::page(&all)
+    } else {
+        rowan::table(&all)
+    };
+    output::bytes(text.as_bytes())
 }
 
 /// The designs as processes of this machine.

@@ -2,4 +2,5 @@
 
 mod costs;
 mod peers;
+mod rowan;
 mod sim_ycsb;
