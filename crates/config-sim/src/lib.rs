@@ -31,4 +31,3 @@ mod wire;
 pub use faults::ServiceFaults;
 pub use service::{ConfigService, ServiceOptions};
 pub use store::SimConfigStore;
-pub use wire::VALUE_SIZE_MAX;

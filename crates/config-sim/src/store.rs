@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_cluster::{ConfigStore, Pending, Revision, StoreError, Stored, Swap};
+use stonecast_cluster::{ConfigStore, Pending, Revision, StoreError, Stored, Swap, VALUE_SIZE_MAX};
 use stonecast_fabric::{
     ConnectionEvent, DeviceError, LocalSpan, Operation, Port, ReceiveQueue, Runtime, Status,
 };
 use stonecast_session::{Endpoint, ReceiveBuffers};
 
 use crate::seat::QUEUES;
-use crate::wire::{Answer, MESSAGE_SIZE_MAX, Request, VALUE_SIZE_MAX};
+use crate::wire::{Answer, MESSAGE_SIZE_MAX, Request};
 
 /// A configuration store behind the network of a world. Each call connects to the seat that led when somebody last looked, and to
 /// the others after it.

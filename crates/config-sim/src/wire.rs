@@ -7,10 +7,8 @@
 //!
 //! Numbers are little-endian. Revisions of a service begin at 1.
 
-use stonecast_cluster::{Revision, Stored};
+use stonecast_cluster::{Revision, Stored, VALUE_SIZE_MAX};
 
-/// The longest value that the service stores, bytes.
-pub const VALUE_SIZE_MAX: usize = 4 << 20;
 /// Bytes of the longest message.
 pub(crate) const MESSAGE_SIZE_MAX: u32 = (HEADER_SIZE + VALUE_SIZE_MAX) as u32;
 const HEADER_SIZE: usize = 9;

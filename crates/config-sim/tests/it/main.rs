@@ -1,5 +1,6 @@
 //! The service behind its messages, told as stories.
 
+mod contract;
 mod failing;
 mod scene;
 mod serving;

@@ -3,8 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stonecast_cluster::{ConfigStore as _, Revision, StoreError, Swap};
-use stonecast_config_sim::VALUE_SIZE_MAX;
+use stonecast_cluster::{ConfigStore as _, Revision, StoreError, Swap, VALUE_SIZE_MAX};
 
 use crate::scene::{Scene, revision};
 
