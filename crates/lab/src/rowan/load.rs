@@ -174,7 +174,7 @@ fn start(
     records: &Rc<Cell<u64>>,
     options: MachineOptions,
 ) -> Result<(), DeviceError> {
-    let mut receiver = Receiver::open(process, log, load.design)?;
+    let receiver = Receiver::open(process, log, load.design)?;
     let machines: Vec<_> = (0..MACHINES).map(|_| world.machine(options)).collect();
     let logs = Rc::new(Logs::new(load));
     let mut senders = Vec::new();
