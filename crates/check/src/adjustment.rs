@@ -20,7 +20,8 @@ pub struct Adjustment {
     pub every_moment: bool,
     /// Also demands a promise that no store keeps: that a write survives a power cut before it is
     /// answered. Every run that examines a power cut then fails, which shows what a failure looks
-    /// like.
+    /// like. Where copies are kept, clients make a mistake instead: they take for persisted what has
+    /// only arrived.
     pub canary: bool,
 }
 

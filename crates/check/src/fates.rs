@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   nothing survived, everything survived
-//!   each prefix of the program's stores          what a machine leaves that evicts in order
+//!   each prefix of all stores, in their order    what machines leave that evict in order
+//!   the same for any of several machines, while the others keep everything
 //!   all but one line, all but two lines          what a forgotten write-back leaves
 //!   one line alone                               what an early eviction leaves
 //!   random combinations, for the rest
@@ -16,7 +17,9 @@
 
 use rand::RngExt as _;
 use stonecast_base::Random;
-use stonecast_fabric_sim::{Fate, Wreck};
+use stonecast_fabric_sim::Fate;
+
+use crate::wrecks::Wrecks;
 
 /// Maximum number of states in an exhaustive search: twelve lines with two fates each.
 pub const EXHAUSTIVE_MAX: u64 = 4096;
@@ -32,19 +35,22 @@ pub enum Look {
     Enough,
 }
 
+/// Machines of which every selection is cut; those beyond are cut with all others, or in the random states.
+const MACHINES_MAX: usize = 8;
+
 /// The random search ends after this many known combinations for each new one.
 const TRIES_FOR_EACH: u64 = 8;
 
-/// Calls `look` with combinations of fates of the undecided units of `wreck`, until `limit` were
+/// Calls `look` with combinations of fates of the undecided units of `wrecks`, until `limit` were
 /// examined or `look` says enough. Returns how many were examined.
 pub fn each(
-    wreck: &Wreck,
+    wrecks: &Wrecks,
     limit: u64,
     random: &mut Random,
     look: &mut dyn FnMut(&[Fate]) -> Look,
 ) -> u64 {
-    let options: Vec<Vec<Fate>> = (0..wreck.undecided())
-        .map(|unit| fates_of(wreck, unit))
+    let options: Vec<Vec<Fate>> = (0..wrecks.undecided())
+        .map(|unit| fates_of(wrecks, unit))
         .collect();
     let combinations = options.iter().try_fold(1u64, |product, fates| {
         product.checked_mul(fates.len() as u64)
@@ -58,19 +64,19 @@ pub fn each(
     if combinations.is_some_and(|combinations| combinations <= limit.min(EXHAUSTIVE_MAX)) {
         states.all(&options);
     } else {
-        states.chosen(wreck, &options, random);
+        states.chosen(wrecks, &options, random);
     }
     states.count
 }
 
 /// The fates of one unit, the first of which is that nothing survived.
-fn fates_of(wreck: &Wreck, unit: usize) -> Vec<Fate> {
-    let stores = wreck.stores(unit);
+fn fates_of(wrecks: &Wrecks, unit: usize) -> Vec<Fate> {
+    let stores = wrecks.stores(unit);
     let mut fates: Vec<Fate> = (0..=stores)
         .map(|stores| Fate { stores, torn: 0 })
         .collect();
     for whole in 0..stores {
-        let parts = wreck.parts(unit, whole);
+        let parts = wrecks.parts(unit, whole);
         if parts.count_ones() > 1 {
             let low = lower_half(parts);
             fates.extend([low, parts & !low].map(|torn| Fate {
@@ -134,29 +140,50 @@ impl States<'_> {
         }
     }
 
-    fn chosen(&mut self, wreck: &Wreck, options: &[Vec<Fate>], random: &mut Random) {
-        let units = options.len();
-        let nothing = vec![Fate::default(); units];
-        let everything: Vec<Fate> = (0..units)
-            .map(|unit| Fate {
-                stores: wreck.stores(unit),
-                torn: 0,
-            })
-            .collect();
-        self.look(&nothing);
-        self.look(&everything);
-        let mut cuts: Vec<u64> = (0..units).flat_map(|unit| wreck.serials(unit)).collect();
-        cuts.sort_unstable();
-        for cut in cuts {
-            let before = |unit| wreck.serials(unit).filter(|serial| *serial <= cut).count() as u32;
-            let prefix: Vec<Fate> = (0..units)
-                .map(|unit| Fate {
-                    stores: before(unit),
+    /// Examines each prefix of the stores of `cut`, in the common order; the other units are as in `base`.
+    fn prefixes(&mut self, wrecks: &Wrecks, cut: &[usize], base: &[Fate]) {
+        let mut ends: Vec<u64> = cut.iter().flat_map(|&unit| wrecks.serials(unit)).collect();
+        ends.sort_unstable();
+        for end in ends {
+            let mut prefix = base.to_vec();
+            for &unit in cut {
+                let stores = wrecks.serials(unit).filter(|serial| *serial <= end);
+                prefix[unit] = Fate {
+                    stores: stores.count() as u32,
                     torn: 0,
-                })
-                .collect();
+                };
+            }
             self.look(&prefix);
         }
+    }
+
+    /// Examines cuts of some machines and not of all: of those nothing survives, or a prefix. There may be many: they take at most
+    /// half of the remaining states.
+    fn some_machines(&mut self, wrecks: &Wrecks, everything: &[Fate]) {
+        let end = self.count + self.limit.saturating_sub(self.count) / 2;
+        let is_cut = |chosen: u64, machine: usize| chosen >> machine & 1 == 1;
+        for chosen in 1..(1_u64 << wrecks.machines().min(MACHINES_MAX)) - 1 {
+            let machines = (0..wrecks.machines()).filter(|&machine| is_cut(chosen, machine));
+            let cut: Vec<usize> = machines.flat_map(|machine| wrecks.units(machine)).collect();
+            if self.count >= end {
+                return;
+            }
+            let mut nothing_of_them = everything.to_vec();
+            cut.iter()
+                .for_each(|&unit| nothing_of_them[unit] = Fate::default());
+            self.look(&nothing_of_them);
+            self.prefixes(wrecks, &cut, everything);
+        }
+    }
+
+    fn chosen(&mut self, wrecks: &Wrecks, options: &[Vec<Fate>], random: &mut Random) {
+        let units = options.len();
+        let nothing = vec![Fate::default(); units];
+        let everything: Vec<Fate> = (0..units).map(|unit| wrecks.whole(unit)).collect();
+        self.look(&nothing);
+        self.look(&everything);
+        self.prefixes(wrecks, &(0..units).collect::<Vec<_>>(), &everything);
+        self.some_machines(wrecks, &everything);
         let with = |base: &[Fate], changes: &[(usize, Fate)]| {
             let mut fates = base.to_vec();
             changes.iter().for_each(|&(unit, fate)| fates[unit] = fate);
@@ -200,7 +227,9 @@ impl States<'_> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use stonecast_fabric_sim::{MachineOptions, MachineProfile, SimBacking, Survivor, World};
+    use stonecast_fabric_sim::{
+        MachineOptions, MachineProfile, SimBacking, Survivor, World, Wreck,
+    };
     use stonecast_media::{
         Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
         ReceiveBuffers,
@@ -208,8 +237,18 @@ mod tests {
 
     use super::*;
 
-    fn wreck(stores: &[(u64, &[u8])]) -> Wreck {
+    fn wreck(stores: &[(u64, &[u8])]) -> Wrecks {
+        wrecks(&[stores])
+    }
+
+    /// Machines with these stores each; those of the first come first.
+    fn wrecks(stores: &[&[(u64, &[u8])]]) -> Wrecks {
         let world = World::new(1);
+        let wrecks = stores.iter().map(|stores| machine(&world, stores));
+        Wrecks::new(wrecks.collect())
+    }
+
+    fn machine(world: &World, stores: &[(u64, &[u8])]) -> Wreck {
         let platform = DeclaredPlatform {
             persistence_domain: PersistenceDomain::Dmp,
             ddio: Ddio::On,
@@ -232,10 +271,10 @@ mod tests {
         world.wreck(machine, &module)
     }
 
-    fn states(wreck: &Wreck, limit: u64) -> (u64, BTreeSet<Vec<Fate>>) {
+    fn states(wrecks: &Wrecks, limit: u64) -> (u64, BTreeSet<Vec<Fate>>) {
         let mut seen = BTreeSet::new();
         let count = each(
-            wreck,
+            wrecks,
             limit,
             &mut stonecast_base::random_from_seed(1),
             &mut |fates| {
@@ -296,6 +335,38 @@ mod tests {
                     .collect::<Vec<_>>()
             )
         );
+    }
+
+    /// Needs the choice of machines: without it one machine loses something in nearly every state, and the other one, too.
+    #[test]
+    fn of_several_machines_any_may_lose_its_power_alone_or_with_others() {
+        let bytes = [7; 64];
+        let stores: Vec<(u64, &[u8])> = (0..20).map(|line| (line * 64, &bytes[..])).collect();
+        let both = wrecks(&[&stores, &stores]);
+        assert_eq!((both.machines(), both.undecided()), (2, 40));
+        let (_, seen) = states(&both, 1000);
+        let survives = |keeps: [usize; 2]| {
+            let fates = (0..40).map(|unit| Fate {
+                stores: u32::from(unit % 20 < keeps[unit / 20]),
+                torn: 0,
+            });
+            seen.contains(&fates.collect::<Vec<_>>())
+        };
+        for lines in 0..=20 {
+            assert!(
+                survives([lines, 20]),
+                "the first keeps {lines}, the second all"
+            );
+            assert!(
+                survives([20, lines]),
+                "the first keeps all, the second {lines}"
+            );
+            assert!(
+                survives([lines, 0]),
+                "in the common order the first stored earlier"
+            );
+        }
+        assert!(!survives([0, 7]), "no prefix of the common order");
     }
 
     #[test]

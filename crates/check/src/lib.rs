@@ -20,19 +20,26 @@
 #![forbid(unsafe_code)]
 
 mod adjustment;
+mod copies;
 mod direct;
-pub mod fates;
+mod explorer;
+mod fates;
 pub mod history;
 mod known;
+mod lab;
 pub mod linearizability;
 pub mod model;
 pub mod models;
 pub mod oracles;
 mod report;
 mod shrink;
+mod stage;
+mod subject;
+mod tasks;
 mod timeline;
 pub mod values;
 mod violation;
+mod wrecks;
 
 pub use adjustment::Adjustment;
 pub use report::{Report, Sizes};
@@ -47,7 +54,7 @@ pub struct Scenario {
     pub name: &'static str,
     /// Its description.
     pub summary: &'static str,
-    setup: fn(u64) -> direct::Setup,
+    run: fn(u64, &Adjustment) -> Report,
 }
 
 /// All scenarios.
@@ -55,17 +62,26 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "kv",
         summary: "the direct store: several clients, a thousand operations, ends of servers, clients and power",
-        setup: direct::Setup::full,
+        run: |seed, adjustment| run_direct("kv", direct::Setup::full(seed), adjustment),
     },
     Scenario {
         name: "kv-crashes",
         summary: "the direct store: a few operations, a power cut at every moment, every state that it may leave",
-        setup: direct::Setup::short,
+        run: |seed, adjustment| run_direct("kv-crashes", direct::Setup::short(seed), adjustment),
     },
     Scenario {
         name: "kv-lite",
         summary: "the direct store: a hundred operations, some of every kind of fault, for many seeds",
-        setup: direct::Setup::lite,
+        run: |seed, adjustment| run_direct("kv-lite", direct::Setup::lite(seed), adjustment),
+    },
+    Scenario {
+        name: "copies",
+        summary: "records with copies on two or three machines: a power cut of any of them at every moment",
+        run: |seed, adjustment| {
+            let mut setup = copies::Setup::short(seed);
+            setup.adjust(adjustment);
+            copies::run("copies", &setup)
+        },
     },
 ];
 
@@ -86,7 +102,10 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
 
 /// Runs `scenario` from `seed`, changed by `adjustment`.
 pub fn run_adjusted(scenario: &Scenario, seed: u64, adjustment: &Adjustment) -> Report {
-    let mut setup = (scenario.setup)(seed);
+    (scenario.run)(seed, adjustment)
+}
+
+fn run_direct(name: &'static str, mut setup: direct::Setup, adjustment: &Adjustment) -> Report {
     setup.adjust(adjustment);
-    direct::run(scenario.name, &setup, adjustment.canary)
+    direct::run(name, &setup, adjustment.canary)
 }

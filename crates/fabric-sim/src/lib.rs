@@ -39,6 +39,6 @@ pub use clock::LocalClock;
 pub use device::SimDevice;
 pub use faults::{Fault, FaultClass, Faults, Reach};
 pub use machine::{Features, MachineOptions, RootPort, Transport};
-pub use persistent::{Fate, MediumCounts, Module, SimBacking, Survivor, Wreck};
+pub use persistent::{Fate, MediumCounts, Module, ReadOrder, SimBacking, Survivor, Wreck};
 pub use profile::MachineProfile;
 pub use world::{Machine, Process, World};

@@ -8,6 +8,7 @@
 //! or a test.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::task::Waker;
 
 use stonecast_base::Nanoseconds;
@@ -29,6 +30,8 @@ pub(crate) struct Time {
     queue: RefCell<Queue>,
     timers: RefCell<Timers>,
     next_space: Cell<u32>,
+    /// Counts the stores to all persistent memories, in order.
+    stores: Rc<Cell<u64>>,
     /// When what a NIC does to memory at this moment is in the memory controller; `None`: no NIC is at it.
     nic: Cell<Option<Nanoseconds>>,
     /// Whether the NIC that is at it writes into the last-level cache; `None`: as its machine does.
@@ -62,6 +65,11 @@ const NEVER: Nanoseconds = Nanoseconds::MAX;
 const SLOT_BITS: u32 = 24;
 
 impl Time {
+    /// The counter of the stores to all persistent memories: their common order.
+    pub fn stores(&self) -> &Rc<Cell<u64>> {
+        &self.stores
+    }
+
     /// The moment of the running event.
     #[inline]
     pub fn now(&self) -> Nanoseconds {

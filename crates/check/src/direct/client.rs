@@ -2,10 +2,9 @@
 //! server is gone.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
@@ -16,11 +15,13 @@ use stonecast_kv::{
     Written,
 };
 
-use crate::direct::host::SERVER;
 use crate::direct::setup::Setup;
+use crate::direct::subject::SERVER;
 use crate::history::OperationId;
-use crate::models::register::{Answer, Call, Expected, History};
+use crate::models::register::{Answer, Call, Expected};
 use crate::oracles::values;
+use crate::subject::Testimony;
+use crate::tasks::all;
 use crate::timeline::LAST_READER;
 use crate::values::{VALUE_SIZE_MIN, ValueId, encode};
 use crate::violation::Violation;
@@ -36,30 +37,25 @@ const RETRY_NS: u64 = 200_000;
 pub(crate) struct Work {
     pub setup: Setup,
     pub keys: Vec<Vec<u8>>,
-    pub history: RefCell<History>,
+    pub testimony: Testimony<Call, Answer>,
     /// Operations that no client has begun.
     pub left: Cell<u64>,
     next_value: Cell<u32>,
-    pub violations: RefCell<Vec<Violation>>,
     /// Number of answers *no space*.
     pub refusals: Cell<u64>,
-    /// Faults whose consequence occurred in clients and visitors.
-    hits: RefCell<BTreeMap<&'static str, u64>>,
 }
 
 impl Work {
     pub fn new(setup: Setup, keys: Vec<Vec<u8>>) -> Rc<Self> {
-        let history = RefCell::new(History::new(setup.keys));
+        let testimony = Testimony::new(setup.keys);
         let left = Cell::new(setup.operations);
         Rc::new(Self {
             setup,
             keys,
-            history,
+            testimony,
             left,
             next_value: Cell::new(1),
-            violations: RefCell::default(),
             refusals: Cell::new(0),
-            hits: RefCell::default(),
         })
     }
 
@@ -69,31 +65,22 @@ impl Work {
 
     /// Notes a call of a client.
     pub fn call(&self, client: u32, key: u32, call: Call) -> OperationId {
-        let mut history = self.history.borrow_mut();
-        history.call(client, Some(SERVER), key, call)
+        self.testimony.call(client, Some(SERVER), key, call)
     }
 
     /// Notes the answer to a call; `None`: an error, or no answer.
     pub fn answer(&self, id: OperationId, answer: Option<Answer>) {
-        self.history.borrow_mut().answer(id, answer);
+        self.testimony.answer(id, answer);
     }
 
     /// Counts a fault.
     pub fn hit(&self, fault: Fault) {
-        *self
-            .hits
-            .borrow_mut()
-            .entry(fault.class().name)
-            .or_default() += 1;
+        self.testimony.hit(fault);
     }
 
-    /// The faults that were counted.
-    pub fn hits(&self) -> BTreeMap<&'static str, u64> {
-        self.hits.borrow().clone()
-    }
-
+    /// Notes a broken promise.
     pub fn note(&self, violation: Violation) {
-        self.violations.borrow_mut().push(violation);
+        self.testimony.note(violation);
     }
 }
 
@@ -127,19 +114,6 @@ pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u6
             Err(_) => runtime.sleep(RETRY_NS).await,
         }
     }
-}
-
-/// Waits for all futures.
-async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
-    std::future::poll_fn(|context| {
-        futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
-        if futures.is_empty() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
 }
 
 /// A write of unknown outcome that is to be repeated.
@@ -217,7 +191,10 @@ async fn run_lane(
 /// Repeats a write of unknown outcome, with its token: it takes effect once. Returns the write if
 /// this attempt fails, too.
 async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<Unfinished> {
-    work.history.borrow_mut().again(write.id, Some(SERVER));
+    work.testimony
+        .history
+        .borrow_mut()
+        .again(write.id, Some(SERVER));
     let answer = match execute(
         work,
         client,
@@ -281,7 +258,7 @@ pub(crate) async fn execute(
                 return Ok(Answer::Got(None));
             };
             let judged = values::identify(key, &bytes).and_then(|value| {
-                values::judge(&work.history.borrow(), key, value).map(|()| value)
+                values::judge(&work.testimony.history.borrow(), key, value).map(|()| value)
             });
             Ok(match judged {
                 Ok(value) => Answer::Got(Some((value, version))),
@@ -367,7 +344,7 @@ async fn get_among_others(
             let other = number % work.keys.len() as u32;
             let judged = values::identify(other, bytes);
             _ = judged
-                .and_then(|value| values::judge(&work.history.borrow(), other, value))
+                .and_then(|value| values::judge(&work.testimony.history.borrow(), other, value))
                 .map_err(|violation| work.note(violation));
         }
     }

@@ -18,8 +18,10 @@ use stonecast_fabric_sim::{Fault, Faults, Survivor};
 use stonecast_media::Blob;
 
 use crate::direct::client::Work;
+use crate::direct::contents::Contents;
 use crate::direct::keys;
-use crate::direct::lab::{Contents, Lab, REFUSED};
+use crate::direct::subject::{Direct, everything};
+use crate::lab::{Lab, REFUSED};
 use crate::oracles::values;
 use crate::values::{ValueId, encode};
 use crate::violation::Violation;
@@ -28,7 +30,7 @@ const ORACLE: &str = "damage is never served";
 
 /// Examines damaged media.
 pub(crate) struct Damage {
-    lab: Rc<Lab>,
+    lab: Rc<Lab<Direct>>,
     faults: Faults,
     pub states: u64,
 }
@@ -43,7 +45,7 @@ const KINDS: [Fault; 5] = [
 ];
 
 impl Damage {
-    pub fn new(lab: Rc<Lab>, faults: Faults) -> Self {
+    pub fn new(lab: Rc<Lab<Direct>>, faults: Faults) -> Self {
         Self {
             lab,
             faults,
@@ -75,7 +77,7 @@ impl Damage {
             self.harm(work, &mut damaged, random)?;
         }
         let contents = self.recover(damaged).ok().flatten()?;
-        let history = work.history.borrow();
+        let history = work.testimony.history.borrow();
         let mut judged = contents
             .values()
             .map(|(key, value)| values::judge(&history, key, value));
@@ -145,7 +147,7 @@ impl Damage {
             .iter()
             .map(|&(key, value)| image.find(key, value))
             .collect();
-        let segment_size = self.lab.segment_size;
+        let segment_size = work.setup.pool.segment_size;
         let segment = |place: u64| place / segment_size;
         for pair in places.windows(2) {
             let [Some(place), Some(next)] = *pair else {
@@ -181,11 +183,11 @@ impl Damage {
         (before, last): (u64, u64),
         random: &mut Random,
     ) -> Option<Violation> {
-        let bench = self.lab.begin(cut.clone());
+        let bench = self.lab.begin(vec![cut.clone()]);
         if let Err(violation) = bench.end() {
             return Some(violation);
         }
-        let mut damaged = bench.world.wreck(bench.machine, &bench.module).everything();
+        let mut damaged = everything(&bench.wrecks());
         spoil(&mut damaged, image, last, before, random);
         self.same_or_refused(damaged, expected, "that an earlier recovery found")
     }
@@ -238,7 +240,7 @@ impl Damage {
     /// Recovers `survivor`; `None`: the store refused it, or could not read it.
     fn recover(&mut self, survivor: Survivor) -> Result<Option<Contents>, Violation> {
         self.states += 1;
-        match self.lab.recover(survivor) {
+        match self.lab.recover(vec![survivor]) {
             Ok(contents) => Ok(Some(contents)),
             Err(violation) if violation.oracle == REFUSED => Ok(None),
             Err(violation) => Err(violation),

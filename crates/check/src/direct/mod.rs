@@ -1,18 +1,20 @@
-//! The direct store in the simulated world.
+//! The store with one server in the simulated world: a subject of the checks, and the course of its runs.
 
+mod causes;
 mod client;
+mod contents;
 mod damage;
 mod drive;
-mod explorer;
-mod host;
+mod harm;
 mod keys;
-mod lab;
 mod mishaps;
 mod progress;
 mod raw;
 mod setup;
+mod subject;
 mod visitors;
 mod words;
 
 pub(crate) use drive::run;
 pub(crate) use setup::Setup;
+pub(crate) use words::WORDS;

@@ -10,7 +10,7 @@ use stonecast_media::{
 };
 
 use crate::adjustment::Adjustment;
-use crate::direct::explorer::Effort;
+use crate::explorer::Effort;
 use crate::report::Sizes;
 
 /// The choices of a run.

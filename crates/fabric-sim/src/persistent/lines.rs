@@ -8,6 +8,9 @@
 //! becomes certain at a moment that is known once the line is on its way to the persistence domain; until then it may
 //! survive or not, because a cache may evict any line at any time.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use stonecast_base::{LINE_SIZE, Nanoseconds};
 
 /// Lines of a page.
@@ -23,7 +26,7 @@ pub(crate) const NEVER: Nanoseconds = Nanoseconds::MAX;
 /// One store to one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
-    /// Counts all stores of a memory, in order.
+    /// Counts the stores to all memories of a world, in order.
     pub serial: u64,
     /// From when on it certainly survives.
     pub certain_at: Nanoseconds,
@@ -59,7 +62,9 @@ pub(crate) struct Lines {
     touched: Vec<u32>,
     nodes: Vec<Node>,
     free: Vec<u32>,
-    serial: u64,
+    noted: u64,
+    /// The serial number of the last store to any memory of the world.
+    serial: Rc<Cell<u64>>,
     live: usize,
 }
 
@@ -70,9 +75,17 @@ const EMPTY: Line = Line {
 };
 
 impl Lines {
+    /// No stores yet; `serial` counts those to all memories of a world.
+    pub fn new(serial: Rc<Cell<u64>>) -> Self {
+        Self {
+            serial,
+            ..Self::default()
+        }
+    }
+
     /// Stores that were ever noted.
     pub fn noted(&self) -> u64 {
-        self.serial
+        self.noted
     }
 
     /// Stores that are kept.
@@ -95,9 +108,10 @@ impl Lines {
         if state.used == 0 {
             self.touched.push(page as u32);
         }
-        self.serial += 1;
+        self.noted += 1;
+        self.serial.update(|serial| serial + 1);
         let mut store = Store {
-            serial: self.serial,
+            serial: self.serial.get(),
             certain_at,
             bytes: mask(start, content.len()),
             content: [0; LINE_SIZE],

@@ -14,4 +14,5 @@ pub use backing::SimBacking;
 pub use medium::MediumCounts;
 use memory::PersistentMemory;
 pub use module::{Module, Survivor};
+pub use watch::ReadOrder;
 pub use wreck::{Fate, Wreck};

@@ -27,7 +27,7 @@ use crate::persistent::damage::Recent;
 use crate::persistent::evictions::Evictions;
 use crate::persistent::lines::{Lines, NEVER};
 use crate::persistent::medium::{Medium, MediumCounts};
-use crate::persistent::watch::Watch;
+use crate::persistent::watch::{ReadOrder, Watch};
 use crate::persistent::wreck::Wreck;
 use crate::profile::MachineProfile;
 use crate::time::Time;
@@ -103,6 +103,7 @@ impl Module {
             ..
         } = content;
         let medium = Medium::new(&profile);
+        let lines = Lines::new(time.stores().clone());
         Self {
             time,
             space,
@@ -111,7 +112,7 @@ impl Module {
             content: RefCell::new(Content {
                 visible: image.clone(),
                 durable: image,
-                lines: Lines::default(),
+                lines,
                 settle_at: SETTLE_AT,
                 medium,
                 recent: None,
@@ -131,20 +132,11 @@ impl Module {
         }
     }
 
-    /// Notes from now on which units of `wreck`, of which this module holds a survivor, are read.
-    pub fn watch(&self, wreck: &Wreck) {
-        *self.watch.borrow_mut() = Some(Watch::new(wreck));
+    /// Notes from now on in `order` which units of `wreck`, of which this module holds a survivor, are read. Unit 0 is noted as
+    /// `first`, and so on: several modules can be watched in one order.
+    pub fn watch(&self, wreck: &Wreck, first: u32, order: &ReadOrder) {
+        *self.watch.borrow_mut() = Some(Watch::new(wreck, first, order.clone()));
         self.is_watched.set(true);
-    }
-
-    /// The units that were read since [`Self::watch`], in the order of their first reads. Ends the watch.
-    pub fn take_units_read(&self) -> Vec<u32> {
-        self.is_watched.set(false);
-        self.watch
-            .borrow_mut()
-            .take()
-            .map(Watch::into_order)
-            .unwrap_or_default()
     }
 
     #[inline]
@@ -431,7 +423,7 @@ impl Module {
         let content = &mut *self.content.borrow_mut();
         content.visible = image.clone();
         content.durable = image;
-        content.lines = Lines::default();
+        content.lines = Lines::new(self.time.stores().clone());
         *self.blobs.borrow_mut() = blobs;
         *self.prepared.borrow_mut() = prepared;
         self.log_size.set(log_size);

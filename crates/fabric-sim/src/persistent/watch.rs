@@ -3,6 +3,9 @@
 //! What a recovery does follows from what it reads. Two states that differ only in units that neither of two recoveries
 //! read are one state to it; whoever enumerates states need not look at the second.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use stonecast_base::{LINE_SIZE, Span};
 
 use crate::persistent::wreck::Wreck;
@@ -18,25 +21,35 @@ struct Place {
     page_is_certain: bool,
 }
 
+/// The undecided units that were read, in the order of their first reads.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOrder(Rc<RefCell<Vec<u32>>>);
+
+impl ReadOrder {
+    /// Takes the units that were read so far.
+    pub fn take(&self) -> Vec<u32> {
+        self.0.take()
+    }
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// In the order of their lines.
     places: Vec<Place>,
     read: Vec<bool>,
-    /// In the order of their first reads.
-    order: Vec<u32>,
+    order: ReadOrder,
 }
 
 impl Watch {
-    /// Watches the undecided units of `wreck`.
-    pub fn new(wreck: &Wreck) -> Self {
+    /// Watches the undecided units of `wreck`, the first of which is noted in `order` as `first`.
+    pub fn new(wreck: &Wreck, first: u32, order: ReadOrder) -> Self {
         let place = |unit: usize| {
             let (lines, page_is_certain) = (wreck.lines(unit), wreck.page_is_certain(unit));
             Place {
                 first: lines.start,
                 end: lines.end,
-                unit: unit as u32,
+                unit: first + unit as u32,
                 page_is_certain,
             }
         };
@@ -48,7 +61,7 @@ impl Watch {
         Self {
             read: vec![false; places.len()],
             places,
-            order: Vec::new(),
+            order,
         }
     }
 
@@ -79,12 +92,7 @@ impl Watch {
 
     fn note(&mut self, at: usize) {
         if !std::mem::replace(&mut self.read[at], true) {
-            self.order.push(self.places[at].unit);
+            self.order.0.borrow_mut().push(self.places[at].unit);
         }
-    }
-
-    /// The units that were read, in the order of their first reads.
-    pub fn into_order(self) -> Vec<u32> {
-        self.order
     }
 }

@@ -68,11 +68,8 @@ impl Wreck {
                         more.note(line, start, part, crate::persistent::lines::NEVER);
                     });
                 }
-                let last = stores
-                    .iter()
-                    .map(|(_, store)| store.serial)
-                    .max()
-                    .unwrap_or(0);
+                // What is in flight comes after every store to any memory.
+                let last = module.time.stores().get();
                 for line in more.lines() {
                     stores.extend(more.stores(line).map(|store| {
                         (
@@ -145,7 +142,8 @@ impl Wreck {
         self.units[index].stores.len() as u32
     }
 
-    /// The serial numbers of the stores of unit `index`: they count all stores of the memory in program order.
+    /// The serial numbers of the stores of unit `index`: they count the stores to all memories of the world, in
+    /// program order.
     pub fn serials(&self, index: usize) -> impl Iterator<Item = u64> {
         self.units[index]
             .stores

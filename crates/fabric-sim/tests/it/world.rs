@@ -149,7 +149,7 @@ fn a_round_trip_takes_as_long_as_its_parts() {
 #[test]
 fn a_task_that_another_process_wakes_runs_at_that_moment() {
     let world = World::new(1);
-    let machine = world.machine(MachineOptions::new(Profile::MODERN));
+    let machine = world.machine(MachineOptions::new(MachineProfile::MODERN));
     let (sleeper, client) = (world.process(machine), world.process(machine));
     let (answer, awaited) = futures_channel::oneshot::channel();
     let (runtime, seen) = (sleeper.runtime(), Rc::new(Cell::new(None)));

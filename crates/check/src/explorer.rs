@@ -1,19 +1,19 @@
-//! Examines the states that a power cut at one moment may leave: recovers each state that differs
-//! in the lines that a recovery reads, judges it, cuts the power again during that recovery, and
-//! once more after it.
+//! Examines the states that a power cut of any machines at one moment may leave: recovers each
+//! state that differs in the lines that a recovery reads, judges it, cuts the power again during
+//! that recovery, and once more after it.
 
 use std::rc::Rc;
 
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
-use stonecast_fabric_sim::{Fate, Wreck};
+use stonecast_fabric_sim::Fate;
 
-use crate::direct::lab::{Bench, Contents, Lab};
 use crate::fates::{self, Look};
 use crate::known::Known;
-use crate::oracles::acknowledged::Allowed;
-use crate::oracles::idempotence;
+use crate::lab::{Bench, Lab};
+use crate::subject::Subject;
 use crate::violation::Violation;
+use crate::wrecks::Wrecks;
 
 /// The effort of an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,18 @@ pub(crate) struct Effort {
 /// One in this many known states is recovered all the same, to check that it is known.
 const KNOWN_TRIED: u32 = 64;
 
+/// Judges what recoveries find.
+pub(crate) trait Judge<C> {
+    /// Judges the content after a crash.
+    fn judge(&self, contents: &C) -> Result<(), Violation>;
+
+    /// Judges the content of a second recovery by that of a finished first one.
+    fn judge_again(&self, first: &C, second: &C) -> Result<(), Violation>;
+}
+
 /// Explores power cuts, and counts what it did.
-pub(crate) struct Explorer {
-    lab: Rc<Lab>,
+pub(crate) struct Explorer<S> {
+    lab: Rc<Lab<S>>,
     effort: Effort,
     random: Random,
     /// States that were recovered, including those of power cuts during recoveries.
@@ -48,8 +57,8 @@ pub(crate) struct Finding {
     pub fates: Vec<Fate>,
 }
 
-impl Explorer {
-    pub fn new(lab: Rc<Lab>, effort: Effort, seed: u64) -> Self {
+impl<S: Subject> Explorer<S> {
+    pub fn new(lab: Rc<Lab<S>>, effort: Effort, seed: u64) -> Self {
         Self {
             lab,
             effort,
@@ -60,13 +69,13 @@ impl Explorer {
         }
     }
 
-    /// Examines the states of `wreck`, in which each key may have the values in `allowed`.
-    pub fn explore(&mut self, wreck: &Wreck, allowed: &Allowed) -> Option<Finding> {
+    /// Examines the states of `wrecks`.
+    pub fn explore(&mut self, wrecks: &Wrecks, judge: &dyn Judge<S::Contents>) -> Option<Finding> {
         let mut random = self.random.clone();
         let mut finding = None;
         let mut known = Known::new();
-        fates::each(wreck, self.effort.states, &mut random, &mut |fates| {
-            let found = self.look(wreck, fates, &mut known, allowed);
+        fates::each(wrecks, self.effort.states, &mut random, &mut |fates| {
+            let found = self.look(wrecks, fates, &mut known, judge);
             found.unwrap_or_else(|violation| {
                 finding = Some(Finding {
                     violation,
@@ -76,25 +85,27 @@ impl Explorer {
             })
         });
         self.random = random;
-        finding.map(|finding| self.with_less_lost(wreck, finding, allowed))
+        finding.map(|finding| self.with_less_lost(wrecks, finding, judge))
     }
 
     /// Restores every line whose loss the failure does not need.
-    fn with_less_lost(&self, wreck: &Wreck, finding: Finding, allowed: &Allowed) -> Finding {
+    fn with_less_lost(
+        &self,
+        wrecks: &Wrecks,
+        finding: Finding,
+        judge: &dyn Judge<S::Contents>,
+    ) -> Finding {
         let mut best = finding;
-        for unit in 0..wreck.undecided() {
-            let whole = Fate {
-                stores: wreck.stores(unit),
-                torn: 0,
-            };
+        for unit in 0..wrecks.undecided() {
+            let whole = wrecks.whole(unit);
             let mut fates = best.fates.clone();
             if std::mem::replace(&mut fates[unit], whole) == whole {
                 continue;
             }
             let found = self
                 .lab
-                .recover(wreck.survivor(&fates))
-                .and_then(|contents| judge(&contents, allowed));
+                .recover(wrecks.survivors(&fates))
+                .and_then(|contents| judge.judge(&contents));
             if let Some(violation) = found
                 .err()
                 .filter(|violation| violation.oracle == best.violation.oracle)
@@ -107,17 +118,17 @@ impl Explorer {
 
     fn look(
         &mut self,
-        wreck: &Wreck,
+        wrecks: &Wrecks,
         fates: &[Fate],
-        known: &mut Known<Contents>,
-        allowed: &Allowed,
+        known: &mut Known<S::Contents>,
+        judge: &dyn Judge<S::Contents>,
     ) -> Result<Look, Violation> {
         let is_torn = u64::from(fates.iter().any(|fate| fate.torn != 0));
         if self.random.random_range(0..100) < self.effort.cut_percent {
             self.torn += is_torn;
-            return self.look_twice(wreck, fates, allowed).map(|()| Look::New);
+            return self.look_twice(wrecks, fates, judge).map(|()| Look::New);
         }
-        self.look_once(wreck, fates, known, |contents| judge(contents, allowed))
+        self.look_once(wrecks, fates, known, |contents| judge.judge(contents))
             .inspect(|look| {
                 self.torn += if *look == Look::New { is_torn } else { 0 };
             })
@@ -126,14 +137,14 @@ impl Explorer {
     /// Recovers a state that no recovery has met before.
     fn look_once(
         &mut self,
-        wreck: &Wreck,
+        wrecks: &Wrecks,
         fates: &[Fate],
-        known: &mut Known<Contents>,
-        judge: impl FnOnce(&Contents) -> Result<(), Violation>,
+        known: &mut Known<S::Contents>,
+        judge: impl FnOnce(&S::Contents) -> Result<(), Violation>,
     ) -> Result<Look, Violation> {
         if let Some(found) = known.find(fates) {
             if self.random.random_range(0..KNOWN_TRIED) == 0 {
-                let again = self.lab.recover(wreck.survivor(fates))?;
+                let again = self.lab.recover(wrecks.survivors(fates))?;
                 assert!(
                     again == *found,
                     "a recovery follows from what it reads: {again:?} instead of {found:?}"
@@ -142,7 +153,7 @@ impl Explorer {
             return Ok(Look::Known);
         }
         self.states += 1;
-        let (outcome, read) = self.lab.recover_watched(wreck, fates);
+        let (outcome, read) = self.lab.recover_watched(wrecks, fates);
         let contents = outcome?;
         judge(&contents)?;
         known.learn(fates, &read, contents);
@@ -153,71 +164,76 @@ impl Explorer {
     /// it.
     fn look_twice(
         &mut self,
-        wreck: &Wreck,
+        wrecks: &Wrecks,
         fates: &[Fate],
-        allowed: &Allowed,
+        judge: &dyn Judge<S::Contents>,
     ) -> Result<(), Violation> {
         self.cut += 1;
         self.states += 1;
-        let bench = self.lab.begin(wreck.survivor(fates));
+        let bench = self.lab.begin(wrecks.survivors(fates));
         if self.random.random_bool(0.2) {
             // The cut comes in the middle of a header, which is stored twice when a pool is opened.
-            bench
-                .backing
-                .cut_power_after(self.random.random_range(0..2));
+            self.cut_in_a_header(&bench);
         }
-        let mut wrecks = vec![bench.world.wreck(bench.machine, &bench.module)];
+        let mut moments = vec![bench.wrecks()];
         while bench.outcome().is_none() {
             assert!(bench.step(), "a recovery ends or waits for something");
-            wrecks.push(bench.world.wreck(bench.machine, &bench.module));
+            moments.push(bench.wrecks());
         }
         let first = match bench.outcome().expect("just looked") {
-            Err(_) if bench.backing.power_was_cut() => {
+            Err(_) if power_was_cut(&bench) => {
                 self.tear_again(&bench)?;
                 None
             }
             Err(violation) => return Err(violation),
             Ok(contents) => {
-                judge(&contents, allowed)?;
+                judge.judge(&contents)?;
                 Some(contents)
             }
         };
-        let last = wrecks.len() - 1;
+        let last = moments.len() - 1;
         let middle = self.random.random_range(0..=last);
         let states = self.effort.states_again;
-        self.look_again(&wrecks[middle], states.div_ceil(2), |contents| {
-            judge(contents, allowed)
+        self.look_again(&moments[middle], states.div_ceil(2), |contents| {
+            judge.judge(contents)
         })?;
-        self.look_again(&wrecks[last], states / 2, |contents| match &first {
-            // The pool was served: content that was found once stays.
-            Some(first) => idempotence::judge(&first.keys, &contents.keys).map_or(Ok(()), Err),
-            None => judge(contents, allowed),
+        self.look_again(&moments[last], states / 2, |contents| match &first {
+            // The store was served: content that was found once stays.
+            Some(first) => judge.judge_again(first, contents),
+            None => judge.judge(contents),
         })
     }
 
     /// Cuts the power in the middle of the next header, after a cut in the middle of the first one.
-    fn tear_again(&mut self, torn: &Bench) -> Result<(), Violation> {
+    fn tear_again(&mut self, torn: &Bench<S>) -> Result<(), Violation> {
         self.states += 2;
-        let survivor = |bench: &Bench| bench.world.wreck(bench.machine, &bench.module).everything();
-        let second = self.lab.begin(survivor(torn));
-        second
-            .backing
-            .cut_power_after(self.random.random_range(0..2));
+        let second = self.lab.begin(torn.wrecks().everything());
+        self.cut_in_a_header(&second);
         let _cut_off_or_not = second.end();
-        self.lab.recover(survivor(&second)).map(drop)
+        self.lab.recover(second.wrecks().everything()).map(drop)
+    }
+
+    /// Lets the power of one machine go in the middle of one of the next headers that it stores.
+    fn cut_in_a_header(&mut self, bench: &Bench<S>) {
+        let machine = match bench.seats.len() {
+            1 => 0,
+            machines => self.random.random_range(0..machines),
+        };
+        let stores = self.random.random_range(0..2);
+        bench.seats[machine].backing.cut_power_after(stores);
     }
 
     fn look_again(
         &mut self,
-        wreck: &Wreck,
+        wrecks: &Wrecks,
         states: u64,
-        judge: impl Fn(&Contents) -> Result<(), Violation>,
+        judge: impl Fn(&S::Contents) -> Result<(), Violation>,
     ) -> Result<(), Violation> {
         let mut result = Ok(());
         let mut random = self.random.clone();
         let mut known = Known::new();
-        fates::each(wreck, states, &mut random, &mut |fates| {
-            self.look_once(wreck, fates, &mut known, &judge)
+        fates::each(wrecks, states, &mut random, &mut |fates| {
+            self.look_once(wrecks, fates, &mut known, &judge)
                 .unwrap_or_else(|violation| {
                     result = Err(violation);
                     Look::Enough
@@ -228,6 +244,6 @@ impl Explorer {
     }
 }
 
-fn judge(contents: &Contents, allowed: &Allowed) -> Result<(), Violation> {
-    allowed.judge(contents.values()).map_or(Ok(()), Err)
+fn power_was_cut<S: Subject>(bench: &Bench<S>) -> bool {
+    bench.seats.iter().any(|seat| seat.backing.power_was_cut())
 }
