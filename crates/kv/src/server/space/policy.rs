@@ -10,11 +10,15 @@
 //! of the pool, or a delete waits for room, the segment in which something died first is cleaned, however little that gives:
 //! so the horizon rises.
 
+use stonecast_base::mutant;
 use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
-use stonecast_media::Prepared;
+use stonecast_media::{MediaError, Prepared};
 
-use super::{Hold, Purpose, Space};
-use crate::wire::limits::TOMBSTONES_SHARE;
+use super::segment::Hold;
+use super::{Purpose, Space, WORTHWHILE_SHARE};
+use crate::wire::limits::{
+    RESERVE_PREPARED_MAX, TOMBSTONES_SHARE, cleaning_segments, reserved_segments,
+};
 
 /// A segment that would give back less than this share is not cleaned to make room.
 const GAIN_SHARE: u64 = 32;
@@ -62,11 +66,11 @@ impl Space {
     pub fn may_gain(&self) -> bool {
         let horizons = Horizons::of(self);
         let (mut whole, mut bytes) = (0, 0);
-        for state in self.segments.iter().flatten() {
+        for state in self.used() {
             let number = state.number;
             let needed = self.occupancy(number).needed(horizons.without(number));
             let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
-            match self.holds[number as usize] {
+            match self.segments[number as usize].hold {
                 Hold::Nobody if needed == 0 => whole += 1,
                 Hold::Nobody | Hold::Appender if self.has_tombstones_alone(number) => {
                     bytes += if needed == 0 { used } else { 0 };
@@ -93,7 +97,7 @@ impl Space {
     /// Whether a segment has tombstones and nothing else. It is freed when all of them can go, and none is moved: a segment of
     /// the reserve would become one of those that hold what is live.
     fn has_tombstones_alone(&self, number: u32) -> bool {
-        self.purposes[number as usize] == Purpose::Delete
+        self.segments[number as usize].purpose == Purpose::Delete
     }
 
     /// Bytes at the end of a segment that are lost in any other one, too: its records, as long as they are on average, do not
@@ -178,11 +182,6 @@ impl Space {
         Horizons::of(self).without(number)
     }
 
-    /// Bytes of records that died so far.
-    pub fn died(&self) -> u64 {
-        self.died
-    }
-
     /// Bytes that cleaning the segment gives back.
     pub fn gain(&self, number: u32, horizon: u64) -> u64 {
         let room = self.format.segment_size - u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE;
@@ -191,14 +190,15 @@ impl Space {
 
     /// Free segments that a put can be given, now that the medium is as full as it is.
     pub(super) fn usable_free(&self) -> u32 {
-        if !self.medium_is_full {
-            return self.free.len() as u32;
+        if !self.medium.is_full() {
+            return self.shelves.free.len() as u32;
         }
         // The reserve has its space, and so have those that were used before.
         let had_space = self
+            .shelves
             .free
             .iter()
-            .filter(|&&number| self.blank[number as usize].is_some())
+            .filter(|&&number| self.segments[number as usize].blank.is_some())
             .count();
         had_space as u32
     }
@@ -210,7 +210,9 @@ impl Space {
 
     /// Whether writers of an earlier run keep segments from being cleaned.
     pub fn waits_for_earlier_run(&self) -> bool {
-        self.holds.contains(&Hold::EarlierRun)
+        self.segments
+            .iter()
+            .any(|segment| segment.hold == Hold::EarlierRun)
     }
 
     /// Whether tombstones shall go that were needed no more if all clients had settled what they stamped.
@@ -229,11 +231,11 @@ impl Space {
 
     /// Whether the cleaner would be given a free segment now.
     pub(super) fn has_free_for_moves(&self) -> bool {
-        if !self.medium_is_full {
-            return !self.free.is_empty();
+        if !self.medium.is_full() {
+            return !self.shelves.free.is_empty();
         }
-        let is_ready = |number: u32| matches!(self.prepare(number), Ok(Prepared::Ready));
-        self.free.back().is_some_and(|&number| is_ready(number))
+        let last = self.shelves.free.back();
+        last.is_some_and(|&number| self.medium.is_ready(number))
             || self.free_that_had_space().is_some()
     }
 
@@ -245,15 +247,75 @@ impl Space {
             return self.format.segment_size;
         }
         let own = self.for_moves.map_or(0, |number| self.room(number));
-        let mut rests = self.partial[Purpose::Clean as usize].iter().rev();
-        let rest = rests.find(|&&(_, number)| number != victim);
-        u64::from(own.max(rest.map_or(0, |&(room, _)| room))) * UNIT_SIZE
+        let rest = self.shelves.room_beside(Purpose::Clean, victim);
+        u64::from(own.max(rest)) * UNIT_SIZE
     }
 
     /// Segments in use that nobody holds, and that have something dead in them or at their end.
     fn candidates(&self) -> impl Iterator<Item = u32> {
-        let used = self.segments.iter().flatten().map(|state| state.number);
-        used.filter(|&number| self.holds[number as usize] == Hold::Nobody)
+        let used = self.used().map(|state| state.number);
+        used.filter(|&number| self.segments[number as usize].hold == Hold::Nobody)
+    }
+
+    /// Free segments that others than who has this purpose need.
+    pub(super) fn reserve_for(&self, purpose: Purpose) -> u32 {
+        let count = self.format.segment_count;
+        match purpose {
+            Purpose::Put if mutant!(DeletesNotReserved) => cleaning_segments(count),
+            // Those of tombstones are the reserve for deletes, as far as that is in use.
+            Purpose::Put => {
+                cleaning_segments(count)
+                    + reserved_segments(count).saturating_sub(self.of_tombstones)
+            }
+            // What is left of the segment that is being cleaned needs no other one: when it is free, as many are as before.
+            Purpose::Delete => cleaning_segments(count) - u32::from(self.is_moving_on()),
+            Purpose::Clean => 0,
+        }
+    }
+
+    /// Bytes that a power cut may cost of the segment `to` that records are moved to, and the rest of it still takes what is left
+    /// of the victim: all that counts as long as another segment is free. Of what is persisted together, any part may be lost
+    /// in front of another part that is not. `copied` bytes are not published yet.
+    pub fn spare_for_gap(&self, to: u32, copied: u64) -> u64 {
+        match self.victim {
+            Some(victim) if !self.has_free_for_moves() => {
+                let room = u64::from(self.room(to)) * UNIT_SIZE + copied;
+                room.saturating_sub(self.occupancy(victim).needed(0))
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// Whether the cleaner has all the room that the segment in its hands needs.
+    fn is_moving_on(&self) -> bool {
+        let (Some(from), Some(to)) = (self.victim, self.for_moves) else {
+            return false;
+        };
+        // A publication that is taken back makes the record live again that it replaced.
+        if self.unsettled != u64::MAX {
+            return false;
+        }
+        let room = u64::from(self.room(to)) * UNIT_SIZE;
+        self.occupancy(from).needed(0) <= room
+    }
+
+    /// Whether a segment has room for `units`, and is lent again when it is given back.
+    pub fn has_worthwhile_room(&self, number: u32, units: u32) -> bool {
+        self.room(number) >= units.max(self.format.segment_units() / WORTHWHILE_SHARE)
+    }
+
+    /// Whether the medium is what is full: there are free segments that it gives no space to.
+    pub fn lacks_medium(&self) -> bool {
+        self.medium.is_full()
+            && self.shelves.free.len() as u32
+                > self.usable_free().max(self.reserve_for(Purpose::Put))
+    }
+
+    /// Gives the reserve its space on the medium, or as much of it as is kept ready.
+    pub(super) fn prepare_reserve(&self) -> Result<Prepared, MediaError> {
+        let count = self.format.segment_count;
+        let reserve = cleaning_segments(count) + reserved_segments(count);
+        self.prepare_last((reserve as usize).min(RESERVE_PREPARED_MAX))
     }
 }
 
@@ -268,7 +330,7 @@ struct Horizons {
 
 impl Horizons {
     fn of(space: &Space) -> Self {
-        let used = space.segments.iter().flatten();
+        let used = space.used();
         Self::over(
             used.map(|state| (state.number, space.occupancy(state.number).first_death)),
             space.unsettled,

@@ -1,0 +1,155 @@
+//! What becomes of the records in each segment: which are live, which died, and when.
+
+use stonecast_log::{Kind, RecordHeader, UNIT_SIZE};
+
+use super::Space;
+use super::occupancy::Occupancy;
+use crate::wire::Word;
+
+/// Bytes of records, over all segments.
+#[derive(Default)]
+pub(super) struct Flow {
+    /// Stamped here since this was last asked for, moved records not included.
+    pub appended: u64,
+    /// Died so far.
+    pub died: u64,
+}
+
+impl Space {
+    /// What of a segment is needed.
+    pub fn occupancy(&self, number: u32) -> &Occupancy {
+        &self.segments[number as usize].occupancy
+    }
+
+    pub(super) fn occupancy_mut(&mut self, number: u32) -> &mut Occupancy {
+        &mut self.segments[number as usize].occupancy
+    }
+
+    /// The segment of a word, unless it was used again since.
+    fn occupancy_of(&mut self, word: Word) -> Option<&mut Occupancy> {
+        let (number, _) = self.format.locate(word.position());
+        let segment = self.segments.get_mut(usize::try_from(number).ok()?)?;
+        let generation = segment.used.as_ref()?.generation;
+        word.is_of_generation(generation)
+            .then_some(&mut segment.occupancy)
+    }
+
+    /// A record of `size` bytes was stamped in a segment as `sequence`.
+    pub fn note_stamped(&mut self, number: u32, size: u64, sequence: u64, kind: Kind) {
+        let occupancy = self.occupancy_mut(number);
+        occupancy.written_at = sequence;
+        if kind == Kind::Delete {
+            occupancy.note_tombstone(size, sequence);
+        }
+        self.flow.appended += size;
+    }
+
+    /// A record of `size` bytes was moved to a segment when `next_sequence` was the next to be given out.
+    pub fn note_moved(
+        &mut self,
+        number: u32,
+        size: u64,
+        header: &RecordHeader,
+        next_sequence: u64,
+    ) {
+        let occupancy = self.occupancy_mut(number);
+        occupancy.written_at = next_sequence;
+        if header.kind() == Kind::Delete {
+            occupancy.note_tombstone(size, header.sequence());
+        }
+    }
+
+    /// The index names a record of `size` bytes in this segment.
+    pub fn note_live(&mut self, number: u32, size: u64) {
+        self.occupancy_mut(number).live += size as i64;
+    }
+
+    /// The index named a record of `size` bytes at `position` until `sequence` was published.
+    pub fn note_death(&mut self, position: u64, size: u64, sequence: u64) {
+        let (number, _) = self.format.locate(position);
+        if let Some(segment) = self.segments.get_mut(number as usize) {
+            segment.occupancy.note_death(size, sequence);
+            self.flow.died += size;
+        }
+    }
+
+    /// The index named a record at `position` until its copy was published. The original is as dead as any other dead record
+    /// while it is there, but the key has not changed.
+    pub fn note_moved_away(&mut self, position: u64, size: u64, sequence: u64) {
+        let (number, _) = self.format.locate(position);
+        self.segments[number as usize]
+            .occupancy
+            .note_death(size, sequence);
+    }
+
+    /// A copy of a record was stamped in a segment, and no word names it: its key has a later record by now.
+    pub fn note_useless_copy(&mut self, number: u32, sequence: u64) {
+        let occupancy = self.occupancy_mut(number);
+        occupancy.first_death = occupancy.first_death.min(sequence);
+    }
+
+    /// A client is about to publish, as `sequence`, the record that `new` names in place of `old`, each with its bytes.
+    pub fn note_published(&mut self, old: (Word, u64), new: (Word, u64), sequence: u64) {
+        if let Some(occupancy) = self.occupancy_of(old.0) {
+            occupancy.note_death(old.1, sequence);
+        }
+        if let Some(occupancy) = self.occupancy_of(new.0) {
+            occupancy.live += new.1 as i64;
+            occupancy.written_at = occupancy.written_at.max(sequence);
+        }
+        self.flow.died += old.1;
+        self.flow.appended += new.1;
+    }
+
+    /// What `note_published` was told did not happen: the record of `new` is void, and that of `old` lives or was replaced by
+    /// another.
+    pub fn note_not_published(&mut self, old: (Word, u64), new: (Word, u64)) {
+        for (word, change) in [(old.0, old.1 as i64), (new.0, -(new.1 as i64))] {
+            if let Some(occupancy) = self.occupancy_of(word) {
+                occupancy.live += change;
+            }
+        }
+    }
+
+    /// From this sequence on records may be stamped that no word names and that are not void; `u64::MAX`: none are. Until that is
+    /// settled no tombstone above it is dropped: a scan would take such a record for the key's.
+    pub fn set_unsettled(&mut self, sequence: u64) {
+        self.unsettled = sequence;
+    }
+
+    /// Bytes of the records that the index names in a segment, counted anew.
+    pub fn set_live(&mut self, number: u32, live: u64) {
+        self.occupancy_mut(number).live = live as i64;
+    }
+
+    /// Counts for reports: free, partial, taken, full.
+    pub fn counts(&self) -> [u64; 4] {
+        let used = self.used().count() as u64;
+        let partial = self.shelves.partial_count();
+        let (free, taken) = (self.shelves.free.len() as u64, u64::from(self.taken));
+        [free, partial, taken, used - partial - taken]
+    }
+
+    /// Bytes of the log below the ends of all segments in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.used()
+            .map(|state| u64::from(state.end) * UNIT_SIZE)
+            .sum()
+    }
+
+    /// Bytes of tombstones in the log.
+    pub fn tombstone_bytes(&self) -> u64 {
+        let all = self.segments.iter();
+        all.map(|segment| segment.occupancy.tombstones).sum()
+    }
+
+    /// Bytes of records that were stamped since this was last asked for.
+    pub fn take_appended(&mut self) -> u64 {
+        std::mem::take(&mut self.flow.appended)
+    }
+
+    /// Bytes of records that died so far.
+    pub fn died(&self) -> u64 {
+        self.flow.died
+    }
+}
