@@ -1,17 +1,5 @@
 //! Counters of a server, as it counts them and as a client sees them.
 
-/// What a server has done since it was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
-    pub puts: u64,
-    pub deletes: u64,
-    pub refused: u64,
-    pub batches: u64,
-    pub persists: u64,
-    pub space_failures: u64,
-    pub index_growths: u64,
-}
-
 /// A field of a report as it travels.
 trait Number: Copy {
     fn to_word(self) -> u64;

@@ -1,62 +1,66 @@
 //! The server: opens a pool, accepts clients, commits what they write.
 //!
 //! ```text
-//!   open    checkpoint, scan, seal            recovery.rs
-//!   run     events  -> sessions, leases       session/
-//!           arrivals -> one batch -> persist -> publish -> answers      batch.rs
+//!   open    checkpoint, scan, seal                                            recovery/
+//!   run     events -> clients; then one batch; then cleaning and growth
 //!   close   seal, checkpoint, clean flag      these two not while somebody may be publishing yet
 //! ```
 //!
-//! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree.
+//! Each component owns its state, and names only what it is handed:
+//!
+//! | component | owns | file |
+//! | --- | --- | --- |
+//! | [`Pipeline`] | a batch on its way: gather, decide, persist, publish, answer | `pipeline/` |
+//! | [`Shard`] | the keys: index and its tables, outcomes, live bytes | `shard/` |
+//! | [`Journal`] | the node's log: space, sequence, what awaits a persist | `journal.rs`, `space/` |
+//! | [`Clients`] | connections: sessions, leases, rights, their ends | `clients/` |
+//! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
+//! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
+//!
+//! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree. Rules are methods
+//! of components and never wait; what waits (pipeline, sweeper) borrows the state for one step at a time.
 
-mod batch;
 mod clean;
-mod decide;
-mod growth;
-pub(crate) mod outcomes;
-mod peek;
-mod places;
-mod publish;
-mod publishers;
-mod receives;
+mod clients;
+mod commit;
+mod journal;
+mod noted;
+mod pipeline;
 pub(crate) mod recovery;
-mod session;
+mod report;
+pub(crate) mod shard;
+mod shortage;
 pub(crate) mod space;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_base::{Nanoseconds, Span};
-use stonecast_fabric::{
-    Access, ConnectionEvent, DeviceError, MemoryRegion, Port, QueuePair, Runtime,
-};
-use stonecast_log::LogFormat;
-use stonecast_media::{
-    Backing, Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool,
-};
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{Access, ConnectionEvent, DeviceError, Port, Runtime};
+use stonecast_media::{Backing, Blob, MediaError, Pool};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
-use stonecast_session::Revocations;
 
+use crate::cleaning::Cleaning;
 use crate::error::StoreError;
-use crate::index::{Index, Table};
-use crate::metrics::{ClientPath, Metrics, PathMetrics};
-use crate::server::outcomes::Outcomes;
-use crate::server::recovery::Recovered;
-use crate::server::recovery::checkpoint;
-use crate::server::space::Space;
-use crate::stat::{Counters, Stat};
-use crate::wire::Verdict;
+use crate::metrics::Metrics;
+use crate::stat::Stat;
 
-use batch::Batch;
-use clean::Cleaner;
-use growth::SharedTable;
-pub use places::Places;
-use publishers::{Ring, Sequences};
-use receives::Receives;
+use clean::{Cleaner, Sweeper};
+pub use clients::Places;
+use clients::{
+    Admission, Clients, Departures, Doors, Lender, Publishing, Receives, Served, Sessions,
+    drain_intents, publishing_refusal, settle_returned, wait_for_publishers,
+};
+use commit::Committer;
+use journal::{Journal, Sequences};
+use pipeline::Pipeline;
 pub use recovery::RecoveryReport;
+use recovery::checkpoint;
 pub use recovery::verify::{Verification, verify};
-use session::{Leased, PUMPS_MAX, Sessions};
+use recovery::{Recovered, recover};
+use report::Reporter;
+use shard::Shard;
 
 /// Who may write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,95 +118,27 @@ pub struct Server {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
     options: ServerOptions,
-    format: LogFormat,
-    log: Rc<dyn PersistentRegion>,
-    /// What is done between the receipt of a write and its answer.
-    commit: Commit,
-    log_region: MemoryRegion,
-    receives: Receives,
     pool: Pool,
+    receives: Receives,
+    committer: Rc<Committer>,
+    reporter: Rc<Reporter>,
     state: RefCell<State>,
     serving: Cell<bool>,
-    /// What clients lose, until nothing opens it any more.
-    revocations: Revocations<Leased>,
-    /// Clients that have to ask anew before they publish again.
-    idle_rights: RefCell<Vec<QueuePair>>,
-    /// Whether clients have published since the server last looked.
-    intents_seen: Cell<bool>,
-    /// Somebody was told to wait for room that is leased to others: the next who writes to a lease is asked to return his.
-    lease_wanted: Cell<bool>,
-    /// What whoever runs the server is to be told.
-    trouble: RefCell<Noted<MediaError>>,
-    /// Why clients were not accepted, as far as it is no fault of theirs.
-    not_accepted: RefCell<Noted<DeviceError>>,
-    /// Rights to publish were taken from a client that was stopped inside a publication, and may finish it at any time.
-    may_be_publishing: Cell<bool>,
 }
 
-/// The latest trouble of a kind, for whoever runs the server.
-struct Noted<T> {
-    latest: Option<T>,
-    /// When it was noted; the next one is not, for a while.
-    noted_at: Option<Nanoseconds>,
-}
-
-impl<T> Noted<T> {
-    fn note(&mut self, now: Nanoseconds, trouble: T) {
-        let passed = self.noted_at.map(|then| now.saturating_sub(then));
-        if passed.is_none_or(|passed| passed >= TROUBLE_AGAIN_NS) {
-            self.noted_at = Some(now);
-            self.latest = Some(trouble);
-        }
-    }
-}
-
-impl<T> Default for Noted<T> {
-    fn default() -> Self {
-        Self {
-            latest: None,
-            noted_at: None,
-        }
-    }
-}
-
-/// What changes while serving.
+/// What changes while serving, by its owner.
 struct State {
-    index: Index,
-    /// The tables that clients may read, the current one last.
-    tables: Vec<SharedTable>,
-    /// No larger index is made before: there was no memory for one.
-    growth_pause_until: Nanoseconds,
-    outcomes: Outcomes,
-    space: Space,
+    shard: Shard,
+    journal: Journal,
+    clients: Clients,
     cleaner: Cleaner,
-    sequences: Sequences,
-    /// Where clients take sequences from, if they may.
-    counter: Option<MemoryRegion>,
-    /// What clients that publish report.
-    rings: Vec<Rc<Ring>>,
-    live_bytes: u64,
-    sessions: Sessions,
-    /// Segment that the server itself appends puts of copying clients to.
-    own_put: Option<u32>,
-    /// Segment that the server appends deletes to.
-    own_delete: Option<u32>,
-    /// Written, but not yet part of a persist: headers of newly taken segments.
-    unpersisted: Vec<Span>,
-    counters: Counters,
-    /// By path.
-    paths: [PathMetrics; ClientPath::ALL.len()],
-    /// What a batch and a persist took lately, to decide how long waiting for company pays.
-    last_batch: usize,
-    persist_ns: Nanoseconds,
 }
 
 impl State {
-    /// The number that goes with a verdict on a write that is not done for want of room: what is live, where that is why.
-    fn number_with(&self, verdict: Verdict) -> u64 {
-        match verdict {
-            Verdict::NoSpace => self.live_bytes,
-            _ => 0,
-        }
+    /// Somebody was given a segment to write to: cleaning gains something, and nobody waits for room that is leased.
+    fn note_given(&mut self) {
+        self.cleaner.note_given();
+        self.clients.lender.note_given();
     }
 }
 
@@ -214,8 +150,6 @@ const STOP_CHECK_NS: Nanoseconds = 20_000_000;
 const LAST_ANSWERS_NS: Nanoseconds = 5_000_000;
 /// How long an idle server waits while clients publish: they report much less than a ring holds until then.
 const PUBLISHED_PAUSE_NS: Nanoseconds = 1_000_000;
-/// The next failure of the medium to give space is told after so long.
-const TROUBLE_AGAIN_NS: Nanoseconds = 60_000_000_000;
 /// How long an idle server waits while the index grows, segments are cleaned or leases end: the rest of the processor is for
 /// others.
 const PAUSE_NS: Nanoseconds = 20_000;
@@ -229,88 +163,29 @@ impl Server {
         runtime: Rc<dyn Runtime>,
         options: ServerOptions,
     ) -> Result<(Self, RecoveryReport), StoreError> {
-        let device = port.device().clone();
+        let atomic = port.device().capabilities().atomic_with_processor;
         if options.publishes()
-            && let Some(reason) = Self::publishing_refusal(
-                pool.durability(),
-                device.capabilities().atomic_with_processor,
-            )
+            && let Some(reason) = publishing_refusal(pool.durability(), atomic)
         {
             return Err(StoreError::Publication { reason });
         }
-        Self::wait_for_publishers(&pool, &runtime).await?;
-        let log = pool.log();
-        let commit = Commit::choose(pool.platform(), pool.durability(), log.means())?;
-        let (recovered, report) = recovery::recover(&pool, &commit, options.publishes()).await?;
+        wait_for_publishers(&pool, &runtime).await?;
+        let commit = Commit::choose(pool.platform(), pool.durability(), pool.log().means())?;
+        let (recovered, report) = recover(&pool, &commit, options.publishes()).await?;
         mark_open(&mut pool, options, &recovered.sealed)?;
-        let Recovered {
-            format,
-            mut index,
-            space,
-            outcomes,
-            next_sequence,
-            live_bytes,
-            sealed: _,
-        } = recovered;
-        let sequences = Sequences(
-            pool.backing()
-                .volatile_for_all("stonecast-sequence", Sequences::SIZE)?,
-        );
-        sequences.0.store(0, next_sequence);
-        let counter = match options.publishes() {
-            true => {
-                index.share();
-                Some(device.register(sequences.0.clone(), Access::NONE)?)
-            }
-            false => None,
-        };
-        // Opened by windows alone, to one client each.
-        let log_region = device.register_persistent(log.clone(), Access::NONE)?;
-        let table = SharedTable {
-            number: 0,
-            region: device.register(index.table().memory().clone(), Access::NONE)?,
-        };
-        let receives = Receives::new(&*device)?;
-        space.prepare_ahead();
-        let cleaner = Cleaner::new(space.heritage());
+        let committer = Rc::new(Committer::new(&pool, commit));
+        let world = (port.clone(), runtime.clone());
+        let (state, receives) = State::assemble(world, options, &pool, &committer, recovered)?;
         let server = Self {
-            revocations: Revocations::new(port.clone(), runtime.clone(), PUMPS_MAX),
+            reporter: Rc::new(Reporter::new(&pool, options.process, committer.clone())),
             port,
             runtime,
             options,
-            format,
-            log,
-            commit,
-            log_region,
-            receives,
             pool,
-            state: RefCell::new(State {
-                index,
-                tables: vec![table],
-                growth_pause_until: 0,
-                outcomes,
-                space,
-                cleaner,
-                sequences,
-                counter,
-                rings: Vec::new(),
-                live_bytes,
-                sessions: Sessions::default(),
-                own_put: None,
-                own_delete: None,
-                unpersisted: Vec::new(),
-                counters: Counters::default(),
-                paths: Default::default(),
-                last_batch: 0,
-                persist_ns: 0,
-            }),
+            receives,
+            committer,
+            state: RefCell::new(state),
             serving: Cell::new(false),
-            idle_rights: RefCell::default(),
-            intents_seen: Cell::default(),
-            lease_wanted: Cell::default(),
-            trouble: RefCell::default(),
-            not_accepted: RefCell::default(),
-            may_be_publishing: Cell::default(),
         };
         Ok((server, report))
     }
@@ -319,29 +194,33 @@ impl Server {
     /// recovered by opening it again.
     pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), StoreError> {
         assert!(!self.serving.replace(true), "a server runs once at a time");
-        let mut batch = Batch::default();
+        let world = || (self.port.clone(), self.runtime.clone());
+        let committer = || self.committer.clone();
+        let sweeper = Sweeper::new(world(), committer(), self.options.publishes());
+        let mut pipeline =
+            Pipeline::new(world(), committer(), self.receives, self.reporter.clone());
+        let mut clients_publish = false;
         let result = loop {
             if stop() {
                 break Ok(());
             }
-            self.wait().await;
-            self.take_events();
-            self.take_revoked();
-            self.intents_seen
-                .set(self.drain_intents(&mut self.state.borrow_mut()));
-            let served = match self.serve_batch(&mut batch).await {
-                Ok(()) => self.tend_log().await,
+            self.wait(clients_publish).await;
+            clients_publish = self.take_events();
+            let served = match pipeline.serve(&self.state).await {
+                Ok(operations) => sweeper.tend(&self.state).await.map(|()| operations),
                 failed => failed,
             };
-            if let Err(error) = served {
-                // Nobody will answer who waits, however long this value lives. The last answers get there first.
-                self.runtime.sleep(LAST_ANSWERS_NS).await;
-                self.end_all_sessions();
-                break Err(error);
+            match served {
+                Ok(operations) => self.tend_index(operations),
+                Err(error) => {
+                    // Nobody will answer who waits, however long this value lives. The last answers get there first.
+                    self.runtime.sleep(LAST_ANSWERS_NS).await;
+                    self.end_all_sessions();
+                    break Err(error);
+                }
             }
-            self.tend_index(batch.operations());
         };
-        let reposted = self.repost(&mut batch);
+        let reposted = pipeline.repost();
         self.serving.set(false);
         result.and(reposted)
     }
@@ -354,155 +233,188 @@ impl Server {
     /// as a killed server leaves it: what that client publishes when it goes on counts, and the next server waits for it.
     pub async fn close(self) -> Result<Closing, StoreError> {
         self.end_all_sessions();
-        while self.revocations.under_way() > 0 {
+        while self.state.borrow().clients.departures.are_under_way() {
             self.runtime.sleep(RETIRE_LOOK_NS).await;
         }
-        self.take_revoked();
-        let state = self.state.into_inner();
-        let mut space = state.space;
-        let mut spans = state.unpersisted;
-        spans.extend(space.seal_all(&*self.log));
-        let sealed = self
-            .commit
-            .persist(&*self.log, &spans)
-            .await
-            .map_err(MediaError::from)?;
-        if self.may_be_publishing.get() {
+        let mut state = self.state.into_inner();
+        settle_returned(&mut state);
+        let State {
+            shard,
+            mut journal,
+            clients,
+            ..
+        } = state;
+        let spans = journal.seal_all();
+        let sealed = self.committer.persist(&spans).await?;
+        if clients.departures.may_be_publishing() {
             // Nothing that was written down now would stay true, and a pool that is not clean makes the next server wait before it scans.
             return Ok(Closing::Unclean);
         }
         let bytes = checkpoint::encode(
-            &self.format,
-            &state.index,
-            space.states(),
-            &state.outcomes,
-            state.sequences.next() - 1,
-            state.live_bytes,
+            journal.format(),
+            shard.index(),
+            journal.space.states(),
+            &shard.outcomes,
+            journal.sequences.next() - 1,
+            shard.live_bytes(),
         );
         store_checkpoint(&*self.pool.backing(), &bytes, &sealed)?;
         self.pool.close()?;
         Ok(Closing::Clean)
     }
 
-    /// Why the medium gave no space, for the messages of whoever runs the server: once, and again where that goes on for a minute.
-    /// Clients are told what became of their writes.
+    /// Why the medium gave no space, for the messages of the program that runs the server: once, and again where that goes on for a
+    /// minute. Clients are told what became of their writes.
     pub fn take_trouble(&self) -> Option<MediaError> {
-        self.trouble.borrow_mut().latest.take()
+        self.state.borrow_mut().journal.trouble.take()
     }
 
     /// Why a client was not accepted, where the server lacks what it needs for one: once, and again where that goes on for a
     /// minute. The client is told, too.
     pub fn take_refusal(&self) -> Option<DeviceError> {
-        self.not_accepted.borrow_mut().latest.take()
-    }
-
-    fn note_trouble(&self, error: MediaError) {
-        self.trouble.borrow_mut().note(self.runtime.now(), error);
+        self.state.borrow_mut().clients.admission.refused.take()
     }
 
     /// A report of the server.
     pub fn stat(&self) -> Stat {
-        let state = self.state.borrow();
-        let [
-            segments_free,
-            segments_partial,
-            segments_taken,
-            segments_full,
-        ] = state.space.counts();
-        Stat {
-            keys: state.index.len(),
-            index_capacity: state.index.capacity(),
-            live_bytes: state.live_bytes,
-            used_bytes: state.space.used_bytes(),
-            capacity_bytes: self.pool.capacity(),
-            segments_free,
-            segments_partial,
-            segments_taken,
-            segments_full,
-            clients: state.sessions.len() as u64,
-            opening: self.pool.opening().into(),
-            sequence: state.sequences.next() - 1,
-            puts: state.counters.puts,
-            deletes: state.counters.deletes,
-            refused: state.counters.refused,
-            batches: state.counters.batches,
-            persists: state.counters.persists,
-            segment_size: self.format.segment_size,
-            power: self.pool.durability() == Durability::Power,
-            process: self.options.process.into(),
-            index_bytes: Table::size(state.index.table().bits()),
-            index_growths: state.counters.index_growths,
-            space_failures: state.counters.space_failures,
-        }
+        self.reporter.stat(&self.state.borrow())
     }
 
     /// Everything that the server counts.
     pub fn metrics(&self) -> Metrics {
-        let state = self.state.borrow();
-        let mut paths = state.paths;
-        state
-            .sessions
-            .iter()
-            .for_each(|session| paths[session.path as usize].clients += 1);
-        let [one_sided, gateway] = paths;
-        let leases = state.sessions.leased().count() as u64;
-        drop(state);
-        let PersistCounts {
-            write_backs,
-            fences,
-            syncs,
-        } = self.log.persist_counts();
-        Metrics {
-            stat: self.stat(),
-            one_sided,
-            gateway,
-            leases,
-            write_backs,
-            fences,
-            syncs,
-            cleaning: self.cleaning(),
-        }
+        self.reporter.metrics(&self.state.borrow())
+    }
+
+    /// What cleaning has done.
+    pub fn cleaning(&self) -> Cleaning {
+        self.reporter.cleaning(&self.state.borrow())
+    }
+
+    /// Reads the value of `key` into `value` in the server's own process, and returns its version; `None` if the key is absent. The
+    /// record is checked as a client checks it. For checks of what a recovery found, without a client and its fabric.
+    pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+        let file = self.pool.backing().name();
+        self.state.borrow().shard.peek(key, value, &file)
     }
 
     /// Waits for arrivals or events, a short while at most so that a stop is seen, and hardly at all while there is work.
-    async fn wait(&self) {
-        let has_work = self.state.borrow().index.is_growing()
-            || self.is_cleaning()
-            || self.revocations.under_way() > 0;
+    async fn wait(&self, clients_publish: bool) {
+        let has_work = {
+            let state = self.state.borrow();
+            state.shard.index().is_growing()
+                || state.cleaner.has_credit()
+                || state.clients.departures.are_under_way()
+        };
         let pause_ns = match has_work {
             true => PAUSE_NS,
-            false if self.intents_seen.get() => PUBLISHED_PAUSE_NS,
+            false if clients_publish => PUBLISHED_PAUSE_NS,
             false => STOP_CHECK_NS,
         };
         // Whichever comes first.
         let _ = self.runtime.within(pause_ns, self.port.activity()).await;
     }
 
-    fn take_events(&self) {
+    /// Takes what happened to connections, and what clients lost or announced. Whether they announced anything.
+    fn take_events(&self) -> bool {
+        let state = &mut *self.state.borrow_mut();
         while let Some(event) = self.port.take_event() {
+            let Clients {
+                sessions,
+                admission,
+                departures,
+                ..
+            } = &mut state.clients;
             match event {
                 ConnectionEvent::Request {
                     request,
                     peer,
                     private_data,
                 } => {
-                    let admitted = self.admit(request, &peer, &private_data);
-                    // A client that vanished meanwhile needs no answer.
-                    if let Err(error @ DeviceError::System { .. }) = admitted {
-                        self.not_accepted
-                            .borrow_mut()
-                            .note(self.runtime.now(), error);
-                    }
+                    let sequences = &state.journal.sequences;
+                    admission.admit(sessions, (request, &peer), &private_data, sequences);
                 }
-                ConnectionEvent::Disconnected { qp, .. } => self.end_session(qp),
+                ConnectionEvent::Disconnected { qp, .. } => departures.end_session(sessions, qp),
                 ConnectionEvent::Established { .. } | ConnectionEvent::Rejected { .. } => {}
             }
         }
+        settle_returned(state);
+        drain_intents(state)
     }
 
-    /// Whether a persist is a sync of a file, so that it pays to wait for more arrivals before.
-    fn syncs_files(&self) -> bool {
-        self.log.means() == Means::FileSync && self.pool.durability() == Durability::Power
+    fn end_all_sessions(&self) {
+        let Clients {
+            sessions,
+            departures,
+            ..
+        } = &mut self.state.borrow_mut().clients;
+        departures.end_all_sessions(sessions);
+    }
+
+    /// Goes on with the growth of the index, in proportion to the `operations` of the batch before.
+    fn tend_index(&self, operations: usize) {
+        let State { shard, clients, .. } = &mut *self.state.borrow_mut();
+        shard.tend_index(operations);
+        // A right that is being taken away may still be one on a table that nobody holds.
+        if !clients.departures.are_under_way() {
+            let is_read = |table| {
+                let mut sessions = clients.sessions.iter();
+                sessions.any(|session| session.windows.reads_index(table))
+            };
+            shard.free_tables(is_read);
+        }
+    }
+}
+
+impl State {
+    /// The components of a server that was recovered, and the receive buffers that they share.
+    fn assemble(
+        world: (Rc<Port>, Rc<dyn Runtime>),
+        options: ServerOptions,
+        pool: &Pool,
+        committer: &Committer,
+        recovered: Recovered,
+    ) -> Result<(Self, Receives), StoreError> {
+        let Recovered {
+            format,
+            index,
+            space,
+            outcomes,
+            next_sequence,
+            live_bytes,
+            sealed: _,
+        } = recovered;
+        let (port, runtime) = &world;
+        let device = port.device().clone();
+        let is_shared = options.publishes();
+        let sequences = Sequences::starting_at(next_sequence, pool)?;
+        let counter = match is_shared {
+            true => Some(device.register(sequences.0.clone(), Access::NONE)?),
+            false => None,
+        };
+        // Opened by windows alone, to one client each.
+        let log_region = device.register_persistent(pool.log(), Access::NONE)?;
+        let keys = (index, outcomes, live_bytes);
+        let shard = Shard::new(pool, world.clone(), is_shared, keys, format)?;
+        let receives = Receives::new(&*device)?;
+        let cleaner = Cleaner::new(space.heritage());
+        let journal = Journal::new(pool, runtime.clone(), format, space, sequences);
+        let facts = (format, committer.syncs_files());
+        let clients = Clients {
+            sessions: Sessions::new(port.clone()),
+            admission: Admission::new(world.clone(), options, pool, facts, receives),
+            doors: Doors::new(port.clone(), log_region),
+            lender: Lender::new(world.clone(), log_region, format, pool.opening().into()),
+            publishing: Publishing::new(world.clone(), pool, counter),
+            departures: Departures::new(port.clone(), runtime.clone()),
+            served: Served::default(),
+        };
+        let state = Self {
+            shard,
+            journal,
+            clients,
+            cleaner,
+        };
+        Ok((state, receives))
     }
 }
 

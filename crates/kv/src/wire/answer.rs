@@ -163,6 +163,16 @@ pub(crate) enum Answer {
     Rights(RightsGrant),
 }
 
+impl From<Verdict> for Answer {
+    /// A verdict without a version.
+    fn from(verdict: Verdict) -> Self {
+        Self::Verdict {
+            verdict,
+            version: 0,
+        }
+    }
+}
+
 /// Frames several answers into one message.
 #[derive(Default)]
 pub(crate) struct AnswerWriter {

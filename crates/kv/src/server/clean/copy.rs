@@ -1,16 +1,12 @@
 //! Copying what is needed of a segment to a segment of the cleaner's own.
 
-use stonecast_base::mutant;
-use stonecast_log::{
-    Found, Heritage, Kind, RECORD_START_SIZE, Record, STAMP_SIZE, Stamp, UNIT_SIZE, relocate,
-    walk_some,
-};
-use stonecast_media::Region;
+use stonecast_base::{Span, mutant};
+use stonecast_log::{Found, Heritage, Kind, Record, STAMP_SIZE, UNIT_SIZE, relocate, walk_some};
 
-use super::{Copied, Move, Step, Victim, units_of};
-use crate::server::recovery::rebuild::resident;
-use crate::server::space::{Purpose, Taken};
-use crate::server::{Server, State};
+use super::{Cleaner, Copied, Step, Victim};
+use crate::server::journal::{Journal, Placed};
+use crate::server::shard::{Move, Shard};
+use crate::server::space::Purpose;
 use crate::wire::{KeyHash, Word};
 
 /// What is to be done with a record.
@@ -21,12 +17,18 @@ enum Fate {
     DroppedTombstone,
 }
 
-impl Server {
+impl Cleaner {
     /// Copies what is needed of the next `budget` bytes of the victim, and of the record that begins in them. At its end, seals
-    /// its next generation.
-    pub(super) fn copy_some(&self, budget: u64, horizon: u64, step: &mut Step) -> Copied {
-        let state = &mut *self.state.borrow_mut();
-        let Some(mut victim) = state.cleaner.victim.take_if(|victim| victim.next.is_none()) else {
+    /// its next generation. Tombstones below `horizon` are not needed.
+    pub(super) fn copy_some(
+        &mut self,
+        shard: &mut Shard,
+        journal: &mut Journal,
+        budget: u64,
+        horizon: u64,
+        step: &mut Step,
+    ) -> Copied {
+        let Some(mut victim) = self.victim.take_if(|victim| victim.next.is_none()) else {
             return Copied {
                 bytes: 0,
                 is_last: true,
@@ -40,31 +42,28 @@ impl Server {
         // Where there is no room for a copy: from there it goes on when there is.
         let mut stopped = None;
         let place = (number, victim.state.generation);
-        let next = walk_some(
-            &*self.log,
-            &self.format,
-            place,
-            (victim.unit, until),
-            &mut |batch| {
-                if stopped.is_none() {
-                    stopped = self
-                        .copy_batch(state, &mut victim, step, horizon, batch)
-                        .err();
-                }
-            },
-        );
+        let (log, format) = (journal.log().clone(), *journal.format());
+        let range = (victim.unit, until);
+        let next = walk_some(&*log, &format, place, range, &mut |batch| {
+            if stopped.is_none() {
+                let parts = (&mut *shard, &mut *journal);
+                stopped = self
+                    .copy_batch(parts, (&mut victim, step), horizon, batch)
+                    .err();
+            }
+        });
         victim.unit = stopped.unwrap_or(next);
         let bytes = u64::from(victim.unit - from) * UNIT_SIZE;
         if victim.unit < victim.state.end {
-            state.cleaner.victim = Some(victim);
+            self.victim = Some(victim);
             return Copied {
                 bytes,
                 is_last: stopped.is_some(),
             };
         }
-        self.end_victim(state, &mut victim, step);
+        self.end_victim(journal, &mut victim, step);
         if victim.next.is_some() {
-            state.cleaner.victim = Some(victim);
+            self.victim = Some(victim);
         }
         Copied {
             bytes,
@@ -73,60 +72,51 @@ impl Server {
     }
 
     /// Everything of the victim was seen.
-    fn end_victim(&self, state: &mut State, victim: &mut Victim, step: &mut Step) {
-        let State {
-            cleaner,
-            space,
-            sequences,
-            ..
-        } = state;
+    fn end_victim(&mut self, journal: &mut Journal, victim: &mut Victim, step: &mut Step) {
         let whole = (victim.count, victim.xor) == (victim.state.count, victim.state.xor);
         if !whole || !victim.state.may_be_used_again() {
             // A record, perhaps a tombstone, is damaged, and stays to be told of; or this was the last generation.
-            space.abandon(victim.state.number);
-            cleaner.counters.abandoned += 1;
+            journal.space.abandon(victim.state.number);
+            self.counters.abandoned += 1;
             return;
         }
         let own = Heritage {
             tokens_lost: victim.tokens_lost,
-            sequence_floor: sequences.next() - 1,
+            sequence_floor: journal.sequences.next() - 1,
         };
-        cleaner.heritage = cleaner.heritage.and(own);
-        let (next, seal) = victim
+        self.heritage = self.heritage.and(own);
+        let log = journal.log().clone();
+        let reuse = victim
             .state
-            .begin_reuse(&*self.log, &self.format, cleaner.heritage);
+            .begin_reuse(&*log, journal.format(), self.heritage);
+        let (next, seal) = reuse;
         step.spans.push(seal);
         victim.next = Some(next);
     }
 
     /// Copies what is needed of `batch`; an error is the unit of the first record that there was no room for.
     fn copy_batch(
-        &self,
-        state: &mut State,
-        victim: &mut Victim,
-        step: &mut Step,
+        &mut self,
+        (shard, journal): (&mut Shard, &mut Journal),
+        (victim, step): (&mut Victim, &mut Step),
         horizon: u64,
         batch: &[Found<'_>],
     ) -> Result<(), u32> {
-        let mut hashes = std::mem::take(&mut state.cleaner.hashes);
+        let mut hashes = std::mem::take(&mut self.hashes);
         hashes.clear();
-        hashes.extend(
-            batch
-                .iter()
-                .map(|found| KeyHash::of(self.format.tag_key, found.key)),
-        );
-        hashes.iter().for_each(|&hash| state.index.prefetch(hash));
+        hashes.extend(batch.iter().map(|found| shard.hash_of(found.key)));
+        hashes.iter().for_each(|&hash| shard.index().prefetch(hash));
         let copied = hashes.iter().zip(batch).try_for_each(|(&hash, found)| {
-            let (_, unit) = self.format.locate(found.position);
-            match fate(state, &*self.log, hash, found, horizon) {
+            let (_, unit) = journal.format().locate(found.position);
+            match fate(shard, hash, found, horizon) {
                 Fate::Needed(old) => self
-                    .copy(state, step, hash, old, found)
+                    .copy(journal, step, (hash, old), found)
                     .map_err(|NoRoom| unit)?,
                 fate => {
                     if found.header.token() != 0 {
                         victim.tokens_lost = victim.tokens_lost.max(found.header.sequence());
                     }
-                    state.cleaner.counters.dropped_tombstones +=
+                    self.counters.dropped_tombstones +=
                         u64::from(matches!(fate, Fate::DroppedTombstone));
                 }
             }
@@ -134,68 +124,34 @@ impl Server {
             victim.xor ^= found.header.commit_tag();
             Ok(())
         });
-        state.cleaner.hashes = hashes;
+        self.hashes = hashes;
         copied
     }
 
     /// Copies a record to the cleaner's segment and stamps it there.
     fn copy(
-        &self,
-        state: &mut State,
+        &mut self,
+        journal: &mut Journal,
         step: &mut Step,
-        hash: KeyHash,
-        old: Option<Word>,
+        (hash, old): (KeyHash, Option<Word>),
         found: &Found<'_>,
     ) -> Result<(), NoRoom> {
         let size = found.header.size();
         let units = (size / UNIT_SIZE) as u32;
-        let to = match state
-            .cleaner
-            .own
-            .filter(|&number| state.space.room(number) >= units)
-        {
+        let own = self.own;
+        let to = match own.filter(|&number| journal.space.room(number) >= units) {
             Some(number) => number,
-            None => self.take_for_moves(state, step, units)?,
+            None => self.take_for_moves(journal, step, units)?,
         };
-        if step.copied > 0 && step.copied > state.space.spare_for_gap(to, step.copied) {
+        if step.copied > 0 && step.copied > journal.space.spare_for_gap(to, step.copied) {
             // The next step copies it, when what was copied here is durable.
             return Err(NoRoom);
         }
         step.copied += size;
-        let next_sequence = state.sequences.next();
-        let State { space, cleaner, .. } = state;
-        let (unit, generation) = {
-            let segment = space.state(to);
-            (segment.end, segment.generation)
-        };
-        let position = self.format.position(to, unit);
-        let record = Record {
-            header: found.header,
-            key: found.key,
-            value: found.value,
-        };
-        let opening = self.pool.opening();
-        let tag = relocate(
-            &self.format,
-            record,
-            (position, generation, opening),
-            next_sequence,
-            &mut cleaner.record,
-        );
-        self.log
-            .write(position + STAMP_SIZE as u64, &cleaner.record[STAMP_SIZE..]);
-        let segment = space.state(to);
-        let sequence = found.header.sequence();
-        let stamp = Stamp {
-            sequence,
-            previous: segment.last,
-            durable: segment.durable,
-            opening,
-        };
-        let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
-        segment.note_stamped(unit, units, commit_tag);
-        space.note_moved(to, size, &found.header, next_sequence);
-        note_span(step, position, size);
+        let next_sequence = journal.sequences.next();
+        let placed = self.write_copy(journal, to, found, next_sequence);
+        journal.stamp_moved(&placed, &found.header, next_sequence);
+        note_span(step, journal.format().position(to, placed.unit), size);
         if step.segments.last() != Some(&to) {
             step.segments.push(to);
         }
@@ -203,49 +159,74 @@ impl Server {
             step.moves.push(Move {
                 hash,
                 old,
-                new: Word::new(position, generation, hash, size),
+                new: journal.word(&placed, hash),
                 size,
-                sequence,
+                sequence: found.header.sequence(),
                 to,
             });
         }
-        cleaner.counters.moved_records += 1;
-        cleaner.counters.moved_bytes += size;
+        self.counters.moved_records += 1;
+        self.counters.moved_bytes += size;
         Ok(())
+    }
+
+    /// Writes the copy of a record behind the last one of segment `to`.
+    fn write_copy(
+        &mut self,
+        journal: &mut Journal,
+        to: u32,
+        found: &Found<'_>,
+        next_sequence: u64,
+    ) -> Placed {
+        let (unit, generation) = journal.end(to);
+        let position = journal.format().position(to, unit);
+        let record = Record {
+            header: found.header,
+            key: found.key,
+            value: found.value,
+        };
+        let tag = relocate(
+            journal.format(),
+            record,
+            (position, generation, journal.opening()),
+            next_sequence,
+            &mut self.record,
+        );
+        journal
+            .log()
+            .write(position + STAMP_SIZE as u64, &self.record[STAMP_SIZE..]);
+        Placed {
+            segment: to,
+            unit,
+            generation,
+            size: found.header.size(),
+            whole_size: self.record.len() as u64,
+            tag,
+        }
     }
 
     /// Goes over to another segment of the cleaner's own with room for `units`.
     fn take_for_moves(
-        &self,
-        state: &mut State,
+        &mut self,
+        journal: &mut Journal,
         step: &mut Step,
         units: u32,
     ) -> Result<u32, NoRoom> {
         step.copied = 0;
-        if let Some(number) = state.cleaner.own.take() {
-            step.spans.extend(state.space.give_back(number, &*self.log));
+        if let Some(number) = self.own.take() {
+            let log = journal.log().clone();
+            step.spans.extend(journal.space.give_back(number, &*log));
         }
-        match state.space.take(units, Purpose::Clean) {
-            Ok(Taken::Segment { number, fresh }) => {
-                state.cleaner.own = Some(number);
-                if fresh {
-                    step.spans.push(
-                        state
-                            .space
-                            .state(number)
-                            .write_header(&*self.log, &self.format),
-                    );
-                }
-                Ok(number)
-            }
-            Ok(Taken::Pending | Taken::NoSpace) => Err(NoRoom),
-            Err(error) => {
-                self.note_trouble(error);
-                state.counters.space_failures += 1;
-                Err(NoRoom)
-            }
-        }
+        let (number, header) = journal.take(units, Purpose::Clean).map_err(|_| NoRoom)?;
+        self.own = Some(number);
+        step.spans.extend(header);
+        Ok(number)
     }
+}
+
+/// Bytes as whole units, at least one.
+fn units_of(bytes: u64) -> u32 {
+    u32::try_from(bytes / UNIT_SIZE).unwrap_or(u32::MAX).max(1)
 }
 
 /// There is no room for a copy now.
@@ -255,59 +236,32 @@ struct NoRoom;
 fn note_span(step: &mut Step, position: u64, size: u64) {
     match step.spans.last_mut() {
         Some(span) if span.offset + span.size == position => span.size += size,
-        _ => step.spans.push(stonecast_base::Span::new(position, size)),
+        _ => step.spans.push(Span::new(position, size)),
     }
 }
 
 /// Whether a record is needed. Tombstones below `horizon` are not.
-fn fate(
-    state: &mut State,
-    log: &dyn Region,
-    hash: KeyHash,
-    found: &Found<'_>,
-    horizon: u64,
-) -> Fate {
+fn fate(shard: &mut Shard, hash: KeyHash, found: &Found<'_>, horizon: u64) -> Fate {
     let header = &found.header;
     match header.kind() {
         _ if found.is_void => Fate::Dead,
-        Kind::Put => {
-            let word = Word::new(found.position, header.generation(), hash, header.size());
-            if mutant!(LiveRecordLeftBehind) && header.sequence().is_multiple_of(4) {
-                return Fate::Dead;
-            }
-            if mutant!(RepublishedUnchecked) {
-                let mut scratch = Vec::new();
-                let same_key = |word: Word| {
-                    resident(log, word.position(), found.key, &mut scratch)
-                        .is_some_and(|r| r.same_key)
-                };
-                return state
-                    .index
-                    .find(hash, same_key)
-                    .map_or(Fate::Dead, |(_, word)| Fate::Needed(Some(word)));
-            }
-            match state.index.find(hash, |other| other.names(word)) {
-                Some(_) => Fate::Needed(Some(word)),
-                None => Fate::Dead,
-            }
+        Kind::Put if mutant!(LiveRecordLeftBehind) && header.sequence().is_multiple_of(4) => {
+            Fate::Dead
         }
+        Kind::Put if mutant!(RepublishedUnchecked) => shard
+            .word_of_key(hash, found.key)
+            .map_or(Fate::Dead, |word| Fate::Needed(Some(word))),
+        Kind::Put => shard
+            .word_of_record(hash, found)
+            .map_or(Fate::Dead, |word| Fate::Needed(Some(word))),
         Kind::Delete => {
-            let has_newer = |state: &State| {
-                let mut scratch = Vec::with_capacity(RECORD_START_SIZE + found.key.len());
-                let is_newer = |word: Word| {
-                    let resident = resident(log, word.position(), found.key, &mut scratch);
-                    resident.is_some_and(|resident| {
-                        resident.same_key && resident.header.sequence() > header.sequence()
-                    })
-                };
-                state.index.find(hash, is_newer).is_some()
-            };
-            let dropped =
-                header.sequence() < horizon || mutant!(TombstoneDroppedEarly) || has_newer(state);
-            if dropped {
-                Fate::DroppedTombstone
-            } else {
-                Fate::Needed(None)
+            let sequence = header.sequence();
+            let dropped = sequence < horizon
+                || mutant!(TombstoneDroppedEarly)
+                || shard.has_later(hash, found.key, sequence);
+            match dropped {
+                true => Fate::DroppedTombstone,
+                false => Fate::Needed(None),
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Cleaning: makes segments free while they are read and written.
 //!
 //! ```text
-//!   choose    a segment that nobody holds                     space/policy.rs
+//!   choose    a segment that nobody holds                     due.rs, space/policy.rs
 //!   copy      what is needed of it, some of it at a time      copy.rs
-//!   persist   the copies                                      durable, invisible
+//!   persist   the copies                                      sweep.rs: durable, invisible
 //!   publish   index words, where they still name the old      visible
 //!   ...       until the segment's end
 //!   free      its next generation, persisted; then it may be written again
@@ -27,34 +27,19 @@
 //! version and say the same.
 
 mod copy;
+mod due;
+mod sweep;
 
-use std::task::Poll;
-
-use stonecast_base::{Span, mutant};
-use stonecast_log::{Heritage, LogFormat, SegmentState, UNIT_SIZE};
-use stonecast_media::MediaError;
+use stonecast_base::{Nanoseconds, Span, mutant};
+use stonecast_log::{Heritage, LogFormat, SegmentState};
 use stonecast_persist::Persisted;
 
-use super::{Server, State};
+use super::journal::Journal;
+use super::shard::{Move, Shard};
 use crate::cleaning::Cleaning;
-use crate::error::StoreError;
-use crate::server::space::Need;
-use crate::wire::Verdict;
-use crate::wire::limits::LEASE_RECLAIM_NS;
-use crate::wire::{KeyHash, Word};
+use crate::wire::KeyHash;
 
-/// Bytes of a segment that are looked at in a step, where persisting costs by the line.
-const STEP_SIZE: u64 = 32 << 10;
-/// Bytes of it that are looked at before it is seen whether somebody waits: a few records.
-const PIECE_SIZE: u64 = 2 << 10;
-/// A step is made in one piece when more than this part of a segment is due: what is cleaned must stay ahead of what
-/// is written.
-const LATE_SHARE: u64 = 4;
-/// The same where persisting is a sync of a file, which costs the same for one line and for many.
-const SYNCED_STEP_SIZE: u64 = 256 << 10;
-/// What is cleaned is ahead of what is written by a half.
-const AHEAD_NUMERATOR: u64 = 3;
-const AHEAD_DENOMINATOR: u64 = 2;
+pub(super) use sweep::Sweeper;
 
 /// What the cleaner has in hand. See the module documentation.
 #[derive(Default)]
@@ -90,32 +75,12 @@ struct Victim {
     next: Option<SegmentState>,
 }
 
-/// What is to be done in a step.
-struct Due {
-    /// Bytes of the victim to look at.
-    bytes: u64,
-    /// Nobody who comes meanwhile ends the step.
-    is_late: bool,
-    /// Tombstones below this are not needed.
-    horizon: u64,
-}
-
 /// What was done of it.
 struct Copied {
     /// Bytes of the victim that were looked at.
     bytes: u64,
     /// There is no more to copy, or no room for it.
     is_last: bool,
-}
-
-/// A record that was copied.
-struct Move {
-    hash: KeyHash,
-    old: Word,
-    new: Word,
-    size: u64,
-    sequence: u64,
-    to: u32,
 }
 
 /// What a step has to make durable and visible.
@@ -135,6 +100,36 @@ impl Cleaner {
             heritage,
             ..Self::default()
         }
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Cleaning {
+        self.counters
+    }
+
+    /// Whether a segment is being cleaned.
+    pub fn has_victim(&self) -> bool {
+        self.victim.is_some()
+    }
+
+    /// Whether a segment is being cleaned, or records were moved to a segment that is still taken for them.
+    pub fn is_under_way(&self) -> bool {
+        self.victim.is_some() || self.own.is_some()
+    }
+
+    /// Whether more is due than was done.
+    pub fn has_credit(&self) -> bool {
+        self.credit > 0
+    }
+
+    /// Whether nothing is gained until more dies than the bytes that have `died`.
+    pub fn is_exhausted(&self, died: u64) -> bool {
+        died < self.exhausted_until
+    }
+
+    /// Somebody waits for room: a whole segment is due.
+    pub fn free_one(&mut self, format: &LogFormat) {
+        self.credit = self.credit.max(format.segment_size);
     }
 
     /// Somebody gave a segment back: there may be something to gain in it.
@@ -162,370 +157,67 @@ impl Cleaner {
     pub fn note_given(&mut self) {
         self.barren = 0;
     }
-}
-
-impl Server {
-    /// Cleans as much as is due after a batch.
-    pub(super) async fn tend_log(&self) -> Result<(), StoreError> {
-        let Some(due) = self.due() else { return Ok(()) };
-        self.persist_seal_of_victim().await?;
-        let step = self.copy_due(due).await;
-        self.conclude_step(step).await?;
-        self.free_victim().await
-    }
-
-    /// The seal of the victim's next generation will take the slot of the seal before its newest one. A crash may keep the former
-    /// and lose the newest, unless that is durable before; then what lies above the lost one would look like damage.
-    async fn persist_seal_of_victim(&self) -> Result<(), StoreError> {
-        let spans = {
-            let State {
-                cleaner,
-                unpersisted,
-                counters,
-                ..
-            } = &mut *self.state.borrow_mut();
-            let is_of_victim = |span: &Span| {
-                let number = self.format.locate(span.offset).0;
-                let victim = cleaner.victim.as_ref();
-                victim.is_some_and(|victim| u64::from(victim.state.number) == number)
-            };
-            if !unpersisted.iter().any(is_of_victim) {
-                return Ok(());
-            }
-            counters.persists += 1;
-            std::mem::take(unpersisted)
-        };
-        let _durable = self
-            .commit
-            .persist(&*self.log, &spans)
-            .await
-            .map_err(MediaError::from)?;
-        Ok(())
-    }
-
-    /// Copies a piece after the other of what is due. When somebody comes meanwhile the rest is left for later, unless
-    /// that is late: an operation waits for a piece and a persist, not for a step.
-    async fn copy_due(&self, due: Due) -> Step {
-        let mut step = Step::default();
-        let piece = if due.is_late || self.syncs_files() {
-            due.bytes
-        } else {
-            PIECE_SIZE
-        };
-        let mut done = 0;
-        while done < due.bytes {
-            let copied = self.copy_some(piece.min(due.bytes - done), due.horizon, &mut step);
-            done += copied.bytes;
-            if copied.is_last {
-                break;
-            }
-            self.give_way().await;
-            if self.port.has_activity() {
-                break;
-            }
-        }
-        let cleaner = &mut self.state.borrow_mut().cleaner;
-        cleaner.credit = cleaner.credit.saturating_sub(due.bytes.min(done));
-        step
-    }
-
-    /// Lets what has arrived be seen.
-    async fn give_way(&self) {
-        let mut gave = false;
-        std::future::poll_fn(|context| {
-            if std::mem::replace(&mut gave, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Whether more is due than was done.
-    pub(super) fn is_cleaning(&self) -> bool {
-        self.state.borrow().cleaner.credit > 0
-    }
-
-    /// What to tell somebody who finds no segment with room for `units`: *busy* if one can be made free, then it is, or if there
-    /// is room that is only leased, then it is asked for, or if a segment is on its way back; else what is full.
-    pub(super) fn refuse_space(&self, state: &mut State, units: u32) -> Verdict {
-        let State { cleaner, space, .. } = state;
-        space
-            .take_refusal()
-            .into_iter()
-            .for_each(|error| self.note_trouble(error));
-        space.release_earlier_run();
-        let is_gain = cleaner.victim.is_some() || space.may_gain();
-        if is_gain && space.died() >= cleaner.exhausted_until {
-            cleaner.credit = cleaner.credit.max(self.format.segment_size);
-            Verdict::Busy
-        } else if self.reclaim_unused(state) {
-            Verdict::Busy
-        } else if self.is_room_leased(state, units, is_gain) {
-            self.lease_wanted.set(true);
-            Verdict::Busy
-        } else if self.revocations.leases_to_come() > 0 {
-            Verdict::Busy
-        } else if state.space.lacks_medium() {
-            Verdict::MediumFull
-        } else {
-            Verdict::NoSpace
-        }
-    }
-
-    /// What to tell a delete that finds no room for its tombstone: *busy*, and a segment is made free. That it is refused takes
-    /// segments that stay because something in them is damaged.
-    pub(super) fn make_room_for_deletes(&self, state: &mut State) -> Verdict {
-        let next_sequence = state.sequences.next();
-        let State { cleaner, space, .. } = state;
-        space
-            .take_refusal()
-            .into_iter()
-            .for_each(|error| self.note_trouble(error));
-        space.release_earlier_run();
-        cleaner.credit = cleaner.credit.max(self.format.segment_size);
-        let is_under_way = cleaner.victim.is_some()
-            || cleaner.own.is_some()
-            || state.own_put.is_some()
-            || self.revocations.leases_to_come() > 0;
-        let comes_back = |state: &State| state.sessions.leased().next().is_some();
-        if is_under_way
-            || space.choose_victim(Need::Now, next_sequence).is_some()
-            || space.waits_for_earlier_run()
-            || comes_back(state)
-        {
-            Verdict::Busy
-        } else if state.space.lacks_medium() {
-            Verdict::MediumFull
-        } else {
-            Verdict::NoSpace
-        }
-    }
-
-    /// What to look at in a step now; `None`: there is nothing to do.
-    fn due(&self) -> Option<Due> {
-        let state = &mut *self.state.borrow_mut();
-        self.drain_intents(state);
-        let next_sequence = state.sequences.next();
-        let State {
-            cleaner,
-            space,
-            sessions,
-            own_put,
-            own_delete,
-            unpersisted,
-            ..
-        } = state;
-        let appended = space.take_appended();
-        cleaner.counters.written_bytes += appended;
-        if appended == 0 && cleaner.credit == 0 {
-            return None;
-        }
-        if space.tombstones_wait_for_clients() {
-            let idle = self.reclaim_rights(sessions, LEASE_RECLAIM_NS);
-            self.idle_rights.borrow_mut().extend(idle);
-        }
-        if cleaner.victim.is_none() {
-            space.release_earlier_run();
-            let need = space.need();
-            let mut chosen = match need {
-                Need::None => None,
-                _ if space.died() < cleaner.exhausted_until && !space.delete_waits() => None,
-                _ => space.choose_victim(need, next_sequence),
-            };
-            if chosen.is_none() && need == Need::Now {
-                // What is dead lies in the segments that the server itself appends to: it takes others.
-                let own = [cleaner.own.take(), own_put.take(), own_delete.take()];
-                unpersisted.extend(
-                    own.into_iter()
-                        .flatten()
-                        .filter_map(|number| space.give_back(number, &*self.log)),
-                );
-                chosen = space.choose_victim(need, next_sequence);
-            }
-            let Some(number) = chosen else {
-                let is_awaited = std::mem::take(&mut cleaner.credit) >= self.format.segment_size;
-                if need == Need::Now && self.reclaim_unused(state) {
-                    return None;
-                }
-                if need == Need::Now && is_awaited {
-                    // What is dead lies where clients write.
-                    self.lease_wanted.set(true);
-                }
-                let State { cleaner, space, .. } = state;
-                if need == Need::Now {
-                    // What there is to gain lies where somebody appends: it may be given back at any moment.
-                    cleaner.note_barren(space.died(), &self.format);
-                }
-                return None;
-            };
-            let state = space.begin_cleaning(number);
-            let unit = stonecast_log::SEGMENT_HEADER_UNITS;
-            cleaner.victim = Some(Victim {
-                state,
-                unit,
-                count: 0,
-                xor: 0,
-                tokens_lost: 0,
-                next: None,
-            });
-        }
-        let victim = cleaner.victim.as_ref().expect("there is one by now");
-        // To make room for what was written, so much has to be looked at.
-        let horizon = space.horizon(victim.state.number);
-        let gain = space.gain(victim.state.number, horizon).max(1);
-        let ratio = (self.format.segment_size * AHEAD_NUMERATOR).div_ceil(gain * AHEAD_DENOMINATOR);
-        cleaner.credit = cleaner
-            .credit
-            .saturating_add(appended * ratio)
-            .min(4 * self.format.segment_size);
-        let step = if self.syncs_files() {
-            SYNCED_STEP_SIZE
-        } else {
-            STEP_SIZE
-        };
-        let need = space.need();
-        if need < Need::Now && cleaner.credit < step {
-            // Below a step it is cheaper to wait for more.
-            return None;
-        }
-        // Whoever is told to wait makes a whole segment due.
-        let is_late = cleaner.credit > self.format.segment_size / LATE_SHARE;
-        Some(Due {
-            bytes: step,
-            is_late,
-            horizon,
-        })
-    }
-
-    /// Makes the copies of a step durable and then visible.
-    async fn conclude_step(&self, mut step: Step) -> Result<(), StoreError> {
-        if step.spans.is_empty() {
-            return Ok(());
-        }
-        {
-            let state = &mut *self.state.borrow_mut();
-            step.spans.append(&mut state.unpersisted);
-            step.spans.extend(state.space.take_due_witnesses());
-        }
-        let spans: &[Span] = if mutant!(CopiesNotDurable) {
-            &[]
-        } else {
-            &step.spans
-        };
-        let persisted = self
-            .commit
-            .persist(&*self.log, spans)
-            .await
-            .map_err(MediaError::from)?;
-        self.publish_moves(&step, &persisted);
-        Ok(())
-    }
 
     /// Stores the index words of what was moved. Takes the proof that the copies are durable.
-    fn publish_moves(&self, step: &Step, _: &Persisted) {
-        let state = &mut *self.state.borrow_mut();
-        let State {
-            index,
-            space,
-            cleaner,
-            counters,
-            ..
-        } = state;
-        counters.persists += 1;
-        step.segments
-            .iter()
-            .for_each(|&number| space.note_durable(number, &*self.log));
-        for moved in &step.moves {
-            let is_moved = loop {
-                let Some(found) = index.find(moved.hash, |word| word.names(moved.old)) else {
-                    break false;
-                };
-                if index.replace(moved.hash, found, moved.new) {
-                    break true;
-                }
-            };
-            if !is_moved {
-                // A client has published a newer one meanwhile.
-                space.note_useless_copy(moved.to, moved.sequence);
-                continue;
-            }
-            space.note_moved_away(moved.old.position(), moved.size, moved.sequence);
-            space.note_live(moved.to, moved.size);
+    fn publish_moves(
+        &mut self,
+        step: &Step,
+        shard: &mut Shard,
+        journal: &mut Journal,
+        persisted: &Persisted,
+    ) {
+        let log = journal.log().clone();
+        for &number in &step.segments {
+            journal.space.note_durable(number, &*log);
         }
-        cleaner.counters.steps += 1;
+        for moved in &step.moves {
+            shard.publish_move(moved, journal, persisted);
+        }
+        self.counters.steps += 1;
     }
 
-    /// Frees the victim if everything needed of it is elsewhere.
-    async fn free_victim(&self) -> Result<(), StoreError> {
-        let header = {
-            let state = &mut *self.state.borrow_mut();
-            self.drain_intents(state);
-            let State { cleaner, space, .. } = state;
-            let Some(Victim {
-                state: old,
-                next: Some(next),
-                ..
-            }) = &cleaner.victim
-            else {
-                return Ok(());
-            };
-            if !space.may_reuse(next, self.runtime.now()) {
-                return Ok(());
-            }
-            // Where clients publish, what they are about to do is counted, so it may be below zero.
-            let live = space.occupancy(old.number).live;
-            let is_counted = live == 0 || (live < 0 && self.options.publishes());
-            if !is_counted && !mutant!(LiveRecordLeftBehind) && !mutant!(RepublishedUnchecked) {
-                // The index names something that was not found: its word, or where it points, is not what it was.
-                space.abandon(old.number);
-                cleaner.counters.abandoned += 1;
-                cleaner.victim = None;
-                return Ok(());
-            }
-            next.write_header(&*self.log, &self.format)
-        };
-        let spans: &[Span] = if mutant!(NextGenerationNotPersisted) {
-            &[]
-        } else {
-            &[header]
-        };
-        let renewed = self
-            .commit
-            .persist(&*self.log, spans)
-            .await
-            .map_err(MediaError::from)?;
-        let state = &mut *self.state.borrow_mut();
-        let State {
-            cleaner,
-            space,
-            counters,
+    /// Writes the header of the victim's next generation, if everything needed of the victim is elsewhere. Returns what is to be
+    /// persisted before the victim is free. `is_guess`: clients publish, and what they are about to do is counted already.
+    fn renew_victim(
+        &mut self,
+        journal: &mut Journal,
+        is_guess: bool,
+        now: Nanoseconds,
+    ) -> Option<Span> {
+        let Victim {
+            state: old,
+            next: Some(next),
             ..
-        } = state;
-        counters.persists += 1;
-        let next = cleaner
+        } = self.victim.as_ref()?
+        else {
+            return None;
+        };
+        let log = journal.log().clone();
+        if !journal.space.may_reuse(next, now) {
+            return None;
+        }
+        let live = journal.space.occupancy(old.number).live;
+        let is_counted = live == 0 || (live < 0 && is_guess);
+        if !is_counted && !mutant!(LiveRecordLeftBehind) && !mutant!(RepublishedUnchecked) {
+            // The index names something that was not found: its word, or where it points, is not what it was.
+            journal.space.abandon(old.number);
+            self.counters.abandoned += 1;
+            self.victim = None;
+            return None;
+        }
+        Some(next.write_header(&*log, journal.format()))
+    }
+
+    /// The victim is free in its next generation. Takes the proof that the header of that is durable.
+    fn free_victim(&mut self, journal: &mut Journal, now: Nanoseconds, renewed: &Persisted) {
+        let next = self
             .victim
             .take()
             .and_then(|victim| victim.next)
             .expect("it was there before the persist");
-        space.free(next, &*self.log, self.runtime.now(), &renewed);
-        cleaner.counters.segments += 1;
-        cleaner.note_barren(space.died(), &self.format);
-        Ok(())
+        let log = journal.log().clone();
+        journal.space.free(next, &*log, now, renewed);
+        self.counters.segments += 1;
+        self.note_barren(journal.space.died(), journal.format());
     }
-
-    /// What cleaning has done.
-    pub fn cleaning(&self) -> Cleaning {
-        let state = self.state.borrow();
-        Cleaning {
-            tombstone_bytes: state.space.tombstone_bytes(),
-            ..state.cleaner.counters
-        }
-    }
-}
-
-/// Bytes as whole units, at least one.
-fn units_of(bytes: u64) -> u32 {
-    u32::try_from(bytes / UNIT_SIZE).unwrap_or(u32::MAX).max(1)
 }

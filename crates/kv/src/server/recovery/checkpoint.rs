@@ -12,7 +12,7 @@ use zerocopy::byteorder::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::index::Index;
-use crate::server::outcomes::Outcomes;
+use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::occupancy::Occupancy;
 use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, Word};
 

@@ -22,11 +22,11 @@ use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
 use crate::index::Index;
-use crate::server::outcomes::Outcomes;
 use crate::server::recovery::rebuild::Rebuilt;
 use crate::server::recovery::survey::{
     Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey,
 };
+use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::{Space, Witnesses};
 
 /// What recovery found and did, for messages.

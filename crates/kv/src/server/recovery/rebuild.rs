@@ -13,8 +13,8 @@ use stonecast_log::{Found, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, Vis
 use stonecast_media::{Backing, MediaError, Region};
 
 use crate::index::{Index, Table};
-use crate::server::outcomes::Outcomes;
 use crate::server::recovery::checkpoint::Checkpoint;
+use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::occupancy::Occupancy;
 use crate::wire::{KeyHash, Word};
 

@@ -2,25 +2,28 @@
 
 use stonecast_base::{Corruption, LINE_SIZE};
 
-use super::Server;
+use super::Shard;
 use crate::error::StoreError;
 use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, WholeRecord};
-use crate::wire::KeyHash;
 use crate::wire::limits::check_key;
 
-impl Server {
+impl Shard {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The record is checked as
-    /// a client checks it.
-    pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+    /// a client checks it. `file` names the log in the error for a damaged record.
+    pub fn peek(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        file: &str,
+    ) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
-        let hash = KeyHash::of(self.format.tag_key, key);
+        let hash = self.hash_of(key);
         let wanted = WholeRecord {
             format: &self.format,
             key,
             generations: &Generations::default(),
         };
-        let state = self.state.borrow();
-        let table = state.index.table();
+        let table = self.index.table();
         let mut look_up = LookUp::new(wanted, hash, table.bits());
         let mut line = [0; LINE_SIZE];
         let mut step = LookUpStep::Bucket(look_up.home());
@@ -43,20 +46,16 @@ impl Server {
                 }
                 LookUpStep::Absent => return Ok(None),
                 LookUpStep::Fault(found) => {
-                    return Err(self.damage(look_up.word().position(), found));
+                    return Err(StoreError::from(Corruption {
+                        what: "record".into(),
+                        file: file.to_owned().into(),
+                        offset: look_up.word().position(),
+                        found,
+                        expected: "a record that carries the tag of its place".to_owned(),
+                    }));
                 }
                 LookUpStep::Moved => unreachable!("no bucket of the current table is marked"),
             };
         }
-    }
-
-    fn damage(&self, position: u64, found: String) -> StoreError {
-        StoreError::from(Corruption {
-            what: "record".into(),
-            file: self.pool.backing().name().into(),
-            offset: position,
-            found,
-            expected: "a record that carries the tag of its place".to_owned(),
-        })
     }
 }

@@ -13,19 +13,18 @@
 //! is looked at.
 
 use stonecast_fabric::{
-    Access, Device, DeviceError, QueuePair, ReceiveQueue, ReceiveRequest, Received,
-    SharedReceiveQueue, SharedReceiveQueueOptions,
+    Access, Device, DeviceError, ReceiveQueue, SharedReceiveQueue, SharedReceiveQueueOptions,
 };
 use stonecast_session::{Making, ReceiveBuffers};
 
-use super::Server;
 use crate::wire::limits::{IN_FLIGHT_MAX, REQUEST_SIZE_MAX, SERVER_RECEIVES};
 
 /// Buffers of a client that has its own.
 pub(super) const OWN_RECEIVES: u32 = IN_FLIGHT_MAX as u32;
 
 /// See the module documentation.
-pub(super) enum Receives {
+#[derive(Clone, Copy)]
+pub(in crate::server) enum Receives {
     Shared {
         queue: SharedReceiveQueue,
         buffers: ReceiveBuffers,
@@ -59,6 +58,14 @@ impl Receives {
         }
     }
 
+    /// The buffers that all clients share.
+    pub fn shared_buffers(&self) -> Option<ReceiveBuffers> {
+        match *self {
+            Self::Shared { buffers, .. } => Some(buffers),
+            Self::Own => None,
+        }
+    }
+
     /// The own buffers of one more client, where it needs them.
     pub fn allocate_own(
         &self,
@@ -76,44 +83,4 @@ impl Receives {
 
 fn size_of_all(count: u32) -> u64 {
     u64::from(count) * REQUEST_SIZE_MAX as u64
-}
-
-impl Server {
-    /// The receive buffers of the client of `qp`, if it is connected.
-    pub(super) fn receive_buffers(&self, qp: QueuePair) -> Option<ReceiveBuffers> {
-        match self.receives {
-            Receives::Shared { buffers, .. } => Some(buffers),
-            Receives::Own => self.state.borrow().sessions.get(qp)?.receives,
-        }
-    }
-
-    /// Takes over the shared buffers of messages that nobody took before their connection was gone.
-    pub(super) fn take_buffers_back(&self, free: &mut Vec<ReceiveRequest>) {
-        let untaken = self.revocations.take_untaken();
-        if let Receives::Shared { buffers, .. } = self.receives {
-            free.extend(untaken.iter().map(|arrival| buffers.request(arrival.wr_id)));
-        }
-    }
-
-    /// Posts own buffers again, whose messages were taken over and are not answered yet.
-    pub(super) fn repost_own(&self, arrivals: &[Received]) {
-        if let Receives::Shared { .. } = self.receives {
-            return;
-        }
-        for run in arrivals.chunk_by(|one, next| one.qp == next.qp) {
-            let qp = run[0].qp;
-            let Some(buffers) = self.receive_buffers(qp) else {
-                continue;
-            };
-            let requests: Vec<ReceiveRequest> = run
-                .iter()
-                .map(|arrival| buffers.request(arrival.wr_id))
-                .collect();
-            // A queue pair that takes none any more is one whose connection has ended, which its event tells.
-            let _ = self
-                .port
-                .device()
-                .post_receive(ReceiveQueue::Own(qp), &requests);
-        }
-    }
 }

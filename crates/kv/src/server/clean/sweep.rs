@@ -1,0 +1,164 @@
+//! The cleaner's steps between batches: copy, persist, publish, free.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Poll;
+
+use stonecast_base::{Span, mutant};
+use stonecast_fabric::{Port, Runtime};
+
+use super::due::Due;
+use super::{Step, due};
+use crate::error::StoreError;
+use crate::server::State;
+use crate::server::clients::drain_intents;
+use crate::server::commit::Committer;
+
+/// Bytes of it that are looked at before it is seen whether somebody waits: a few records.
+const PIECE_SIZE: u64 = 2 << 10;
+
+/// See the module documentation.
+pub(in crate::server) struct Sweeper {
+    port: Rc<Port>,
+    runtime: Rc<dyn Runtime>,
+    committer: Rc<Committer>,
+    /// Clients publish.
+    is_shared: bool,
+}
+
+impl Sweeper {
+    pub fn new(
+        (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
+        committer: Rc<Committer>,
+        is_shared: bool,
+    ) -> Self {
+        Self {
+            port,
+            runtime,
+            committer,
+            is_shared,
+        }
+    }
+
+    /// Cleans as much as is due after a batch.
+    pub async fn tend(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+        let syncs_files = self.committer.syncs_files();
+        let due = due::due(&mut state.borrow_mut(), syncs_files);
+        let Some(due) = due else { return Ok(()) };
+        self.persist_seal_of_victim(state).await?;
+        let step = self.copy_due(state, &due).await;
+        self.conclude_step(state, step).await?;
+        self.free_victim(state).await
+    }
+
+    /// The seal of the victim's next generation will take the slot of the seal before its newest one. A crash may keep the former
+    /// and lose the newest, unless that is durable before; then what lies above the lost one would look like damage.
+    async fn persist_seal_of_victim(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+        let spans = {
+            let State {
+                cleaner, journal, ..
+            } = &mut *state.borrow_mut();
+            let victim = cleaner.victim.as_ref();
+            victim.and_then(|victim| journal.take_unpersisted_with(victim.state.number))
+        };
+        if let Some(spans) = spans {
+            let _durable = self.committer.persist(&spans).await?;
+        }
+        Ok(())
+    }
+
+    /// Copies one piece after the other of what is due. When somebody comes meanwhile the rest is left for later, unless
+    /// that is late: an operation waits for a piece and a persist, not for a step.
+    async fn copy_due(&self, state: &RefCell<State>, due: &Due) -> Step {
+        let mut step = Step::default();
+        let piece = match due.is_late || self.committer.syncs_files() {
+            true => due.bytes,
+            false => PIECE_SIZE,
+        };
+        let mut done = 0;
+        while done < due.bytes {
+            let budget = piece.min(due.bytes - done);
+            let copied = {
+                let State {
+                    cleaner,
+                    journal,
+                    shard,
+                    ..
+                } = &mut *state.borrow_mut();
+                cleaner.copy_some(shard, journal, budget, due.horizon, &mut step)
+            };
+            done += copied.bytes;
+            if copied.is_last {
+                break;
+            }
+            give_way().await;
+            if self.port.has_activity() {
+                break;
+            }
+        }
+        let cleaner = &mut state.borrow_mut().cleaner;
+        cleaner.credit = cleaner.credit.saturating_sub(due.bytes.min(done));
+        step
+    }
+
+    /// Makes the copies of a step durable and then visible.
+    async fn conclude_step(
+        &self,
+        state: &RefCell<State>,
+        mut step: Step,
+    ) -> Result<(), StoreError> {
+        if step.spans.is_empty() {
+            return Ok(());
+        }
+        state.borrow_mut().journal.drain_into(&mut step.spans);
+        let spans: &[Span] = match mutant!(CopiesNotDurable) {
+            true => &[],
+            false => &step.spans,
+        };
+        let persisted = self.committer.persist(spans).await?;
+        let State {
+            cleaner,
+            journal,
+            shard,
+            ..
+        } = &mut *state.borrow_mut();
+        cleaner.publish_moves(&step, shard, journal, &persisted);
+        Ok(())
+    }
+
+    /// Frees the victim if everything needed of it is elsewhere.
+    async fn free_victim(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+        let header = {
+            let state = &mut *state.borrow_mut();
+            drain_intents(state);
+            let State {
+                cleaner, journal, ..
+            } = state;
+            cleaner.renew_victim(journal, self.is_shared, self.runtime.now())
+        };
+        let Some(header) = header else { return Ok(()) };
+        let spans: &[Span] = match mutant!(NextGenerationNotPersisted) {
+            true => &[],
+            false => &[header],
+        };
+        let renewed = self.committer.persist(spans).await?;
+        let State {
+            cleaner, journal, ..
+        } = &mut *state.borrow_mut();
+        cleaner.free_victim(journal, self.runtime.now(), &renewed);
+        Ok(())
+    }
+}
+
+/// Lets what has arrived be seen.
+async fn give_way() {
+    let mut gave = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut gave, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

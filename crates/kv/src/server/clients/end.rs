@@ -1,0 +1,219 @@
+//! The end of connections, and of what clients hold.
+//!
+//! What a client may write to goes to no other client before the fabric says that nothing can arrive through its windows any more. Where
+//! the fabric cannot say so (a stopped client may still be in the middle of a write), a segment is left alone for good: its records
+//! stay readable, its rest is wasted until the pool is opened again.
+
+use std::rc::Rc;
+
+use stonecast_fabric::{Port, QueuePair, Received, Rkey, Runtime};
+use stonecast_session::{Ended, Ending, Lease, Revocations};
+
+use super::leases::Extent;
+use super::rights::{PublishingRights, Returned, Ring, Stamper, drain_intents, take_over};
+use super::{Session, Sessions};
+use crate::server::State;
+use crate::wire::limits::SERVER_RECEIVES;
+
+/// Rounds in which the arrivals of a queue pair are taken over before it goes: all shared receive buffers, 64 a round, and
+/// some to spare for those of other clients.
+const PUMPS_MAX: u32 = SERVER_RECEIVES / 64 * 2;
+
+/// What clients lease.
+enum Leased {
+    /// To write records to.
+    Extent(Extent),
+    /// To publish. It ends before the extents that its client stamps in.
+    Rights(PublishingRights),
+}
+
+impl Leased {
+    /// Whether a client that stands still inside of it may publish when it goes on.
+    fn publishes(&self) -> bool {
+        match self {
+            Self::Extent(extent) => extent.publishes,
+            Self::Rights(_) => true,
+        }
+    }
+}
+
+impl From<Extent> for Leased {
+    fn from(extent: Extent) -> Self {
+        Self::Extent(extent)
+    }
+}
+
+impl From<PublishingRights> for Leased {
+    fn from(rights: PublishingRights) -> Self {
+        Self::Rights(rights)
+    }
+}
+
+/// What ends where a client loses `rights` and `extents`.
+fn ending(
+    rights: Option<Lease<PublishingRights>>,
+    extents: impl IntoIterator<Item = Lease<Extent>>,
+) -> Ending<Leased> {
+    let regions = rights.iter().map(|lease| lease.object().region());
+    Ending {
+        regions: regions.collect(),
+        leases: rights
+            .map(Lease::widen)
+            .into_iter()
+            .chain(extents.into_iter().map(Lease::widen))
+            .collect(),
+        ..Ending::default()
+    }
+}
+
+/// See the module documentation.
+pub(in crate::server) struct Departures {
+    /// What clients lose, until nothing opens it any more.
+    revocations: Revocations<Leased>,
+    /// Rights to publish were taken from a client that was stopped inside a publication, and may finish it at any time.
+    may_be_publishing: bool,
+}
+
+impl Departures {
+    pub fn new(port: Rc<Port>, runtime: Rc<dyn Runtime>) -> Self {
+        Self {
+            revocations: Revocations::new(port, runtime, PUMPS_MAX),
+            may_be_publishing: false,
+        }
+    }
+
+    /// Whether anything is on its way back.
+    pub fn are_under_way(&self) -> bool {
+        self.revocations.under_way() > 0
+    }
+
+    /// Whether an extent, or rights to publish, are on their way back.
+    pub fn bring_leases(&self) -> bool {
+        self.revocations.leases_to_come() > 0
+    }
+
+    /// Whether a client was stopped inside a publication, and may finish it at any time.
+    pub fn may_be_publishing(&self) -> bool {
+        self.may_be_publishing
+    }
+
+    /// Messages that nobody took before their connection was gone.
+    pub fn take_untaken(&self) -> Vec<Received> {
+        self.revocations.take_untaken()
+    }
+
+    /// Takes back everything that the client of `qp` holds.
+    pub fn end_session(&self, sessions: &mut Sessions, qp: QueuePair) {
+        let Some(session) = sessions.remove(qp) else {
+            return;
+        };
+        let Session {
+            windows,
+            leases,
+            rights,
+            staging,
+            receives,
+            answers,
+            ..
+        } = session;
+        let mut ending = ending(rights, leases.into_held());
+        ending.connection = Some(qp);
+        ending.windows = windows.into_read_windows();
+        ending.regions.extend(staging);
+        ending
+            .regions
+            .extend(receives.map(|buffers| buffers.region));
+        ending.regions.push(answers.region());
+        self.revocations.begin(ending);
+    }
+
+    /// Ends the connection that is called `id`, unless it is that of `qp` itself. Nothing that is still on its way through
+    /// it is looked at afterwards.
+    pub fn end_session_called(&self, sessions: &mut Sessions, id: u64, qp: QueuePair) {
+        if let Some(named) = sessions.called(id).filter(|&named| named != qp) {
+            self.end_session(sessions, named);
+        }
+    }
+
+    /// Ends all connections: clients that wait for an answer are told that none will come.
+    pub fn end_all_sessions(&self, sessions: &mut Sessions) {
+        for qp in sessions.queue_pairs() {
+            self.end_session(sessions, qp);
+        }
+    }
+
+    /// Takes all rights to publish away from a client, with what it was lent.
+    pub fn end_rights(&self, session: &mut Session) {
+        if let Some(rights) = session.rights.take() {
+            // The client may still return what it was lent.
+            let lent = session.leases.reclaim(|lease| lease.object().publishes);
+            self.revocations.begin(ending(Some(rights), lent));
+        }
+    }
+
+    /// Ends rights to publish that could not be granted whole.
+    pub(super) fn end_unheld(&self, rights: Lease<PublishingRights>) {
+        self.revocations.begin(ending(Some(rights), None));
+    }
+
+    /// Ends leases of extents.
+    pub fn end_extents(&self, extents: impl IntoIterator<Item = Lease<Extent>>) {
+        self.revocations.begin(ending(None, extents));
+    }
+
+    /// Closes a window through which a client reads no more.
+    pub fn end_window(&self, rkey: Rkey) {
+        self.revocations.begin(Ending {
+            windows: vec![rkey],
+            ..Ending::default()
+        });
+    }
+}
+
+/// Ends the rights of clients that do not use them, and takes what clients have lost and cannot reach any more.
+pub(in crate::server) fn settle_returned(state: &mut State) {
+    for qp in state.clients.publishing.take_unused() {
+        state.clients.end_rights(qp);
+    }
+    for ended in state.clients.departures.revocations.take_ended() {
+        settle(state, ended);
+    }
+}
+
+/// Gives segments back, and forgets rings that no client writes to any more.
+fn settle(state: &mut State, ended: Ended<Leased>) {
+    let Ended {
+        revoked,
+        unquiesced,
+    } = ended;
+    // A client stopped in the middle of publishing may finish it at any time: what was lent to it stays as it is.
+    let may_publish = unquiesced.iter().any(|part| part.object().publishes());
+    state.clients.departures.may_be_publishing |= may_publish;
+    let (mut ended_ring, mut extents) = (None::<Rc<Ring>>, Vec::new());
+    for part in revoked {
+        match part.into_object() {
+            Leased::Rights(rights) => ended_ring = Some(rights.into_ring()),
+            Leased::Extent(extent) if extent.publishes && may_publish => {}
+            Leased::Extent(extent) => extents.push(extent),
+        }
+    }
+    if !extents.is_empty() {
+        state.cleaner.note_given_back();
+    }
+    for Extent {
+        segment, publishes, ..
+    } in extents
+    {
+        let stamper = match (publishes, &ended_ring) {
+            (false, _) => Stamper::Server,
+            (true, Some(_)) => Stamper::DeadClient,
+            (true, None) => Stamper::Client,
+        };
+        take_over(state, &Returned { segment, stamper });
+        state.journal.give_back(segment);
+    }
+    if let Some(ended) = ended_ring.filter(|_| !may_publish) {
+        drain_intents(state);
+        state.clients.publishing.forget(&ended);
+    }
+}

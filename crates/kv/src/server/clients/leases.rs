@@ -1,0 +1,277 @@
+//! Extents of the log that clients write to.
+//!
+//! A lease opens the rest of one segment to one queue pair through a memory window. It ends when the client gives it back, does not
+//! use it where space is short, or is gone; [`end`](super::end) says what becomes of the segment.
+
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::{Access, MemoryRegion, Port, QueuePair, Runtime};
+use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
+use stonecast_session::{Lease, Lessor, Opening};
+
+use super::{Departures, Session, Sessions};
+use crate::server::State;
+use crate::server::journal::NoSegment;
+use crate::server::shortage::refuse_space;
+use crate::server::space::Space;
+use crate::wire::limits::{LEASE_RECLAIM_NS, LEASE_TURN_NS};
+use crate::wire::{Answer, Grant, Verdict};
+
+/// The rest of a segment, as one client writes to it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::server) struct Extent {
+    pub segment: u32,
+    /// Whether the client stamps what it writes there.
+    pub publishes: bool,
+    /// The segment's end when it was last seen that the client goes on, and when that was.
+    seen: (u32, Nanoseconds),
+}
+
+impl Extent {
+    /// Notes how far the client has come. Whether it writes there, or did so lately.
+    fn is_used(&mut self, end: u32, now: Nanoseconds) -> bool {
+        if end != self.seen.0 {
+            self.seen = (end, now);
+        }
+        now.saturating_sub(self.seen.1) < LEASE_RECLAIM_NS
+    }
+}
+
+impl Session {
+    /// Takes the leases of a client that writes to none of its extents.
+    fn reclaim_unused(
+        &mut self,
+        mut end_of: impl FnMut(u32) -> u32,
+        now: Nanoseconds,
+    ) -> Vec<Lease<Extent>> {
+        // A client that writes to one extent uses the one that it leased ahead, too: it counts on it.
+        let mut is_used = false;
+        for lease in self.leases.held_mut() {
+            let extent = lease.object_mut();
+            if !extent.publishes {
+                is_used |= extent.is_used(end_of(extent.segment), now);
+            }
+        }
+        self.leases
+            .reclaim(|lease| !is_used && !lease.object().publishes)
+    }
+
+    /// Whether the client may lease extents; `publishes`: to stamp its own records there.
+    fn may_lease(&self, publishes: bool) -> bool {
+        self.staging.is_none() && (!publishes || self.rights.is_some())
+    }
+}
+
+/// Leases extents to clients, and asks for them back.
+pub(in crate::server) struct Lender {
+    port: Rc<Port>,
+    runtime: Rc<dyn Runtime>,
+    /// Opened by windows alone, to one client each.
+    log: MemoryRegion,
+    format: LogFormat,
+    /// The epoch of all leases: that of the opening of the pool.
+    epoch: u64,
+    /// A client was told to wait for room that is leased to others: the next one that writes to a lease is asked to return it.
+    is_wanted: bool,
+}
+
+impl Lender {
+    pub fn new(
+        (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
+        log: MemoryRegion,
+        format: LogFormat,
+        epoch: u64,
+    ) -> Self {
+        Self {
+            port,
+            runtime,
+            log,
+            format,
+            epoch,
+            is_wanted: false,
+        }
+    }
+
+    /// Somebody waits for room that is leased.
+    pub fn ask_back(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// Somebody was given a segment: nobody waits any more.
+    pub fn note_given(&mut self) {
+        self.is_wanted = false;
+    }
+
+    /// Opens the part of a segment from unit `end` on, which is not written yet, and nothing below.
+    fn open(
+        &self,
+        qp: QueuePair,
+        (segment, end): (u32, u32),
+        publishes: bool,
+    ) -> Result<Lease<Extent>, Lease<Extent>> {
+        let now = self.runtime.now();
+        let first = u64::from(end) * UNIT_SIZE;
+        let opening = Opening {
+            region: self.log,
+            span: Span::new(
+                self.format.position(segment, 0) + first,
+                self.format.segment_size - first,
+            ),
+            access: Access::REMOTE_WRITE,
+        };
+        let extent = Extent {
+            segment,
+            publishes,
+            seen: (end, now),
+        };
+        let lessor = Lessor {
+            port: &self.port,
+            epoch: self.epoch,
+        };
+        let leased = lessor.grant(qp, extent, &[opening], now);
+        leased.map_err(|(part, _)| part)
+    }
+
+    /// The verdict on a write that is done, to the client of `qp`, in a segment that it leases: others may wait for one.
+    pub fn verdict_on_done(
+        &mut self,
+        sessions: &mut Sessions,
+        qp: QueuePair,
+        segment: u32,
+    ) -> Verdict {
+        if !self.is_wanted {
+            return Verdict::Done;
+        }
+        let now = self.runtime.now();
+        let had_its_turn = |lease: &&mut Lease<Extent>| {
+            let extent = lease.object();
+            extent.segment == segment && !extent.publishes && lease.held_for(now) >= LEASE_TURN_NS
+        };
+        let held = sessions.get_mut(qp).map(|session| &mut session.leases);
+        let Some(lease) = held.and_then(|leases| leases.held_mut().find(had_its_turn)) else {
+            return Verdict::Done;
+        };
+        // Where it is not returned it is asked for again, not with each answer until then.
+        lease.recall(now);
+        self.is_wanted = false;
+        Verdict::DoneReturn
+    }
+
+    /// Takes leases back that were not used for long. Returns how many.
+    pub fn reclaim_unused(
+        &self,
+        sessions: &mut Sessions,
+        space: &mut Space,
+        departures: &Departures,
+    ) -> usize {
+        let now = self.runtime.now();
+        let mut count = 0;
+        for (_, session) in sessions.iter_mut() {
+            let unused = session.reclaim_unused(|segment| space.state(segment).end, now);
+            if !unused.is_empty() {
+                count += unused.len();
+                // Each client's by themselves: a client that stands still in a write keeps no other waiting.
+                departures.end_extents(unused);
+            }
+        }
+        count
+    }
+}
+
+impl Sessions {
+    /// Whether what is leased to clients has room for `units`, or something to clean where all in all there `is_gain`: they use it
+    /// up, return it, or lose it after a while. What a client that publishes has used of it is not known yet.
+    pub fn lease_room(&self, space: &Space, units: u32, is_gain: bool) -> bool {
+        self.leased().any(|extent| {
+            space.has_worthwhile_room(extent.segment, units)
+                || is_gain && space.has_dead(extent.segment)
+        })
+    }
+
+    /// What to say of a record that breaks the rules, written to `slot`. A lease that was taken back because it was not used
+    /// for long, by this machine's clock, is no fault of the client: its clock may say otherwise.
+    pub fn verdict_on_stray(&self, qp: QueuePair, slot: u8) -> Verdict {
+        let is_reclaimed = |session: &Session| session.leases.is_reclaimed(slot.into());
+        match self.get(qp).is_some_and(is_reclaimed) {
+            true => Verdict::Busy,
+            false => Verdict::Invalid,
+        }
+    }
+
+    /// The lease in `slot` that the client of `qp` gives back.
+    pub fn give_back(&mut self, qp: QueuePair, slot: u8) -> Option<Lease<Extent>> {
+        self.get_mut(qp)?.leases.give_back(slot.into())
+    }
+}
+
+/// Gives a client an extent with room for `size` bytes.
+pub(in crate::server) fn grant_lease(
+    state: &mut State,
+    qp: QueuePair,
+    size: u32,
+    publishes: bool,
+) -> Answer {
+    let sessions = &state.clients.sessions;
+    let session = sessions.get(qp);
+    let Some(session) = session.filter(|session| session.may_lease(publishes)) else {
+        return Verdict::Invalid.into();
+    };
+    // What the client gives back may be behind this request, on its way.
+    let Some(slot) = session.leases.free_slot() else {
+        return Verdict::Busy.into();
+    };
+    let units = size.div_ceil(UNIT_SIZE as u32);
+    if units > state.journal.format().segment_units() - SEGMENT_HEADER_UNITS {
+        return Verdict::Invalid.into();
+    }
+    if size == 0 && state.journal.space.is_short() {
+        // It is leased ahead: where segments run short, each client has the one that it writes to.
+        return Verdict::Busy.into();
+    }
+    let segment = match state.journal.take_for_client(units) {
+        Ok(segment) => segment,
+        Err(NoSegment::Pending) => return Verdict::Busy.into(),
+        Err(NoSegment::Failed) => return Verdict::SpaceFailed.into(),
+        Err(NoSegment::NoSpace) => {
+            let verdict = refuse_space(state, units);
+            let version = state.shard.number_with(verdict);
+            return Answer::Verdict { verdict, version };
+        }
+    };
+    let (end, _) = state.journal.end(segment);
+    match state.clients.lender.open(qp, (segment, end), publishes) {
+        Ok(lease) => hold_lease(state, qp, slot, lease),
+        Err(part) => {
+            let extent = part.into_unopened();
+            let Extent { segment, .. } = extent.expect("its only window was refused");
+            state.journal.give_back(segment);
+            Verdict::Busy.into()
+        }
+    }
+}
+
+/// Notes the lease and tells its client.
+fn hold_lease(state: &mut State, qp: QueuePair, slot: usize, lease: Lease<Extent>) -> Answer {
+    state.note_given();
+    let Extent {
+        segment, publishes, ..
+    } = *lease.object();
+    let space = &mut state.journal.space;
+    if publishes {
+        space.lend(segment);
+    }
+    let rkey = lease.windows()[0];
+    let session = state.clients.sessions.get_mut(qp).expect("it asks");
+    session.leases.hold(slot, lease);
+    let of = space.state(segment);
+    Answer::Lease(Grant {
+        slot: slot as u8,
+        segment,
+        generation: of.generation,
+        start: of.end,
+        last: of.last,
+        durable: of.durable,
+        rkey: rkey.0,
+    })
+}

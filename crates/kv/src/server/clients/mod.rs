@@ -1,0 +1,192 @@
+//! Connections of clients and what they hold.
+//!
+//! ```text
+//!   accept     a place, memory, queue pair, welcome                      accept.rs
+//!   windows    to read index and log through, to stage records           windows.rs
+//!   leases     extents of the log that a client writes to                leases.rs
+//!   rights     to publish overwrites, and what is announced              rights.rs
+//!   answers    one message for the answers of a batch                    answers.rs
+//!   served     what is counted of each way to come here                  served.rs
+//!   end        all of it comes back, once nothing opens it               end.rs
+//! ```
+//!
+//! Every right of a client is a memory window of its own queue pair, so that it ends with that client and with no other.
+
+mod accept;
+mod answers;
+mod end;
+mod leases;
+mod places;
+mod receives;
+mod rights;
+mod served;
+mod windows;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_fabric::{MemoryRegion, PeerIdentity, Port, QueuePair};
+use stonecast_session::{Lease, Leases, ReceiveBuffers};
+
+use super::space::Space;
+use crate::metrics::ClientPath;
+use crate::wire::Answer;
+use crate::wire::limits::{LEASE_RECLAIM_NS, LEASES_PER_CLIENT};
+
+use answers::Answers;
+use rights::PublishingRights;
+use windows::Windows;
+
+pub(super) use accept::Admission;
+pub(super) use end::{Departures, settle_returned};
+pub(super) use leases::{Extent, Lender, grant_lease};
+pub use places::Places;
+pub(super) use receives::Receives;
+pub(super) use rights::{
+    Publishing, drain_intents, grant_rights, publishing_refusal, wait_for_publishers,
+};
+pub(super) use served::Served;
+pub(super) use windows::Doors;
+
+/// The components of the connection side. Each owns its state; what a client holds is in its [`Session`].
+pub(super) struct Clients {
+    pub sessions: Sessions,
+    pub admission: Admission,
+    pub doors: Doors,
+    pub lender: Lender,
+    pub publishing: Publishing,
+    pub departures: Departures,
+    pub served: Served,
+}
+
+/// One connected client.
+pub(super) struct Session {
+    /// See [`Welcome::session`](crate::wire::Welcome).
+    id: u64,
+    /// The identity that the fabric vouches for.
+    peer: PeerIdentity,
+    /// How it comes here.
+    pub path: ClientPath,
+    /// What it may read, and where it may stage.
+    pub windows: Windows,
+    /// Extents that it writes to.
+    pub leases: Leases<Extent, LEASES_PER_CLIENT>,
+    /// Its rights to publish.
+    rights: Option<Lease<PublishingRights>>,
+    /// Where a copying client writes its records.
+    pub staging: Option<MemoryRegion>,
+    /// Receive buffers of its own; none where it shares those of all.
+    pub receives: Option<ReceiveBuffers>,
+    answers: Answers,
+}
+
+/// All connected clients.
+pub(super) struct Sessions {
+    port: Rc<Port>,
+    all: BTreeMap<QueuePair, Session>,
+}
+
+impl Clients {
+    /// Takes back what was not used for long, and that space is short for: leases of extents, and rights to publish, which end with
+    /// the next look at what comes back. The clients ask anew when they write again. Returns the number of extents; `None` where
+    /// nothing was taken back.
+    pub fn reclaim_unused(&mut self, space: &mut Space) -> Option<usize> {
+        let unused = self
+            .publishing
+            .find_unused(&mut self.sessions, LEASE_RECLAIM_NS);
+        let count = self
+            .lender
+            .reclaim_unused(&mut self.sessions, space, &self.departures);
+        (count > 0 || unused > 0).then_some(count)
+    }
+
+    /// Takes all rights to publish away from the client of `qp`, with what it was lent.
+    pub fn end_rights(&mut self, qp: QueuePair) {
+        if let Some(session) = self.sessions.get_mut(qp) {
+            self.departures.end_rights(session);
+        }
+    }
+}
+
+impl Sessions {
+    pub fn new(port: Rc<Port>) -> Self {
+        Self {
+            port,
+            all: BTreeMap::new(),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Adds the client of `qp`.
+    fn add(&mut self, qp: QueuePair, session: Session) {
+        self.all.insert(qp, session);
+    }
+
+    fn remove(&mut self, qp: QueuePair) -> Option<Session> {
+        self.all.remove(&qp)
+    }
+
+    /// The queue pairs of all.
+    fn queue_pairs(&self) -> Vec<QueuePair> {
+        self.all.keys().copied().collect()
+    }
+
+    /// The client of `qp`.
+    pub fn get(&self, qp: QueuePair) -> Option<&Session> {
+        self.all.get(&qp)
+    }
+
+    /// The client of `qp`.
+    pub fn get_mut(&mut self, qp: QueuePair) -> Option<&mut Session> {
+        self.all.get_mut(&qp)
+    }
+
+    /// The queue pair of the connection that is called `id`.
+    fn called(&self, id: u64) -> Option<QueuePair> {
+        let mut all = self.all.iter();
+        all.find(|(_, session)| session.id == id)
+            .map(|(&named, _)| named)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Session> + Clone {
+        self.all.values()
+    }
+
+    /// All of them, by queue pair.
+    fn iter_mut(&mut self) -> impl Iterator<Item = (QueuePair, &mut Session)> {
+        self.all.iter_mut().map(|(&qp, session)| (qp, session))
+    }
+
+    /// All extents that are leased.
+    pub fn leased(&self) -> impl Iterator<Item = &Extent> {
+        self.iter()
+            .flat_map(|session| session.leases.held())
+            .map(Lease::object)
+    }
+
+    /// Queues an answer behind the earlier ones of this client.
+    pub fn answer(&mut self, qp: QueuePair, answer: &Answer) {
+        if let Some(session) = self.all.get_mut(&qp) {
+            session.answers.queue(&self.port, qp, answer);
+        }
+    }
+
+    /// Sends what is queued for every client.
+    pub fn send_answers(&mut self) {
+        for (&qp, session) in &mut self.all {
+            session.answers.send(&self.port, qp);
+        }
+    }
+
+    /// Clients that do not take their answers.
+    pub fn stuck(&self) -> Vec<QueuePair> {
+        let stuck =
+            |(&qp, session): (&QueuePair, &Session)| session.answers.is_stuck().then_some(qp);
+        self.all.iter().filter_map(stuck).collect()
+    }
+}

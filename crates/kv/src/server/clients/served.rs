@@ -1,0 +1,65 @@
+//! What the server counts of the clients of each path.
+
+use stonecast_log::{Kind, record_size};
+
+use super::Sessions;
+use crate::metrics::{ClientPath, PathMetrics, Report};
+use crate::wire::Verdict;
+
+/// See the module documentation.
+#[derive(Default)]
+pub(in crate::server) struct Served {
+    paths: [PathMetrics; ClientPath::ALL.len()],
+    /// Batches answered.
+    pub batches: u64,
+}
+
+impl Served {
+    /// What was counted, with the clients that are connected.
+    pub fn paths(&self, sessions: &Sessions) -> [PathMetrics; ClientPath::ALL.len()] {
+        let mut paths = self.paths;
+        sessions
+            .iter()
+            .for_each(|session| paths[session.path as usize].clients += 1);
+        paths
+    }
+
+    /// A client reports what it did without the server.
+    pub fn take_report(&mut self, path: ClientPath, report: &Report) {
+        self.paths[path as usize].take_report(report);
+    }
+
+    /// A write of `kind` was answered, with so many bytes of key and value.
+    pub fn count(
+        &mut self,
+        path: ClientPath,
+        (kind, verdict): (Kind, Verdict),
+        (key_size, value_size): (usize, usize),
+    ) {
+        let path = &mut self.paths[path as usize];
+        match (verdict, kind) {
+            (Verdict::Done, Kind::Put) => path.puts += 1,
+            (Verdict::Done, Kind::Delete) => path.deletes += 1,
+            // A write that has to be asked for again is not decided.
+            (Verdict::Busy, _) => {}
+            _ => path.refused += 1,
+        }
+        if verdict == Verdict::Done {
+            path.written_bytes += record_size(key_size, value_size);
+        }
+    }
+
+    /// A client published a record of `size` bytes.
+    pub fn count_published(&mut self, path: ClientPath, size: u64) {
+        let path = &mut self.paths[path as usize];
+        path.puts += 1;
+        path.written_bytes += size;
+    }
+
+    /// A client took back what it had announced to publish.
+    pub fn count_taken_back(&mut self, path: ClientPath, size: u64) {
+        let path = &mut self.paths[path as usize];
+        path.puts = path.puts.saturating_sub(1);
+        path.written_bytes = path.written_bytes.saturating_sub(size);
+    }
+}

@@ -1,0 +1,53 @@
+//! Executing the plan that makes bytes of the log durable.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stonecast_base::Span;
+use stonecast_media::{Durability, Means, MediaError, PersistentRegion, Pool};
+use stonecast_persist::Persisted;
+use stonecast_persist::execute::Commit;
+
+use crate::error::StoreError;
+
+/// See the module documentation.
+pub(super) struct Committer {
+    /// What is done between the receipt of a write and its answer.
+    commit: Commit,
+    log: Rc<dyn PersistentRegion>,
+    syncs_files: bool,
+    persists: Cell<u64>,
+}
+
+impl Committer {
+    /// For the log of `pool`, by the plan `commit`.
+    pub fn new(pool: &Pool, commit: Commit) -> Self {
+        let log = pool.log();
+        let syncs_files = log.means() == Means::FileSync && pool.durability() == Durability::Power;
+        Self {
+            commit,
+            log,
+            syncs_files,
+            persists: Cell::new(0),
+        }
+    }
+
+    /// Makes `spans` of the log durable. The proof is all that [`publish`](super::shard::Shard::publish) and answers rest on.
+    pub async fn persist(&self, spans: &[Span]) -> Result<Persisted, StoreError> {
+        let persisted = self.commit.persist(&*self.log, spans).await;
+        let persisted = persisted.map_err(MediaError::from)?;
+        self.persists.set(self.persists.get() + 1);
+        Ok(persisted)
+    }
+
+    /// Whether a persist is a sync of a file: it costs the same for one line and for many, and it pays to wait for more arrivals
+    /// before.
+    pub fn syncs_files(&self) -> bool {
+        self.syncs_files
+    }
+
+    /// Persists so far.
+    pub fn persists(&self) -> u64 {
+        self.persists.get()
+    }
+}

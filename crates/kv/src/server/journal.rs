@@ -1,0 +1,325 @@
+//! The log as the server appends to it: its space, the sequence, and what is written but not yet part of a persist.
+//!
+//! ```text
+//!   take       a segment for an appender          its header awaits a persist
+//!   append     a record into an own segment       whole, not stamped
+//!   stamp      a record where it lies             sequence, links, commit tag
+//!   drain      what awaits a persist              into the spans of the next one
+//! ```
+//!
+//! Invariant: a header or a seal that was written here goes with the next persist, before anything that relies on it is published.
+
+use std::rc::Rc;
+
+use stonecast_base::{Span, mutant};
+use stonecast_fabric::Runtime;
+use stonecast_log::{
+    Draft, Kind, LogFormat, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, record_size,
+};
+use stonecast_media::{MediaError, PersistentRegion, Pool, Region};
+
+use super::noted::Noted;
+use super::space::{Purpose, Space, Taken};
+use crate::wire::{KeyHash, Word};
+
+/// The sequence that is given out next: a word that clients which publish take from, too.
+pub(super) struct Sequences(pub Rc<dyn Region>);
+
+impl Sequences {
+    /// Bytes of its memory: a page, since that is what is opened to a client.
+    const SIZE: u64 = 4096;
+
+    /// Sequences from `next` on.
+    pub fn starting_at(next: u64, pool: &Pool) -> Result<Self, MediaError> {
+        let memory = pool
+            .backing()
+            .volatile_for_all("stonecast-sequence", Self::SIZE)?;
+        memory.store(0, next);
+        Ok(Self(memory))
+    }
+
+    /// The one that is given out next. Where clients publish, it may be given out already.
+    pub fn next(&self) -> u64 {
+        self.0.load(0)
+    }
+
+    fn take(&self) -> u64 {
+        self.0.fetch_add(0, 1)
+    }
+}
+
+/// A record that lies in the log, whole and not stamped.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    pub segment: u32,
+    pub unit: u32,
+    pub generation: u32,
+    /// Bytes that it takes of the log.
+    pub size: u64,
+    /// Bytes of it up to the end of its value.
+    pub whole_size: u64,
+    pub tag: u64,
+}
+
+/// Why there is no segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoSegment {
+    /// Its space is being prepared.
+    Pending,
+    /// None is free for this purpose.
+    NoSpace,
+    /// The medium failed to give space.
+    Failed,
+}
+
+/// See the module documentation.
+pub(super) struct Journal {
+    log: Rc<dyn PersistentRegion>,
+    format: LogFormat,
+    opening: u32,
+    pub space: Space,
+    pub sequences: Sequences,
+    /// Segment that the server itself appends puts of copying clients to.
+    own_put: Option<u32>,
+    /// Segment that the server appends deletes to.
+    own_delete: Option<u32>,
+    /// Headers and seals that await a persist.
+    unpersisted: Vec<Span>,
+    /// Why the medium gave no space.
+    pub trouble: Noted<MediaError>,
+    failures: u64,
+    record: Vec<u8>,
+}
+
+impl Journal {
+    pub fn new(
+        pool: &Pool,
+        runtime: Rc<dyn Runtime>,
+        format: LogFormat,
+        space: Space,
+        sequences: Sequences,
+    ) -> Self {
+        space.prepare_ahead();
+        Self {
+            log: pool.log(),
+            format,
+            opening: pool.opening(),
+            space,
+            sequences,
+            own_put: None,
+            own_delete: None,
+            unpersisted: Vec::new(),
+            trouble: Noted::new(runtime),
+            failures: 0,
+            record: Vec::new(),
+        }
+    }
+
+    /// The memory of the log.
+    pub fn log(&self) -> &Rc<dyn PersistentRegion> {
+        &self.log
+    }
+
+    /// The facts of the pool that records depend on.
+    pub fn format(&self) -> &LogFormat {
+        &self.format
+    }
+
+    /// The opening of the pool in which records are appended.
+    pub fn opening(&self) -> u32 {
+        self.opening
+    }
+
+    /// How often the medium failed to give space for another reason than that it is full.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Takes a segment with room for `units`. Where the segment was free, its header is written, and returned to be persisted.
+    pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<(u32, Option<Span>), NoSegment> {
+        match self.space.take(units, purpose) {
+            Ok(Taken::Segment { number, fresh }) => {
+                let header = fresh.then(|| {
+                    let segment = self.space.state(number);
+                    segment.write_header(&*self.log, &self.format)
+                });
+                Ok((number, header))
+            }
+            Ok(Taken::Pending) => Err(NoSegment::Pending),
+            Ok(Taken::NoSpace) => Err(NoSegment::NoSpace),
+            // Nothing was written, and nothing that was is in doubt: the asker is told, everybody else is served.
+            Err(error) => {
+                self.trouble.note(error);
+                self.failures += 1;
+                Err(NoSegment::Failed)
+            }
+        }
+    }
+
+    /// Takes a segment for a client to write to.
+    pub fn take_for_client(&mut self, units: u32) -> Result<u32, NoSegment> {
+        let (number, header) = self.take(units, Purpose::Put)?;
+        self.unpersisted.extend(header);
+        Ok(number)
+    }
+
+    /// Ends an appender's hold on a segment.
+    pub fn give_back(&mut self, number: u32) {
+        let seal = self.space.give_back(number, &*self.log);
+        self.unpersisted.extend(seal);
+    }
+
+    /// Takes over what a client stamped in a segment that was lent to it; see [`Space::take_over`].
+    pub fn take_over(
+        &mut self,
+        number: u32,
+        is_void: &mut dyn FnMut(&stonecast_log::Found<'_>) -> bool,
+    ) {
+        let changed = self.space.take_over(number, &*self.log, is_void);
+        self.unpersisted.extend(changed);
+    }
+
+    /// Notes why the medium last gave no space.
+    pub fn note_refusal(&mut self) {
+        if let Some(refusal) = self.space.take_refusal() {
+            self.trouble.note(refusal);
+        }
+    }
+
+    fn own(&mut self, purpose: Purpose) -> &mut Option<u32> {
+        match purpose {
+            Purpose::Delete => &mut self.own_delete,
+            Purpose::Put | Purpose::Clean => &mut self.own_put,
+        }
+    }
+
+    /// Whether the server has a segment for puts of its own.
+    pub fn appends_puts(&self) -> bool {
+        self.own_put.is_some()
+    }
+
+    /// Whether the server's own segment for a record of `kind` has room for `units`.
+    pub fn has_room(&mut self, units: u32, purpose: Purpose) -> bool {
+        let own = *self.own(purpose);
+        own.is_some_and(|number| self.space.room(number) >= units)
+    }
+
+    /// Goes over to a segment of the server's own with room for `units`.
+    pub fn take_own(&mut self, units: u32, purpose: Purpose) -> Result<(), NoSegment> {
+        if let Some(number) = self.own(purpose).take() {
+            self.give_back(number);
+        }
+        let (number, header) = self.take(units, purpose)?;
+        *self.own(purpose) = Some(number);
+        self.unpersisted.extend(header);
+        Ok(())
+    }
+
+    /// Gives the server's own segments back: what is dead in them can be cleaned then.
+    pub fn give_back_own(&mut self) {
+        for number in [self.own_put.take(), self.own_delete.take()] {
+            number.into_iter().for_each(|number| self.give_back(number));
+        }
+    }
+
+    /// Writes a record into the server's own segment for it, which has room.
+    pub fn append(&mut self, draft: &Draft<'_>, purpose: Purpose) -> Placed {
+        let segment = self.own(purpose).expect("it was taken and has room");
+        let (unit, generation) = self.end(segment);
+        let position = self.format.position(segment, unit);
+        let record = &mut self.record;
+        let tag = draft.encode(&self.format, position, generation, self.opening, record);
+        self.log
+            .write(position + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
+        Placed {
+            segment,
+            unit,
+            generation,
+            size: record_size(draft.key.len(), draft.value.len()),
+            whole_size: record.len() as u64,
+            tag,
+        }
+    }
+
+    /// The first unit of a segment that is not written, and its generation.
+    pub fn end(&mut self, segment: u32) -> (u32, u32) {
+        let segment = self.space.state(segment);
+        (segment.end, segment.generation)
+    }
+
+    /// Stamps a record that lies above the end of its segment. Returns its sequence; `None` where it lies below: two records of one
+    /// batch claim the same place.
+    pub fn stamp(&mut self, placed: &Placed, kind: Kind) -> Option<u64> {
+        if placed.unit < self.space.state(placed.segment).end {
+            return None;
+        }
+        let sequence = self.sequences.take();
+        self.write_stamp(placed, sequence);
+        if mutant!(WitnessTooEarly) {
+            self.space.tell_too_early(placed.segment, &*self.log);
+        }
+        self.space
+            .note_stamped(placed.segment, placed.size, sequence, kind);
+        Some(sequence)
+    }
+
+    /// Stamps the copy of a record with the sequence of its original. `next_sequence` was the next one when the copy was made.
+    pub fn stamp_moved(&mut self, placed: &Placed, header: &RecordHeader, next_sequence: u64) {
+        self.write_stamp(placed, header.sequence());
+        self.space
+            .note_moved(placed.segment, placed.size, header, next_sequence);
+    }
+
+    fn write_stamp(&mut self, placed: &Placed, sequence: u64) {
+        let Placed {
+            segment,
+            unit,
+            generation,
+            size,
+            tag,
+            ..
+        } = *placed;
+        let position = self.format.position(segment, unit);
+        let segment = self.space.state(segment);
+        let stamp = Stamp {
+            sequence,
+            previous: segment.last,
+            durable: segment.durable,
+            opening: self.opening,
+        };
+        let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
+        segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
+    }
+
+    /// The bytes of a record to persist.
+    pub fn span(&self, placed: &Placed) -> Span {
+        let position = self.format.position(placed.segment, placed.unit);
+        Span::new(position, placed.whole_size)
+    }
+
+    /// The index word of a record.
+    pub fn word(&self, placed: &Placed, hash: KeyHash) -> Word {
+        let position = self.format.position(placed.segment, placed.unit);
+        Word::new(position, placed.generation, hash, placed.size)
+    }
+
+    /// Moves what awaits a persist into `spans`, which are persisted next.
+    pub fn drain_into(&mut self, spans: &mut Vec<Span>) {
+        spans.append(&mut self.unpersisted);
+        spans.extend(self.space.take_due_witnesses());
+    }
+
+    /// What awaits a persist, if any of it lies in this segment.
+    pub fn take_unpersisted_with(&mut self, segment: u32) -> Option<Vec<Span>> {
+        let lies_there = |span: &Span| self.format.locate(span.offset).0 == u64::from(segment);
+        let any = self.unpersisted.iter().any(lies_there);
+        any.then(|| std::mem::take(&mut self.unpersisted))
+    }
+
+    /// Seals everything, to end in good order. Returns what is to be persisted.
+    pub fn seal_all(&mut self) -> Vec<Span> {
+        let mut spans = std::mem::take(&mut self.unpersisted);
+        spans.extend(self.space.seal_all(&*self.log));
+        spans
+    }
+}

@@ -1,0 +1,41 @@
+//! The latest trouble of a kind, for the messages of the program that runs the server.
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+
+/// The next trouble of a kind is told after so long.
+const AGAIN_NS: Nanoseconds = 60_000_000_000;
+
+/// See the module documentation.
+pub(super) struct Noted<T> {
+    runtime: Rc<dyn Runtime>,
+    latest: Option<T>,
+    noted_at: Option<Nanoseconds>,
+}
+
+impl<T> Noted<T> {
+    pub fn new(runtime: Rc<dyn Runtime>) -> Self {
+        Self {
+            runtime,
+            latest: None,
+            noted_at: None,
+        }
+    }
+
+    /// Notes a trouble, unless one was noted a short while ago.
+    pub fn note(&mut self, trouble: T) {
+        let now = self.runtime.now();
+        let passed = self.noted_at.map(|then| now.saturating_sub(then));
+        if passed.is_none_or(|passed| passed >= AGAIN_NS) {
+            self.noted_at = Some(now);
+            self.latest = Some(trouble);
+        }
+    }
+
+    /// What was noted, once.
+    pub fn take(&mut self) -> Option<T> {
+        self.latest.take()
+    }
+}

@@ -1,0 +1,81 @@
+//! Answering a batch, in the order of arrival.
+
+use stonecast_persist::Persisted;
+
+use super::batch::{Batch, Item, Owed, Source};
+use crate::server::State;
+use crate::server::clients::Clients;
+use crate::server::shard::outcomes::Outcome;
+use crate::wire::{Answer, Verdict};
+
+/// What is known of a batch when its persist has ended.
+#[derive(Clone, Copy)]
+pub(super) enum Durable<'p> {
+    /// All that was stamped is durable.
+    Proven(&'p Persisted),
+    /// Nothing was stamped, so no write is done.
+    NothingStamped,
+    /// The medium failed, and nobody knows what of the batch is durable.
+    Failed,
+}
+
+/// Queues what a client is owed.
+pub(super) fn answer(state: &mut State, batch: &Batch, item: &Item, durable: Durable<'_>) {
+    let answer = match item.owed {
+        Owed::Write(index) => answer_write(state, batch, (item, index), durable),
+        Owed::Answer(answer) => answer,
+        Owed::Release(slot) => {
+            let Clients {
+                sessions,
+                departures,
+                ..
+            } = &mut state.clients;
+            if let Some(lease) = sessions.give_back(item.qp, slot) {
+                departures.end_extents([lease]);
+            }
+            Verdict::Done.into()
+        }
+        Owed::Outcome(..) if matches!(durable, Durable::Failed) => Verdict::Failed.into(),
+        Owed::Outcome(token, since) => match state.shard.outcomes.find(token, since) {
+            Outcome::Done(version) => Answer::Verdict {
+                verdict: Verdict::Done,
+                version,
+            },
+            Outcome::NotDone => Verdict::NotDone.into(),
+            Outcome::Forgotten => Verdict::Forgotten.into(),
+        },
+    };
+    state.clients.sessions.answer(item.qp, &answer);
+}
+
+/// The verdict on a write of the batch.
+fn answer_write(
+    state: &mut State,
+    batch: &Batch,
+    (item, index): (&Item, usize),
+    durable: Durable<'_>,
+) -> Answer {
+    let write = &batch.writes[index];
+    assert!(
+        matches!(durable, Durable::Proven(_)) || write.verdict != Verdict::Done,
+        "what is acknowledged was persisted"
+    );
+    let Clients {
+        sessions,
+        lender,
+        served,
+        ..
+    } = &mut state.clients;
+    let sizes = (write.key_size(), write.value_size());
+    served.count(item.path, (write.kind, write.verdict), sizes);
+    let verdict = match (write.verdict, &write.source) {
+        (Verdict::Done, Source::Placed(placed)) => {
+            lender.verdict_on_done(sessions, item.qp, placed.segment)
+        }
+        (other, _) => other,
+    };
+    Answer::Verdict {
+        verdict,
+        version: write.version,
+    }
+}

@@ -1,0 +1,214 @@
+//! Deciding writes in their order, and stamping those that are to be done.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, Span, mutant};
+use stonecast_fabric::Runtime;
+use stonecast_log::{Condition, Draft, Kind, UNIT_SIZE, record_size};
+
+use super::batch::{Batch, Source, Write};
+use crate::server::State;
+use crate::server::journal::Placed;
+use crate::server::shard::Shard;
+use crate::server::shortage::{NoPlace, no_place};
+use crate::server::space::Purpose;
+use crate::wire::Verdict;
+
+/// Pause between two looks of a batch that waits for a segment that is being prepared.
+const SPACE_LOOK_NS: Nanoseconds = 50_000;
+/// How often it looks: for 20 seconds, more than that takes on the slowest disk. Not by the clock, which goes on while server
+/// and preparing thread are both stopped.
+const SPACE_LOOKS_MAX: u32 = 400_000;
+
+/// What the decisions on a batch have stamped: in the log, in the order of their sequences, neither durable nor visible. Whatever
+/// makes a batch durable takes this: the [`Committer`](crate::server::commit::Committer) for the log of this node.
+#[derive(Default)]
+pub(super) struct Stamped {
+    /// Bytes of the log to persist.
+    pub spans: Vec<Span>,
+    /// How many of the batch's writes are decided.
+    decided: usize,
+    /// Keys that what is decided adds to the index, those that it takes out subtracted; at most, while there is room for all.
+    inserted: i64,
+}
+
+/// What all decisions on a part of a batch have in common.
+struct Round {
+    /// While the index has room for the whole batch, an unconditional put needs no look at what is there.
+    is_roomy: bool,
+    /// A record may wait for a segment that is being prepared.
+    may_wait: bool,
+}
+
+impl Stamped {
+    /// Empties it, for the next batch.
+    pub fn clear(&mut self) {
+        self.spans.clear();
+        self.decided = 0;
+        self.inserted = 0;
+    }
+
+    /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no
+    /// room because a segment is still being prepared waits for that, for a while, and everything behind it: sent back, it
+    /// would be overtaken by what its client sent after it. For a segment that has to be cleaned first nobody waits here:
+    /// that is done between batches.
+    pub async fn decide(
+        &mut self,
+        state: &RefCell<State>,
+        runtime: &Rc<dyn Runtime>,
+        batch: &mut Batch,
+    ) {
+        let mut looks = 0;
+        while !self.decide_now(&mut state.borrow_mut(), batch, looks < SPACE_LOOKS_MAX) {
+            looks += 1;
+            runtime.sleep(SPACE_LOOK_NS).await;
+        }
+    }
+
+    /// Decides as far as there is room. False: it may wait, and has to.
+    fn decide_now(&mut self, state: &mut State, batch: &mut Batch, may_wait: bool) -> bool {
+        let undecided = batch.writes[self.decided..].iter();
+        let keys = undecided.map(|write| (write.hash, write.key_size()));
+        state.shard.prefetch(keys);
+        let count = batch.writes.len() as u64;
+        state.shard.make_room(count);
+        let round = Round {
+            is_roomy: state.shard.is_roomy(count),
+            may_wait,
+        };
+        while self.decided < batch.writes.len() {
+            let (earlier, rest) = batch.writes.split_at_mut(self.decided);
+            let write = &mut rest[0];
+            if !self.decide_write(state, &round, (earlier, &batch.bytes), write) {
+                return false;
+            }
+            self.decided += 1;
+        }
+        true
+    }
+
+    /// Decides one write behind the `earlier` ones. False: it waits.
+    fn decide_write(
+        &mut self,
+        state: &mut State,
+        round: &Round,
+        (earlier, bytes): (&[Write], &[u8]),
+        write: &mut Write,
+    ) -> bool {
+        let key = &bytes[write.key.0..write.key.1];
+        if write.claimed.is_none() {
+            write.claimed = state.shard.claim(write.hash, key);
+        }
+        let mut adds = write.kind == Kind::Put;
+        if write.kind == Kind::Delete || write.condition != Condition::None || !round.is_roomy {
+            let present = present_version(&mut state.shard, (earlier, bytes), write, key);
+            adds &= present.is_none();
+            write.version = present.unwrap_or(0);
+            let has_place = !adds || state.shard.has_place(self.inserted);
+            write.verdict = judge(write, present, has_place);
+            if write.verdict != Verdict::Done {
+                give_back(&state.shard, write);
+                return true;
+            }
+        }
+        if write.kind == Kind::Delete && mutant!(TombstoneLeftOut) {
+            return true;
+        }
+        let draft = Draft {
+            kind: write.kind,
+            condition: write.condition,
+            token: write.token,
+            key,
+            value: &bytes[write.value.0..write.value.1],
+        };
+        let placed = match write.source {
+            Source::Placed(placed) => Ok(placed),
+            Source::Copied => append(state, &draft),
+        };
+        let stamped = placed.and_then(|placed| stamp(state, write, &placed));
+        let refused = match stamped {
+            Ok(span) => {
+                self.spans.push(span);
+                self.inserted += i64::from(adds) - i64::from(write.kind == Kind::Delete);
+                return true;
+            }
+            Err(NoPlace::Pending) if round.may_wait => return false,
+            Err(NoPlace::Pending) => Verdict::Busy,
+            Err(NoPlace::Refused(verdict)) => verdict,
+        };
+        write.verdict = refused;
+        write.version = state.shard.number_with(refused);
+        give_back(&state.shard, write);
+        true
+    }
+}
+
+/// The verdict on a write whose key has the version `present`.
+fn judge(write: &Write, present: Option<u64>, has_place: bool) -> Verdict {
+    match (write.condition, present) {
+        _ if write.kind == Kind::Delete && present.is_none() => Verdict::Absent,
+        _ if mutant!(ConditionIgnored) => Verdict::Done,
+        (Condition::Version(version), Some(present)) if version == present => Verdict::Done,
+        (Condition::Version(_), _) | (Condition::Absent, Some(_)) => Verdict::Conflict,
+        _ if !has_place => Verdict::IndexFull,
+        _ => Verdict::Done,
+    }
+}
+
+/// The key's version if everything decided so far were published.
+fn present_version(
+    shard: &mut Shard,
+    (earlier, bytes): (&[Write], &[u8]),
+    write: &Write,
+    key: &[u8],
+) -> Option<u64> {
+    let same = |other: &&Write| {
+        other.verdict == Verdict::Done
+            && other.hash == write.hash
+            && bytes[other.key.0..other.key.1] == *key
+    };
+    match earlier.iter().rev().find(same) {
+        Some(other) => (other.kind == Kind::Put).then_some(other.version),
+        None => shard.version_of(write.hash, key),
+    }
+}
+
+/// Writes a record into a segment of the server's own.
+fn append(state: &mut State, draft: &Draft<'_>) -> Result<Placed, NoPlace> {
+    let size = record_size(draft.key.len(), draft.value.len());
+    let units = (size / UNIT_SIZE) as u32;
+    let purpose = match draft.kind {
+        Kind::Delete => Purpose::Delete,
+        Kind::Put => Purpose::Put,
+    };
+    if !state.journal.has_room(units, purpose) {
+        match state.journal.take_own(units, purpose) {
+            Ok(()) => state.note_given(),
+            Err(none) => return Err(no_place(state, none, units, purpose)),
+        }
+    }
+    Ok(state.journal.append(draft, purpose))
+}
+
+/// Stamps the record of `write`. Returns the bytes to persist.
+fn stamp(state: &mut State, write: &mut Write, placed: &Placed) -> Result<Span, NoPlace> {
+    let State { journal, shard, .. } = state;
+    // Two records of one batch that claim the same place: the client breaks the rules.
+    let overlaps = NoPlace::Refused(Verdict::Invalid);
+    let sequence = journal.stamp(placed, write.kind).ok_or(overlaps)?;
+    if !mutant!(OutcomesNotNoted) {
+        shard.outcomes.note(write.token, sequence);
+    }
+    write.version = sequence;
+    write.word = journal.word(placed, write.hash);
+    write.segment = placed.segment;
+    Ok(journal.span(placed))
+}
+
+/// Lets clients at the word of a key again that is not written after all.
+fn give_back(shard: &Shard, write: &mut Write) {
+    if let Some(word) = write.claimed.take() {
+        shard.give_back(write.hash, word);
+    }
+}

@@ -1,0 +1,268 @@
+//! The way of everything that arrives: one batch after the other, each in the same steps.
+//!
+//! ```text
+//!   gather    copy and check each record        a Batch: nothing changed
+//!   decide    conditions, room, stamp           Stamped: in the log, not durable, invisible
+//!   persist   once for all                      Persisted: durable, invisible
+//!   publish   index words                       visible
+//!   answer    in the order of arrival
+//! ```
+//!
+//! Each step hands the next one a value, and nothing goes back. `persist` is the one place between what is stamped and what is
+//! visible: whatever else has to hold a batch before it counts, as the logs of other nodes, takes the same [`Stamped`] there, and
+//! `publish` follows when all have given their [`Persisted`].
+//!
+//! While a sync of a file is waited for to be worth its time, what arrives is decided as it comes; when it is done, the
+//! first operations are published and answered before the rest, so that their clients send while the server works.
+//!
+//! A crash before `persist` is done leaves records that nobody was told of; recovery keeps those that are whole. A crash
+//! after it leaves records that recovery finds.
+
+mod answer;
+mod batch;
+mod company;
+mod decide;
+mod gather;
+mod records;
+mod requests;
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use stonecast_base::{Span, mutant};
+use stonecast_fabric::{Port, Runtime};
+use stonecast_log::UNIT_SIZE;
+use stonecast_persist::Persisted;
+
+use super::State;
+use super::clients::{Clients, Receives};
+use super::commit::Committer;
+use super::report::Reporter;
+use crate::error::StoreError;
+use crate::wire::Verdict;
+use crate::wire::limits::BATCH_MAX;
+
+use answer::{Durable, answer};
+pub(super) use batch::Write;
+use batch::{Batch, Owed};
+use company::{Company, LOOK_NS};
+use decide::Stamped;
+use gather::Gather;
+
+/// Operations that are published and answered before those that follow them: their clients go on meanwhile.
+const ANSWERED_TOGETHER: usize = 32;
+
+/// See the module documentation.
+pub(super) struct Pipeline {
+    runtime: Rc<dyn Runtime>,
+    committer: Rc<Committer>,
+    gather: Gather,
+    company: Company,
+    batch: Batch,
+    stamped: Stamped,
+}
+
+/// What is done with a batch when its persist has ended: both, but for mutants.
+#[derive(Clone, Copy)]
+struct Conclusion {
+    publishes: bool,
+    answers: bool,
+}
+
+impl Pipeline {
+    pub fn new(
+        (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
+        committer: Rc<Committer>,
+        receives: Receives,
+        reporter: Rc<Reporter>,
+    ) -> Self {
+        Self {
+            runtime,
+            committer,
+            gather: Gather::new(port, receives, reporter),
+            company: Company::default(),
+            batch: Batch::default(),
+            stamped: Stamped::default(),
+        }
+    }
+
+    /// Serves what has arrived. See the module documentation. Returns the number of operations.
+    pub async fn serve(&mut self, state: &RefCell<State>) -> Result<usize, StoreError> {
+        self.batch.clear();
+        self.stamped.clear();
+        self.take_buffers_back(state);
+        self.gather(state);
+        if self.batch.items.is_empty() {
+            self.finish(state)?;
+            return Ok(0);
+        }
+        self.decide(state).await;
+        if self.committer.syncs_files() && !self.stamped.spans.is_empty() {
+            self.wait_for_company(state).await;
+        }
+        self.conclude_too_early(state).await?;
+        let persisted = self.persist(state).await;
+        let durable = match &persisted {
+            Ok(Some(persisted)) => Durable::Proven(persisted),
+            Ok(None) => Durable::NothingStamped,
+            Err(_) => {
+                self.batch.fail();
+                Durable::Failed
+            }
+        };
+        let all = Conclusion {
+            publishes: !mutant!(PublishBeforeDurable),
+            answers: !mutant!(AnswerBeforeDurable),
+        };
+        self.conclude(state, durable, all);
+        state.borrow_mut().clients.served.batches += 1;
+        self.finish(state)?;
+        persisted?;
+        Ok(self.batch.items.len())
+    }
+
+    /// Takes what has arrived. Returns whether there was anything.
+    fn gather(&mut self, state: &RefCell<State>) -> bool {
+        self.gather.gather(&mut state.borrow_mut(), &mut self.batch)
+    }
+
+    /// Takes over the receive buffers of messages that nobody took before their connection was gone.
+    fn take_buffers_back(&mut self, state: &RefCell<State>) {
+        let untaken = state.borrow().clients.departures.take_untaken();
+        self.gather.take_buffers_back(&untaken);
+    }
+
+    /// Decides and stamps what was gathered.
+    async fn decide(&mut self, state: &RefCell<State>) {
+        let (batch, runtime) = (&mut self.batch, &self.runtime);
+        self.stamped.decide(state, runtime, batch).await;
+    }
+
+    /// Gathers and decides more while it keeps arriving; see [`company`].
+    async fn wait_for_company(&mut self, state: &RefCell<State>) {
+        let start = self.runtime.now();
+        let mut quiet_since = start;
+        while self.batch.items.len() < BATCH_MAX && self.is_roomy(state) {
+            let (operations, now) = (self.batch.items.len(), self.runtime.now());
+            if !self
+                .company
+                .is_worth_it(operations, now, start, quiet_since)
+            {
+                break;
+            }
+            self.runtime.sleep(LOOK_NS).await;
+            if self.gather(state) {
+                self.decide(state).await;
+                quiet_since = self.runtime.now();
+            }
+        }
+    }
+
+    /// Whether the index takes everything in the batch whatever is there already.
+    fn is_roomy(&self, state: &RefCell<State>) -> bool {
+        let count = self.batch.writes.len() as u64;
+        state.borrow().shard.is_roomy(count)
+    }
+
+    /// Makes durable what was stamped, and what awaits a persist, with one persist. `None`: there is nothing.
+    async fn persist(&mut self, state: &RefCell<State>) -> Result<Option<Persisted>, StoreError> {
+        let spans = &mut self.stamped.spans;
+        // The mutant has writes that are done and nothing that is stamped.
+        if spans.is_empty() && !mutant!(TombstoneLeftOut) {
+            return Ok(None);
+        }
+        {
+            let journal = &mut state.borrow_mut().journal;
+            journal.drain_into(spans);
+            leave_out(spans, journal.format().segment_size);
+        }
+        let start = self.runtime.now();
+        let persisted = self.committer.persist(spans).await?;
+        let took = self.runtime.now() - start;
+        self.company.note(self.batch.items.len(), took);
+        Ok(Some(persisted))
+    }
+
+    /// Publishes and answers, in the order of arrival.
+    fn conclude(&self, state: &RefCell<State>, durable: Durable<'_>, conclusion: Conclusion) {
+        let state = &mut *state.borrow_mut();
+        let mut published = 0;
+        for group in self.batch.items.chunks(ANSWERED_TOGETHER) {
+            let writes = group
+                .iter()
+                .filter(|item| matches!(item.owed, Owed::Write(_)))
+                .count();
+            if let (true, Durable::Proven(persisted)) = (conclusion.publishes, durable) {
+                self.publish(state, published..published + writes, persisted);
+            }
+            published += writes;
+            if conclusion.answers {
+                for item in group {
+                    answer(state, &self.batch, item, durable);
+                }
+                state.clients.sessions.send_answers();
+            }
+        }
+    }
+
+    /// Stores the index words of those of `writes` that are done. Takes the proof that what they point to is durable.
+    fn publish(&self, state: &mut State, writes: Range<usize>, persisted: &Persisted) {
+        let State { shard, journal, .. } = state;
+        let writes = self.batch.writes[writes].iter();
+        for write in writes.filter(|write| write.verdict == Verdict::Done) {
+            let key = &self.batch.bytes[write.key.0..write.key.1];
+            shard.publish(write, (key, write.value_size()), journal, persisted);
+        }
+    }
+
+    /// Publishes or answers before anything is durable: for mutants.
+    async fn conclude_too_early(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+        let early = Conclusion {
+            publishes: mutant!(PublishBeforeDurable),
+            answers: mutant!(AnswerBeforeDurable),
+        };
+        if early.publishes || early.answers {
+            let unproven = self.committer.persist(&[]).await?;
+            self.conclude(state, Durable::Proven(&unproven), early);
+        }
+        Ok(())
+    }
+
+    /// Sends the answers, reposts receive buffers when there are enough for a doorbell, ends clients that do not take theirs.
+    fn finish(&mut self, state: &RefCell<State>) -> Result<(), StoreError> {
+        let Clients {
+            sessions,
+            departures,
+            ..
+        } = &mut state.borrow_mut().clients;
+        sessions.send_answers();
+        self.gather.repost_many()?;
+        for qp in sessions.stuck() {
+            departures.end_session(sessions, qp);
+        }
+        Ok(())
+    }
+
+    /// Posts all free receive buffers again.
+    pub fn repost(&mut self) -> Result<(), StoreError> {
+        Ok(self.gather.repost()?)
+    }
+}
+
+/// What the mutants of a batch leave out of a persist; nothing without them.
+fn leave_out(spans: &mut Vec<Span>, segment_size: u64) {
+    let is_header = |span: &Span| span.offset.is_multiple_of(segment_size);
+    if mutant!(RecordNotWrittenBack) {
+        spans.retain(is_header);
+    }
+    if mutant!(SegmentHeaderNotWrittenBack) {
+        spans.retain(|span| !is_header(span));
+    }
+    if mutant!(LastLineNotWrittenBack) {
+        spans
+            .iter_mut()
+            .filter(|span| span.size > UNIT_SIZE && !is_header(span))
+            .for_each(|span| span.size -= UNIT_SIZE);
+    }
+}

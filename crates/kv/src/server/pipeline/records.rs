@@ -1,0 +1,154 @@
+//! Records that clients wrote: each is copied once, and checked against what its client may do.
+
+use std::rc::Rc;
+
+use stonecast_base::{Span, mutant};
+use stonecast_fabric::{Device, Received};
+use stonecast_log::{
+    KEY_SIZE_MAX, Kind, LogFormat, Record, RecordHeader, SEGMENT_HEADER_UNITS, STAMP_SIZE,
+    UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
+};
+use stonecast_media::Region;
+
+use super::batch::{Batch, Source, Write};
+use crate::server::State;
+use crate::server::journal::Placed;
+use crate::wire::limits::STAGING_SIZE;
+use crate::wire::split_immediate;
+use crate::wire::staging::staging_position;
+
+/// Where a client says that it wrote a record, as far as it may write there.
+struct Spot {
+    memory: Rc<dyn Region>,
+    /// In that memory.
+    offset: u64,
+    /// The position that the record's tag names.
+    position: u64,
+    unit: u32,
+    /// Segment and generation, where it lies in the log.
+    segment: Option<(u32, u32)>,
+}
+
+/// Copies and checks a record that a client wrote. `None`: it broke the rules.
+pub(super) fn take_record(
+    state: &mut State,
+    device: &dyn Device,
+    batch: &mut Batch,
+    arrival: &Received,
+) -> Option<Write> {
+    // The client writes what lies behind the place of the stamp.
+    let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
+    if size > record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX) {
+        return None;
+    }
+    let spot = find_spot(state, device, arrival, size)?;
+    let start = batch.bytes.len();
+    batch.bytes.resize(start + size as usize, 0);
+    let copy = &mut batch.bytes[start..];
+    spot.memory
+        .read(spot.offset + STAMP_SIZE as u64, &mut copy[STAMP_SIZE..]);
+    let format = state.journal.format();
+    let Some(record) = checked(format, &spot, state.journal.opening(), copy) else {
+        batch.bytes.truncate(start);
+        return None;
+    };
+    let header = record.header;
+    let key_start = start + header.key_start();
+    let value_start = key_start + record.key.len();
+    let source = match spot.segment {
+        Some((segment, generation)) => Source::Placed(Placed {
+            segment,
+            unit: spot.unit,
+            generation,
+            size: header.size(),
+            whole_size: size,
+            tag: header.tag(),
+        }),
+        None => Source::Copied,
+    };
+    Some(Write::new(
+        source,
+        (Kind::Put, header.condition(), header.token()),
+        state.shard.hash_of(record.key),
+        (key_start, value_start),
+        (value_start, value_start + record.value.len()),
+    ))
+}
+
+/// Where `size` bytes lie that a client says it wrote. `None`: the client may not write there.
+fn find_spot(
+    state: &mut State,
+    device: &dyn Device,
+    arrival: &Received,
+    size: u64,
+) -> Option<Spot> {
+    let session = state.clients.sessions.get(arrival.qp)?;
+    let (slot, unit) = split_immediate(arrival.immediate);
+    if let Some(region) = session.staging {
+        let offset = u64::from(unit) * UNIT_SIZE;
+        let fits = Span::new(offset, size).fits(STAGING_SIZE);
+        return fits.then(|| Spot {
+            memory: device.memory(region),
+            offset,
+            position: staging_position(unit),
+            unit,
+            segment: None,
+        });
+    }
+    let lease = session.leases.get(usize::from(slot))?;
+    let extent = Some(lease.object()).filter(|extent| !extent.publishes)?;
+    let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
+    // Below the segment's end lie published records: nobody may write there any more.
+    let (first, generation) = state.journal.end(extent.segment);
+    let format = state.journal.format();
+    let allowed = unit >= first && end <= format.segment_size / UNIT_SIZE;
+    let position = format.position(extent.segment, unit);
+    allowed.then(|| Spot {
+        memory: state.journal.log().clone(),
+        offset: position,
+        position,
+        unit,
+        segment: Some((extent.segment, generation)),
+    })
+}
+
+/// The record in `bytes`, if it is whole, is a put, and fits where it lies.
+fn checked<'b>(
+    format: &LogFormat,
+    spot: &Spot,
+    opening: u32,
+    bytes: &'b [u8],
+) -> Option<Record<'b>> {
+    let generation = spot.segment.map_or(0, |(_, generation)| generation);
+    let record = match mutant!(TagNotCheckedByServer) {
+        true => unchecked(bytes),
+        false => check(format, spot.position, (generation, opening), bytes).ok(),
+    };
+    // A record takes the units that its longest form would need, which may be more than what was written. One that the
+    // server places begins behind the header of a segment at the earliest.
+    let start_max = match spot.segment {
+        Some(_) => spot.position % format.segment_size,
+        None => u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE,
+    };
+    let fits = |header: &RecordHeader| {
+        start_max + header.size() <= format.segment_size || mutant!(LongRecordTaken)
+    };
+    // A record that says it was moved is no put: only the server moves records, and their order in the segment depends on when.
+    let is_put = |header: &RecordHeader| header.kind() == Kind::Put && header.moved_at().is_none();
+    let allowed = |header: &RecordHeader| {
+        header.whole_size() == bytes.len() as u64 && fits(header) && is_put(header)
+    };
+    record.filter(|record| allowed(&record.header))
+}
+
+/// A record that was checked no further than it takes to read it: for a mutant.
+fn unchecked(bytes: &[u8]) -> Option<Record<'_>> {
+    let header = RecordHeader::parse(bytes.first_chunk()?).ok()?;
+    let value = header.key_start() + header.key_size();
+    let key = bytes.get(header.key_start()..value)?;
+    Some(Record {
+        header,
+        key,
+        value: bytes.get(value..value + header.value_size())?,
+    })
+}

@@ -1,0 +1,103 @@
+//! Requests that come as messages. Those that write nothing are executed as they are gathered.
+
+use stonecast_fabric::QueuePair;
+use stonecast_log::{KEY_SIZE_MAX, Kind};
+
+use super::batch::{Batch, Owed, Source, Write};
+use crate::metrics::Report;
+use crate::server::State;
+use crate::server::clients::{Clients, grant_lease, grant_rights};
+use crate::server::report::Reporter;
+use crate::wire::{Answer, Request, Verdict};
+
+/// Takes a message of the client of `qp`. Returns what the client is owed for it.
+pub(super) fn take_message(
+    state: &mut State,
+    reporter: &Reporter,
+    batch: &mut Batch,
+    qp: QueuePair,
+    message: &[u8],
+) -> Owed {
+    let Some(request) = Request::parse(message) else {
+        return Owed::Answer(Verdict::Invalid.into());
+    };
+    let answer = match request {
+        Request::Lease { size, publishes } => grant_lease(state, qp, size, publishes),
+        Request::Publish => grant_rights(state, qp),
+        Request::Release(release) => return Owed::Release(release.slot),
+        Request::Stat { page } => Answer::Stat(reporter.metrics(state).page(page)),
+        Request::Report(bytes) => take_report(state, qp, bytes).into(),
+        Request::Access => open_doors(state, qp),
+        Request::LeaveIndex { table } => {
+            leave_index(&mut state.clients, qp, table);
+            Verdict::Done.into()
+        }
+        Request::Outcome {
+            token,
+            since,
+            session,
+        } => {
+            // What the first attempt sent and is not among the writes before this is lost with its connection.
+            let Clients {
+                departures,
+                sessions,
+                ..
+            } = &mut state.clients;
+            departures.end_session_called(sessions, session, qp);
+            return Owed::Outcome(token, since);
+        }
+        Request::Delete {
+            condition,
+            token,
+            key,
+        } if (1..=KEY_SIZE_MAX).contains(&key.len()) => {
+            let start = batch.bytes.len();
+            batch.bytes.extend_from_slice(key);
+            let end = batch.bytes.len();
+            return batch.push(Write::new(
+                Source::Copied,
+                (Kind::Delete, condition, token),
+                state.shard.hash_of(key),
+                (start, end),
+                (end, end),
+            ));
+        }
+        _ => Verdict::Invalid.into(),
+    };
+    Owed::Answer(answer)
+}
+
+fn take_report(state: &mut State, qp: QueuePair, bytes: &[u8]) -> Verdict {
+    let Clients {
+        sessions, served, ..
+    } = &mut state.clients;
+    let session = sessions.get(qp);
+    match session.zip(Report::parse(bytes)) {
+        Some((session, report)) => {
+            served.take_report(session.path, &report);
+            Verdict::Done
+        }
+        None => Verdict::Invalid,
+    }
+}
+
+/// Opens index, log and staging memory, as they are, to the client of `qp`.
+fn open_doors(state: &mut State, qp: QueuePair) -> Answer {
+    let Clients {
+        sessions, doors, ..
+    } = &mut state.clients;
+    let (table, bits) = (state.shard.table(), state.shard.index().table().bits());
+    match sessions.get_mut(qp) {
+        Some(session) => doors.open(qp, session, table, bits),
+        None => Verdict::Invalid.into(),
+    }
+}
+
+/// The client of `qp` reads index `table` no more.
+fn leave_index(clients: &mut Clients, qp: QueuePair, table: u32) {
+    let session = clients.sessions.get_mut(qp);
+    let left = session.and_then(|session| session.windows.leave_index(table));
+    if let Some(rkey) = left {
+        clients.departures.end_window(rkey);
+    }
+}

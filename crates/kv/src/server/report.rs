@@ -1,0 +1,109 @@
+//! What the server tells of itself.
+
+use std::rc::Rc;
+
+use stonecast_media::{Durability, PersistCounts, PersistentRegion, Pool};
+
+use super::State;
+use super::commit::Committer;
+use crate::cleaning::Cleaning;
+use crate::index::Table;
+use crate::metrics::Metrics;
+use crate::stat::Stat;
+
+/// See the module documentation.
+pub(super) struct Reporter {
+    log: Rc<dyn PersistentRegion>,
+    capacity: u64,
+    segment_size: u64,
+    opening: u32,
+    survives_power: bool,
+    /// Process number of the server; 0 where it has none.
+    process: u32,
+    committer: Rc<Committer>,
+}
+
+impl Reporter {
+    pub fn new(pool: &Pool, process: u32, committer: Rc<Committer>) -> Self {
+        Self {
+            log: pool.log(),
+            capacity: pool.capacity(),
+            segment_size: pool.segment_size(),
+            opening: pool.opening(),
+            survives_power: pool.durability() == Durability::Power,
+            process,
+            committer,
+        }
+    }
+
+    /// A report of the server.
+    pub fn stat(&self, state: &State) -> Stat {
+        let State {
+            shard,
+            journal,
+            clients,
+            ..
+        } = state;
+        let [
+            segments_free,
+            segments_partial,
+            segments_taken,
+            segments_full,
+        ] = journal.space.counts();
+        let paths = clients.served.paths(&clients.sessions);
+        Stat {
+            keys: shard.index().len(),
+            index_capacity: shard.index().capacity(),
+            live_bytes: shard.live_bytes(),
+            used_bytes: journal.space.used_bytes(),
+            capacity_bytes: self.capacity,
+            segments_free,
+            segments_partial,
+            segments_taken,
+            segments_full,
+            clients: clients.sessions.len() as u64,
+            opening: self.opening.into(),
+            sequence: journal.sequences.next() - 1,
+            puts: paths.iter().map(|path| path.puts).sum(),
+            deletes: paths.iter().map(|path| path.deletes).sum(),
+            refused: paths.iter().map(|path| path.refused).sum(),
+            batches: clients.served.batches,
+            persists: self.committer.persists(),
+            segment_size: self.segment_size,
+            power: self.survives_power,
+            process: self.process.into(),
+            index_bytes: Table::size(shard.index().table().bits()),
+            index_growths: shard.growths(),
+            space_failures: journal.failures(),
+        }
+    }
+
+    /// Everything that the server counts.
+    pub fn metrics(&self, state: &State) -> Metrics {
+        let clients = &state.clients;
+        let [one_sided, gateway] = clients.served.paths(&clients.sessions);
+        let PersistCounts {
+            write_backs,
+            fences,
+            syncs,
+        } = self.log.persist_counts();
+        Metrics {
+            stat: self.stat(state),
+            one_sided,
+            gateway,
+            leases: clients.sessions.leased().count() as u64,
+            write_backs,
+            fences,
+            syncs,
+            cleaning: self.cleaning(state),
+        }
+    }
+
+    /// What cleaning has done.
+    pub fn cleaning(&self, state: &State) -> Cleaning {
+        Cleaning {
+            tombstone_bytes: state.journal.space.tombstone_bytes(),
+            ..state.cleaner.counters()
+        }
+    }
+}

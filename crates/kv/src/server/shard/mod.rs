@@ -1,0 +1,208 @@
+//! The keys of one shard: their index with its tables, what became of their latest writes, and the bytes that are live.
+//!
+//! ```text
+//!   mod.rs      versions, claims, room for more keys
+//!   publish.rs  words: of writes, of moved records, of what clients published
+//!   tables.rs   growth of the index while clients read it
+//!   peek.rs     reads in the server's own process
+//! ```
+//!
+//! The records lie in the node's log, which all shards of a node share.
+
+pub(crate) mod outcomes;
+mod peek;
+mod publish;
+mod tables;
+
+use std::rc::Rc;
+
+use stonecast_fabric::{DeviceError, Port, Runtime};
+use stonecast_log::{Found, LogFormat, RECORD_START_SIZE};
+use stonecast_media::{PersistentRegion, Pool};
+
+use super::recovery::rebuild::resident;
+use crate::index::Index;
+use crate::wire::{KeyHash, Verdict, Word};
+
+use outcomes::Outcomes;
+pub(super) use publish::Move;
+pub(super) use tables::SharedTable;
+use tables::Tables;
+
+/// See the module documentation.
+pub(super) struct Shard {
+    log: Rc<dyn PersistentRegion>,
+    format: LogFormat,
+    index: Index,
+    tables: Tables,
+    pub outcomes: Outcomes,
+    /// Bytes of the records that the index names.
+    live_bytes: u64,
+    /// Header and key of a record that is looked at.
+    scratch: Vec<u8>,
+}
+
+impl Shard {
+    /// The keys that a recovery found. `is_shared`: clients change words.
+    pub fn new(
+        pool: &Pool,
+        (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
+        is_shared: bool,
+        (mut index, outcomes, live_bytes): (Index, Outcomes, u64),
+        format: LogFormat,
+    ) -> Result<Self, DeviceError> {
+        if is_shared {
+            index.share();
+        }
+        Ok(Self {
+            log: pool.log(),
+            format,
+            tables: Tables::new(port, runtime, (pool.backing(), is_shared), &index)?,
+            index,
+            outcomes,
+            live_bytes,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The hash of a key.
+    pub fn hash_of(&self, key: &[u8]) -> KeyHash {
+        KeyHash::of(self.format.tag_key, key)
+    }
+
+    /// The index, to report of it and to walk it.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The table that clients are to read.
+    pub fn table(&self) -> &SharedTable {
+        self.tables.current()
+    }
+
+    /// How often the index has grown.
+    pub fn growths(&self) -> u64 {
+        self.tables.growths()
+    }
+
+    /// Bytes of the records that the index names.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// The number that goes with a verdict on a write that is not done for want of room: what is live, where that is why.
+    pub fn number_with(&self, verdict: Verdict) -> u64 {
+        match verdict {
+            Verdict::NoSpace => self.live_bytes,
+            _ => 0,
+        }
+    }
+
+    /// Whether the index takes `more` keys, whatever is there already.
+    pub fn is_roomy(&self, more: u64) -> bool {
+        self.index.len() + more < self.index.capacity()
+    }
+
+    /// Whether the index takes one key beside `inserted` others.
+    pub fn has_place(&self, inserted: i64) -> bool {
+        self.index.len() as i64 + inserted < self.index.capacity() as i64
+    }
+
+    /// Asks for the memory that decisions on keys read: the buckets of all, then the records that their words name.
+    pub fn prefetch(&self, keys: impl Iterator<Item = (KeyHash, usize)> + Clone) {
+        keys.clone().for_each(|(hash, _)| self.index.prefetch(hash));
+        for (hash, key_size) in keys {
+            for word in self.index.candidates(hash) {
+                let size = (RECORD_START_SIZE + key_size) as u64;
+                self.log.prefetch(word.position(), size);
+            }
+        }
+    }
+
+    /// The version of a key.
+    pub fn version_of(&mut self, hash: KeyHash, key: &[u8]) -> Option<u64> {
+        let mut version = None;
+        self.index.find(hash, |word| {
+            let resident = resident(&*self.log, word.position(), key, &mut self.scratch)
+                .filter(|resident| resident.same_key);
+            version = resident.map(|resident| resident.header.sequence());
+            version.is_some()
+        });
+        version
+    }
+
+    /// Keeps clients that publish off the word of a key, if it is there and no write does so yet. Returns the word then.
+    pub fn claim(&mut self, hash: KeyHash, key: &[u8]) -> Option<Word> {
+        if !self.tables.is_shared() {
+            return None;
+        }
+        self.index.claim(hash, |word| {
+            let resident = resident(&*self.log, word.position(), key, &mut self.scratch)
+                .filter(|resident| resident.same_key);
+            resident.map(|resident| word.natural(resident.header.size()))
+        })
+    }
+
+    /// Lets clients at a claimed word again, whose key is not written after all.
+    pub fn give_back(&self, hash: KeyHash, word: Word) {
+        self.index.give_back(hash, word);
+    }
+
+    /// The word that names a record that was found in the log; `None`: no word does.
+    pub fn word_of_record(&self, hash: KeyHash, found: &Found<'_>) -> Option<Word> {
+        let header = &found.header;
+        let word = Word::new(found.position, header.generation(), hash, header.size());
+        self.index
+            .find(hash, |other| other.names(word))
+            .map(|_| word)
+    }
+
+    /// The word of a key, whatever record it names.
+    pub fn word_of_key(&mut self, hash: KeyHash, key: &[u8]) -> Option<Word> {
+        let same_key = |word: Word| {
+            resident(&*self.log, word.position(), key, &mut self.scratch)
+                .is_some_and(|resident| resident.same_key)
+        };
+        self.index.find(hash, same_key).map(|(_, word)| word)
+    }
+
+    /// Whether the index names a record of a key with a higher sequence than this.
+    pub fn has_later(&mut self, hash: KeyHash, key: &[u8], sequence: u64) -> bool {
+        let is_later = |word: Word| {
+            resident(&*self.log, word.position(), key, &mut self.scratch)
+                .is_some_and(|found| found.same_key && found.header.sequence() > sequence)
+        };
+        self.index.find(hash, is_later).is_some()
+    }
+
+    /// Makes room for `more` keys now, if there is memory.
+    pub fn make_room(&mut self, more: u64) {
+        while !self.is_roomy(more) {
+            if !self.tables.can_go_on(&mut self.index) {
+                return;
+            }
+            self.step(u64::MAX);
+        }
+    }
+
+    /// Begins, goes on with or ends a growth of the index, in proportion to the `operations` of the batch before.
+    pub fn tend_index(&mut self, operations: usize) {
+        self.tables.begin_if_wanted(&mut self.index);
+        if self.index.is_growing() {
+            self.step(tables::buckets_after(operations));
+        }
+    }
+
+    fn step(&mut self, buckets: u64) {
+        let step = self.index.step(buckets, &*self.log, self.format.tag_key);
+        self.tables.note_step(&step);
+    }
+
+    /// Frees the tables that no client reads any more. The caller sees to it that no right to read is being taken away: it may still
+    /// be one on such a table.
+    pub fn free_tables(&mut self, is_read: impl Fn(u32) -> bool) {
+        if !self.index.is_growing() {
+            self.tables.free_unread(is_read);
+        }
+    }
+}

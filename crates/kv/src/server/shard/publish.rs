@@ -1,0 +1,112 @@
+//! Making words of the index visible: of writes, of moved records, and of what clients published themselves.
+
+use stonecast_base::mutant;
+use stonecast_log::{Kind, RecordHeader, record_size};
+use stonecast_persist::Persisted;
+
+use super::Shard;
+use crate::server::journal::Journal;
+use crate::server::pipeline::Write;
+use crate::server::recovery::rebuild::resident;
+use crate::wire::{KeyHash, Word};
+
+/// A record that the cleaner copied.
+pub(in crate::server) struct Move {
+    pub hash: KeyHash,
+    pub old: Word,
+    pub new: Word,
+    pub size: u64,
+    pub sequence: u64,
+    /// The segment of the copy.
+    pub to: u32,
+}
+
+impl Shard {
+    /// Stores the index word of a write that is done. Takes the proof that the record is durable.
+    pub fn publish(
+        &mut self,
+        write: &Write,
+        (key, value_size): (&[u8], usize),
+        journal: &mut Journal,
+        _: &Persisted,
+    ) {
+        let log = journal.log().clone();
+        let space = &mut journal.space;
+        if !mutant!(TombstoneLeftOut) || write.kind == Kind::Put {
+            space.note_durable(write.segment, &*log);
+        }
+        let (is_newest, old) = self.store(write, key);
+        if let Some((position, header)) = old.filter(|_| is_newest) {
+            self.live_bytes = self.live_bytes.saturating_sub(header.size());
+            space.note_death(position, header.size(), write.version);
+        }
+        match write.kind {
+            Kind::Put if is_newest => {
+                let size = record_size(key.len(), value_size);
+                self.live_bytes += size;
+                space.note_live(write.segment, size);
+            }
+            Kind::Put => space.note_useless_copy(write.segment, write.version),
+            Kind::Delete => {}
+        }
+    }
+
+    /// Stores the word of `write`. Returns whether the write is the newest of its key, and what the word named before.
+    fn store(&mut self, write: &Write, key: &[u8]) -> (bool, Option<(u64, RecordHeader)>) {
+        loop {
+            let mut old = None;
+            let found = self.index.find(write.hash, |word| {
+                let resident = resident(&*self.log, word.position(), key, &mut self.scratch);
+                old = resident
+                    .filter(|resident| resident.same_key)
+                    .map(|resident| (word.position(), resident.header));
+                old.is_some()
+            });
+            // A client that publishes was faster: it replaced what an earlier write of this batch had published. Its record comes
+            // after this one, which no reader ever sees.
+            if old.is_some_and(|(_, header)| header.sequence() > write.version) {
+                return (false, old);
+            }
+            let done = match (write.kind, found) {
+                (Kind::Put, Some(found)) => self.index.replace(write.hash, found, write.word),
+                (Kind::Put, None) => {
+                    self.index.insert(write.hash, write.word);
+                    true
+                }
+                (Kind::Delete, Some(found)) => self.index.remove(write.hash, found),
+                // The key was there when this was decided. Only a client that overwrites published records of the log, which it
+                // must not, makes it vanish; the server outlives that.
+                (Kind::Delete, None) => true,
+            };
+            if done {
+                return (true, old);
+            }
+        }
+    }
+
+    /// Stores the index word of a record that was moved. Takes the proof that the copy is durable.
+    pub fn publish_move(&mut self, moved: &Move, journal: &mut Journal, _: &Persisted) {
+        let is_moved = loop {
+            let found = self.index.find(moved.hash, |word| word.names(moved.old));
+            let Some(found) = found else {
+                break false;
+            };
+            if self.index.replace(moved.hash, found, moved.new) {
+                break true;
+            }
+        };
+        let space = &mut journal.space;
+        if is_moved {
+            space.note_moved_away(moved.old.position(), moved.size, moved.sequence);
+            space.note_live(moved.to, moved.size);
+        } else {
+            // A client has published a newer one meanwhile.
+            space.note_useless_copy(moved.to, moved.sequence);
+        }
+    }
+
+    /// A client replaced a record of `less` bytes by one of `more`, or took such a step back.
+    pub fn note_exchange(&mut self, less: u64, more: u64) {
+        self.live_bytes = self.live_bytes.saturating_add(more).saturating_sub(less);
+    }
+}

@@ -1,0 +1,154 @@
+//! The tables of an index as clients reach them, and their growth; see `index`.
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{Access, DeviceError, MemoryRegion, Port, Runtime};
+use stonecast_media::{Backing, MediaError};
+
+use crate::index::{Index, Step};
+use crate::server::recovery::rebuild::index_memory;
+
+/// A table of the index as clients reach it.
+pub(in crate::server) struct SharedTable {
+    pub number: u32,
+    pub region: MemoryRegion,
+}
+
+/// Buckets that are copied for each operation of a batch: keys that come while the table is nearly full find it copied
+/// long before it is full.
+const BUCKETS_PER_OPERATION: u64 = 4;
+/// Buckets that are copied at least in a step, also by an idle server: about 20 microseconds.
+const BUCKETS_MIN: u64 = 128;
+/// After an attempt for which there was no memory, how long not to ask again.
+const PAUSE_NS: Nanoseconds = 1_000_000_000;
+
+/// Buckets to copy after a batch of so many operations.
+pub(super) fn buckets_after(operations: usize) -> u64 {
+    (operations as u64 * BUCKETS_PER_OPERATION).max(BUCKETS_MIN)
+}
+
+/// Why an index cannot grow now.
+#[derive(Debug, thiserror::Error)]
+enum NoGrowth {
+    #[error(transparent)]
+    Memory(#[from] MediaError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// See the module documentation.
+pub(super) struct Tables {
+    port: Rc<Port>,
+    runtime: Rc<dyn Runtime>,
+    backing: Rc<dyn Backing>,
+    /// Clients change words.
+    is_shared: bool,
+    /// The current one last. While the index grows, the larger one waits in front of it.
+    all: Vec<SharedTable>,
+    /// No larger table is made before: there was no memory for one.
+    pause_until: Nanoseconds,
+    growths: u64,
+}
+
+impl Tables {
+    pub fn new(
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        (backing, is_shared): (Rc<dyn Backing>, bool),
+        index: &Index,
+    ) -> Result<Self, DeviceError> {
+        let memory = index.table().memory().clone();
+        let region = port.device().register(memory, Access::NONE)?;
+        Ok(Self {
+            port,
+            runtime,
+            backing,
+            is_shared,
+            all: vec![SharedTable { number: 0, region }],
+            pause_until: 0,
+            growths: 0,
+        })
+    }
+
+    /// Whether clients change words.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// The table that clients are to read.
+    pub fn current(&self) -> &SharedTable {
+        self.all.last().expect("there is always a table")
+    }
+
+    /// How often the index has grown.
+    pub fn growths(&self) -> u64 {
+        self.growths
+    }
+
+    /// Begins a growth where the index wants one.
+    pub fn begin_if_wanted(&mut self, index: &mut Index) {
+        if let Some(bits) = index.wants() {
+            self.begin(index, bits);
+        }
+    }
+
+    /// Whether the index is growing, if need be from here on.
+    pub fn can_go_on(&mut self, index: &mut Index) -> bool {
+        index.is_growing() || index.larger().is_some_and(|bits| self.begin(index, bits))
+    }
+
+    /// Begins a growth, unless there was no memory for one lately. Whether it has begun.
+    fn begin(&mut self, index: &mut Index, bits: u32) -> bool {
+        if self.runtime.now() < self.pause_until {
+            return false;
+        }
+        let began = self.try_begin(index, bits).is_ok();
+        if !began {
+            self.pause_until = self.runtime.now() + PAUSE_NS;
+        }
+        began
+    }
+
+    fn try_begin(&mut self, index: &mut Index, bits: u32) -> Result<(), NoGrowth> {
+        let memory = index_memory(&*self.backing, bits, self.is_shared)?;
+        let device = self.port.device();
+        let region = device.register(memory.clone(), Access::NONE)?;
+        index.begin_growth(memory);
+        let number = self.current().number.wrapping_add(1);
+        let before = self.all.len() - 1;
+        self.all.insert(before, SharedTable { number, region });
+        Ok(())
+    }
+
+    /// The index took a step of its growth. Clients are told of the larger table once it is current.
+    pub fn note_step(&mut self, step: &Step) {
+        if let Step::Switched = step {
+            let last = self.all.len() - 1;
+            self.all.swap(last - 1, last);
+            self.growths += 1;
+        }
+    }
+
+    /// Frees the tables that are not current and that nobody reads.
+    pub fn free_unread(&mut self, is_read: impl Fn(u32) -> bool) {
+        let current = self.current().number;
+        let unread = self.all.extract_if(.., |table| {
+            table.number != current && !is_read(table.number)
+        });
+        for table in unread {
+            free(&self.port, &*self.runtime, table.region);
+        }
+    }
+}
+
+/// Frees memory that no client can reach any more. Its own key opened nothing to any peer.
+fn free(port: &Rc<Port>, runtime: &dyn Runtime, region: MemoryRegion) {
+    let port = port.clone();
+    runtime.spawn(Box::pin(async move {
+        // What a provider cannot free now it frees when the device is dropped.
+        if port.invalidate(region.rkey).await.is_ok() {
+            let _ = port.device().deregister(region);
+        }
+    }));
+}

@@ -1,0 +1,108 @@
+//! What to tell a writer for whom there is no segment.
+//!
+//! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is on its way back. Where it
+//! may, the answer is *busy*, and what brings the room is set in motion. Where it may not, the answer says what is full.
+
+use super::State;
+use super::journal::NoSegment;
+use super::space::{Need, Purpose};
+use crate::wire::Verdict;
+
+/// Why there is no place for a record.
+pub(super) enum NoPlace {
+    /// Its segment is being prepared.
+    Pending,
+    /// This is to be told.
+    Refused(Verdict),
+}
+
+/// What to do about a record of `units` that the server cannot place.
+pub(super) fn no_place(
+    state: &mut State,
+    none: NoSegment,
+    units: u32,
+    purpose: Purpose,
+) -> NoPlace {
+    match none {
+        NoSegment::Pending => NoPlace::Pending,
+        NoSegment::Failed => NoPlace::Refused(Verdict::SpaceFailed),
+        NoSegment::NoSpace if purpose == Purpose::Delete => {
+            NoPlace::Refused(make_room_for_deletes(state))
+        }
+        NoSegment::NoSpace => NoPlace::Refused(refuse_space(state, units)),
+    }
+}
+
+/// What to tell a writer that finds no segment with room for `units`: *busy* if one can be made free, then it is, or if there
+/// is room that is only leased, then it is asked for, or if a segment is on its way back; else what is full.
+pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
+    let State {
+        cleaner, journal, ..
+    } = state;
+    journal.note_refusal();
+    let space = &mut journal.space;
+    space.release_earlier_run();
+    let is_gain = cleaner.has_victim() || space.may_gain();
+    if is_gain && !cleaner.is_exhausted(space.died()) {
+        cleaner.free_one(journal.format());
+        Verdict::Busy
+    } else if reclaim_unused(state) {
+        Verdict::Busy
+    } else if is_room_leased(state, units, is_gain) {
+        state.clients.lender.ask_back();
+        Verdict::Busy
+    } else if state.clients.departures.bring_leases() {
+        Verdict::Busy
+    } else {
+        full(state)
+    }
+}
+
+/// What to tell a delete that finds no room for its tombstone: *busy*, and a segment is made free. Refusing it takes
+/// segments that stay because something in them is damaged.
+fn make_room_for_deletes(state: &mut State) -> Verdict {
+    let State {
+        cleaner,
+        journal,
+        clients,
+        ..
+    } = state;
+    let next_sequence = journal.sequences.next();
+    journal.note_refusal();
+    journal.space.release_earlier_run();
+    cleaner.free_one(journal.format());
+    let is_under_way =
+        cleaner.is_under_way() || journal.appends_puts() || clients.departures.bring_leases();
+    let space = &journal.space;
+    if is_under_way
+        || space.choose_victim(Need::Now, next_sequence).is_some()
+        || space.waits_for_earlier_run()
+        || clients.sessions.leased().next().is_some()
+    {
+        Verdict::Busy
+    } else {
+        full(state)
+    }
+}
+
+/// Takes leases back that were not used for long. Whether there were any.
+pub(super) fn reclaim_unused(state: &mut State) -> bool {
+    let reclaimed = state.clients.reclaim_unused(&mut state.journal.space);
+    if let Some(count) = reclaimed {
+        state.cleaner.note_reclaimed(count);
+    }
+    reclaimed.is_some()
+}
+
+fn is_room_leased(state: &State, units: u32, is_gain: bool) -> bool {
+    let sessions = &state.clients.sessions;
+    sessions.lease_room(&state.journal.space, units, is_gain)
+}
+
+/// What is full where nothing can be made free.
+fn full(state: &State) -> Verdict {
+    match state.journal.space.lacks_medium() {
+        true => Verdict::MediumFull,
+        false => Verdict::NoSpace,
+    }
+}
