@@ -57,6 +57,7 @@ mod requester;
 mod responder;
 mod revocation;
 mod ring;
+mod sends;
 mod shared_receive_queue;
 mod socket;
 mod step;

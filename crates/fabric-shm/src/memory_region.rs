@@ -14,6 +14,8 @@ const COPY_SIZE: usize = 8 << 10;
 /// A registered region.
 pub(crate) struct LocalRegion {
     pub(crate) memory: Rc<dyn Region>,
+    /// Its length: asked for once, since every operation compares with it.
+    pub(crate) size: u64,
     /// Remote address of its first byte.
     pub(crate) address: u64,
     /// Whether peers can reach it.
@@ -25,11 +27,12 @@ pub(crate) struct LocalRegion {
 }
 
 /// The region of `span`, if the span lies in it.
+#[inline]
 pub(crate) fn local(regions: &Table<LocalRegion>, span: LocalSpan) -> Option<&dyn Region> {
-    let memory = &*regions.get(span.region.index)?.memory;
+    let region = regions.get(span.region.index)?;
     Span::new(span.offset, u64::from(span.size))
-        .fits(memory.size())
-        .then_some(memory)
+        .fits(region.size)
+        .then_some(&*region.memory)
 }
 
 /// Copies `size` bytes between regions. Aligned words of `to`, and of `from` where both are aligned alike, are copied

@@ -12,7 +12,7 @@ use crate::device::{State, system};
 use crate::memory_region::local;
 use crate::peer_memory::PeerMemory;
 use crate::primitive::Memory;
-use crate::queue_pair::{Outstanding, Phase, Progress, QueuePairState};
+use crate::queue_pair::{Phase, QueuePairState};
 use crate::shared_receive_queue::{
     Buffers, MultiPacket, SLOTS, SLOTS_MAX, SharedReceiveQueueState, User,
 };
@@ -140,11 +140,7 @@ impl State {
                 capacity: state.options.send_capacity,
             });
         }
-        let waiting = |&request: &WorkRequest| Outstanding {
-            request,
-            progress: Progress::Waiting,
-        };
-        state.sends.extend(requests.iter().map(waiting));
+        state.sends.push(requests);
         self.with_queue_pair(qp.0, |qp, around| {
             qp.progress_sends(around);
         });
@@ -309,7 +305,7 @@ impl QueuePairState {
                 .has_taken(&*connection.area, self.last_send_end)
         };
         self.is_connected()
-            && self.executed == self.sends.len()
+            && self.sends.executed() == self.sends.len()
             && self.connection.as_deref().is_some_and(taken)
     }
 

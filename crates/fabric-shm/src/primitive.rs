@@ -81,6 +81,7 @@ pub(crate) mod testing {
     }
 
     impl Words {
+        #[cfg_attr(loom, allow(dead_code, reason = "models say what is weak"))]
         pub(crate) fn new(size: u64) -> Self {
             Self::weakened(size, Weakness::None)
         }

@@ -3,9 +3,6 @@
 //! ```text
 //!   Idle -> Connecting -> Connected -> Error
 //!     ^---------'  rejected
-//!
-//!   sends, in posting order   | Done | InRing | Done | Waiting | Waiting |
-//!                               ^ front: completes first     ^ executed: next to be executed
 //! ```
 //!
 //! Requests are executed in order, as far as the order of effects allows; they complete from the front. A failed one
@@ -23,6 +20,7 @@ use crate::completion_queue::CompletionQueues;
 use crate::connection::Connection;
 use crate::control::Token;
 use crate::memory_region::LocalRegion;
+use crate::sends::Sends;
 use crate::shared_receive_queue::SharedReceiveQueueState;
 use crate::table::Table;
 
@@ -46,12 +44,8 @@ pub(crate) struct QueuePairState {
     pub(crate) phase: Phase,
     /// From the moment of the connection until the queue pair is destroyed.
     pub(crate) connection: Option<Box<Connection>>,
-    /// Outstanding sends, oldest first.
-    pub(crate) sends: VecDeque<Outstanding>,
-    /// How many of them have been executed.
-    pub(crate) executed: usize,
-    /// Whether a request has failed: what was posted behind it is never executed.
-    pub(crate) is_halted: bool,
+    /// Outstanding sends.
+    pub(crate) sends: Sends,
     /// Where the last SEND ends in the ring: what comes after it waits until it is taken.
     pub(crate) last_send_end: u64,
     /// Since when the peer's append queue has had no buffer.
@@ -60,23 +54,6 @@ pub(crate) struct QueuePairState {
     pub(crate) receives: VecDeque<ReceiveRequest>,
     /// Since when the message at the front of the peer's ring has found no buffer.
     pub(crate) refused_since: Option<Nanoseconds>,
-}
-
-/// A posted send.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Outstanding {
-    pub(crate) request: WorkRequest,
-    pub(crate) progress: Progress,
-}
-
-/// How far a posted send is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    Waiting,
-    /// Done when the peer has taken the ring up to here.
-    InRing(u64),
-    Done,
-    Failed(Status),
 }
 
 /// What the work of a queue pair needs of its device.
@@ -95,9 +72,7 @@ impl QueuePairState {
             options,
             phase: Phase::Idle,
             connection: None,
-            sends: VecDeque::new(),
-            executed: 0,
-            is_halted: false,
+            sends: Sends::default(),
             last_send_end: 0,
             append_refused_since: None,
             receives: VecDeque::new(),
@@ -172,11 +147,10 @@ impl QueuePairState {
         let was_connected = self.is_connected();
         self.phase = Phase::Error;
         let mut status = first;
-        for outstanding in std::mem::take(&mut self.sends) {
-            self.complete_send(around.cqs, &outstanding.request, status);
+        for request in self.sends.take() {
+            self.complete_send(around.cqs, &request, status);
             status = Status::WorkRequestFlushed;
         }
-        self.executed = 0;
         for receive in std::mem::take(&mut self.receives) {
             self.complete_receive(around.cqs, receive.wr_id, Status::WorkRequestFlushed);
         }

@@ -70,6 +70,7 @@ impl State {
             is_shared: shared.is_some(),
             write_sealed,
             is_own,
+            size: memory.size(),
             memory,
         };
         check_access(&local, access)?;

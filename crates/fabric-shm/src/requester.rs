@@ -6,19 +6,21 @@
 //! The payload of a SEND is placed by the peer when it polls. So whatever touches the peer's memory after a SEND waits
 //! until that was taken; a WRITE_WITH_IMM has nothing left to place and makes nobody wait.
 
-use stonecast_fabric::{Access, LocalSpan, Operation, RemoteAddress, Status};
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::{Access, LocalSpan, Operation, QueuePairOptions, RemoteAddress, Status};
 use stonecast_media::{MappedRegion, Region};
 
-use crate::append::{self, Refusal};
+use crate::append::{self, Refusal, Reservation};
 use crate::clock;
 use crate::connection::{Connection, Verdict};
 use crate::doorbell;
 use crate::memory_region::{copy, copy_whole_source, local};
 use crate::peer_memory::Resolved;
 use crate::primitive::Memory;
-use crate::queue_pair::{Progress, QueuePairState, Surroundings};
+use crate::queue_pair::{QueuePairState, Surroundings};
 use crate::responder::retry_time;
 use crate::ring::{Entry, EntryKind};
+use crate::sends::Progress;
 
 /// Bytes of an atomic.
 const WORD: u64 = 8;
@@ -30,7 +32,12 @@ struct Visit {
     taken: u64,
     /// Whether something was appended that the peer must be woken for.
     has_appended: bool,
+    /// How many requests the last execution stands for.
+    executed: usize,
 }
+
+/// Most messages that are appended with one reservation. A receiver comes to them when the last of them is copied.
+const RUN_MAX: usize = 64;
 
 impl QueuePairState {
     /// Executes what can be, completes what is done. Returns whether there was anything.
@@ -46,9 +53,9 @@ impl QueuePairState {
             self.fail_here(around, Status::RemoteOperation);
             return true;
         };
-        let before = self.executed;
+        let before = self.sends.executed();
         self.execute_waiting(around, taken);
-        let executed = self.executed != before;
+        let executed = self.sends.executed() != before;
         self.complete_front(around, taken) || executed
     }
 
@@ -57,16 +64,15 @@ impl QueuePairState {
             is_inside: false,
             taken,
             has_appended: false,
+            executed: 1,
         };
-        while let Some(outstanding) = self.sends.get(self.executed).filter(|_| !self.is_halted) {
-            let operation = outstanding.request.operation;
+        while let Some(operation) = self.sends.next() {
             let progress = self.execute(around, &mut visit, &operation);
             if progress == Progress::Waiting {
                 break;
             }
-            self.sends[self.executed].progress = progress;
-            self.executed += 1;
-            self.is_halted = matches!(progress, Progress::Failed(_));
+            let count = std::mem::replace(&mut visit.executed, 1);
+            self.sends.execute(count, progress);
         }
         let connection = self
             .connection
@@ -86,8 +92,8 @@ impl QueuePairState {
     /// Completes from the front what is done. Returns whether there was anything.
     fn complete_front(&mut self, around: &mut Surroundings<'_>, taken: u64) -> bool {
         let mut worked = false;
-        while let Some(front) = self.sends.front() {
-            match front.progress {
+        while let Some((request, progress)) = self.sends.front() {
+            match progress {
                 Progress::Done => {}
                 Progress::InRing(end) if end <= taken => {}
                 Progress::Failed(status) => {
@@ -120,11 +126,10 @@ impl QueuePairState {
                     }
                     return true;
                 }
-                Progress::Waiting => break,
+                Progress::Waiting => unreachable!("it was executed"),
             }
-            let done = self.sends.pop_front().expect("there is a front");
-            self.executed -= 1;
-            self.complete_send(around.cqs, &done.request, Status::Success);
+            self.complete_send(around.cqs, request, Status::Success);
+            self.sends.pop_front();
             worked = true;
         }
         worked
@@ -278,7 +283,7 @@ impl QueuePairState {
             .as_mut()
             .expect("a connected queue pair has a connection");
         if connection.append.is_some() {
-            return self.append(around, visit, span);
+            return self.append(around, visit);
         }
         let size = span.size as usize;
         let entry = Entry {
@@ -306,13 +311,8 @@ impl QueuePairState {
         }
     }
 
-    /// Places a message into the peer's append queue.
-    fn append(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        visit: &mut Visit,
-        span: LocalSpan,
-    ) -> Progress {
+    /// Places messages into the peer's append queue: the one to be executed, and those behind it that fit beside it.
+    fn append(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit) -> Progress {
         let connection = self
             .connection
             .as_mut()
@@ -320,74 +320,124 @@ impl QueuePairState {
         if !enter(connection, visit) {
             return Progress::Waiting;
         }
-        let append = connection.append.as_ref().expect("the caller looked");
-        let intent = connection.out.intent();
-        let reservation = match connection.reservation {
-            Some(reservation) => reservation,
-            None => match append::reserve(
-                append.layout,
-                &append.memory,
-                &*connection.area,
-                intent,
-                span.size,
-            ) {
-                Ok(reservation) => reservation,
-                Err(Refusal::TooLong) => return Progress::Failed(Status::RemoteInvalidRequest),
-                Err(Refusal::Hostile) => return Progress::Failed(Status::RemoteOperation),
-                Err(Refusal::NoBuffer) => {
-                    let now = clock::now();
-                    let since = *self.append_refused_since.get_or_insert(now);
-                    let patience = retry_time(
-                        self.options.rnr_retry_count,
-                        self.options.rnr_retry_delay_ns,
-                    );
-                    let is_patient = now.saturating_sub(since) < patience;
-                    return if is_patient {
-                        Progress::Waiting
-                    } else {
-                        Progress::Failed(Status::RnrRetryExceeded)
-                    };
+        let regions = around.regions;
+        let messages = self.sends.waiting().map_while(|request| {
+            let Operation::Send { local: span } = request.operation else {
+                return None;
+            };
+            Some((local(regions, span)?, span))
+        });
+        let run = match connection.reservation {
+            Some(run) => run,
+            None => {
+                let sizes = messages.clone().take(RUN_MAX).map(|(_, span)| span.size);
+                match reserve(connection, sizes) {
+                    Ok(run) => run,
+                    Err(Refusal::TooLong) => return Progress::Failed(Status::RemoteInvalidRequest),
+                    Err(Refusal::Hostile) => return Progress::Failed(Status::RemoteOperation),
+                    Err(Refusal::NoBuffer) => {
+                        return wait_for_buffer(&mut self.append_refused_since, &self.options);
+                    }
                 }
-            },
+            }
         };
         self.append_refused_since = None;
         // Kept if the region must be fetched first. The receiver waits for it as long as this side lives.
-        connection.reservation = Some(reservation);
-        let memory = match connection.memory.appendable(reservation.buffer.region) {
+        connection.reservation = Some(run);
+        let memory = match connection.memory.appendable(run.buffer.region) {
             Resolved::At(memory, _) => memory,
             other => return not_there(connection, other),
         };
         connection.reservation = None;
-        let start = reservation.buffer.offset.checked_add(reservation.offset);
-        let fits = start.is_some_and(|start| {
-            stonecast_base::Span::new(start, u64::from(span.size)).fits(memory.size())
-        });
-        let (Some(start), true) = (start, fits) else {
+        if !place_run(connection, &memory, &run, messages, around.scratch) {
             return Progress::Failed(Status::RemoteOperation);
-        };
-        let from = local(around.regions, span).expect("the caller looked");
-        copy(
-            from,
-            span.offset,
-            &*memory,
-            start,
-            u64::from(span.size),
-            around.scratch,
-        );
-        crate::step::step("append: copied");
-        let append = connection.append.as_ref().expect("the caller looked");
-        append::publish(
-            append.layout,
-            &append.memory,
-            &*connection.area,
-            intent,
-            &reservation,
-            connection.peer_queue_pair,
-            span.size,
-        );
+        }
         visit.has_appended = true;
+        visit.executed = run.messages;
         Progress::Done
     }
+}
+
+/// What becomes of a message that finds no buffer of the peer, `since` when it is known.
+fn wait_for_buffer(since: &mut Option<Nanoseconds>, options: &QueuePairOptions) -> Progress {
+    let now = clock::now();
+    let since = *since.get_or_insert(now);
+    let patience = retry_time(options.rnr_retry_count, options.rnr_retry_delay_ns);
+    if now.saturating_sub(since) < patience {
+        Progress::Waiting
+    } else {
+        Progress::Failed(Status::RnrRetryExceeded)
+    }
+}
+
+/// Reserves room for a run of messages in the peer's append queue.
+fn reserve(
+    connection: &Connection,
+    sizes: impl Iterator<Item = u32> + Clone,
+) -> Result<Reservation, Refusal> {
+    let append = connection.append.as_ref().expect("the caller looked");
+    let intent = connection.out.intent();
+    append::reserve(
+        append.layout,
+        &append.memory,
+        &*connection.area,
+        intent,
+        sizes,
+    )
+}
+
+/// Copies the messages of a run into the peer's buffer and publishes them. False where the buffer does not lie in `memory`.
+fn place_run<'a>(
+    connection: &Connection,
+    memory: &MappedRegion,
+    run: &Reservation,
+    messages: impl Iterator<Item = (&'a dyn Region, LocalSpan)>,
+    scratch: &mut Vec<u8>,
+) -> bool {
+    let append = connection.append.as_ref().expect("the caller looked");
+    let mut place = run.first;
+    let mut first_size = 0;
+    // Messages of a run mostly lie in one region.
+    let (mut region, mut mapped) = (None, None);
+    for (index, (from, span)) in messages.take(run.messages).enumerate() {
+        let size = u64::from(span.size);
+        let start = run.buffer.offset.checked_add(place.offset(append.layout));
+        let Some(start) = start.filter(|&start| Span::new(start, size).fits(memory.size())) else {
+            return false;
+        };
+        if region != Some(span.region) {
+            region = Some(span.region);
+            mapped = from.mapped_at();
+        }
+        let is_copied =
+            mapped.is_some_and(|from| memory.copy_lines(start, &from, span.offset, size));
+        if !is_copied {
+            copy(from, span.offset, memory, start, size, scratch);
+        }
+        crate::step::step("append: copied");
+        let next = run.behind(append.layout, place, span.size);
+        if index == 0 {
+            first_size = span.size;
+        } else {
+            append::publish(
+                append.layout,
+                &append.memory,
+                place,
+                connection.peer_queue_pair,
+                span.size,
+            );
+        }
+        place = next;
+    }
+    append::publish(
+        append.layout,
+        &append.memory,
+        run.first,
+        connection.peer_queue_pair,
+        first_size,
+    );
+    append::finish(&*connection.area, connection.out.intent());
+    true
 }
 
 fn write_with_immediate(

@@ -50,6 +50,24 @@ pub(crate) unsafe fn copy_out(shared: *const u8, private: *mut u8, size: usize) 
     unsafe { lines_out(shared, private, size) };
 }
 
+/// Copies whole lines from shared memory to shared memory, at the path of [`copy_out`] for them. False, with nothing copied,
+/// unless both addresses and the size are of lines, of one at least and of fewer bytes than the string instruction is for.
+///
+/// # Safety
+///
+/// `from..from + size` is mapped and readable, and `into..into + size` mapped and writable, for the whole call.
+#[inline(always)]
+pub(crate) unsafe fn lines_across(from: *const u8, into: *mut u8, size: usize) -> bool {
+    let is_lines = (from.addr() | into.addr() | size).is_multiple_of(LINE_SIZE)
+        && (LINE_SIZE..STRING_SIZE_MIN).contains(&size);
+    if is_lines {
+        // SAFETY: the ranges are those that the caller promises; addresses and size are of whole lines, of one at least. A
+        // store of 16 bytes to such an address stores its words whole, so `into` may be shared.
+        unsafe { lines_out(from, into, size) };
+    }
+    is_lines
+}
+
 /// Copies `size` bytes out of shared memory: one whole line or more.
 ///
 /// # Safety

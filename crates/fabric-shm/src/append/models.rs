@@ -3,6 +3,7 @@
 use loom::sync::Arc;
 
 use super::*;
+use crate::primitive::Memory;
 use crate::primitive::testing::{Weakness, Words};
 
 const LAYOUT: AppendLayout = AppendLayout {
@@ -22,18 +23,24 @@ fn memory(weakness: Weakness) -> (Arc<Words>, AppendQueue) {
 }
 
 fn append(memory: &Words, who: u64) {
-    let reservation =
-        reserve(LAYOUT, memory, memory, INTENTS + who * 8, 8).expect("there is room for both");
-    memory.copy_in(BUFFER + reservation.offset, &(who + 1).to_le_bytes());
-    publish(
-        LAYOUT,
-        memory,
-        memory,
-        INTENTS + who * 8,
-        &reservation,
-        who as u32,
-        8,
-    );
+    append_run(memory, who, 1);
+}
+
+/// Appends messages of 8 bytes, with one reservation.
+fn append_run(memory: &Words, who: u64, messages: usize) {
+    let intent = INTENTS + who * 8;
+    let sizes = std::iter::repeat_n(8, messages);
+    let run = reserve(LAYOUT, memory, memory, intent, sizes).expect("there is room for all");
+    assert_eq!(run.messages, messages);
+    let mut place = run.first;
+    memory.copy_in(BUFFER + place.offset(LAYOUT), &(who + 1).to_le_bytes());
+    for _ in 1..messages {
+        place = run.behind(LAYOUT, place, 8);
+        memory.copy_in(BUFFER + place.offset(LAYOUT), &(who + 1).to_le_bytes());
+        publish(LAYOUT, memory, place, who as u32, 8);
+    }
+    publish(LAYOUT, memory, run.first, who as u32, 8);
+    finish(memory, intent);
 }
 
 fn claimed(memory: &Words) -> impl Fn(u64) -> bool {
@@ -118,7 +125,9 @@ fn loom_the_hole_of_a_dead_requester_is_skipped_and_nothing_else() {
         let (memory, mut queue) = memory(Weakness::None);
         let theirs = memory.clone();
         let dead = loom::thread::spawn(move || {
-            reserve(LAYOUT, &*theirs, &*theirs, INTENTS + 8, 8).expect("there is room for both");
+            let sizes = std::iter::once(8);
+            reserve(LAYOUT, &*theirs, &*theirs, INTENTS + 8, sizes)
+                .expect("there is room for both");
         });
         append(&memory, 0);
         dead.join().unwrap();
@@ -136,5 +145,30 @@ fn loom_the_hole_of_a_dead_requester_is_skipped_and_nothing_else() {
             }
         }
         assert_eq!(messages, 1);
+    });
+}
+
+/// One requester appends a run of two messages; the receiver finds both, whole and in order, and skips none.
+#[test]
+fn loom_a_run_is_found_whole() {
+    loom::model(|| {
+        let (memory, mut queue) = memory(Weakness::None);
+        let theirs = memory.clone();
+        let requester = loom::thread::spawn(move || append_run(&theirs, 1, 2));
+        let mut offsets = Vec::new();
+        let mut take = || {
+            let next = queue.next(&*memory, claimed(&memory));
+            if let Some(Arrival::Message { offset, .. }) = next.expect("all are honest") {
+                let mut found = [0; 8];
+                memory.copy_out(BUFFER + offset, &mut found);
+                assert_eq!(u64::from_le_bytes(found), 2, "the message is whole");
+                offsets.push(offset);
+            }
+        };
+        // Without a yield, which would hide old values from the receiver.
+        (0..3).for_each(|_| take());
+        requester.join().unwrap();
+        (0..3).for_each(|_| take());
+        assert_eq!(offsets, [0, 8], "a live requester was skipped");
     });
 }

@@ -25,7 +25,11 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn new() -> Self {
-        let device = ShmDevice::new(ShmOptions::default()).expect("a device");
+        Self::with(ShmOptions::default())
+    }
+
+    pub(super) fn with(options: ShmOptions) -> Self {
+        let device = ShmDevice::new(options).expect("a device");
         let access = Access::REMOTE_READ
             .and(Access::REMOTE_WRITE)
             .and(Access::REMOTE_ATOMIC);
@@ -151,6 +155,13 @@ impl End {
         events.iter().filter(of).count()
     }
 
+    /// Drops the events so far that are `unwanted`.
+    pub(super) fn forget(&self, unwanted: impl Fn(&ConnectionEvent) -> bool) {
+        let mut events = self.events.borrow_mut();
+        events.extend(std::iter::from_fn(|| self.device.poll_connection()));
+        events.retain(|event| !unwanted(event));
+    }
+
     pub(super) fn poll(&self, cq: CompletionQueue) -> Vec<WorkCompletion> {
         let mut found = Vec::new();
         self.device.poll(cq, 64, &mut found);
@@ -177,6 +188,29 @@ impl End {
         self.device
             .post_send(qp, &[request])
             .expect("the batch is accepted");
+    }
+
+    /// Posts one batch, everything signalled.
+    pub(super) fn post_all(&self, qp: QueuePair, operations: &[Operation]) {
+        let requests: Vec<_> = operations
+            .iter()
+            .map(|&operation| WorkRequest {
+                wr_id: 1,
+                operation,
+                signalled: true,
+                fence: false,
+            })
+            .collect();
+        self.device
+            .post_send(qp, &requests)
+            .expect("the batch is accepted");
+    }
+
+    /// A SEND of the first `size` bytes.
+    pub(super) fn send_of(&self, size: u32) -> Operation {
+        Operation::Send {
+            local: self.local(0, size),
+        }
     }
 
     pub(super) fn receive(&self, queue: ReceiveQueue, wr_id: u64, offset: u64, size: u32) {

@@ -5,6 +5,7 @@
 
 mod changes;
 mod end;
+mod quiesced;
 mod requester_dies;
 mod responder_dies;
 mod stops;
@@ -98,6 +99,7 @@ fn plays_its_part() {
         "changer" => changes::play(&address, step),
         "appender" => requester_dies::play_appender(&address, step),
         "responder" => responder_dies::play(&address, step),
+        "appends again and again" => quiesced::play(&address),
         "stops while it writes" => stops::play(&address, "requester: written"),
         "stops while it changes" => changes::play_stopped(&address),
         "stops while it appends" => stops::play_appender(&address),

@@ -61,7 +61,7 @@ pub(super) fn play(address: &str, step: u64) {
     }
 }
 
-/// The appender: appends messages of several strides until it dies.
+/// The appender: appends messages of several strides, two with one reservation, until it dies.
 pub(super) fn play_appender(address: &str, step: u64) {
     let end = End::new();
     let (qp, _) = end.call(address, b"");
@@ -74,18 +74,16 @@ pub(super) fn play_appender(address: &str, step: u64) {
     );
     end.completions(end.send_cq, 1);
     die_at(step);
-    for round in 1..=ROUNDS {
+    for round in 0..ROUNDS {
         for word in 0..25 {
-            end.set_word(word * 8, round);
+            end.set_word(word * 8, 2 * round + 1);
+            end.set_word(256 + word * 8, 2 * round + 2);
         }
-        end.post(
-            qp,
-            Operation::Send {
-                local: end.local(0, 200),
-            },
-            true,
-        );
-        end.completions(end.send_cq, 1);
+        let run = [0, 256].map(|offset| Operation::Send {
+            local: end.local(offset, 200),
+        });
+        end.post_all(qp, &run);
+        end.completions(end.send_cq, run.len());
     }
 }
 
@@ -338,7 +336,7 @@ fn an_appender_may_die_at_any_step() {
         if !killed {
             assert_eq!(
                 from_dead.len() as u64,
-                ROUNDS + 1,
+                2 * ROUNDS + 1,
                 "who lived has sent everything"
             );
             assert!(step > 15, "the appender has steps to die at: {step}");

@@ -1,6 +1,6 @@
 //! A responder that dies while it takes messages leaves its requester with errors, not with silence.
 
-use stonecast_fabric::{Device, DisconnectCause, Operation, ReceiveQueue, Status};
+use stonecast_fabric::{Device, DisconnectCause, ReceiveQueue, Status};
 
 use super::end::End;
 use super::{Peer, die_at, footprint, stage};
@@ -34,15 +34,8 @@ fn a_responder_may_die_at_any_step() {
         let client = End::new();
         let before = footprint();
         let (qp, _) = client.call(&stage.address, b"");
-        for _ in 0..MESSAGES {
-            client.post(
-                qp,
-                Operation::Send {
-                    local: client.local(0, 1000),
-                },
-                true,
-            );
-        }
+        // In one batch: a death that is heard of between two posts would find nothing outstanding.
+        client.post_all(qp, &[client.send_of(1000); MESSAGES as usize]);
         let completions = client.completions(client.send_cq, MESSAGES as usize);
         let statuses: Vec<_> = completions
             .iter()
@@ -68,13 +61,7 @@ fn a_responder_may_die_at_any_step() {
             );
         }
         assert_eq!(client.more_events(qp), 0, "the end is told once");
-        client.post(
-            qp,
-            Operation::Send {
-                local: client.local(0, 8),
-            },
-            false,
-        );
+        client.post(qp, client.send_of(8), false);
         assert_eq!(
             client.completions(client.send_cq, 1)[0].status,
             Status::WorkRequestFlushed

@@ -340,7 +340,7 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
 }
 
 /// What quiescing the queue pair of a peer comes to.
-fn quiesce(server: &End, qp: QueuePair) -> Result<(), DeviceError> {
+pub(super) fn quiesce(server: &End, qp: QueuePair) -> Result<(), DeviceError> {
     end_of(server, "quiet", |context| {
         server.device.poll_quiesce(qp, context)
     })

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use rand::RngExt as _;
 use stonecast_fabric::append::{AppendOptions, AppendQueue, Appender};
 use stonecast_fabric::{
     Access, ConnectionEvent, DeviceError, LocalSpan, MemoryRegion, MultiPacketOptions, Opcode,
@@ -33,6 +34,8 @@ struct Appends {
     queue: SharedReceiveQueue,
     memory: MemoryRegion,
     senders: Vec<Sender>,
+    /// Those of the senders.
+    machines: Vec<Machine>,
 }
 
 impl Appends {
@@ -72,10 +75,12 @@ impl Appends {
             queue,
             memory,
             senders: Vec::new(),
+            machines: Vec::new(),
         };
         for _ in 0..2 {
-            let process = appends.world.process(appends.world.machine(options));
-            let sender = appends.connect(process);
+            let machine = appends.world.machine(options);
+            let sender = appends.connect(appends.world.process(machine));
+            appends.machines.push(machine);
             appends.senders.push(sender);
         }
         appends
@@ -213,6 +218,84 @@ fn quiescing_waits_for_what_the_nic_has_taken_and_nothing_lands_afterwards() {
         assert_eq!(places, appends.places(), "seed {seed}");
     }
     assert!(waited > 0, "messages were inside the NIC");
+}
+
+/// What happens to a sender in the middle of its appends.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Killed,
+    Stopped,
+    NicReset,
+    Destroyed,
+    GoesOn,
+}
+
+impl Fate {
+    const ALL: [Self; 5] = [
+        Self::Killed,
+        Self::Stopped,
+        Self::NicReset,
+        Self::Destroyed,
+        Self::GoesOn,
+    ];
+
+    fn meet(self, appends: &Appends, sender: &Sender) {
+        match self {
+            Self::Killed => sender.process.kill(),
+            Self::Stopped => sender.process.pause(1_000_000),
+            Self::NicReset => appends.world.reset_nic(appends.machines[0]),
+            Self::Destroyed => sender
+                .port
+                .device()
+                .destroy_queue_pair(sender.qp)
+                .expect("it is there"),
+            Self::GoesOn => {}
+        }
+    }
+}
+
+/// Seeds that the story of the quiesced sender tries.
+const TRIES: u64 = 10_000;
+
+/// Needs the wait for what is inside the NIC. The other sender goes on, and its messages land behind the holes.
+#[test]
+fn nothing_of_a_quiesced_sender_lands_whatever_became_of_it() {
+    let (mut before, mut accepted) = (0, 0);
+    for seed in 0..TRIES {
+        let appends = Appends::new(seed);
+        appends.world.set_faults(Faults {
+            late_placement_percent: 50,
+            placement_delayed_per_million: 300_000,
+            ..Faults::default()
+        });
+        let [sender, other] = &appends.senders[..] else {
+            panic!("two senders")
+        };
+        other
+            .port
+            .device()
+            .memory(other.buffer)
+            .write(0, &[9; 4096]);
+        appends.send(20);
+        let random = &mut stonecast_base::random_from_seed(seed);
+        for _ in 0..random.random_range(0..300) {
+            appends.world.step();
+        }
+        let fate = Fate::ALL[seed as usize % Fate::ALL.len()];
+        fate.meet(&appends, sender);
+        let device = appends.receiver.device().clone();
+        let quiet = poll_fn(|context| device.poll_quiesce(sender.theirs, context));
+        appends.world.block_on(quiet).unwrap();
+        let landed = |places: Vec<bool>| places.into_iter().filter(|&is_there| is_there).count();
+        let then = landed(appends.places());
+        while appends.world.step() {}
+        let late = landed(appends.places()) - then;
+        assert_eq!(late, 0, "seed {seed}, {fate:?}");
+        before += then;
+        accepted += late;
+    }
+    println!("{TRIES} tries: {before} messages before, {accepted} after");
+    assert!(before > 0, "messages land before");
 }
 
 /// Needs the count of messages that a buffer waits for: with the senders their number would be lost, and the buffer with it.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
 use stonecast_base::{LINE_SIZE, Span};
 
-use crate::copy::{copy_in, copy_out};
+use crate::copy::{copy_in, copy_out, lines_across};
 use crate::dax_facts::alignment_of;
 use crate::futex::FutexWord;
 use crate::mapping::{LARGE_PAGE, Mapping};
@@ -157,6 +157,29 @@ impl MappedRegion {
     /// Loads the aligned word at `offset`, unordered with any other access.
     pub fn load_relaxed(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Relaxed)
+    }
+
+    /// Copies `size` bytes at `from_offset` of another mapping to `offset`, without a copy in between: whole lines, of less
+    /// than 2 KiB. Each aligned word is loaded and stored whole. False, with nothing copied, for anything else.
+    #[inline]
+    pub fn copy_lines(
+        &self,
+        offset: u64,
+        from: &MappedPlace<'_>,
+        from_offset: u64,
+        size: u64,
+    ) -> bool {
+        self.assert_writable();
+        let into = self.address(offset, size);
+        assert!(
+            Span::new(from_offset, size).fits(from.size()),
+            "{size} bytes at {from_offset} are not in a mapping of {} bytes",
+            from.size()
+        );
+        let from = from.address().as_ptr().wrapping_add(from_offset as usize);
+        // SAFETY: both ranges were checked to be inside their mappings, which live as long as the borrows; the one of `into` is
+        // writable (asserted).
+        unsafe { lines_across(from, into, size as usize) }
     }
 
     /// The aligned 4-byte word at `offset`, to sleep on.
@@ -323,7 +346,7 @@ impl Region for MappedRegion {
     }
 
     fn mapped_at(&self) -> Option<MappedPlace<'_>> {
-        NonNull::new(self.mapping.start())
+        NonNull::new(self.address(0, self.size))
             .map(|address| MappedPlace::new(address, self.size, self.writable))
     }
 

@@ -49,6 +49,38 @@ fn words_are_loaded_stored_exchanged_and_added_to() {
 }
 
 #[test]
+fn whole_lines_go_from_one_mapping_to_another_and_nothing_else_does() {
+    let (from, into) = (memory(8192, Sealing::None), memory(8192, Sealing::None));
+    let bytes: Vec<u8> = (0..8192u32).map(|index| ((index * 7) >> 3) as u8).collect();
+    from.write(0, &bytes);
+    let place = from.mapped_at().unwrap();
+    for size in [64, 128, 1984] {
+        assert!(into.copy_lines(64, &place, 320, size));
+        let mut found = vec![0; size as usize + 1];
+        into.read(64, &mut found);
+        assert_eq!(found[..size as usize], bytes[320..][..size as usize]);
+        assert_eq!(found[size as usize], 0, "nothing behind it is written");
+    }
+    for (offset, from_offset, size) in [
+        (4096, 0, 63),
+        (4096, 8, 64),
+        (4104, 0, 64),
+        (4096, 0, 2048),
+        (4096, 0, 0),
+    ] {
+        assert!(!into.copy_lines(offset, &place, from_offset, size));
+    }
+    assert_eq!(into.load(4096), 0, "nothing was copied");
+}
+
+#[test]
+#[should_panic(expected = "are not in a mapping of")]
+fn lines_behind_the_end_of_a_mapping_are_not_copied() {
+    let (from, into) = (memory(4096, Sealing::None), memory(8192, Sealing::None));
+    into.copy_lines(0, &from.mapped_at().unwrap(), 4096, 64);
+}
+
+#[test]
 fn two_mappings_of_one_memory_show_the_same_bytes() {
     let region = memory(3 * 4096, Sealing::None);
     let peer = MappedRegion::map(handed_on(&region), 4096, 4096, Writable::Yes).unwrap();
