@@ -1,4 +1,8 @@
 //! Stores of configurations, told as stories.
 
 mod contract;
+mod etcd_answers;
+mod etcd_members;
+mod files;
+mod files_processes;
 mod support;
