@@ -59,19 +59,20 @@ impl Board {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Waits; returns early where waiting could miss something.
-    pub async fn wait(&self, until: Until) {
+    /// Waits. `false`: it did not, because waiting could miss something that is there already.
+    pub async fn wait(&self, until: Until) -> bool {
         let (wake, woken) = oneshot::channel();
         {
             let mut state = self.lock();
             if matches!(until, Until::LaterThan(since) if state.newest > since) {
-                return;
+                return false;
             }
             state.waiters.push(Waiter { until, wake });
         }
         self.changed.notify_one();
         // A thread that ended wakes everybody, too.
         let _ = woken.await;
+        true
     }
 
     /// Ends the thread after its present look.
@@ -122,8 +123,6 @@ impl Board {
                     self.found(newest);
                 }
                 Err(_) => {
-                    known = None;
-                    self.lock().newest = None;
                     thread::sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                     self.failed();

@@ -58,14 +58,17 @@ impl Front {
     }
 
     async fn later_than(&self, since: Option<Revision>) -> Result<Stored, Failure> {
+        let mut has_waited = true;
         loop {
             let until = match self.ask(Call::Read).await {
                 Ok(Some(stored)) if Some(stored.revision) > since => return Ok(stored),
-                Ok(_) => Until::LaterThan(since),
+                Ok(_) if has_waited => Until::LaterThan(since),
+                // The other thread saw something later, and it is gone again.
+                Ok(_) => Until::NextLook,
                 Err(Failure::Passing(_)) => Until::NextLook,
                 Err(failure) => return Err(failure),
             };
-            self.board.wait(until).await;
+            has_waited = self.board.wait(until).await;
         }
     }
 }

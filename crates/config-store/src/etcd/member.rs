@@ -76,8 +76,8 @@ impl Member {
         swapped.map_err(|error| error.after(Sent::Yes))
     }
 
-    /// Waits until something happens to the key at `revision` or later, or until it was long enough.
-    pub fn listen(&mut self, key: &Key, revision: u64) -> Result<(), EtcdError> {
+    /// Waits until something happens to the key at `revision` or later. `false`: nothing happened for long enough.
+    pub fn listen(&mut self, key: &Key, revision: u64) -> Result<bool, EtcdError> {
         let end = Instant::now() + self.listen;
         self.authenticate()?;
         let response = self.post(&self.watches, "/v3/watch", &key.watch(revision))?;
@@ -87,11 +87,11 @@ impl Member {
             match lines.read_until(b'\n', &mut line) {
                 Ok(0) => return Err(self.watch_ended("the stream ended")),
                 Ok(_) => {}
-                Err(_) if Instant::now() >= end => return Ok(()),
+                Err(_) if Instant::now() >= end => return Ok(false),
                 Err(error) => return Err(self.watch_ended(error)),
             }
             match parse_watch(&line).map_err(|reason| self.garbage(reason))? {
-                Heard::Event => return Ok(()),
+                Heard::Event => return Ok(true),
                 Heard::Nothing => {}
                 Heard::Canceled(reason) => return Err(self.watch_ended(reason)),
             }

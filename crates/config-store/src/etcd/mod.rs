@@ -177,13 +177,15 @@ impl Backend for EtcdStore {
         if newest != known {
             return Ok(newest);
         }
-        // Whatever ends it, the next read tells.
-        let listened = self.members[self.current].listen(&self.key, revision + 1);
-        if let Err(error) = listened {
-            self.current = (self.current + 1) % self.members.len();
-            return Err(error.into());
-        }
+        let (member, endpoint) = (self.current, self.members[self.current].endpoint.clone());
+        let heard = self.members[member].listen(&self.key, revision + 1);
+        let has_event = heard.inspect_err(|_| self.current = (member + 1) % self.members.len())?;
         let (stored, _) = self.failing_over(Self::read_of_current)?;
-        Ok(stored.map(|stored| stored.revision))
+        let newest = stored.map(|stored| stored.revision);
+        if has_event && newest == known {
+            let reason = "it told of a change, and there is none".to_owned();
+            return Err(EtcdError::WatchEnded { endpoint, reason }.into());
+        }
+        Ok(newest)
     }
 }

@@ -120,6 +120,11 @@ impl Member {
         child.wait().unwrap();
     }
 
+    /// Whether the server was started and not killed.
+    pub fn is_running(&self) -> bool {
+        self.child.is_some()
+    }
+
     /// Removes what the server stored.
     pub fn forget(&self) {
         fs::remove_dir_all(self.folder.join("data")).unwrap();
@@ -129,7 +134,7 @@ impl Member {
         self.child.as_ref().expect("it runs").id()
     }
 
-    /// Runs `etcdctl`-like requests of the gateway with the body `request`.
+    /// The answer to a request, where it is done.
     pub fn post(&self, path: &str, request: &str) -> Option<String> {
         let post = ureq::Agent::config_builder()
             .proxy(None)
