@@ -32,7 +32,7 @@ macro_rules! mutants {
                 match self { $(Self::$name => concat!($($what),+).trim_ascii(),)+ }
             }
 
-            /// The crate in which it is planted.
+            /// The crate in which it is planted; `appends` are the fabric and its simulated provider.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
@@ -155,6 +155,20 @@ mutants! {
     WriteBackMissing in "fabric-sim", "E1";
     /// A sync error is taken for success.
     SyncErrorIgnored in "fabric-sim", "T9";
+    /// A queue pair counts as quiet while messages of its peer are still inside the NIC.
+    QuietTooEarly in "appends", "after quiesce nothing lands";
+    /// A buffer waits for ever for messages of a sender that died.
+    BufferLostWithSender in "appends", "buffers come back";
+    /// Messages to a silent queue make completions.
+    SilenceBroken in "appends", "a receiver may ask for silence";
+    /// A message is placed only after all messages of other senders that arrived before it.
+    PlacedInOrderOfArrival in "appends", "senders do not wait for each other";
+    /// Messages of the connection manager pass through partitions.
+    HandshakeThroughPartition in "appends", "a partition keeps everything";
+    /// What arrives on a claimed queue pair goes to whoever asks the port first.
+    ArrivalToAnybody in "appends", "arrivals go to who claimed them";
+    /// A receiver grants credits for which its buffers have no room.
+    CreditWithoutRoom in "appends", "who pays finds room";
 }
 
 impl Mutant {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 use slab::Slab;
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::{
     ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair,
     QueuePairOptions, Status,
@@ -273,9 +273,11 @@ impl Net {
         }
         let now = self.time.clock();
         let arrival = match target {
-            Some(target) => self.nics.passage(sender, target, now, now + delay),
+            Some(target) if !mutant!(HandshakeThroughPartition) => {
+                self.nics.passage(sender, target, now, now + delay)
+            }
             // Its receiver is gone.
-            None => Some(now + delay),
+            _ => Some(now + delay),
         };
         let patience = if handshake {
             CM_TIMEOUT_NS
@@ -562,7 +564,7 @@ impl Net {
         }
         self.disconnect(context, qp)?;
         let inbound = &mut self.own_qp(context, qp)?.inbound;
-        let quiet = inbound.placing.is_empty();
+        let quiet = inbound.placing.is_empty() || mutant!(QuietTooEarly);
         if !quiet {
             inbound.waiting = Some(waker.clone());
             self.faults.hit(Fault::LeaseEndInFlight);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
+use stonecast_base::mutant;
 use stonecast_fabric::{
     DeviceError, Opcode, Placement, ReceiveQueue, ReceiveRequest, SharedReceiveQueueOptions,
     Status, WorkCompletion,
@@ -169,7 +170,7 @@ impl Net {
             context,
             queue: number,
             serial,
-            tells: options.completions,
+            tells: options.completions || mutant!(SilenceBroken),
         };
         self.give_back(context, number);
         Buffer::Landing(Landing {
@@ -194,7 +195,9 @@ impl Net {
             let status = Status::WorkRequestFlushed;
             self.tell(to, completion(landing.wr_id, status, Opcode::Receive, to));
         }
-        self.leave_buffer(landing);
+        if !mutant!(BufferLostWithSender) {
+            self.leave_buffer(landing);
+        }
     }
 
     /// Gives back the buffers of a multi-packet queue that are done, after the completions of their messages.

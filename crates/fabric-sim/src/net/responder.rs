@@ -1,6 +1,6 @@
 //! The responder's side of a message: key, buffer, order, effect.
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::{
     Access, DisconnectCause, FlushPlacement, Opcode, Operation, RemoteAddress, Status,
 };
@@ -246,9 +246,9 @@ impl Net {
         // Completions of a shared queue keep their order. Those of a multi-packet queue, where every message has a place of its
         // own, do so for each sender alone.
         if lands
-            && let Some(queue) = self
-                .shared_queue(to)
-                .filter(|queue| queue.options.multi_packet.is_none())
+            && let Some(queue) = self.shared_queue(to).filter(|queue| {
+                queue.options.multi_packet.is_none() || mutant!(PlacedInOrderOfArrival)
+            })
         {
             start = queue.place_after(start);
             queue.place_after(start + takes);

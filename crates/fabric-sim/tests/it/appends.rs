@@ -19,13 +19,14 @@ const STRIDE: u32 = 64;
 /// Strides of the buffer.
 const PLACES: u64 = 64;
 
-struct Sender {
-    process: Process,
-    port: Rc<Port>,
-    qp: QueuePair,
-    buffer: MemoryRegion,
+/// A connected sender.
+pub struct Sender {
+    pub process: Process,
+    pub port: Rc<Port>,
+    pub qp: QueuePair,
+    pub buffer: MemoryRegion,
     /// The receiver's queue pair.
-    theirs: QueuePair,
+    pub theirs: QueuePair,
 }
 
 struct Appends {
@@ -125,15 +126,9 @@ impl Appends {
     }
 }
 
-/// A sender in `process`, connected to `receiver`, which lets it take buffers from `queue`.
-fn connect(
-    world: &World,
-    receiver: &Rc<Port>,
-    queue: SharedReceiveQueue,
-    process: Process,
-) -> Sender {
-    let port = process.port(256).unwrap();
-    let options = |port: &Port, queue| QueuePairOptions {
+/// A queue pair on `port` that takes its buffers from `queue`.
+pub fn queues(port: &Port, queue: Option<SharedReceiveQueue>) -> QueuePairOptions {
+    QueuePairOptions {
         send_cq: port.send_cq(),
         receive_cq: port.receive_cq(),
         shared_receive_queue: queue,
@@ -142,11 +137,21 @@ fn connect(
         receive_capacity: 64,
         rnr_retry_count: 3,
         rnr_retry_delay_ns: 10_000,
-    };
+    }
+}
+
+/// A sender in `process`, connected to `receiver`, which lets it take buffers from `queue`.
+pub fn connect(
+    world: &World,
+    receiver: &Rc<Port>,
+    queue: SharedReceiveQueue,
+    process: Process,
+) -> Sender {
+    let port = process.port(256).unwrap();
     let (device, serving) = (port.device().clone(), receiver.device().clone());
-    let qp = device.create_queue_pair(options(&port, None)).unwrap();
+    let qp = device.create_queue_pair(queues(&port, None)).unwrap();
     let theirs = serving
-        .create_queue_pair(options(receiver, Some(queue)))
+        .create_queue_pair(queues(receiver, Some(queue)))
         .unwrap();
     device.connect(qp, "sim:receiver", b"").unwrap();
     world.block_on(async {

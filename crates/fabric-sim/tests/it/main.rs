@@ -1,6 +1,7 @@
 //! Tests of the simulated world as its users see it.
 
 mod appends;
+mod campaign;
 mod contract;
 mod document;
 mod faults;
