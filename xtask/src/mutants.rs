@@ -3,7 +3,8 @@
 //!
 //! The campaign itself is an example of `stonecast-check`, built with the feature that plants the
 //! bugs. This module starts it once for each processor, each with its share of the bugs; then once
-//! more for the unchanged store, on as many seeds as the hardest bug needed.
+//! more for the unchanged store, on as many seeds as the hardest bug needed. Bugs below any store are
+//! hunted by tests of their crates, which this module starts with the same feature.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -15,6 +16,17 @@ use anyhow::{Context, Result};
 use crate::metadata::Metadata;
 use crate::step::cargo;
 
+/// Tests that hunt bugs which no store shows, by package; each plants its own.
+const HUNTS: [(&str, &str); 2] = [
+    (
+        "stonecast-fabric-sim",
+        "every_seeded_bug_of_appends_is_found",
+    ),
+    (
+        "stonecast-member",
+        "every_seeded_bug_of_membership_is_found",
+    ),
+];
 /// Minimum number of seeds of the unchanged store.
 const CONTROL_MIN: u64 = 500;
 
@@ -45,7 +57,36 @@ pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
         &program,
         &["--control".to_owned(), most.max(CONTROL_MIN).to_string()],
     )?;
-    Ok(all_found && nothing_found)
+    Ok(all_found && nothing_found && hunted(metadata)?)
+}
+
+/// Runs the tests of [`HUNTS`]. Each must run: a name that matches no test is a finding.
+fn hunted(metadata: &Metadata) -> Result<bool> {
+    let mut good = true;
+    for (package, test) in HUNTS {
+        let output = cargo(
+            &metadata.workspace_root,
+            &[
+                "test",
+                "--package",
+                package,
+                "--features",
+                "mutants",
+                "--test",
+                "it",
+                "--locked",
+            ],
+        )
+        .args([test, "--", "--nocapture"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .with_context(|| format!("testing {package}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        print!("{text}");
+        good &= output.status.success() && text.contains("1 passed");
+    }
+    Ok(good)
 }
 
 /// Runs the program once for each processor. Returns whether each run succeeded, and the largest
