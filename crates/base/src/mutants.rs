@@ -131,6 +131,10 @@ mutants! {
     ClaimIgnored in "kv", "lost update";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
+    /// An appender leaves the READ behind its entries out, and takes their completion for it.
+    AppendsNotFlushed in "persist/append", "R1";
+    /// A receiver of appends answers, and writes no entry back.
+    AppendsNotWrittenBack in "persist/append", "R7";
     /// A copy gives an heir a lease while that of its predecessor may last.
     PredecessorNotAwaited in "cluster", "leases from the copies";
     /// A copy that starts anew waits for none of the leases that it has forgotten.

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use stonecast_base::mutant;
 use stonecast_fabric::append::{AppendError, Appender as Sender};
 use stonecast_fabric::{DeviceError, LocalSpan, Operation, Status};
 
@@ -136,7 +137,7 @@ impl Pipeline {
             return Ok(());
         }
         let sends = self.batch.len();
-        if self.steps.reads {
+        if self.steps.reads && !mutant!(AppendsNotFlushed) {
             self.batch.push(self.route.read());
         }
         let operations: Rc<[Operation]> = self.batch.as_slice().into();

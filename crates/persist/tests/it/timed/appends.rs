@@ -239,6 +239,28 @@ fn no_entry_that_was_concluded_is_lost_by_a_power_cut_after_any_event() {
     assert!(all > 1_000, "power cuts leave many states, not {all}");
 }
 
+/// Each guard of the halves, left out.
+#[cfg(feature = "mutants")]
+#[test]
+fn each_seeded_bug_of_appends_is_found_by_a_power_cut() {
+    use stonecast_base::mutants::{Mutant, plant};
+    for mutant in [Mutant::AppendsNotFlushed, Mutant::AppendsNotWrittenBack] {
+        plant(Some(mutant));
+        let loses = |platform: &Platform| {
+            let program = planned(platform);
+            let lost = |seed: &u64| {
+                let outcome = run(*platform, &program, *seed, STALL_NS_MAX);
+                matches!(outcome, Outcome::Lost { .. })
+            };
+            (0..SEEDS_MAX).find(lost)
+        };
+        let found = platforms().iter().find_map(loses);
+        plant(None);
+        let seed = found.unwrap_or_else(|| panic!("{} is not found", mutant.name()));
+        println!("{} found with seed {seed}", mutant.name());
+    }
+}
+
 /// Whether the simulated world shows the purpose of a step. It does not where the world is kinder than the litmus model: its NIC
 /// forgets nothing but by a power cut, and without DDIO its I/O controller holds visible bytes for less time than an answer takes.
 fn is_shown(platform: &Platform, step: Step) -> bool {
