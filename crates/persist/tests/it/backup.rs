@@ -178,7 +178,7 @@ impl Backup {
         };
         while next <= count && has_arrived(next) {
             let place = place(self.lent.terms, next);
-            self.receiver.arrived(qp, next, place).unwrap();
+            self.receiver.arrived(qp, next, &[place]).unwrap();
             next += 1;
         }
         next

@@ -148,7 +148,7 @@ fn run_on(
 
 /// A backup and a primary in the simulated world, connected.
 struct Pair {
-    world: World,
+    world: Rc<World>,
     machine: Machine,
     region: Rc<dyn PersistentRegion>,
     meter: Rc<Meter>,
@@ -159,7 +159,11 @@ struct Pair {
 
 impl Pair {
     fn new(platform: Platform, entries: u64) -> Self {
-        let world = World::new(7);
+        Self::in_world(&Rc::new(World::new(7)), "sim:backup", platform, entries)
+    }
+
+    fn in_world(world: &Rc<World>, address: &str, platform: Platform, entries: u64) -> Self {
+        let world = world.clone();
         let machine_options = MachineOptions {
             platform: platform.declared(),
             features: Features::ALL,
@@ -175,7 +179,7 @@ impl Pair {
             .open_log(options(&platform, Durability::Power))
             .unwrap();
         let port = server.port(COMPLETIONS).unwrap();
-        port.device().listen("sim:backup").unwrap();
+        port.device().listen(address).unwrap();
         let runtime = server.runtime();
         let (backup, welcome) = backup(
             &port,
@@ -189,7 +193,7 @@ impl Pair {
         let device = Rc::new(Observed::new(client.open_device(), meter.clone()));
         let port = client.port_on(device, COMPLETIONS).unwrap();
         let primary = Primary::new(&port);
-        let welcome = world.block_on(primary.connect("sim:backup"));
+        let welcome = world.block_on(primary.connect(address));
         let appender = appender(&port, &primary, &welcome);
         // Until the backup knows of the connection, too.
         let runtime = client.runtime();
@@ -282,6 +286,37 @@ fn k_entries_under_one_flush_cost_one_doorbell_one_signalled_request_and_one_wai
     }
 }
 
+/// A store with two copies: what counts is the number that both have reached.
+#[test]
+fn a_primary_of_two_backups_on_different_platforms_has_an_appender_for_each_and_joins_their_numbers()
+ {
+    const ENTRIES: u64 = 4;
+    let world = Rc::new(World::new(9));
+    let pair = |address, platform| Pair::in_world(&world, address, platform, ENTRIES);
+    let backups = [
+        pair("sim:first", of(PersistenceDomain::Dmp, Ddio::Off)),
+        pair("sim:second", of(PersistenceDomain::PageFile, Ddio::On)),
+    ];
+    let mut committed = Vec::new();
+    for backup in &backups {
+        backup.append(ENTRIES);
+        backup.flush();
+    }
+    for _ in 0..ENTRIES {
+        let reached = backups.each_ref().map(|backup| backup.next().unwrap());
+        committed.push(reached.into_iter().min().unwrap());
+    }
+    assert_eq!(committed, [1, 2, 3, 4]);
+    // One of them fails, and the other goes on.
+    backups[0].world.cut_power(backups[0].machine);
+    for backup in &backups {
+        backup.append(1);
+        backup.flush();
+    }
+    assert_eq!(backups[0].next().unwrap_err().standing.persisted, ENTRIES);
+    assert_eq!(backups[1].appender.borrow().standing().persisted, ENTRIES);
+}
+
 #[test]
 fn all_that_arrived_together_costs_its_receiver_one_fence_and_each_sender_one_answer() {
     let world = World::new(1);
@@ -300,7 +335,7 @@ fn all_that_arrived_together_costs_its_receiver_one_fence_and_each_sender_one_an
         for sender in [QueuePair(1), QueuePair(2)] {
             let span = Span::new((2 * number + u64::from(sender.0)) * 64, 64);
             region.write(span.offset, &[7; 64]);
-            receiver.arrived(sender, number, span).unwrap();
+            receiver.arrived(sender, number, &[span]).unwrap();
         }
     }
     assert_eq!(receiver.take_answers().count(), 0, "nothing is durable yet");
@@ -333,24 +368,24 @@ fn an_entry_that_is_left_out_is_noticed_and_answered_by_nobody() {
         .unwrap();
     let mut receiver = AppendReceiver::new(region.clone(), &platform, Durability::Power).unwrap();
     let (sender, span) = (QueuePair(3), Span::new(0, 64));
-    receiver.arrived(sender, 1, span).unwrap();
+    receiver.arrived(sender, 1, &[span]).unwrap();
     for number in [0, 1, 3] {
         let refused = OutOfOrder {
             sender,
             found: number,
             expected: 2,
         };
-        assert_eq!(receiver.arrived(sender, number, span), Err(refused));
+        assert_eq!(receiver.arrived(sender, number, &[span]), Err(refused));
     }
     world.block_on(receiver.persist()).unwrap();
     assert_eq!(receiver.take_answers().collect::<Vec<_>>(), [(sender, 1)]);
     // A sync that fails is believed, and nobody hears of what it lost.
-    receiver.arrived(sender, 2, span).unwrap();
+    receiver.arrived(sender, 2, &[span]).unwrap();
     module.fail_next_sync();
     world.block_on(receiver.persist()).unwrap_err();
     assert_eq!(receiver.take_answers().count(), 0);
     receiver.forget(sender);
-    receiver.arrived(sender, 1, span).unwrap();
+    receiver.arrived(sender, 1, &[span]).unwrap();
 }
 
 #[test]

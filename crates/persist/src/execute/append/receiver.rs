@@ -88,8 +88,9 @@ impl AppendReceiver {
         self.steps.answers
     }
 
-    /// Entry `number` of `sender` lies whole in `span` of the region. Numbers count the entries of one connection, from 1. All
-    /// its bytes were read, or the completion of its receive was seen: either shows that the whole of it is visible.
+    /// Entry `number` of `sender` lies whole in `places` of the region: one for each of its messages, as those of other senders may
+    /// lie between them. Numbers count the entries of one connection, from 1. All its bytes were read, or the completions of its
+    /// receives were seen: either shows that the whole of it is visible.
     ///
     /// # Errors
     /// [`OutOfOrder`], and nothing has changed: an answer is about all entries up to a number, so none may be left out.
@@ -97,7 +98,7 @@ impl AppendReceiver {
         &mut self,
         sender: QueuePair,
         number: u64,
-        span: Span,
+        places: &[Span],
     ) -> Result<(), OutOfOrder> {
         if !self.steps.answers {
             return Ok(());
@@ -113,7 +114,7 @@ impl AppendReceiver {
         }
         known.arrived = number;
         if self.steps.writes_back {
-            self.spans.push(span);
+            self.spans.extend_from_slice(places);
         }
         Ok(())
     }
