@@ -5,6 +5,7 @@
 //! of every n-th operation, n chosen so that the clock costs 1 % at most.
 #![forbid(unsafe_code)]
 
+pub mod appends;
 mod arguments;
 pub mod cpu_time;
 pub mod crowd;

@@ -2,6 +2,7 @@
 //! with it several times, so that a slow moment of the machine hits both.
 //!
 //! ```text
+//!   appends  a receiver that sleeps, no server      appends of four senders, plain copies; again
 //!   reads    one server, keys loaded once        limit, GET, idle, LMDB, redis, multi_get, 1 client, 2 clients; again
 //!   handles  one server, the library's clients    GET of the store's client, of each kind of client; redis; again
 //!   writes   one server a durability             PUT, redis; again
@@ -9,6 +10,7 @@
 //!   gateway  redis-server and ours over TCP      GET, SET; again; memory and errors of many connections
 //! ```
 
+mod appends;
 mod cleaning;
 mod figure;
 mod gateway;
@@ -73,6 +75,9 @@ pub enum FiguresError {
     /// A server could not be started.
     #[error(transparent)]
     Server(#[from] ServerProcessError),
+    /// The fabric refused something.
+    #[error(transparent)]
+    Fabric(#[from] stonecast_fabric::DeviceError),
     /// A client of the library could not connect, or failed.
     #[error(transparent)]
     Library(#[from] stonecast::Error),
@@ -145,6 +150,7 @@ pub fn run_figures(
         pairs: BTreeMap::new(),
         missing: BTreeMap::new(),
     };
+    appends::measure(&mut run)?;
     reads::measure(&mut run)?;
     handles::measure(&mut run)?;
     writes::measure(&mut run)?;

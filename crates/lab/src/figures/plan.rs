@@ -13,6 +13,12 @@ const fn at_least(name: &'static str, what: &'static str, target: f64) -> Defini
     }
 }
 
+/// Appends without a receiver's processor beside the least that any append must do.
+pub const APPEND_SHM_4: Definition = at_least(
+    "append-shm-4",
+    "appends of 64 B over shared memory, 4 senders, receiver asleep / plain copies under one counter",
+    0.7,
+);
 /// GET beside the bare loop.
 pub const GET_LIMIT: Definition = at_least(
     "get-limit",
@@ -190,7 +196,8 @@ pub const RESP_CONNECTIONS: Definition = Definition {
 };
 
 /// All figures, in the order of the table.
-pub const DEFINITIONS: [Definition; 26] = [
+pub const DEFINITIONS: [Definition; 27] = [
+    APPEND_SHM_4,
     GET_LIMIT,
     GET_OVERLAPPING,
     MULTI_GET,
