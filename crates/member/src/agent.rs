@@ -45,7 +45,7 @@ pub(crate) struct Agent {
     silence: Silence,
     standing: Standing,
     events: VecDeque<MemberEvent>,
-    asks: u64,
+    serial: u64,
     next_round: Nanoseconds,
 }
 
@@ -68,7 +68,7 @@ impl Agent {
             silence: Silence::new(now),
             standing: Standing::default(),
             events: VecDeque::new(),
-            asks: 0,
+            serial: 0,
             next_round: now,
         };
         agent.enter(configuration, now);
@@ -114,27 +114,38 @@ impl Agent {
         let resigned = groups
             .filter(|(_, group)| group.primary == self.name && self.leads.has_resigned(group))
             .map(|(place, _)| place);
-        self.asks += 1;
+        let groups = Places::all_but(self.configuration.groups.len(), resigned);
         let epoch = self.configuration.epoch;
         Sent {
             ask: Ask {
                 epoch: epoch.0,
-                serial: self.asks,
-                groups: Places::all_but(self.configuration.groups.len(), resigned),
+                serial: self.next_serial(),
+                groups,
             },
             asked: Asked::new(peer.clone(), epoch, now),
+        }
+    }
+
+    /// The number of the next ask or piece.
+    pub fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// What is said to a piece: that it came, and in which epoch this node is.
+    pub fn took(&self, serial: u64) -> Answer {
+        Answer {
+            epoch: self.configuration.epoch.0,
+            serial,
+            held_ns: 0,
+            groups: Places::NONE,
         }
     }
 
     /// As a copy: what `asker` is granted.
     pub fn answer(&mut self, asker: &NodeName, ask: &Ask, now: Nanoseconds) -> Answer {
         let configuration = self.configuration.clone();
-        let mut answer = Answer {
-            epoch: configuration.epoch.0,
-            serial: ask.serial,
-            held_ns: 0,
-            groups: Places::NONE,
-        };
+        let mut answer = self.took(ask.serial);
         if ask.epoch != configuration.epoch.0 {
             return answer;
         }
@@ -157,7 +168,7 @@ impl Agent {
     }
 
     /// What `sent` was answered. An answer of another epoch grants nothing, and does not count as a sign of life: whoever stays behind
-    /// for long cannot be waited for.
+    /// though it is told the configuration cannot be waited for.
     pub fn hear(&mut self, sent: &Sent, answer: &Answer, now: Nanoseconds) {
         // A lease that is over stays so, whatever comes late.
         self.leads.advance(now, &mut self.events);

@@ -12,7 +12,8 @@ use stonecast_session::{AnswerRing, Mismatch, Side, accept, close};
 use crate::event::MemberEvent;
 use crate::hello::{GREETING, Identity, Unacceptable};
 use crate::mailbox::{MAILBOX_SIZE, Mailbox, QUEUES};
-use crate::message::{Ask, MESSAGE_SIZE};
+use crate::message::{MESSAGE_SIZE, Request};
+use crate::news::Assembly;
 use crate::shared::Shared;
 
 /// Answers of one session on their way.
@@ -116,6 +117,7 @@ async fn answer_all(shared: Rc<Shared>, peer: Identity, session: Session) {
         mut answers,
         regions,
     } = session;
+    let mut news = Assembly::default();
     while is_current(&shared, &peer, qp) && !answers.is_stuck() {
         let message = match select(mailbox.next(), shared.changed.heard()).await {
             Selected::First(Some(message)) => message,
@@ -125,18 +127,24 @@ async fn answer_all(shared: Rc<Shared>, peer: Identity, session: Session) {
         if !is_current(&shared, &peer, qp) {
             break;
         }
-        match Ask::decode(&message) {
-            Ok(ask) => {
+        let answer = match Request::decode(&message) {
+            Ok(Request::Ask(ask)) => {
                 let now = shared.now();
-                let answer = shared.agent.borrow_mut().answer(&peer.name, &ask, now);
-                answers.send(&shared.port, qp, &answer.encode());
+                shared.agent.borrow_mut().answer(&peer.name, &ask, now)
+            }
+            Ok(Request::Piece(piece)) => {
+                if let Some(configuration) = news.add(&piece) {
+                    shared.bring(configuration);
+                }
+                shared.agent.borrow().took(piece.serial)
             }
             Err(malformed) => {
                 let reason = format!("{}: {malformed}", peer.name);
                 shared.tell(MemberEvent::PeerTrouble { reason });
                 break;
             }
-        }
+        };
+        answers.send(&shared.port, qp, &answer.encode());
     }
     forget(&shared, &peer.name, qp);
     close(&shared.port, qp, regions);

@@ -8,7 +8,7 @@
 //!     answering  sessions that peers have with this node: it grants
 //!       agent    what all of these decide by: no input, no output, no clock
 //!         leads  silence  standing
-//!   hello  message  mailbox       what nodes say to each other
+//!   hello  message  news  mailbox     what nodes say to each other
 //! ```
 //!
 //! `stonecast-cluster` has the value and the rules; this crate has the messages and the tasks. It knows no store: the store above
@@ -33,6 +33,7 @@ mod link;
 mod mailbox;
 mod member;
 mod message;
+mod news;
 mod shared;
 mod silence;
 mod standing;

@@ -20,7 +20,8 @@ use crate::agent::next_round;
 use crate::event::MemberEvent;
 use crate::hello::{Identity, Unacceptable};
 use crate::mailbox::{MAILBOX_SIZE, Mailbox, QUEUES};
-use crate::message::{Answer, MESSAGE_SIZE};
+use crate::message::{Answer, MESSAGE_SIZE, Request};
+use crate::news::pieces;
 use crate::shared::Shared;
 
 /// Attempts to connect, in the length of a lease, at first and at least.
@@ -147,28 +148,54 @@ impl Link {
     async fn converse(&self, shared: &Shared, peer: &NodeName) {
         while is_peer(shared, peer) && self.is_current(shared, peer) {
             let sent = shared.agent.borrow_mut().ask(peer, shared.now());
-            if self.send(&sent.ask.encode()).is_err() {
-                return;
-            }
-            let answer = self.mailbox.next();
-            let Ok(Some(bytes)) = shared.runtime.within(shared.patience_ns(), answer).await else {
+            let request = Request::Ask(sent.ask.clone());
+            let Some(answer) = self.exchange(shared, peer, &request).await else {
                 return;
             };
-            match Answer::decode(&bytes) {
-                Ok(answer) => {
-                    let now = shared.now();
-                    shared.agent.borrow_mut().hear(&sent, &answer, now);
-                    shared.announce();
-                }
-                Err(malformed) => {
-                    let reason = format!("{peer}: {malformed}");
-                    return shared.tell(MemberEvent::PeerTrouble { reason });
-                }
+            let now = shared.now();
+            shared.agent.borrow_mut().hear(&sent, &answer, now);
+            shared.announce();
+            if answer.epoch < sent.ask.epoch && self.tell_news(shared, peer).await.is_none() {
+                return;
             }
             let round = shared.agent.borrow().round_ns();
             let next = next_round(shared.now(), round);
             let sleep = shared.runtime.sleep_until(next);
             select(sleep, shared.changed.heard()).await;
+        }
+    }
+
+    /// Tells the peer, which is behind, the configuration in force. `None`: the session is of no more use.
+    async fn tell_news(&self, shared: &Shared, peer: &NodeName) -> Option<()> {
+        let configuration = shared.configuration();
+        for mut piece in pieces(&configuration) {
+            piece.serial = shared.agent.borrow_mut().next_serial();
+            let request = Request::Piece(piece);
+            let answer = self.exchange(shared, peer, &request).await?;
+            if answer.epoch >= configuration.epoch.0 {
+                break;
+            }
+        }
+        Some(())
+    }
+
+    /// Sends a request and waits for its answer. `None`: none came in time, or none that means something.
+    async fn exchange(
+        &self,
+        shared: &Shared,
+        peer: &NodeName,
+        request: &Request,
+    ) -> Option<Answer> {
+        self.send(&request.encode()).ok()?;
+        let answer = self.mailbox.next();
+        let answer = shared.runtime.within(shared.patience_ns(), answer).await;
+        match Answer::decode(&answer.ok()??) {
+            Ok(answer) => Some(answer),
+            Err(malformed) => {
+                let reason = format!("{peer}: {malformed}");
+                shared.tell(MemberEvent::PeerTrouble { reason });
+                None
+            }
         }
     }
 

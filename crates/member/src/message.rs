@@ -1,13 +1,15 @@
 //! What two nodes say to each other, as bytes.
 //!
 //! ```text
-//!   ask       0 epoch u64    8 serial u64    16 groups
+//!   ask       0 kind 1 u32    4 epoch u64    12 serial u64    20 groups
+//!   piece     0 kind 2 u32    4 epoch u64    12 serial u64    20 size u32    24 offset u32    28 bytes, to the end
 //!   answer    0 epoch u64    8 serial u64    16 held u64, nanoseconds    24 groups
 //!   groups    0 below u32    4 count u32     8 exceptions, count times u32, ascending
 //! ```
 //!
 //! Numbers are little-endian. Groups are named by their place in the configuration of the epoch, which both sides have. One ask
-//! is for the leases of all groups that its sender leads, so its size does not grow with their number.
+//! is for the leases of all groups that its sender leads, so its size does not grow with their number. A node whose epoch is behind is
+//! told the configuration, in pieces.
 
 /// Longest message, bytes.
 pub const MESSAGE_SIZE: u32 = 1024;
@@ -99,26 +101,82 @@ pub struct Answer {
     pub groups: Places,
 }
 
-impl Ask {
+/// A part of the document of the configuration that the sender is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Counts the asks and pieces of one node.
+    pub serial: u64,
+    /// Bytes of the document.
+    pub size: u32,
+    /// Where the piece lies in it.
+    pub offset: u32,
+    /// The piece.
+    pub bytes: Vec<u8>,
+}
+
+impl Piece {
+    /// Most bytes of a piece.
+    pub const SIZE_MAX: usize = MESSAGE_SIZE as usize - 28;
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// See [`Ask`].
+    Ask(Ask),
+    /// See [`Piece`].
+    Piece(Piece),
+}
+
+const ASK: u32 = 1;
+const PIECE: u32 = 2;
+
+impl Request {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend_from_slice(&self.epoch.to_le_bytes());
-        bytes.extend_from_slice(&self.serial.to_le_bytes());
-        self.groups.encode(&mut bytes);
+        let (kind, epoch, serial) = match self {
+            Self::Ask(ask) => (ASK, ask.epoch, ask.serial),
+            Self::Piece(piece) => (PIECE, piece.epoch, piece.serial),
+        };
+        let mut bytes = kind.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&epoch.to_le_bytes());
+        bytes.extend_from_slice(&serial.to_le_bytes());
+        match self {
+            Self::Ask(ask) => ask.groups.encode(&mut bytes),
+            Self::Piece(piece) => {
+                bytes.extend_from_slice(&piece.size.to_le_bytes());
+                bytes.extend_from_slice(&piece.offset.to_le_bytes());
+                bytes.extend_from_slice(&piece.bytes);
+            }
+        }
         bytes
     }
 
     /// From the bytes that a peer sent.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields { bytes, offset: 0 };
-        let ask = Self {
-            epoch: fields.u64()?,
-            serial: fields.u64()?,
-            groups: Places::decode(&mut fields)?,
+        let unknown = fields.wrong("an unknown kind");
+        let kind = fields.u32()?;
+        let (epoch, serial) = (fields.u64()?, fields.u64()?);
+        let request = match kind {
+            ASK => Self::Ask(Ask {
+                epoch,
+                serial,
+                groups: Places::decode(&mut fields)?,
+            }),
+            PIECE => Self::Piece(Piece {
+                epoch,
+                serial,
+                size: fields.u32()?,
+                offset: fields.u32()?,
+                bytes: fields.rest().to_vec(),
+            }),
+            _ => return Err(unknown),
         };
         fields.end()?;
-        Ok(ask)
+        Ok(request)
     }
 }
 
@@ -226,24 +284,42 @@ mod tests {
 
     #[test]
     fn a_message_that_is_cut_or_longer_or_out_of_order_is_named() {
-        let ask = Ask {
+        let ask = Request::Ask(Ask {
             epoch: 1,
             serial: 2,
             groups: Places::all_but(9, [3, 4]),
-        };
+        });
         let bytes = ask.encode();
-        assert_eq!(Ask::decode(&bytes), Ok(ask));
+        assert_eq!(Request::decode(&bytes), Ok(ask));
+        let found = |bytes: &[u8]| Request::decode(bytes).unwrap_err().found;
         for size in 0..bytes.len() {
-            assert_eq!(Ask::decode(&bytes[..size]).unwrap_err().found, "no more");
+            assert_eq!(found(&bytes[..size]), "no more");
         }
         let longer = [&bytes[..], &[0]].concat();
-        assert_eq!(Ask::decode(&longer).unwrap_err().offset, bytes.len());
-        let mut swapped = bytes.clone();
-        swapped[24] = 9;
-        let wrong = Ask::decode(&swapped).unwrap_err();
-        assert_eq!(wrong.found, "exceptions that do not ascend");
-        let mut endless = bytes;
-        endless[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(Ask::decode(&endless).unwrap_err().found, "no more");
+        assert_eq!(Request::decode(&longer).unwrap_err().offset, bytes.len());
+        let changed = |offset: usize, to: u32| {
+            let mut changed = bytes.clone();
+            changed[offset..offset + 4].copy_from_slice(&to.to_le_bytes());
+            changed
+        };
+        assert_eq!(found(&changed(28, 9)), "exceptions that do not ascend");
+        assert_eq!(found(&changed(24, u32::MAX)), "no more");
+        assert_eq!(found(&changed(0, 7)), "an unknown kind");
+    }
+
+    #[test]
+    fn a_piece_of_any_size_comes_as_it_was_sent() {
+        for size in [0, 1, Piece::SIZE_MAX] {
+            let piece = Request::Piece(Piece {
+                epoch: 3,
+                serial: 4,
+                size: 5_000,
+                offset: 996,
+                bytes: vec![7; size],
+            });
+            let bytes = piece.encode();
+            assert!(bytes.len() <= MESSAGE_SIZE as usize);
+            assert_eq!(Request::decode(&bytes), Ok(piece));
+        }
     }
 }

@@ -1,0 +1,51 @@
+//! The configuration as one node tells it to another: in pieces, in order.
+//!
+//! A node that cannot reach the configuration store, or has not heard from it yet, learns of a change from any peer that has. So an
+//! outage of the store delays no change that came about, and nobody waits for a copy that stays behind.
+
+use stonecast_cluster::{Configuration, VALUE_SIZE_MAX};
+
+use crate::message::Piece;
+
+/// The document of `configuration` in pieces. Their serial numbers are the sender's to give.
+pub fn pieces(configuration: &Configuration) -> Vec<Piece> {
+    let document = configuration.encode();
+    let size = u32::try_from(document.len()).expect("a store takes no longer document");
+    let pieces = document.chunks(Piece::SIZE_MAX).enumerate();
+    let piece = |(index, bytes): (usize, &[u8])| Piece {
+        epoch: configuration.epoch.0,
+        serial: 0,
+        size,
+        offset: (index * Piece::SIZE_MAX) as u32,
+        bytes: bytes.to_vec(),
+    };
+    pieces.map(piece).collect()
+}
+
+/// What has come of a document.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    epoch: u64,
+    bytes: Vec<u8>,
+}
+
+impl Assembly {
+    /// Adds a piece; the configuration when it was the last one. A piece that does not follow the one before it is left out,
+    /// and a document that is damaged comes to nothing: its sender begins anew.
+    pub fn add(&mut self, piece: &Piece) -> Option<Configuration> {
+        if piece.offset == 0 {
+            self.epoch = piece.epoch;
+            self.bytes.clear();
+        }
+        let follows = piece.epoch == self.epoch && piece.offset as usize == self.bytes.len();
+        if !follows || piece.size as usize > VALUE_SIZE_MAX {
+            return None;
+        }
+        self.bytes.extend_from_slice(&piece.bytes);
+        if self.bytes.len() != piece.size as usize {
+            self.bytes.truncate(VALUE_SIZE_MAX);
+            return None;
+        }
+        Configuration::decode(&self.bytes).ok()
+    }
+}
