@@ -77,7 +77,11 @@ impl Shared {
     pub fn bring(&self, configuration: Configuration) {
         let known = self.newest.take();
         let newest = match known {
-            Some(known) if known.epoch > configuration.epoch => known,
+            Some(known)
+                if known.nonce == configuration.nonce && known.epoch > configuration.epoch =>
+            {
+                known
+            }
             _ => configuration,
         };
         self.newest.set(Some(newest));

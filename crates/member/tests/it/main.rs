@@ -1,5 +1,10 @@
 //! How nodes stay in their cluster, told as stories.
 
 mod detection;
+mod mishaps;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod reader;
+mod refusals;
 mod scene;
 mod staying;

@@ -20,6 +20,8 @@ use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, Rec
 use stonecast_member::{Member, MemberError, MemberEvent, Seat};
 use uuid::Uuid;
 
+use crate::reader::Reader;
+
 pub const NONCE: Nonce = Uuid::from_u128(0x5707_eca5);
 pub const MS: Nanoseconds = 1_000_000;
 
@@ -53,25 +55,32 @@ pub const THREE: Shape = Shape {
     drift_ppm: 1_000,
 };
 
+/// A node's member while it is one.
+pub type Slot = Rc<RefCell<Option<Rc<Member>>>>;
+/// Why it is one no longer.
+pub type End = Rc<RefCell<Option<MemberError>>>;
+
 /// What a node has beyond the life of its process.
 pub struct Place {
     pub name: NodeName,
     pub machine: Machine,
     clock: LocalClock,
     cell: Memory,
-    starts: Cell<u32>,
     pub process: RefCell<Option<Process>>,
-    pub member: Rc<RefCell<Option<Rc<Member>>>>,
+    pub member: Slot,
     pub diary: Rc<RefCell<Vec<(Nanoseconds, MemberEvent)>>>,
-    pub end: Rc<RefCell<Option<MemberError>>>,
+    pub end: End,
+    pub paused_until: Cell<Nanoseconds>,
 }
 
 /// See the module documentation.
 pub struct Scene {
-    shape: Shape,
     pub service: Rc<ConfigService>,
     pub seats: Vec<Machine>,
     pub places: Vec<Place>,
+    readers: RefCell<Vec<Reader>>,
+    drift_ppm: i64,
+    timing: Timing,
     pub observer: Rc<dyn Runtime>,
     pub random: RefCell<Random>,
     /// Last, so that what runs in it goes first.
@@ -149,19 +158,21 @@ impl Scene {
                 drift_ppm: shape.drift_ppm * random.random_range(-1..=1),
             },
             cell: Memory::default(),
-            starts: Cell::new(0),
             process: RefCell::default(),
             member: Rc::default(),
             diary: Rc::default(),
             end: Rc::default(),
+            paused_until: Cell::new(0),
         });
         let places = places.collect();
         let first = first_configuration(shape, address);
         let scene = Self {
-            shape,
             service,
             seats,
             places,
+            readers: RefCell::default(),
+            drift_ppm: shape.drift_ppm,
+            timing: shape.policy.lease,
             observer: world.observer(),
             random: RefCell::new(random),
             world,
@@ -186,16 +197,44 @@ impl Scene {
         scene
     }
 
+    /// Lets `count` readers ask for leases from here on.
+    pub fn read(&self, count: usize) {
+        for _ in 0..count {
+            let machine = self
+                .world
+                .machine(MachineOptions::new(MachineProfile::MODERN));
+            let process = self.world.process(machine);
+            let random = &mut *self.random.borrow_mut();
+            process.set_clock(LocalClock {
+                ahead_ns: random.random_range(0..1_000 * MS),
+                drift_ppm: self.drift_ppm * random.random_range(-1..=1),
+            });
+            let reader = Reader::new(process, self.timing, random.random());
+            self.readers.borrow_mut().push(reader);
+        }
+    }
+
     /// Starts the process of a node.
     pub fn start(&self, index: usize) {
         let place = &self.places[index];
+        place.end.replace(None);
+        let (slot, end) = (place.member.clone(), place.end.clone());
+        let process = self.start_at(index, &address(index), slot, end);
+        place.process.replace(Some(process));
+    }
+
+    /// Starts a second process of a node's pool, which listens at `address`, while the first one goes on.
+    pub fn start_beside(&self, index: usize, address: &str) {
+        self.start_at(index, address, Rc::default(), Rc::default());
+    }
+
+    fn start_at(&self, index: usize, address: &str, slot: Slot, end: End) -> Process {
+        let place = &self.places[index];
         let process = self.world.process(place.machine);
         process.set_clock(place.clock);
-        place.starts.set(place.starts.get() + 1);
-        place.end.replace(None);
         let port = process.port(512).unwrap();
         let runtime = process.runtime();
-        port.device().listen(&address(index)).unwrap();
+        port.device().listen(address).unwrap();
         let seat = Seat {
             store: Rc::new(self.service.store(&port, &runtime)),
             port,
@@ -203,11 +242,10 @@ impl Scene {
             cell: place.cell.clone(),
             cluster: NONCE,
             name: place.name.clone(),
-            node: node(index, &address(index)),
+            node: node(index, address),
             random: random_from_seed(self.random.borrow_mut().random()),
         };
-        let (slot, diary, end) = (place.member.clone(), place.diary.clone(), place.end.clone());
-        let observer = self.observer.clone();
+        let (diary, observer) = (place.diary.clone(), self.observer.clone());
         runtime.spawn(Box::pin(async move {
             let member = match Member::start(seat).await {
                 Ok(member) => Rc::new(member),
@@ -229,7 +267,7 @@ impl Scene {
                 }
             }
         }));
-        place.process.replace(Some(process));
+        process
     }
 
     /// Ends the process of a node, as `kill -9` would.
@@ -245,7 +283,15 @@ impl Scene {
     pub fn pause(&self, index: usize, duration: Nanoseconds) {
         if let Some(process) = &*self.places[index].process.borrow() {
             process.pause(duration);
+            let until = self.world.now() + duration;
+            self.places[index].paused_until.set(until);
         }
+    }
+
+    /// Cuts a node off from everything.
+    pub fn cut_off(&self, index: usize, duration: Nanoseconds) {
+        self.isolate(index, duration, false);
+        self.cut_from_store(index, duration);
     }
 
     /// Cuts a node off from the other nodes: both ways, or what it is sent.
@@ -278,6 +324,12 @@ impl Scene {
         self.places[index].member.borrow().clone()
     }
 
+    /// The node's member, if its software runs.
+    pub fn awake(&self, index: usize) -> Option<Rc<Member>> {
+        let is_awake = self.places[index].paused_until.get() <= self.world.now();
+        self.member(index).filter(|_| is_awake)
+    }
+
     /// What the service has.
     pub fn stored(&self) -> Configuration {
         Configuration::decode(&self.service.value().unwrap().bytes).unwrap()
@@ -303,6 +355,9 @@ impl Scene {
             if !self.world.step() {
                 return done();
             }
+            for reader in &mut *self.readers.borrow_mut() {
+                reader.step(self, &subjects);
+            }
             self.judge(&subjects);
             if done() {
                 return true;
@@ -327,12 +382,21 @@ impl Scene {
             .collect()
     }
 
-    /// No two nodes lead one group at a time.
+    /// No two nodes lead one group at a time, and no reader has a lease of a term while that of another term leads.
     fn judge(&self, subjects: &[Subject]) {
         for subject in subjects {
             let leaders = self.leaders(subject);
             let at = self.world.now();
             assert!(leaders.len() <= 1, "at {at} {leaders:?} all lead {subject}");
+            for reader in &*self.readers.borrow() {
+                let Some((node, term)) = reader.trusts(subject) else {
+                    continue;
+                };
+                assert!(
+                    leaders.iter().all(|(_, leads)| *leads == term),
+                    "at {at} a reader trusts {node} in term {term} of {subject}, and {leaders:?} leads"
+                );
+            }
         }
     }
 

@@ -78,7 +78,7 @@ fn a_primary_that_stands_still_for_longer_than_a_lease_resigns_and_stays_a_copy(
 
 /// Needs time that a node stood still not to count as silence of its peers.
 #[test]
-fn nodes_that_all_stood_still_at_once_lose_no_copy() {
+pub fn nodes_that_all_stood_still_at_once_lose_no_copy() {
     let scene = Scene::settled(THREE, 4);
     (0..3).for_each(|index| scene.pause(index, 300 * MS));
     scene.run_for(600 * MS);

@@ -1,0 +1,200 @@
+//! Nodes that are not who they say, and stores that hold something else.
+
+use std::rc::Rc;
+
+use stonecast_cluster::{ChangeError, ConfigStore as _, Configuration, Nonce, Stale, StoreError};
+use stonecast_fabric::Port;
+use stonecast_member::{MemberError, MemberEvent};
+use stonecast_session::{ConnectError, Endpoint, Greeting, Protocol, Queues};
+use uuid::Uuid;
+
+use crate::scene::{MS, NONCE, Scene, THREE, name};
+
+const QUEUES: Queues = Queues {
+    send_capacity: 4,
+    receive_capacity: 4,
+    shared_receive_queue: None,
+    windows: false,
+    rnr_retry_count: 10,
+    rnr_retry_delay_ns: 10_000,
+};
+
+/// Who says hello.
+struct Caller {
+    version: u32,
+    cluster: Nonce,
+    pool: u128,
+    incarnation: u64,
+    name: String,
+}
+
+impl Caller {
+    fn hello(&self) -> Vec<u8> {
+        let greeting = Greeting::of(Protocol {
+            magic: *b"SCmember",
+            name: "the nodes of a cluster",
+            version: self.version,
+        });
+        let mut rest = self.cluster.as_bytes().to_vec();
+        rest.extend_from_slice(Uuid::from_u128(self.pool).as_bytes());
+        rest.extend_from_slice(&self.incarnation.to_le_bytes());
+        rest.extend_from_slice(self.name.as_bytes());
+        greeting.say(&rest)
+    }
+}
+
+fn said(scene: &Scene, port: &Rc<Port>, hello: &[u8]) -> String {
+    let endpoint = Endpoint::new(port, QUEUES).unwrap();
+    let outcome = scene.world.block_on(endpoint.connect("sim:node-a", hello));
+    match outcome {
+        Err(ConnectError::Refused { reason }) => reason,
+        other => panic!("a refusal, not {other:?}"),
+    }
+}
+
+#[test]
+fn who_is_not_the_node_of_that_name_is_refused_by_name() {
+    let scene = Scene::settled(THREE, 21);
+    let stranger = scene.world.process(scene.seats[0]);
+    let port = stranger.port(64).unwrap();
+    let known = scene.stored().nodes[&name(1)].incarnation;
+    let honest = || Caller {
+        version: 1,
+        cluster: NONCE,
+        pool: 2,
+        incarnation: known,
+        name: "b".to_owned(),
+    };
+    let refused = |caller: Caller| said(&scene, &port, &caller.hello());
+
+    let newer = Caller {
+        version: 9,
+        ..honest()
+    };
+    assert!(refused(newer).contains("protocol version 9"));
+    let cluster = Uuid::from_u128(8);
+    let reason = refused(Caller {
+        cluster,
+        ..honest()
+    });
+    assert!(reason.contains(&cluster.to_string()), "{reason}");
+    let reason = refused(Caller {
+        pool: 7,
+        ..honest()
+    });
+    assert!(reason.contains("b is the name of pool"), "{reason}");
+    let incarnation = known - 1;
+    let reason = refused(Caller {
+        incarnation,
+        ..honest()
+    });
+    assert!(reason.contains("b was started again"), "{reason}");
+    let incarnation = known + 1;
+    let reason = refused(Caller {
+        incarnation,
+        ..honest()
+    });
+    assert!(reason.contains("try again"), "{reason}");
+    let reason = refused(Caller {
+        name: "zoe".to_owned(),
+        ..honest()
+    });
+    assert!(reason.contains("names no node zoe"), "{reason}");
+    let reason = refused(Caller {
+        name: "no name".to_owned(),
+        ..honest()
+    });
+    assert!(reason.contains("no name of a node"), "{reason}");
+
+    scene.run_for(50 * MS);
+    assert!(scene.all_led(), "the cluster goes on");
+    let diary = scene.places[0].diary.borrow();
+    let told = diary
+        .iter()
+        .filter(|(_, event)| matches!(event, MemberEvent::PeerTrouble { .. }));
+    assert!(told.count() >= 5, "the store hears of each");
+}
+
+/// Stores `next` as an operator would who replaces what the store has.
+fn replace(scene: &Scene, next: &Configuration) {
+    let operator = scene.world.process(scene.seats[0]);
+    let port = operator.port(64).unwrap();
+    let store = scene.service.store(&port, &operator.runtime());
+    let revision = scene.service.value().unwrap().revision;
+    let swap = store.compare_and_set(Some(revision), &next.encode());
+    scene.world.block_on(swap).unwrap();
+}
+
+#[test]
+fn a_store_with_another_cluster_ends_every_member_with_an_error_that_names_both() {
+    let scene = Scene::settled(THREE, 22);
+    let mut other = scene.stored();
+    other.nonce = Uuid::from_u128(0xdead);
+    replace(&scene, &other);
+    scene.run_for(50 * MS);
+    for place in &scene.places {
+        let found = other.nonce;
+        let known = NONCE;
+        let expected = MemberError::Stale(Stale::Cluster { found, known });
+        assert_eq!(*place.end.borrow(), Some(expected));
+    }
+    assert!(
+        scene
+            .subjects()
+            .iter()
+            .all(|subject| scene.leaders(subject).is_empty())
+    );
+}
+
+#[test]
+fn a_store_that_went_back_to_an_earlier_epoch_is_not_followed_and_leases_go_on() {
+    let scene = Scene::settled(THREE, 23);
+    let mut earlier = scene.stored();
+    earlier.epoch.0 -= 1;
+    earlier.groups.iter_mut().for_each(|group| group.term.0 = 1);
+    replace(&scene, &earlier);
+    let mut led_always = true;
+    scene.run_until(100 * MS, || {
+        led_always &= scene.all_led();
+        false
+    });
+    assert!(led_always);
+    let diary = scene.places[0].diary.borrow();
+    let last = diary.last().map(|(_, event)| event.clone());
+    let Some(MemberEvent::StoreTrouble { reason }) = last else {
+        panic!("trouble with the store, not {last:?}");
+    };
+    assert!(reason.contains("is past"), "{reason}");
+}
+
+#[test]
+fn a_pool_that_is_started_twice_ends_the_first_member() {
+    let scene = Scene::settled(THREE, 24);
+    let incarnation = scene.stored().nodes[&name(2)].incarnation;
+    scene.start_beside(2, "sim:node-c-again");
+    scene.run_for(100 * MS);
+    let ended = scene.places[2].end.borrow().clone();
+    let expected = MemberError::Superseded {
+        name: name(2),
+        own: incarnation,
+        known: incarnation + 1,
+    };
+    assert_eq!(ended, Some(expected));
+}
+
+#[test]
+fn a_node_that_the_store_does_not_answer_is_told_that_it_cannot_be_registered() {
+    let scene = Scene::new(THREE, 25);
+    scene.service.fail_over_for(60_000 * MS);
+    scene.start(0);
+    scene.run_for(10_000 * MS);
+    let end = scene.places[0].end.borrow().clone();
+    let Some(MemberError::NotRegistered { error, .. }) = end else {
+        panic!("not registered, not {end:?}");
+    };
+    let refused = |error: &StoreError| matches!(error, StoreError::Refused { .. });
+    assert!(
+        matches!(&error, ChangeError::Store { error, is_unknown: false, .. } if refused(error)),
+        "{error}"
+    );
+}
