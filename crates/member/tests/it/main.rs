@@ -4,6 +4,7 @@ mod detection;
 mod mishaps;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod processes;
 mod reader;
 mod refusals;
 mod scene;

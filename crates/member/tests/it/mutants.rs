@@ -12,12 +12,24 @@ const SEEDS_MAX: u64 = 400;
 /// The crates whose mutants are hunted here.
 const PLACES: [&str; 2] = ["cluster", "member"];
 
+/// Stories of what chance seldom brings about.
+const STORIES: [(&str, fn()); 2] = [
+    (
+        "nodes that stood still",
+        staying::nodes_that_all_stood_still_at_once_lose_no_copy,
+    ),
+    (
+        "a copy that starts again",
+        staying::a_copy_that_starts_again_and_is_left_alone_waits_for_the_lease_that_it_forgot,
+    ),
+];
+
 /// How `mutant` is found; `None`: it is not.
 fn hunt(mutant: Mutant) -> Option<String> {
     plant(Some(mutant));
     let objects = |run: &dyn Fn()| catch_unwind(AssertUnwindSafe(run)).is_err();
-    let story = objects(&staying::nodes_that_all_stood_still_at_once_lose_no_copy)
-        .then(|| "story of nodes that stood still".to_owned());
+    let story = STORIES.iter().find(|(_, story)| objects(story));
+    let story = story.map(|(name, _)| format!("the story of {name}"));
     let found = story.or_else(|| {
         let seed = (0..SEEDS_MAX).find(|&seed| objects(&|| _ = mishaps::run(seed)))?;
         Some(format!("mishaps, after {} seeds", seed + 1))
