@@ -7,7 +7,9 @@
 //!          kv                   structures        never import each other; know no provider
 //!            \          |          /
 //!             v         v         v
-//!          log        cluster  <- config-store workload   published
+//!          log        member                   workload   published
+//!                       |
+//!                    cluster  <- config-store
 //!                       |
 //!                    persist
 //!                    /     \

@@ -7,7 +7,7 @@ use stonecast_base::mutants::{Mutant, plant};
 use crate::{mishaps, staying};
 
 /// Seeds within which each mutant must be found.
-const SEEDS_MAX: u64 = 400;
+const SEEDS_MAX: u64 = 300;
 
 /// The crates whose mutants are hunted here.
 const PLACES: [&str; 2] = ["cluster", "member"];
