@@ -17,7 +17,7 @@ use crate::metadata::Metadata;
 use crate::step::cargo;
 
 /// Tests that hunt bugs which no store shows, by package; each plants its own.
-const HUNTS: [(&str, &str); 2] = [
+const HUNTS: [(&str, &str); 3] = [
     (
         "stonecast-fabric-sim",
         "every_seeded_bug_of_appends_is_found",
@@ -25,6 +25,10 @@ const HUNTS: [(&str, &str); 2] = [
     (
         "stonecast-member",
         "every_seeded_bug_of_membership_is_found",
+    ),
+    (
+        "stonecast-persist",
+        "every_seeded_bug_of_durable_appends_is_found",
     ),
 ];
 /// Minimum number of seeds of the unchanged store.

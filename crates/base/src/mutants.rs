@@ -32,7 +32,8 @@ macro_rules! mutants {
                 match self { $(Self::$name => concat!($($what),+).trim_ascii(),)+ }
             }
 
-            /// The crate in which it is planted; `appends` are the fabric and its simulated provider.
+            /// The crate in which it is planted; `appends` are the fabric and its simulated provider, `persist/append` the halves of
+            /// durable appends.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
