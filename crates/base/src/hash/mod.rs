@@ -9,7 +9,8 @@ use xxhash_rust::xxh3;
 
 /// XXH3 with 64 bits and a seed. Fast and keyed against accident; *not* a defence against an
 /// attacker who knows the seed.
-#[inline]
+// Once in a program: a copy at each of its many callers takes longer to compile, and no less to run.
+#[inline(never)]
 pub fn xxh3_64(seed: u64, bytes: &[u8]) -> u64 {
     if middle::SIZES.contains(&bytes.len()) {
         middle::xxh3_64(seed, bytes)

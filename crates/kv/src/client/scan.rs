@@ -234,8 +234,8 @@ impl<'a> Scan<'a> {
             }
             let used = (0..)
                 .zip(line.words())
-                .filter(|&(_, &word)| word != Word::EMPTY);
-            words.extend(used.map(|(slot, &word)| (word, bucket * 8 + slot)));
+                .filter(|&(_, word)| word != Word::EMPTY);
+            words.extend(used.map(|(slot, word)| (word, bucket * 8 + slot)));
         }
         Ok(self.memory.has_index(access.table))
     }

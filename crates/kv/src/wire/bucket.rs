@@ -25,67 +25,66 @@ pub(crate) fn table_size(bits: u32) -> u64 {
     (1 << bits) * LINE_SIZE as u64
 }
 
-/// A bucket that was read.
+/// A bucket that was read: a view of its bytes. A copy of the words would stand between the load of the bucket and that of the
+/// record.
 #[derive(Clone, Copy)]
-pub(crate) struct Bucket {
-    words: [Word; BUCKET_WORDS as usize],
-    control: u64,
-}
+pub(crate) struct Bucket<'a>(&'a [u8; LINE_SIZE]);
 
 /// Which words of a bucket may belong to a key: a bit for each, in their order.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Candidates(u32);
 
-impl Bucket {
-    /// No words, and no bucket after it that holds words of its keys.
-    pub const EMPTY: Self = Self {
-        words: [Word::EMPTY; BUCKET_WORDS as usize],
-        control: 0,
-    };
+impl<'a> Bucket<'a> {
+    #[inline(always)]
+    pub fn parse(bytes: &'a [u8; LINE_SIZE]) -> Self {
+        Self(bytes)
+    }
 
     #[inline(always)]
-    pub fn parse(bytes: &[u8; LINE_SIZE]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let word = |index: usize| u64::from_le_bytes(words[index]);
-        Self {
-            words: std::array::from_fn(|index| Word(word(index))),
-            control: word(BUCKET_WORDS as usize),
-        }
+    fn number(self, index: usize) -> u64 {
+        let (numbers, _) = self.0.as_chunks::<8>();
+        u64::from_le_bytes(numbers[index])
+    }
+
+    #[inline(always)]
+    fn control(self) -> u64 {
+        self.number(BUCKET_WORDS as usize)
     }
 
     /// Whether another table has taken over what this bucket held.
     #[inline(always)]
-    pub fn is_moved(&self) -> bool {
-        self.control & MOVED != 0
+    pub fn is_moved(self) -> bool {
+        self.control() & MOVED != 0
     }
 
     /// Whether a word whose home is this bucket or an earlier one lies in a later bucket.
     #[inline(always)]
-    pub fn leads_on(&self) -> bool {
-        self.control & !MOVED != 0
+    pub fn leads_on(self) -> bool {
+        self.control() & !MOVED != 0
     }
 
     /// All words, free places included.
-    pub fn words(&self) -> &[Word; BUCKET_WORDS as usize] {
-        &self.words
+    #[inline(always)]
+    pub fn words(self) -> [Word; BUCKET_WORDS as usize] {
+        std::array::from_fn(|slot| Word(self.number(slot)))
     }
 
     /// Whether this very word stands here.
     #[inline(always)]
-    pub fn has(&self, word: Word) -> bool {
+    pub fn has(self, word: Word) -> bool {
         // Without a jump for each word: no processor can foresee which one it is.
-        self.words
+        self.words()
             .iter()
             .fold(false, |is_there, now| is_there | (*now == word))
     }
 
     /// The words that may belong to a key with `hash`. All are compared at once, without a jump.
     #[inline(always)]
-    pub fn candidates(&self, hash: KeyHash) -> Candidates {
+    pub fn candidates(self, hash: KeyHash) -> Candidates {
         const MASK: u32 = (((1u64 << FINGERPRINT_BITS) - 1) << FINGERPRINT_SHIFT >> 32) as u32;
         // All of the fingerprint is in the upper half of a word.
         const { assert!(FINGERPRINT_SHIFT >= 32 && FINGERPRINT_SHIFT + FINGERPRINT_BITS <= 64) };
-        let [a, b, c, d, e, f, g] = self.words.map(|word| word.0);
+        let [a, b, c, d, e, f, g] = self.words().map(|word| word.0);
         let equal = equal_upper_halves(
             [a, b, c, d, e, f, g, 0],
             MASK,
@@ -97,14 +96,14 @@ impl Bucket {
 
     /// Takes the next of `candidates`, which [`Bucket::candidates`] returned for this bucket: its place here, and the word.
     #[inline(always)]
-    pub fn next_of(&self, candidates: &mut Candidates) -> Option<(usize, Word)> {
+    pub fn next_of(self, candidates: &mut Candidates) -> Option<(usize, Word)> {
         while candidates.0 != 0 {
             let slot = candidates.0.trailing_zeros() as usize / 2;
             candidates.0 &= candidates.0 - 1;
+            let word = Word(self.number(slot));
             // A free place has the fingerprint of some hashes.
-            match self.words.get(slot) {
-                Some(&word) if word != Word::EMPTY => return Some((slot, word)),
-                _ => {}
+            if word != Word::EMPTY {
+                return Some((slot, word));
             }
         }
         None
@@ -116,16 +115,16 @@ mod tests {
     use super::*;
     use crate::wire::LOG_SIZE_MAX;
 
-    fn bucket(words: [Word; BUCKET_WORDS as usize], control: u64) -> Bucket {
+    fn line(words: [Word; BUCKET_WORDS as usize], control: u64) -> [u8; LINE_SIZE] {
         let mut bytes = [0; LINE_SIZE];
         let numbers = words.map(|word| word.0).into_iter().chain([control]);
         for (into, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
             *into = number.to_le_bytes();
         }
-        Bucket::parse(&bytes)
+        bytes
     }
 
-    fn slots(bucket: &Bucket, hash: KeyHash) -> Vec<usize> {
+    fn slots(bucket: Bucket<'_>, hash: KeyHash) -> Vec<usize> {
         let mut candidates = bucket.candidates(hash);
         std::iter::from_fn(|| bucket.next_of(&mut candidates))
             .map(|(slot, _)| slot)
@@ -148,10 +147,11 @@ mod tests {
                             rest(index as u64)
                         }
                     };
-                    let bucket = bucket(std::array::from_fn(word), 0);
+                    let line = line(std::array::from_fn(word), 0);
+                    let bucket = Bucket::parse(&line);
                     let expected: Vec<usize> =
                         (0..BUCKET_WORDS as usize).filter(is_match).collect();
-                    assert_eq!(slots(&bucket, hash), expected, "{matching:#b}");
+                    assert_eq!(slots(bucket, hash), expected, "{matching:#b}");
                     assert_eq!(
                         bucket.has(Word::new(LOG_SIZE_MAX - 64, 1023, hash, 64)),
                         matching != 0
@@ -169,7 +169,8 @@ mod tests {
             (MOVED, true, false),
             (MOVED | 1, true, true),
         ] {
-            let bucket = bucket([Word::EMPTY; BUCKET_WORDS as usize], control);
+            let line = line([Word::EMPTY; BUCKET_WORDS as usize], control);
+            let bucket = Bucket::parse(&line);
             assert_eq!((bucket.is_moved(), bucket.leads_on()), (is_moved, leads_on));
         }
     }

@@ -9,9 +9,9 @@ use stonecast_fabric::ReadInto;
 
 use super::Reader;
 use crate::error::StoreError;
-use crate::index::{FoundRecord, LookUp, LookUpStep, WholeRecord};
-use crate::wire::KeyHash;
+use crate::index::{FoundRecord, Location, LookUp, LookUpStep, Wanted};
 use crate::wire::limits::{VALUE_SIZE_MAX, check_key};
+use crate::wire::{KeyHash, Word};
 
 /// Values of [`Client::multi_get`](crate::Client::multi_get). Reuse one to save allocations.
 #[derive(Default)]
@@ -45,12 +45,12 @@ impl Values {
     }
 }
 
-/// A key on its way.
-struct Asked<'a> {
+/// A key on its way. Its look-up is made anew for each batch of READs: kept in memory, that of every key would cost more than
+/// its few facts.
+struct Asked {
     hash: KeyHash,
-    look_up: LookUp<WholeRecord<'a>>,
-    /// Position and size of the record that is fetched next; `None`: nothing to fetch.
-    next: Option<(u64, usize)>,
+    /// The word whose record is fetched next; `None`: nothing to fetch.
+    next: Option<Word>,
     /// Where the record lies in the bytes.
     record: Range<usize>,
 }
@@ -117,10 +117,8 @@ impl Reader {
         values.found.clear();
         values.found.resize(keys.len(), None);
         let access = memory.access();
-        let mut asked: Many<Asked<'_>> = keys
-            .iter()
-            .map(|key| self.ask(key, access.index_bits))
-            .collect();
+        let bits = access.index_bits;
+        let mut asked: Many<Asked> = keys.iter().map(|key| self.ask(key, bits)).collect();
         // Each with whether its record is known to be long.
         let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
 
@@ -130,24 +128,25 @@ impl Reader {
         // A bucket comes behind the record that it judges.
         let buckets = values.buckets.chunks_exact_mut(LINE_SIZE);
         reads.extend(asked.iter().zip(buckets).map(|(asked, into)| ReadInto {
-            remote: memory.index_address(asked.look_up.home()),
+            remote: memory.index_address(asked.hash.bucket(bits)),
             into,
         }));
         memory.read(&mut reads).await?;
         drop(reads);
         let (buckets, _) = values.buckets.as_chunks::<LINE_SIZE>();
         for (index, (asked, bucket)) in asked.iter_mut().zip(buckets).enumerate() {
-            let look_up = &mut asked.look_up;
+            let mut look_up = LookUp::new(self.whole_record(keys[index]), asked.hash, bits);
             let step = match asked.next.take() {
-                Some(_) => {
+                Some(word) => {
+                    look_up.recall(Location { word, distance: 0 });
                     let record = &values.bytes[asked.record.clone()];
                     look_up.recalled(std::slice::from_ref(bucket), record)
                 }
                 None => look_up.bucket(bucket),
             };
             match step {
-                LookUpStep::Record { position, size } if !look_up.word().is_long() => {
-                    asked.next = Some((position, size));
+                LookUpStep::Record { .. } if !look_up.word().is_long() => {
+                    asked.next = Some(look_up.word());
                 }
                 LookUpStep::Absent => {
                     self.connection.meter.note_location(false);
@@ -167,14 +166,17 @@ impl Reader {
             memory.read(&mut reads).await?;
         }
         drop(reads);
-        for (index, asked) in asked.iter_mut().enumerate() {
-            if asked.next.is_none() {
+        for (index, asked) in asked.iter().enumerate() {
+            let Some(word) = asked.next else {
                 continue;
-            }
-            match asked.look_up.found(&values.bytes[asked.record.clone()]) {
+            };
+            let wanted = self.whole_record(keys[index]);
+            match wanted.found(word, &values.bytes[asked.record.clone()]) {
                 Some(found) => {
                     values.found[index] = Some(asked.found(found));
-                    self.learn(asked.hash, &asked.look_up);
+                    self.connection.meter.note_location(false);
+                    self.locations
+                        .learn(asked.hash, Location { word, distance: 0 });
                 }
                 None => alone.push((index, false)),
             }
@@ -205,18 +207,17 @@ fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
 
 impl Reader {
     /// A key, with its remembered record if that can be fetched together with the home bucket.
-    fn ask<'a>(&'a self, key: &'a [u8], index_bits: u32) -> Asked<'a> {
+    fn ask(&self, key: &[u8], index_bits: u32) -> Asked {
         let hash = KeyHash::of(self.connection.format.tag_key, key);
         let mut look_up = LookUp::new(self.whole_record(key), hash, index_bits);
-        let recall = self
+        let recalled = self
             .locations
             .find(hash)
             .filter(|location| location.distance == 0 && !location.word.is_long())
-            .and_then(|location| look_up.recall(location));
+            .filter(|location| look_up.recall(*location).is_some());
         Asked {
             hash,
-            look_up,
-            next: recall.map(|recall| (recall.position, recall.size)),
+            next: recalled.map(|location| location.word),
             record: 0..0,
         }
     }
@@ -224,13 +225,14 @@ impl Reader {
     /// READs of the records that `asked` need next, to the end of `bytes`, which grow by as much.
     fn reads_of_records<'a>(
         &self,
-        asked: &mut [Asked<'_>],
+        asked: &mut [Asked],
         bytes: &'a mut Vec<u8>,
     ) -> Many<ReadInto<'a>> {
         let start = bytes.len();
         let mut end = start;
         for asked in asked.iter_mut() {
-            if let Some((_, size)) = asked.next {
+            if let Some(word) = asked.next {
+                let size = self.memory.first_read_size(word);
                 asked.record = end..end + size;
                 end += size;
             }
@@ -238,17 +240,19 @@ impl Reader {
         bytes.resize(end, 0);
         let mut rest = &mut bytes[start..];
         let mut reads = Many::new();
-        for (position, size) in asked.iter().filter_map(|asked| asked.next) {
-            let (into, tail) = std::mem::take(&mut rest).split_at_mut(size);
-            rest = tail;
-            let remote = self.memory.log_address(position);
-            reads.push(ReadInto { remote, into });
+        for asked in asked.iter() {
+            if let Some(word) = asked.next {
+                let (into, tail) = std::mem::take(&mut rest).split_at_mut(asked.record.len());
+                rest = tail;
+                let remote = self.memory.log_address(word.position());
+                reads.push(ReadInto { remote, into });
+            }
         }
         reads
     }
 }
 
-impl Asked<'_> {
+impl Asked {
     /// Where the value of the record that was found lies in the bytes, and its version.
     fn found(&self, found: FoundRecord) -> (Range<usize>, u64) {
         let FoundRecord { version, value } = found;

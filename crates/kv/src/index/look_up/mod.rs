@@ -114,7 +114,7 @@ pub(crate) struct LookUp<W> {
     home: u64,
     /// The bucket that is looked through, its bytes, and its words that have not been followed.
     bucket: u64,
-    line: Bucket,
+    line: [u8; LINE_SIZE],
     left: Candidates,
     /// Buckets that are still read, at most.
     buckets_left: u64,
@@ -136,7 +136,7 @@ impl<W: Wanted> LookUp<W> {
             bits,
             home,
             bucket: home,
-            line: Bucket::EMPTY,
+            line: [0; LINE_SIZE],
             left: Candidates::default(),
             buckets_left: 1 << bits,
             word: Word::EMPTY,
@@ -183,23 +183,22 @@ impl<W: Wanted> LookUp<W> {
         let (Some(home), Some(last)) = (buckets.first(), buckets.last()) else {
             return Step::Bucket(self.home);
         };
-        self.enter(Bucket::parse(home));
+        self.enter(home);
         if Bucket::parse(last).has(self.word) || mutant!(LocationTrusted) {
             self.is_recalled = true;
             return self.record(record);
         }
-        self.follow()
+        self.follow(home)
     }
 
     /// Takes the bucket that the latest step asked for.
     #[inline(always)]
     pub fn bucket(&mut self, line: &[u8; LINE_SIZE]) -> Step<W::Found> {
-        let line = Bucket::parse(line);
-        if line.is_moved() {
+        if Bucket::parse(line).is_moved() {
             return Step::Moved;
         }
         self.enter(line);
-        self.follow()
+        self.follow(line)
     }
 
     /// Takes the bytes of the record that the latest step asked for.
@@ -214,9 +213,9 @@ impl<W: Wanted> LookUp<W> {
             // The location may be older than the word that the bucket has for the key.
             Judged::OtherKey | Judged::Fault(_) if self.is_recalled => {
                 self.is_recalled = false;
-                self.follow()
+                self.follow_on()
             }
-            Judged::OtherKey => self.follow(),
+            Judged::OtherKey => self.follow_on(),
             Judged::Fault(found) => Step::Fault(found),
         }
     }
@@ -255,16 +254,24 @@ impl<W: Wanted> LookUp<W> {
     }
 
     #[inline(always)]
-    fn enter(&mut self, line: Bucket) {
-        self.line = line;
-        self.left = line.candidates(self.hash);
+    fn enter(&mut self, line: &[u8; LINE_SIZE]) {
+        self.line = *line;
+        self.left = Bucket::parse(line).candidates(self.hash);
         self.buckets_left -= 1;
     }
 
-    /// The next word of this bucket that may be the key's, or the next bucket.
+    /// As [`LookUp::follow`], with the bytes that are kept for it.
+    fn follow_on(&mut self) -> Step<W::Found> {
+        let line = self.line;
+        self.follow(&line)
+    }
+
+    /// The next word of this bucket, whose bytes are `line`, that may be the key's, or the next bucket. A driver that gives up
+    /// after one record has the line, so nothing is kept for it.
     #[inline(always)]
-    fn follow(&mut self) -> Step<W::Found> {
-        while let Some((slot, word)) = self.line.next_of(&mut self.left) {
+    fn follow(&mut self, line: &[u8; LINE_SIZE]) -> Step<W::Found> {
+        let bucket = Bucket::parse(line);
+        while let Some((slot, word)) = bucket.next_of(&mut self.left) {
             (self.slot, self.word) = (slot, word);
             match self.wanted.read_size(word) {
                 None => {}
@@ -277,7 +284,7 @@ impl<W: Wanted> LookUp<W> {
                 }
             }
         }
-        if !self.line.leads_on() || self.buckets_left == 0 {
+        if !bucket.leads_on() || self.buckets_left == 0 {
             return Step::Absent;
         }
         self.bucket = (self.bucket + 1) & ((1 << self.bits) - 1);
