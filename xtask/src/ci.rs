@@ -5,13 +5,13 @@
 //! and the fast build; the end-to-end tests start processes of the release build, which users run.
 
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::metadata::Metadata;
 use crate::step::{cargo, check, tests};
-use crate::tally::{NotRunFile, Outcome, Tally, hand_on, minutes};
+use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
 use crate::{design_index, doc_tables, fresh, guest, layers, mutants, needs, sim, source_rules};
 
 /// The package with the binary, whose integration tests start real processes.
@@ -40,6 +40,8 @@ const FUZZ_SECONDS: u32 = 30;
 struct Step {
     name: &'static str,
     what: &'static str,
+    /// Time that the step should take on two cores, builds included. A shared machine may take longer: that is said, and fails nothing.
+    budget_minutes: u64,
     run: fn(&Surroundings) -> Result<Outcome>,
 }
 
@@ -52,90 +54,110 @@ const STEPS: &[Step] = &[
     Step {
         name: "format",
         what: "rustfmt changes nothing",
+        budget_minutes: 1,
         run: format,
     },
     Step {
         name: "lint",
         what: "clippy reports nothing",
+        budget_minutes: 4,
         run: lint,
     },
     Step {
         name: "layers",
         what: "every crate names only crates that it may, and clocks and unsafe code stand only where they may",
+        budget_minutes: 1,
         run: layers,
     },
     Step {
         name: "doc-tables",
         what: "printed tables of the documentation are up to date",
+        budget_minutes: 1,
         run: doc_tables,
     },
     Step {
         name: "tests",
         what: "unit and integration tests of every crate",
+        budget_minutes: 11,
         run: unit_tests,
     },
     Step {
         name: "verbs",
         what: "lints and tests of the crates that the feature `verbs` changes",
+        budget_minutes: 5,
         run: verbs,
     },
     Step {
         name: "mutants",
         what: "every seeded bug is found, and nothing in the unchanged store",
+        budget_minutes: 6,
         run: seeded_bugs,
     },
     Step {
         name: "models",
         what: "loom: every interleaving of the rings in shared memory, and of wakes with an executor's pause",
+        budget_minutes: 2,
         run: models,
     },
     Step {
         name: "docs",
         what: "rustdoc reports nothing",
+        budget_minutes: 2,
         run: docs,
     },
     Step {
         name: "examples",
         what: "the examples of the library, in a program outside the workspace with a lock file of its own",
+        budget_minutes: 2,
         run: examples,
     },
     Step {
         name: "conformance",
         what: "real Redis clients against the gateway, each installed in a pinned version",
+        budget_minutes: 4,
         run: conformance,
     },
     Step {
         name: "fuzz",
         what: "hostile bytes at the decoder of the gateway, for a minute",
+        budget_minutes: 2,
         run: fuzz,
     },
     Step {
         name: "simulate",
         what: "seeds, crash states, faults and determinism of the simulated world",
+        budget_minutes: 6,
         run: simulate,
     },
     Step {
         name: "end-to-end",
         what: "real processes, killed and restarted, release build",
+        budget_minutes: 4,
         run: end_to_end,
     },
     Step {
         name: "guest",
         what: "persistent memory and power cuts in an emulated machine",
+        budget_minutes: 5,
         run: in_a_guest,
     },
     Step {
         name: "fresh",
         what: "the first commands, and every step that installs something, in a bare Debian",
+        budget_minutes: 3,
         run: fresh,
     },
 ];
 
-/// Prints the names of the steps.
+/// Prints the names of the steps, with their budgets.
 pub fn list() {
-    STEPS
-        .iter()
-        .for_each(|step| println!("{:<12} {}", step.name, step.what));
+    for step in STEPS {
+        println!(
+            "{:<12} {:>2} min  {}",
+            step.name, step.budget_minutes, step.what
+        );
+    }
+    println!("{:<12} {:>2} min", "all", budget(STEPS).as_secs() / 60);
 }
 
 /// Runs the named steps (all, if none is named). Returns `false` if anything failed.
@@ -157,12 +179,23 @@ pub fn run(names: &[String]) -> Result<bool> {
         println!("\n=== {}: {}", step.name, step.what);
         let start = Instant::now();
         let outcome = (step.run)(&surroundings)?;
-        println!("=== {} took {}", step.name, minutes(start.elapsed()));
+        let budget = budget(std::slice::from_ref(step));
+        println!(
+            "=== {} took {}",
+            step.name,
+            of_budget(start.elapsed(), budget)
+        );
         hand_on(&outcome.not_run)?;
-        tally.add(step.name, start.elapsed(), outcome);
+        tally.add(step.name, (start.elapsed(), budget), outcome);
     }
     println!("{}", tally.report());
     Ok(tally.success())
+}
+
+/// The time that these steps should take.
+fn budget(steps: &[Step]) -> Duration {
+    let minutes: u64 = steps.iter().map(|step| step.budget_minutes).sum();
+    Duration::from_secs(60 * minutes)
 }
 
 /// Runs the figures of the laboratory. Returns `false` if one missed its ratio.
@@ -442,5 +475,16 @@ fn fresh(at: &Surroundings) -> Result<Outcome> {
 impl Surroundings {
     fn cargo(&self, arguments: &[&str]) -> Command {
         cargo(&self.metadata.workspace_root, arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steps_together_have_a_budget_below_an_hour() {
+        assert!(STEPS.iter().all(|step| step.budget_minutes > 0));
+        assert!(budget(STEPS) < Duration::from_secs(3600));
     }
 }

@@ -13,11 +13,13 @@
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
-//! | `sim.rs` | campaigns in the simulated world |
+//! | `sim.rs` | seeds of the simulated world |
+//! | `campaign.rs` | the long campaign, once for each release |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
 //! | `design_index.rs` | the index of the design pages names every page |
 #![forbid(unsafe_code)]
 
+mod campaign;
 mod ci;
 mod design_index;
 mod doc_tables;
@@ -59,6 +61,16 @@ enum Command {
         /// Names the steps and ends.
         #[arg(long)]
         list: bool,
+    },
+    /// Runs the long campaign: 10,000 seeds of each scenario, 10 million crash states, every seeded bug. Prints commit and totals in
+    /// the form of docs/testing.md. Takes hours.
+    Campaign {
+        /// Part of the counts.
+        #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
+        percent: f64,
+        /// Plants no seeded bugs.
+        #[arg(long)]
+        no_mutants: bool,
     },
     /// Measures the figures of the README, each with its target ratio. Installs the peers for the
     /// comparison.
@@ -145,6 +157,10 @@ fn run(command: Command) -> Result<bool> {
             Ok(true)
         }
         Command::Ci { steps, list: false } => ci::run(&steps),
+        Command::Campaign {
+            percent,
+            no_mutants,
+        } => campaign::run(percent, !no_mutants),
         Command::Bench { arguments } => ci::bench(&arguments),
         Command::Conformance => ci::run(&["conformance".to_owned()]),
         Command::Guest {
@@ -162,7 +178,7 @@ fn run(command: Command) -> Result<bool> {
         }),
         Command::Mutants { arguments } => ci::mutants(&arguments),
         Command::Packaging => packaging::run(),
-        Command::Sim { minutes } => sim::campaign(Duration::try_from_secs_f64(minutes * 60.0)?),
+        Command::Sim { minutes } => sim::fresh_seeds(Duration::try_from_secs_f64(minutes * 60.0)?),
         Command::Needs { steps, install } => needs::run(&steps, install),
         Command::Layers => {
             let findings = ci::layer_findings()?;

@@ -3,6 +3,7 @@
 //! ```text
 //!   ci            fixed seeds: full runs, crash states, each fault class hit, the same hash twice
 //!   --minutes N   fresh seeds until the time is over; a failure is printed with the command that replays it
+//!   campaign      fixed seeds in the counts of a release (campaign.rs)
 //! ```
 //!
 //! The binary uses every processor. Nothing here depends on its speed: a campaign of fixed seeds
@@ -26,6 +27,8 @@ use crate::tally::minutes;
 const FULL: &str = "kv";
 /// The scenario that examines every moment.
 const CRASHES: &str = "kv-crashes";
+/// The scenario that cuts the power of any of several machines at every moment.
+const COPIES: &str = "copies";
 /// Full runs in each run of the whole test command.
 const FULL_SEEDS: u64 = 2000;
 /// Minimum number of operations of a full run.
@@ -42,6 +45,8 @@ const COURSE_SEEDS_MIN: u64 = 100;
 const WHOLE_COURSE_SEEDS_MIN: u64 = 10;
 /// Crash states that are recovered and judged in each run of the whole test command.
 const CRASH_STATES: u64 = 1_000_000;
+/// Seeds of records with copies on several machines.
+const COPIES_SEEDS: u64 = 40;
 /// Seeds that are run twice.
 const TWICE_SEEDS: u64 = 100;
 /// Seeds of the scenario of crashes in one batch: about a hundred thousand states.
@@ -260,6 +265,14 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
         full.crash_states + crashes.crash_states >= CRASH_STATES,
     );
 
+    let mut copies = Sum::default();
+    binary.run(COPIES, 0, COPIES_SEEDS, &mut copies)?;
+    copies.tell(COPIES);
+    checks.note(
+        "no cut of several machines breaks a promise",
+        copies.broken == 0,
+    );
+
     let mut again = Sum::default();
     binary.run(FULL, 0, TWICE_SEEDS, &mut again)?;
     let same = again
@@ -365,9 +378,61 @@ fn speed(binary: &Binary) -> Result<()> {
     Ok(())
 }
 
+/// The counts of a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Seeds of full runs, and of runs with copies.
+    pub seeds: u64,
+    /// Crash states, of all scenarios together.
+    pub crash_states: u64,
+}
+
+/// The totals of one scenario.
+pub struct Total {
+    pub scenario: &'static str,
+    pub seeds: u64,
+    pub operations: u64,
+    pub crash_states: u64,
+    /// Seeds that broke a promise.
+    pub broken: u64,
+}
+
+impl Sum {
+    fn total(&self, scenario: &'static str) -> Total {
+        Total {
+            scenario,
+            seeds: self.seeds,
+            operations: self.operations,
+            crash_states: self.crash_states,
+            broken: self.broken,
+        }
+    }
+}
+
+/// Runs the seeds from 0 on of every scenario until `counts` are reached.
+pub fn totals(metadata: &Metadata, counts: Counts) -> Result<Vec<Total>> {
+    let binary = Binary::build(metadata)?;
+    let (mut full, mut copies) = (Sum::default(), Sum::default());
+    binary.run(FULL, 0, counts.seeds, &mut full)?;
+    full.tell(FULL);
+    binary.run(COPIES, 0, counts.seeds, &mut copies)?;
+    copies.tell(COPIES);
+    let mut crashes = Sum::default();
+    let before = full.crash_states + copies.crash_states;
+    while before + crashes.crash_states < counts.crash_states && crashes.broken == 0 {
+        binary.run(CRASHES, crashes.seeds, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
+        crashes.tell(CRASHES);
+    }
+    Ok(vec![
+        full.total(FULL),
+        copies.total(COPIES),
+        crashes.total(CRASHES),
+    ])
+}
+
 /// Runs fresh seeds of each scenario in turn until the time is over. Returns `false` if one broke a
 /// promise.
-pub fn campaign(time: Duration) -> Result<bool> {
+pub fn fresh_seeds(time: Duration) -> Result<bool> {
     let metadata = Metadata::of_the_workspace()?;
     let binary = Binary::build(&metadata)?;
     // Small enough for every reader of JSON, and far from the seeds of the whole test command.

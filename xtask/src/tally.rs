@@ -136,12 +136,13 @@ pub fn hand_on(not_run: &[(String, String)]) -> Result<()> {
 /// The whole run.
 #[derive(Default)]
 pub struct Tally {
-    steps: Vec<(&'static str, Duration, Outcome)>,
+    /// Each step with the time that it took, and its budget.
+    steps: Vec<(&'static str, (Duration, Duration), Outcome)>,
 }
 
 impl Tally {
-    /// Adds the outcome of a step.
-    pub fn add(&mut self, step: &'static str, time: Duration, outcome: Outcome) {
+    /// Adds the outcome of a step; `time` is what it took, and its budget.
+    pub fn add(&mut self, step: &'static str, time: (Duration, Duration), outcome: Outcome) {
         self.steps.push((step, time, outcome));
     }
 
@@ -155,15 +156,15 @@ impl Tally {
     /// The table of steps, the tests not run, and the closing line.
     pub fn report(&self) -> String {
         let mut report = String::from("\n");
-        for (step, time, outcome) in &self.steps {
+        for (step, (time, budget), outcome) in &self.steps {
             let verdict = outcome.verdict();
             let counts = format!("{} passed, {} failed", outcome.passed, outcome.failed);
-            report += &format!("{verdict:<7}  {step:<12} {:>8}  {counts}\n", minutes(*time));
+            let time = of_budget(*time, *budget);
+            report += &format!("{verdict:<7}  {step:<12} {time:<36}  {counts}\n");
         }
-        report += &format!(
-            "\ntotal time {}\n",
-            minutes(self.steps.iter().map(|(_, time, _)| *time).sum())
-        );
+        let taken = self.steps.iter().map(|(_, (time, _), _)| *time).sum();
+        let budget = self.steps.iter().map(|(_, (_, budget), _)| *budget).sum();
+        report += &format!("\ntotal time {}\n", of_budget(taken, budget));
         report + &self.closing()
     }
 
@@ -204,6 +205,12 @@ pub fn minutes(time: Duration) -> String {
     format!("{}:{:04.1}", time.as_secs() / 60, time.as_secs_f64() % 60.0)
 }
 
+/// A time beside its budget, for people. Machines are shared, so that a longer time is said and fails nothing.
+pub fn of_budget(time: Duration, budget: Duration) -> String {
+    let over = if time > budget { ", OVER BUDGET" } else { "" };
+    format!("{} of {}{over}", minutes(time), minutes(budget))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,9 +228,11 @@ mod tests {
         let outcome = Outcome::of_tests(true, (5, 0), not_run);
         assert_eq!((outcome.passed, outcome.failed), (4, 0));
         let mut tally = Tally::default();
-        tally.add("tests", Duration::from_secs(61), outcome);
+        let minute = Duration::from_secs(60);
+        tally.add("tests", (minute + Duration::from_secs(1), minute), outcome);
         let report = tally.report();
         assert!(report.contains("not run: full disk (no root)"), "{report}");
+        assert!(report.contains("1:01.0 of 1:00.0, OVER BUDGET"), "{report}");
         assert_eq!(report.lines().last(), Some("4 passed, 0 failed, 1 skipped"));
         assert!(tally.success());
     }
@@ -233,7 +242,7 @@ mod tests {
         let mut tally = Tally::default();
         tally.add(
             "fresh",
-            Duration::ZERO,
+            (Duration::ZERO, Duration::ZERO),
             Outcome::not_run("fresh", "no root"),
         );
         let report = tally.report();
@@ -246,7 +255,7 @@ mod tests {
         let mut tally = Tally::default();
         tally.add(
             "tests",
-            Duration::ZERO,
+            (Duration::ZERO, Duration::ZERO),
             Outcome::of_tests(false, (0, 0), Vec::new()),
         );
         assert!(!tally.success());

@@ -65,7 +65,11 @@ pub fn run(options: &Options) -> Result<bool> {
     let outcome = outcome(&Metadata::of_the_workspace()?, options)?;
     hand_on(&outcome.not_run)?;
     let mut tally = Tally::default();
-    tally.add("guest", std::time::Duration::ZERO, outcome);
+    tally.add(
+        "guest",
+        (std::time::Duration::ZERO, std::time::Duration::ZERO),
+        outcome,
+    );
     println!("{}", tally.closing());
     Ok(tally.success())
 }

@@ -18,6 +18,7 @@ use crate::history::NodeId;
 use crate::lab::REFUSED;
 use crate::models::register::{Answer, Call};
 use crate::oracles::acknowledged::Allowed;
+use crate::oracles::agreement::{self, Copied};
 use crate::oracles::idempotence;
 use crate::subject::{Ended, Seat, Subject, Task, Testimony};
 use crate::timeline::Words;
@@ -107,12 +108,14 @@ impl Copies {
         Err(text(&error))
     }
 
-    /// Opens all memories, takes the newest record of each key, and copies it to where it is missing.
-    async fn open(&self, seats: &[Seat]) -> Result<Contents, String> {
+    /// Opens all memories, takes the newest record of each key, and copies it to where it is missing. Afterwards all memories have the same.
+    async fn open(&self, seats: &[Seat]) -> Result<Contents, Violation> {
+        let refused = |error: String| Violation::new(REFUSED, error);
         let memories: Vec<Memory> = seats
             .iter()
             .map(|seat| self.memory(seat))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, _>>()
+            .map_err(refused)?;
         let mut contents = Vec::new();
         for key in 0..self.setup.keys {
             let found: Vec<_> = memories.iter().map(|memory| memory.newest(key)).collect();
@@ -123,11 +126,25 @@ impl Copies {
             for (memory, found) in memories.iter().zip(&found) {
                 if !found.as_ref().is_some_and(has) {
                     let taken = memory.take(newest).await;
-                    let _persisted = taken.map_err(|error| error.to_string())?;
+                    let _persisted = taken.map_err(|error| refused(error.to_string()))?;
                 }
             }
         }
-        Ok(contents)
+        self.judge_copies(&memories).map_or(Ok(contents), Err)
+    }
+
+    /// Judges whether all memories have the same records.
+    fn judge_copies(&self, memories: &[Memory]) -> Option<Violation> {
+        let records = |memory: &Memory| {
+            let keys = (0..self.setup.keys).map(|key| (key, memory.newest(key)));
+            let present = keys.filter_map(|(key, record)| Some((key.into(), record?.value)));
+            present.collect()
+        };
+        let copies = self.nodes().zip(memories).map(|(node, memory)| Copied {
+            node,
+            entries: records(memory),
+        });
+        agreement::judge(u64::MAX, &copies.collect::<Vec<_>>())
     }
 }
 
@@ -160,10 +177,7 @@ impl Subject for Copies {
     }
 
     fn recover(self: Rc<Self>, seats: Vec<Seat>) -> Task<Result<Contents, Violation>> {
-        Box::pin(async move {
-            let opened = self.open(&seats).await;
-            opened.map_err(|error| Violation::new(REFUSED, error))
-        })
+        Box::pin(async move { self.open(&seats).await })
     }
 }
 

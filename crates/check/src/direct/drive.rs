@@ -21,6 +21,7 @@ use crate::explorer::Explorer;
 use crate::lab::Lab;
 use crate::linearizability::{STATES_MAX, Verdict};
 use crate::models::register::{self, History};
+use crate::oracles;
 use crate::oracles::acknowledged::Allowed;
 use crate::report::Report;
 use crate::stage::{Node, Stage};
@@ -172,6 +173,7 @@ impl Run {
         if !self.stage.is_sound() {
             return;
         }
+        let healed = self.work.testimony.history.borrow().now();
         let mut waiting = Vec::new();
         for (number, client) in (0..).zip(&self.stage.clients) {
             let done = Rc::new(Cell::new(false));
@@ -185,6 +187,13 @@ impl Run {
             waiting.push(done);
         }
         while !waiting.iter().all(|done| done.get()) && self.stage.step() {}
+        if self.stage.is_sound() {
+            let history = self.work.testimony.history.borrow();
+            let clients = self.stage.clients.len() as u32;
+            let wanted = progress::OPERATIONS as usize;
+            let found = oracles::progress::judge(&history, healed, clients, wanted);
+            self.stage.report.violations.extend(found);
+        }
         self.stage.healed_until = Some(self.stage.world.now() + PROGRESS_NS);
         let work = self.work.clone();
         self.visit_alone(|process, done| Box::pin(progress::wait_for_leases(work, process, done)));

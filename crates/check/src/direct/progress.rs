@@ -19,7 +19,7 @@ use crate::violation::Violation;
 pub(crate) const PROGRESS_NS: Nanoseconds = 10_000_000_000;
 const RETRY_NS: Nanoseconds = 1_000_000;
 /// Operations that each client must complete.
-const OPERATIONS: u32 = 4;
+pub(crate) const OPERATIONS: u32 = 4;
 /// Writes of the trail.
 const TRAIL: u32 = 6;
 

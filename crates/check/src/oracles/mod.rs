@@ -2,6 +2,10 @@
 //! answers of clients and the results of recoveries.
 
 pub mod acknowledged;
+pub mod agreement;
 pub mod idempotence;
+pub mod leaders;
+pub mod progress;
+pub mod redundancy;
 pub mod space;
 pub mod values;
