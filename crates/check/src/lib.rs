@@ -1,18 +1,24 @@
 //! Runs the stores in the simulated world, ends processes and machines at any moment, and judges
 //! the result.
 //!
+//! A store is a *subject* (it serves, lives as a client, recovers) with a *model* (state, call, answer). Everything else knows
+//! no store:
+//!
 //! ```text
 //!   run(scenario, seed) -> Report
-//!     setup     what the seed means                          direct/setup.rs
-//!     drive     world, clients, server                       direct/{drive,client,host}.rs
-//!       mishaps, visitors   faults of the run, odd clients   direct/{mishaps,visitors,raw}.rs
-//!       progress            healed, all clients progress     direct/progress.rs
-//!       damage              a medium that breaks its word    direct/damage.rs
-//!       explorer   power cut at a moment -> states           direct/explorer.rs  fates.rs  known.rs
-//!         lab        recovery of one state                   direct/lab.rs
-//!     oracles   the promises                                 oracles/
-//!     timeline  a failing run, for people                    timeline.rs
-//!   shrink      the shortest schedule that fails             shrink.rs  adjustment.rs
+//!     subject     what a store does                         subject.rs  direct/  copies/
+//!     stage       nodes, clients, the loop of events         stage.rs
+//!     explorer    power cut of any machines -> states        explorer.rs  wrecks.rs  fates.rs  known.rs
+//!       lab       recovery of one state                      lab.rs
+//!     history     calls and answers, in one order            history.rs
+//!       model     what answers are right                     model.rs  models/
+//!       search    is there an order that explains them       linearizability/
+//!     oracles     the promises                               oracles/
+//!     timeline    a failing run, for people                  timeline.rs
+//!   shrink        the shortest schedule that fails           shrink.rs  adjustment.rs
+//!
+//!   direct/       the store with one server: setup, drive, mishaps, visitors, progress, damage
+//!   copies/       records with copies on several machines
 //! ```
 //!
 //! Invariants: a report follows only from scenario and seed; examining a crash does not disturb the
