@@ -62,7 +62,7 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
-    /// Runs the long campaign: 10,000 seeds of each scenario, 10 million crash states, every seeded bug. Prints commit and totals in
+    /// Runs the long campaign: 10,000 full runs, 1,000 runs with copies, 10 million crash states of the store, every seeded bug. Prints commit and totals in
     /// the form of docs/testing.md. Takes hours.
     Campaign {
         /// Part of the counts.

@@ -381,9 +381,9 @@ fn speed(binary: &Binary) -> Result<()> {
 /// The counts of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Seeds of full runs, and of runs with copies.
+    /// Seeds of full runs. Runs with copies get a tenth: each examines some thousand crash states.
     pub seeds: u64,
-    /// Crash states, of all scenarios together.
+    /// Crash states of the store, beside those of runs with copies.
     pub crash_states: u64,
 }
 
@@ -415,11 +415,10 @@ pub fn totals(metadata: &Metadata, counts: Counts) -> Result<Vec<Total>> {
     let (mut full, mut copies) = (Sum::default(), Sum::default());
     binary.run(FULL, 0, counts.seeds, &mut full)?;
     full.tell(FULL);
-    binary.run(COPIES, 0, counts.seeds, &mut copies)?;
+    binary.run(COPIES, 0, counts.seeds.div_ceil(10), &mut copies)?;
     copies.tell(COPIES);
     let mut crashes = Sum::default();
-    let before = full.crash_states + copies.crash_states;
-    while before + crashes.crash_states < counts.crash_states && crashes.broken == 0 {
+    while full.crash_states + crashes.crash_states < counts.crash_states && crashes.broken == 0 {
         binary.run(CRASHES, crashes.seeds, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
         crashes.tell(CRASHES);
     }

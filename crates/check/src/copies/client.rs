@@ -86,7 +86,7 @@ async fn write(
         random.random_range(VALUE_SIZE_MIN..=RECORD_SIZE_MAX),
         &mut bytes,
     );
-    let payload = Payload::single(place(key, copies.count_write(key)), &bytes);
+    let payload = Payload::single(place(key, copies.writes_done(key)), &bytes);
     // The record may get to any machine before the client or another machine dies.
     let id = copies.testimony.call(client, None, key, Call::Put(value));
     let everywhere = Cell::new(true);
@@ -99,6 +99,9 @@ async fn write(
         }) as Pin<Box<dyn Future<Output = ()> + '_>>
     });
     all(writes.collect()).await;
+    if everywhere.get() {
+        copies.note_done(key);
+    }
     let answer = Answer::Stored(value.0.into());
     let answer = everywhere.get().then_some(answer);
     copies.testimony.answer(id, answer);

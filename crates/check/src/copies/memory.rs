@@ -14,7 +14,7 @@ use crate::values::{ValueId, decode};
 
 /// Bytes of a place.
 const PLACE_SIZE: u64 = 256;
-/// Places of a key: a write never touches the place of the record before it.
+/// Places of a key: a write never touches the place of the last record that was done.
 const PLACES: u64 = 2;
 /// Bytes of the region.
 const CAPACITY: u64 = 1 << 16;
@@ -29,9 +29,9 @@ pub(super) const LAYOUT: Layout = Layout {
 /// Longest record.
 pub(super) const RECORD_SIZE_MAX: usize = PLACE_SIZE as usize;
 
-/// The place of the `count`-th write of `key`, from the start of the data.
-pub(super) fn place(key: u32, count: u64) -> u64 {
-    (u64::from(key) * PLACES + count % PLACES) * PLACE_SIZE
+/// The place of the next write of `key` after `done` ones, from the start of the data.
+pub(super) fn place(key: u32, done: u64) -> u64 {
+    (u64::from(key) * PLACES + done % PLACES) * PLACE_SIZE
 }
 
 /// The memory of one machine.

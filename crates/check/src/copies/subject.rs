@@ -31,8 +31,9 @@ pub(crate) struct Copies {
     pub testimony: Testimony<Call, Answer>,
     /// Writes that the client has not begun.
     pub left: Cell<u64>,
-    /// Number of writes of each key so far.
-    written: RefCell<Vec<u64>>,
+    /// Number of writes of each key that were done. The next one goes to the other place: one of unknown outcome is overwritten, and
+    /// never the last one that was done.
+    done: RefCell<Vec<u64>>,
     plans: Vec<Plan>,
 }
 
@@ -54,7 +55,7 @@ impl Copies {
         Rc::new(Self {
             testimony: Testimony::new(setup.keys),
             left: Cell::new(setup.operations),
-            written: RefCell::new(vec![0; setup.keys as usize]),
+            done: RefCell::new(vec![0; setup.keys as usize]),
             plans: machines.map(|machine| plan(machine.platform)).collect(),
             setup,
         })
@@ -75,11 +76,14 @@ impl Copies {
         (Program::new(steps), platform.flush)
     }
 
-    /// Counts a write of `key`. Returns the number of those before it.
-    pub fn count_write(&self, key: u32) -> u64 {
-        let written = &mut self.written.borrow_mut()[key as usize];
-        *written += 1;
-        *written - 1
+    /// Number of writes of `key` that were done.
+    pub fn writes_done(&self, key: u32) -> u64 {
+        self.done.borrow()[key as usize]
+    }
+
+    /// Notes that a write of `key` was done.
+    pub fn note_done(&self, key: u32) {
+        self.done.borrow_mut()[key as usize] += 1;
     }
 
     fn memory(&self, seat: &Seat) -> Result<Memory, String> {
