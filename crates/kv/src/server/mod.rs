@@ -3,7 +3,7 @@
 //! ```text
 //!   open    checkpoint, scan, seal                                            recovery/
 //!   run     events -> clients; then one batch; then cleaning and growth
-//!   close   seal, checkpoint, clean flag      these two not while somebody may be publishing yet
+//!   close   seal, checkpoint, clean flag      the last two not while a client may still publish
 //! ```
 //!
 //! Each component owns its state, and names only what it is handed:
@@ -62,7 +62,7 @@ use recovery::{Recovered, recover};
 use report::Reporter;
 use shard::Shard;
 
-/// Who may write into the log.
+/// The clients that may write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientPolicy {
     /// Clients of the server's own user write their records to the final place, unless the log is a file that is synced;
@@ -78,7 +78,7 @@ pub enum ClientPolicy {
 /// How to serve.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
-    /// Who may write into the log.
+    /// The clients that may write into the log.
     pub clients: ClientPolicy,
     /// How many clients there may be.
     pub places: Places,
@@ -135,7 +135,7 @@ struct State {
 }
 
 impl State {
-    /// Somebody was given a segment to write to: cleaning gains something, and nobody waits for room that is leased.
+    /// An appender was given a segment: cleaning gains something, and no writer waits for room that is leased.
     fn note_given(&mut self) {
         self.cleaner.note_given();
         self.clients.lender.note_given();
@@ -213,7 +213,7 @@ impl Server {
             match served {
                 Ok(operations) => self.tend_index(operations),
                 Err(error) => {
-                    // Nobody will answer who waits, however long this value lives. The last answers get there first.
+                    // Clients that wait get no answer, however long this value lives. The last answers get there first.
                     self.runtime.sleep(LAST_ANSWERS_NS).await;
                     self.end_all_sessions();
                     break Err(error);
@@ -354,7 +354,7 @@ impl Server {
     fn tend_index(&self, operations: usize) {
         let State { shard, clients, .. } = &mut *self.state.borrow_mut();
         shard.tend_index(operations);
-        // A right that is being taken away may still be one on a table that nobody holds.
+        // A right that is being taken away may still be one on a table that no session holds.
         if !clients.departures.are_under_way() {
             let is_read = |table| {
                 let mut sessions = clients.sessions.iter();

@@ -1,4 +1,4 @@
-//! What to tell a writer for whom there is no segment.
+//! The answer to a writer that finds no segment.
 //!
 //! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is on its way back. Where it
 //! may, the answer is *busy*, and what brings the room is set in motion. Where it may not, the answer says what is full.

@@ -24,7 +24,7 @@ const AHEAD_DENOMINATOR: u64 = 2;
 pub(super) struct Due {
     /// Bytes of the victim to look at.
     pub bytes: u64,
-    /// Nobody who comes meanwhile ends the step.
+    /// A request that arrives meanwhile does not end the step.
     pub is_late: bool,
     /// Tombstones below this are not needed.
     pub horizon: u64,
@@ -82,7 +82,7 @@ pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
         // Below a step it is cheaper to wait for more.
         return None;
     }
-    // Whoever is told to wait makes a whole segment due.
+    // A writer that is told to wait makes a whole segment due.
     let is_late = cleaner.credit > segment_size / LATE_SHARE;
     Some(Due {
         bytes: step,
@@ -121,7 +121,7 @@ fn choose(state: &mut State, next_sequence: u64) -> Option<u32> {
             // What is dead lies where clients write.
             state.clients.lender.ask_back();
         }
-        // What there is to gain lies where somebody appends: it may be given back at any moment.
+        // What there is to gain lies where an appender writes: it may be given back at any moment.
         let State {
             cleaner, journal, ..
         } = state;

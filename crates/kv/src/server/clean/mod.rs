@@ -1,7 +1,7 @@
 //! Cleaning: makes segments free while they are read and written.
 //!
 //! ```text
-//!   choose    a segment that nobody holds                     due.rs, space/policy.rs
+//!   choose    a segment that has no holder                    due.rs, space/policy.rs
 //!   copy      what is needed of it, some of it at a time      copy.rs
 //!   persist   the copies                                      sweep.rs: durable, invisible
 //!   publish   index words, where they still name the old      visible
@@ -10,12 +10,12 @@
 //! ```
 //!
 //! Steps are taken between batches, in the server's task, so index and log agree and no word changes under them. A step is a
-//! few pieces long and ends behind the piece in which somebody comes, as long as what is cleaned is ahead of what is
-//! written; so how long anybody waits for one is bounded. How much is copied follows what is written. Nothing runs in a
-//! server that nobody writes to.
+//! few pieces long and ends behind the piece in which a request arrives, as long as what is cleaned is ahead of what is
+//! written; so the wait for one is bounded. How much is copied follows what is written. Nothing runs in a
+//! server without writes.
 //!
 //! Reads go on all the time, one-sided: the old place stays as it is until its segment is written in its next generation.
-//! Whoever then reads it through an old word finds another generation, or no whole record, and reads the word again.
+//! A reader that comes through an old word finds another generation, or no whole record, and reads the word again.
 //!
 //! Invariants:
 //! - A segment gets its next generation only when the index names nothing in it, everything that was stamped in it was
@@ -79,7 +79,7 @@ struct Victim {
 struct Copied {
     /// Bytes of the victim that were looked at.
     bytes: u64,
-    /// There is no more to copy, or no room for it.
+    /// Nothing is left to copy, or there is no room for it.
     is_last: bool,
 }
 
@@ -127,18 +127,18 @@ impl Cleaner {
         died < self.exhausted_until
     }
 
-    /// Somebody waits for room: a whole segment is due.
+    /// A writer waits for room: a whole segment is due.
     pub fn free_one(&mut self, format: &LogFormat) {
         self.credit = self.credit.max(format.segment_size);
     }
 
-    /// Somebody gave a segment back: there may be something to gain in it.
+    /// An appender gave a segment back: there may be something to gain in it.
     pub fn note_given_back(&mut self) {
         self.barren = 0;
         self.exhausted_until = 0;
     }
 
-    /// A segment was freed, or none was found to clean, and nobody was given one yet. Once that has happened often nothing is
+    /// A segment was freed, or none was found to clean, and no appender was given one yet. Once that has happened often nothing is
     /// gained any more: what is moved takes as much room as before, since records are too large for what is left.
     fn note_barren(&mut self, died: u64, format: &LogFormat) {
         self.barren += 1;
@@ -153,7 +153,7 @@ impl Cleaner {
         self.counters.reclaimed_leases += leases as u64;
     }
 
-    /// Somebody was given a segment to write to: cleaning gains something.
+    /// An appender was given a segment: cleaning gains something.
     pub fn note_given(&mut self) {
         self.barren = 0;
     }

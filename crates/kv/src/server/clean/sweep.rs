@@ -14,7 +14,7 @@ use crate::server::State;
 use crate::server::clients::drain_intents;
 use crate::server::commit::Committer;
 
-/// Bytes of it that are looked at before it is seen whether somebody waits: a few records.
+/// Bytes of a segment that are looked at between two looks at what has arrived: a few records.
 const PIECE_SIZE: u64 = 2 << 10;
 
 /// See the module documentation.
@@ -67,7 +67,7 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Copies one piece after the other of what is due. When somebody comes meanwhile the rest is left for later, unless
+    /// Copies one piece after the other of what is due. When a request arrives meanwhile the rest is left for later, unless
     /// that is late: an operation waits for a piece and a persist, not for a step.
     async fn copy_due(&self, state: &RefCell<State>, due: &Due) -> Step {
         let mut step = Step::default();

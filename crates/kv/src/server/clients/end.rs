@@ -97,7 +97,7 @@ impl Departures {
         self.may_be_publishing
     }
 
-    /// Messages that nobody took before their connection was gone.
+    /// Messages that were not taken before their connection was gone.
     pub fn take_untaken(&self) -> Vec<Received> {
         self.revocations.take_untaken()
     }
@@ -161,7 +161,7 @@ impl Departures {
         self.revocations.begin(ending(None, extents));
     }
 
-    /// Closes a window through which a client reads no more.
+    /// Closes a window that a client has left.
     pub fn end_window(&self, rkey: Rkey) {
         self.revocations.begin(Ending {
             windows: vec![rkey],

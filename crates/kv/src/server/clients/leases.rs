@@ -93,12 +93,12 @@ impl Lender {
         }
     }
 
-    /// Somebody waits for room that is leased.
+    /// A writer waits for room that is leased.
     pub fn ask_back(&mut self) {
         self.is_wanted = true;
     }
 
-    /// Somebody was given a segment: nobody waits any more.
+    /// An appender was given a segment: no writer waits any more.
     pub fn note_given(&mut self) {
         self.is_wanted = false;
     }

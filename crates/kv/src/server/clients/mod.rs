@@ -88,7 +88,7 @@ pub(super) struct Sessions {
 
 impl Clients {
     /// Takes back what was not used for long, and that space is short for: leases of extents, and rights to publish, which end with
-    /// the next look at what comes back. The clients ask anew when they write again. Returns the number of extents; `None` where
+    /// the next look at what comes back. The clients ask again when they write. Returns the number of extents; `None` where
     /// nothing was taken back.
     pub fn reclaim_unused(&mut self, space: &mut Space) -> Option<usize> {
         let unused = self

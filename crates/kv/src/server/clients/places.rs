@@ -1,7 +1,7 @@
 //! Places for clients: how many there are, and how many of them one user or one process may take.
 //!
 //! The bounds keep one client program, by accident or malice, from keeping all others out. They are no protection against
-//! who may do anything to the server anyway: its own user is bounded by the number of places alone, the server's own process
+//! programs that may do anything to the server anyway: its own user is bounded by the number of places alone, the server's own process
 //! (its gateway) not even by its share of them.
 
 use stonecast_fabric::PeerIdentity;

@@ -2,10 +2,10 @@
 //! `docs/design/0022`.
 //!
 //! ```text
-//!   grant     windows on index (atomics), counter (atomics), ring (write)          until the client asks anew, or is gone
+//!   grant     windows on index (atomics), counter (atomics), ring (write)          until the client asks again, or is gone
 //!   lend      an extent in which it stamps its own records
 //!   drain     its intents                    before a tombstone's horizon, before a segment is freed, between batches
-//!   take over the extent, when nobody can write there any more                    void what no word names, where the client died
+//!   take over the extent, once it cannot be written any more                      void what no word names, where the client died
 //! ```
 
 use std::cell::Cell;
@@ -56,13 +56,13 @@ pub(super) struct Returned {
     pub stamper: Stamper,
 }
 
-/// Who has stamped what is in a segment that comes back.
+/// The author of the stamps in a segment that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamper {
     Server,
-    /// By its client, who has nothing under way in it.
+    /// Its client, which has nothing under way in it.
     Client,
-    /// By its client, whose rights were taken away in the middle of whatever it was doing.
+    /// Its client, whose rights were taken away in the middle of whatever it was doing.
     DeadClient,
 }
 
@@ -121,7 +121,7 @@ pub(in crate::server) struct Publishing {
     counter: Option<MemoryRegion>,
     /// What clients that publish report.
     rings: Vec<Rc<Ring>>,
-    /// Clients that have to ask anew before they publish again.
+    /// Clients that have to ask again before they publish.
     unused: Vec<QueuePair>,
 }
 
@@ -215,7 +215,7 @@ impl Publishing {
         self.rings.retain(|ring| !Rc::ptr_eq(ring, ended));
     }
 
-    /// Finds clients that did not use their rights for so long that they ask anew before they do. Returns how many; they lose their
+    /// Finds clients that did not use their rights for so long that they ask again before they do. Returns how many; they lose their
     /// rights with the next look at what comes back.
     pub fn find_unused(&mut self, sessions: &mut Sessions, unused_ns: Nanoseconds) -> usize {
         let now = self.runtime.now();
@@ -279,7 +279,7 @@ pub(in crate::server) fn drain_intents(state: &mut State) -> bool {
     publishing.drain(served, &mut journal.space, shard)
 }
 
-/// Gives the client of `qp` the rights to publish, anew where it had some.
+/// Gives the client of `qp` the rights to publish, in place of those that it had.
 pub(in crate::server) fn grant_rights(state: &mut State, qp: QueuePair) -> Answer {
     state.clients.end_rights(qp);
     let Clients {
@@ -332,7 +332,7 @@ pub(super) fn take_over(state: &mut State, returned: &Returned) {
 }
 
 impl PublishingRights {
-    /// What the client reports, when it can report no more.
+    /// What the client reported, once it can report nothing further.
     pub fn into_ring(self) -> Rc<Ring> {
         self.ring
     }

@@ -41,7 +41,7 @@ impl Doors {
         let device = &**self.port.device();
         let opened = session.windows.open(device, qp, table, self.log, staging);
         let Ok([index_rkey, log_rkey, staging_rkey]) = opened else {
-            // The device has no more windows now; others may give theirs back.
+            // The device has no window left; other clients may give theirs back.
             return Verdict::Busy.into();
         };
         Answer::Access(Accesses {
@@ -69,7 +69,7 @@ impl Windows {
         index.chain(self.log).collect()
     }
 
-    /// The client reads index `table` no more. Returns the window that is to be closed.
+    /// The client has left index `table`. Returns the window that is to be closed.
     pub fn leave_index(&mut self, table: u32) -> Option<Rkey> {
         let left = self.index.iter().position(|&(number, _)| number == table)?;
         Some(self.index.swap_remove(left).1)

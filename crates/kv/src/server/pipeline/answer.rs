@@ -15,7 +15,7 @@ pub(super) enum Durable<'p> {
     Proven(&'p Persisted),
     /// Nothing was stamped, so no write is done.
     NothingStamped,
-    /// The medium failed, and nobody knows what of the batch is durable.
+    /// The medium failed, and it is unknown what of the batch is durable.
     Failed,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Company {
 }
 
 impl Company {
-    /// Whether a batch of so many operations waits on, which has waited since `start` and seen nobody since `quiet_since`.
+    /// Whether a batch of so many operations waits on, which has waited since `start` and has seen no arrival since `quiet_since`.
     pub fn is_worth_it(
         &self,
         operations: usize,

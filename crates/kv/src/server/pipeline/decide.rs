@@ -51,8 +51,8 @@ impl Stamped {
 
     /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no
     /// room because a segment is still being prepared waits for that, for a while, and everything behind it: sent back, it
-    /// would be overtaken by what its client sent after it. For a segment that has to be cleaned first nobody waits here:
-    /// that is done between batches.
+    /// would be overtaken by what its client sent after it. No record waits here for a segment that has to be cleaned first:
+    /// segments are cleaned between batches.
     pub async fn decide(
         &mut self,
         state: &RefCell<State>,

@@ -46,7 +46,7 @@ impl Gather {
         }
     }
 
-    /// Takes over the shared buffers of messages that nobody took before their connection was gone.
+    /// Takes over the shared buffers of messages that were not taken before their connection was gone.
     pub fn take_buffers_back(&mut self, untaken: &[Received]) {
         if let Some(buffers) = self.receives.shared_buffers() {
             let requests = untaken.iter().map(|arrival| buffers.request(arrival.wr_id));

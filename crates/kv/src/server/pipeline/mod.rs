@@ -15,7 +15,7 @@
 //! While a sync of a file is waited for to be worth its time, what arrives is decided as it comes; when it is done, the
 //! first operations are published and answered before the rest, so that their clients send while the server works.
 //!
-//! A crash before `persist` is done leaves records that nobody was told of; recovery keeps those that are whole. A crash
+//! A crash before `persist` is done leaves records that were not acknowledged; recovery keeps those that are whole. A crash
 //! after it leaves records that recovery finds.
 
 mod answer;
@@ -127,7 +127,7 @@ impl Pipeline {
         self.gather.gather(&mut state.borrow_mut(), &mut self.batch)
     }
 
-    /// Takes over the receive buffers of messages that nobody took before their connection was gone.
+    /// Takes over the receive buffers of messages that were not taken before their connection was gone.
     fn take_buffers_back(&mut self, state: &RefCell<State>) {
         let untaken = state.borrow().clients.departures.take_untaken();
         self.gather.take_buffers_back(&untaken);

@@ -98,7 +98,7 @@ fn find_spot(
     let lease = session.leases.get(usize::from(slot))?;
     let extent = Some(lease.object()).filter(|extent| !extent.publishes)?;
     let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
-    // Below the segment's end lie published records: nobody may write there any more.
+    // Below the segment's end lie published records, which no client may overwrite.
     let (first, generation) = state.journal.end(extent.segment);
     let format = state.journal.format();
     let allowed = unit >= first && end <= format.segment_size / UNIT_SIZE;

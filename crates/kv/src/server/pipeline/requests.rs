@@ -93,7 +93,7 @@ fn open_doors(state: &mut State, qp: QueuePair) -> Answer {
     }
 }
 
-/// The client of `qp` reads index `table` no more.
+/// The client of `qp` has left index `table`.
 fn leave_index(clients: &mut Clients, qp: QueuePair, table: u32) {
     let session = clients.sessions.get_mut(qp);
     let left = session.and_then(|session| session.windows.leave_index(table));

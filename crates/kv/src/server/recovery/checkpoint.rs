@@ -4,7 +4,7 @@
 //! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and where
 //! it is absent, damaged or does not fit, the log is scanned instead. It stays useful after a crash as long as segments only
 //! grow: recovery goes on from where each segment ended when the checkpoint was taken. Once a segment was freed since then,
-//! words may name what is there no more, and the checkpoint counts no more.
+//! words may name what is gone, and the checkpoint does not count.
 
 use stonecast_base::{Corruption, hash, mutant};
 use stonecast_log::{Heritage, LogFormat, SegmentState};
@@ -217,6 +217,17 @@ pub(crate) fn encode<'a>(
     bytes
 }
 
+/// Damage of a checkpoint.
+fn damage(what: &'static str, found: String, expected: String) -> Corruption {
+    Corruption {
+        what: what.into(),
+        file: "checkpoint".into(),
+        offset: 0,
+        found,
+        expected,
+    }
+}
+
 /// A checkpoint that was checked whole.
 pub(crate) struct Image<'a> {
     header: Header,
@@ -228,13 +239,6 @@ pub(crate) struct Image<'a> {
 impl<'a> Image<'a> {
     /// Checks `bytes`.
     pub fn parse(bytes: &'a [u8], format: &LogFormat) -> Result<Self, Corruption> {
-        let damage = |what: &'static str, found: String, expected: String| Corruption {
-            what: what.into(),
-            file: "checkpoint".into(),
-            offset: 0,
-            found,
-            expected,
-        };
         let Ok((header, rest)) = Header::read_from_prefix(bytes) else {
             return Err(damage(
                 "checkpoint",
@@ -278,6 +282,24 @@ impl<'a> Image<'a> {
                 "whole segments and buckets".to_owned(),
             ));
         };
+        let image = Self {
+            header,
+            segments,
+            outcomes,
+            buckets,
+        };
+        image.check_parts(format)?;
+        Ok(image)
+    }
+
+    /// Whether the parts say what a pool of this format can hold.
+    fn check_parts(&self, format: &LogFormat) -> Result<(), Corruption> {
+        let Self {
+            header,
+            segments,
+            buckets,
+            ..
+        } = self;
         if let Some(segment) = segments
             .iter()
             .find(|segment| segment.number.get() >= format.segment_count)
@@ -318,12 +340,7 @@ impl<'a> Image<'a> {
                 format!("below {SEQUENCE_LIMIT}"),
             ));
         }
-        Ok(Self {
-            header,
-            segments,
-            outcomes,
-            buckets,
-        })
+        Ok(())
     }
 
     /// What it knows of segments.

@@ -48,7 +48,7 @@ pub struct RecoveryReport {
     pub repairs: Vec<Corruption>,
     /// Segments with a copy of the header gone, which is written again.
     pub headers_repaired: u64,
-    /// Segments whose tail a crash had torn: writes that nobody was told of.
+    /// Segments whose tail a crash had torn: writes that were not acknowledged.
     pub torn_tails: u64,
     /// Records lost to a power cycle in a pool that promises to survive the death of processes only.
     pub lost: u64,
@@ -84,7 +84,7 @@ pub(crate) async fn recover(
     let format = format_of(pool);
     let log = pool.log();
     if lacks_what_was_told(pool) {
-        // Nor may a later opening in this power cycle believe it.
+        // A later opening in this power cycle may not believe it either.
         pool.backing().store(Blob::Checkpoint, &[])?;
     }
     let survey = survey(pool, is_shared, Basis::Checkpoint, &mut Opening)?;
@@ -111,28 +111,7 @@ pub(crate) async fn recover(
     if !pool.was_clean() {
         mark_doubtful(&*log, &format, &segments, &occupied);
     }
-    // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
-    let unsealed: Vec<Span> = segments
-        .iter()
-        .filter_map(|state| state.unsealed(&format))
-        .collect();
-    let found = commit
-        .persist(&*log, &unsealed)
-        .await
-        .map_err(MediaError::from)?;
-    let settled = settle(&mut segments, &*log, &format, &found);
-    let mut sealed = commit
-        .persist(&*log, &settled)
-        .await
-        .map_err(MediaError::from)?;
-    let mut witnesses = Witnesses::new(pool.backing(), &*log, format);
-    let renewed = witnesses.renew(&*log, &segments, &occupied, &sealed);
-    if !renewed.is_empty() {
-        sealed = commit
-            .persist(&*log, &renewed)
-            .await
-            .map_err(MediaError::from)?;
-    }
+    let (witnesses, sealed) = seal(pool, commit, &mut segments, &occupied).await?;
     let heritage = segments
         .iter()
         .fold(Heritage::default(), |all, state| all.and(state.heritage));
@@ -162,6 +141,29 @@ pub(crate) async fn recover(
         },
         report,
     ))
+}
+
+/// Persists what was found, then seals it, then lets the neighbours tell of it, each with what it rests on persisted before. Returns
+/// the proof that all of it is durable.
+async fn seal(
+    pool: &Pool,
+    commit: &Commit,
+    segments: &mut [SegmentState],
+    occupied: &[Span],
+) -> Result<(Witnesses, Persisted), MediaError> {
+    let (log, format) = (pool.log(), format_of(pool));
+    // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
+    let unsealed = segments.iter().filter_map(|state| state.unsealed(&format));
+    let unsealed: Vec<Span> = unsealed.collect();
+    let found = commit.persist(&*log, &unsealed).await?;
+    let settled = settle(segments, &*log, &format, &found);
+    let mut sealed = commit.persist(&*log, &settled).await?;
+    let mut witnesses = Witnesses::new(pool.backing(), &*log, format);
+    let renewed = witnesses.renew(&*log, segments, occupied, &sealed);
+    if !renewed.is_empty() {
+        sealed = commit.persist(&*log, &renewed).await?;
+    }
+    Ok((witnesses, sealed))
 }
 
 /// Marks what a failed sync that the server before did not live to hear of has left as durable as it looks; below a seal all was

@@ -22,7 +22,6 @@ use crate::wire::{KeyHash, Word};
 pub(crate) struct Rebuild {
     backing: Rc<dyn Backing>,
     log: Rc<dyn Region>,
-    tag_key: u64,
     index: Index,
     outcomes: Outcomes,
     tombstones: Vec<(KeyHash, u64)>,
@@ -108,7 +107,6 @@ impl Rebuild {
         Self {
             backing,
             log,
-            tag_key: format.tag_key,
             index,
             outcomes,
             tombstones: Vec::new(),
@@ -138,7 +136,8 @@ impl Rebuild {
         let bits = Index::bits_for(self.index.len());
         if self.index.table().bits() > bits + SPARE_BITS_MAX {
             let memory = index_memory(&*self.backing, bits, self.is_shared)?;
-            self.index.move_to(memory, bits, &*self.log, self.tag_key);
+            self.index
+                .move_to(memory, bits, &*self.log, self.format.tag_key);
         }
         let Self {
             index,
@@ -231,7 +230,8 @@ impl Rebuild {
         if self.index.len() >= self.index.capacity() {
             let bits = self.index.table().bits() + 1;
             let memory = index_memory(&*self.backing, bits, self.is_shared)?;
-            self.index.move_to(memory, bits, &*self.log, self.tag_key);
+            self.index
+                .move_to(memory, bits, &*self.log, self.format.tag_key);
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Visitor for Rebuild {
         hashes.extend(
             batch
                 .iter()
-                .map(|found| KeyHash::of(self.tag_key, found.key)),
+                .map(|found| KeyHash::of(self.format.tag_key, found.key)),
         );
         hashes.iter().for_each(|&hash| self.index.prefetch(hash));
         for (&hash, found) in hashes.iter().zip(batch) {

@@ -5,7 +5,7 @@
 //! 2. Each segment is scanned from there on; what is found goes into the index.
 //! 3. What is found of a segment is compared with what its neighbour says of it: a segment can be lost whole.
 //!
-//! Recovery goes on from here, and a check of a pool that nobody serves ends here: so the two cannot come to differ.
+//! Recovery goes on from here, and a check of a pool that is not served ends here: so the two cannot come to differ.
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
@@ -29,7 +29,7 @@ pub(crate) enum Basis {
     LogAlone,
 }
 
-/// Who is told how a survey goes on.
+/// Is told how a survey goes on.
 pub(crate) trait Surveyor {
     /// The bytes of the log below this position were looked at.
     fn progress(&mut self, _position: u64) {}
@@ -153,17 +153,37 @@ pub(crate) fn survey(
         (index, is_shared),
         checkpoint,
     );
+    let segments = scan_all(pool, (&known, &occupied), &mut rebuild, surveyor)?;
+    Ok(Survey {
+        rebuilt: rebuild.finish()?,
+        segments,
+        has_checkpoint: bytes.is_some(),
+        used_checkpoint,
+        checkpoint_damage,
+        occupied,
+    })
+}
+
+/// Scans all segments into `rebuild`, from where a checkpoint has them in `known`. Returns those in use that are not refused.
+/// `occupied` are the parts of the log that are no holes.
+fn scan_all(
+    pool: &Pool,
+    (known, occupied): (&[SegmentState], &[Span]),
+    rebuild: &mut Rebuild,
+    surveyor: &mut dyn Surveyor,
+) -> Result<Vec<(SegmentState, SegmentReport)>, StoreError> {
+    let (log, format) = (pool.log(), format_of(pool));
     let policy = ScanPolicy {
         tolerate_missing: was_unsynced(pool),
     };
     let believes_witnesses = !lacks_what_was_told(pool);
-    let name = backing.name();
+    let name = pool.backing().name();
     let mut segments = Vec::new();
     for number in 0..format.segment_count {
         surveyor.progress(format.position(number, 0));
         let from = known.iter().find(|state| state.number == number);
         let whole = Span::new(format.position(number, 0), format.segment_size);
-        let is_hole = from.is_none() && !is_occupied(&occupied, whole);
+        let is_hole = from.is_none() && !is_occupied(occupied, whole);
         if mutant!(StaleCheckpointBelieved)
             && let Some(known) = from
         {
@@ -172,7 +192,7 @@ pub(crate) fn survey(
         }
         let scanned = match is_hole {
             true => Ok(None),
-            false => scan_segment(&*log, &format, &name, number, from, policy, &mut rebuild)
+            false => scan_segment(&*log, &format, &name, number, from, policy, rebuild)
                 .map(SegmentVerdict::used),
         };
         let vouched = scanned.and_then(|used| {
@@ -180,7 +200,7 @@ pub(crate) fn survey(
                 generation: state.generation,
                 unit: report.whole_end,
             });
-            if believes_witnesses && is_occupied(&occupied, Witness::line(&format, number)) {
+            if believes_witnesses && is_occupied(occupied, Witness::line(&format, number)) {
                 check_witness(&*log, &format, &name, number, found)?;
             }
             Ok(used)
@@ -190,12 +210,5 @@ pub(crate) fn survey(
             Err(corruption) => surveyor.refuse(number, corruption)?,
         }
     }
-    Ok(Survey {
-        rebuilt: rebuild.finish()?,
-        segments,
-        has_checkpoint: bytes.is_some(),
-        used_checkpoint,
-        checkpoint_damage,
-        occupied,
-    })
+    Ok(segments)
 }

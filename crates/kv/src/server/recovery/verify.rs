@@ -29,10 +29,10 @@ pub struct Verification {
     pub refusal: Option<MediaError>,
     /// Damage: a server refuses a pool with any of these.
     pub damage: Vec<Corruption>,
-    /// Damage in what a checkpoint stands for: a server opens the pool with it and refuses the pool without it, and tells who
-    /// reads such a record that it is damaged.
+    /// Damage in what a checkpoint stands for: a server opens the pool with it and refuses the pool without it, and tells a
+    /// reader of such a record that it is damaged.
     pub latent: Vec<Corruption>,
-    /// Byte positions in the log of what a crash left of writes that nobody was told of.
+    /// Byte positions in the log of what a crash left of writes that were not acknowledged.
     pub torn: Vec<u64>,
     /// What a server mends and says: a checkpoint that does not check, a copy of a segment's header that is not there.
     pub harmless: Vec<Corruption>,

@@ -1,7 +1,7 @@
 //! What became of the latest writes that carried tokens, so that one whose answer was lost can be asked for again.
 //!
-//! Bounded: the oldest are forgotten, and it is remembered up to where. Whoever asks names the latest version that he knew
-//! when he first sent the write; the write, if it was done, has a later one. So where that version lies at or above what was
+//! Bounded: the oldest are forgotten, and it is remembered up to where. A client that asks names the latest version that it knew
+//! when it first sent the write; the write, if it was done, has a later one. So where that version lies at or above what was
 //! forgotten, a write that is not remembered was not done.
 //!
 //! Nothing here is made durable by itself: tokens lie in the records, and recovery finds them there.

@@ -130,7 +130,7 @@ impl Tables {
         }
     }
 
-    /// Frees the tables that are not current and that nobody reads.
+    /// Frees the tables that are not current and that no client reads.
     pub fn free_unread(&mut self, is_read: impl Fn(u32) -> bool) {
         let current = self.current().number;
         let unread = self.all.extract_if(.., |table| {

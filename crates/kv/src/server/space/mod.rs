@@ -1,4 +1,4 @@
-//! Which segments are free, open or full, who may append to them, and which are cleaned next.
+//! Which segments are free, open or full, which of them have an appender, and which are cleaned next.
 //!
 //! ```text
 //!             take                       give back, room left
@@ -64,7 +64,7 @@ pub(crate) struct Space {
     segments: Vec<Segment>,
     shelves: Shelves,
     witnesses: Witnesses,
-    /// Segments that somebody appends to.
+    /// Segments that have an appender.
     taken: u32,
     /// Segments that are used for tombstones.
     of_tombstones: u32,
@@ -165,7 +165,7 @@ impl Space {
     }
 
     /// Where segments run short: once the last writer of an earlier run is gone, what that run used is cleaned like all else.
-    /// Nobody appends to the rests, since recovery cleared them before that writer had done its last store.
+    /// The rests get no appender, since recovery cleared them before that writer had done its last store.
     pub fn release_earlier_run(&mut self) {
         if self.is_short() && self.waits_for_earlier_run() && self.medium.earlier_writers_are_gone()
         {
@@ -214,7 +214,7 @@ impl Space {
         self.segments[number as usize].is_lent = true;
     }
 
-    /// Takes over what a client has stamped in a lent segment, where it can write no more. `is_void` says of each record whether
+    /// Takes over what a client has stamped in a lent segment, where it cannot write any more. `is_void` says of each record whether
     /// it is taken back. Returns what the caller must persist before anything more is stamped there.
     pub fn take_over(
         &mut self,
@@ -404,7 +404,7 @@ impl Space {
             && self.shelves.put_partial(purpose, room, number)
     }
 
-    /// Gives a segment to the cleaner: nobody appends to it any more.
+    /// Gives a segment to the cleaner: it gets no appender any more.
     pub fn begin_cleaning(&mut self, number: u32) -> SegmentState {
         let room = self.room(number);
         let segment = &mut self.segments[number as usize];

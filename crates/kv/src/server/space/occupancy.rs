@@ -7,9 +7,9 @@
 //!
 //! A record is *dead* when the index names another one for its key, or none. No word names a tombstone, which is needed
 //! until every older version of its key is gone. Those are dead, and died no later than the tombstone was written; so a
-//! tombstone with a sequence below the first death of every other segment is needed no more.
+//! tombstone with a sequence below the first death of every other segment is not needed any more.
 //!
-//! All of this is known anew after each opening, from a scan or a checkpoint. A first death that is told too early only keeps
+//! All of this is established again by each opening, from a scan or a checkpoint. A first death that is told too early only keeps
 //! tombstones longer.
 
 use stonecast_base::mutant;

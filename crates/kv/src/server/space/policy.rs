@@ -1,9 +1,9 @@
 //! When segments are cleaned, and which.
 //!
 //! Cleaning begins when free segments run short, and not before: the longer it waits, the less is left to move. Of the
-//! segments that nobody holds the one with the best ratio of what it gives to what it costs goes first, weighed by its age:
+//! segments without a holder the one with the best ratio of what it gives to what it costs goes first, weighed by its age:
 //! what has been there for long changes seldom, so its room is kept for long (Rosenblum and Ousterhout's cost-benefit
-//! policy). Where somebody waits, the one that gives most goes first.
+//! policy). Where a writer waits, the one that gives most goes first.
 //!
 //! Tombstones can be dropped below the *horizon*, the first death of all other segments, and the lowest sequence that a client
 //! which publishes may have stamped something with that is neither published nor void. When they take more than a share
@@ -54,14 +54,14 @@ impl Space {
         }
     }
 
-    /// Whether segments run so short that nobody shall have one that he does not write to yet.
+    /// Whether segments run so short that no client gets one before it writes there.
     pub fn is_short(&self) -> bool {
         self.usable_free() <= self.reserve_for(Purpose::Put) + 1
     }
 
     /// Whether cleaning can make a segment free that was not, and leave enough to a put.
     ///
-    /// What is dead in segments that somebody appends to counts, too: a client that is told to wait gives its own back, and
+    /// What is dead in segments with an appender counts, too: a client that is told to wait gives its own back, and
     /// from one that does not use them they are taken.
     pub fn may_gain(&self) -> bool {
         let horizons = Horizons::of(self);
@@ -109,7 +109,7 @@ impl Space {
         if room < mean { room } else { 0 }
     }
 
-    /// Whether enough is dead in a segment that it is cleaned for that, once nobody appends to it.
+    /// Whether enough is dead in a segment that it is cleaned for that, once it has no appender.
     pub fn has_dead(&self, number: u32) -> bool {
         let written = (self.format.segment_units() - SEGMENT_HEADER_UNITS - self.room(number))
             as u64
@@ -177,7 +177,7 @@ impl Space {
         best.map(|(number, ..)| number)
     }
 
-    /// Tombstones with sequences below this are needed no more once segment `number` is freed.
+    /// Tombstones with sequences below this are not needed any more once segment `number` is freed.
     pub fn horizon(&self, number: u32) -> u64 {
         Horizons::of(self).without(number)
     }
@@ -215,7 +215,7 @@ impl Space {
             .any(|segment| segment.hold == Hold::EarlierRun)
     }
 
-    /// Whether tombstones shall go that were needed no more if all clients had settled what they stamped.
+    /// Whether tombstones are in the way that could go if all clients had settled what they stamped.
     pub fn tombstones_wait_for_clients(&self) -> bool {
         self.tombstones_are_in_the_way() && self.unsettled < Horizons::of(self).first
     }
@@ -251,13 +251,13 @@ impl Space {
         u64::from(own.max(rest)) * UNIT_SIZE
     }
 
-    /// Segments in use that nobody holds, and that have something dead in them or at their end.
+    /// Segments in use that have no holder, and that have something dead in them or at their end.
     fn candidates(&self) -> impl Iterator<Item = u32> {
         let used = self.used().map(|state| state.number);
         used.filter(|&number| self.segments[number as usize].hold == Hold::Nobody)
     }
 
-    /// Free segments that others than who has this purpose need.
+    /// Free segments that are kept for other purposes than this one.
     pub(super) fn reserve_for(&self, purpose: Purpose) -> u32 {
         let count = self.format.segment_count;
         match purpose {

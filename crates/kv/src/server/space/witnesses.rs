@@ -57,7 +57,7 @@ struct Told {
 /// Whether the line of a word has its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Nobody has asked, or it is being prepared.
+    /// Not asked for, or being prepared.
     Unknown,
     Ready,
     /// The medium gave none.
@@ -77,7 +77,7 @@ impl Told {
 }
 
 impl Witnesses {
-    /// Those of a log of which nobody knows anything yet.
+    /// Those of a log of which nothing is known yet.
     pub fn new(backing: Rc<dyn Backing>, log: &dyn PersistentRegion, format: LogFormat) -> Self {
         Self {
             backing,
