@@ -1,6 +1,7 @@
 //! [`Port::change`](crate::Port::change) keeps the promises of a posted batch, also where the provider executes it at once. A
 //! provider may do so from the second time on, so stories do what they do several times.
 
+use std::future::Future as _;
 use std::rc::Rc;
 
 use super::end::End;
@@ -303,6 +304,41 @@ pub(super) async fn of_a_batch_of_changes_that_fails_nothing_is_done_twice(scene
 }
 
 /// A pair whose client completes into its port.
+/// Memory that is lent again while a change that was given up is still sent from there would send another's bytes.
+pub(super) async fn a_change_that_was_given_up_holds_its_memory_until_it_has_ended(
+    scene: Rc<Scene>,
+) {
+    let (client, server) = changers(&scene, ALL_ACCESS).await;
+    let port = scene.node(0).clone();
+    // What comes behind a SEND without a buffer stays on its way.
+    port.post(client.qp, [send(&client, 0, 8)])
+        .expect("the batch is accepted");
+    let held = Rc::new(());
+    {
+        let mut changes = [ChangeNow::Write {
+            remote: server.remote(128),
+            from: &7u64.to_ne_bytes(),
+        }];
+        let scratch = client.local(32_768, 8);
+        let mut changing =
+            std::pin::pin!(port.change(client.qp, &mut changes, scratch, Some(held.clone())));
+        let is_over = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(changing.as_mut().poll(context).is_ready())
+        })
+        .await;
+        assert!(!is_over, "nothing overtakes a SEND");
+    }
+    scene.quiet().await;
+    assert_eq!(Rc::strong_count(&held), 2, "the change is on its way");
+    server.receive(1, 64, 64);
+    scene
+        .wait_for("the end of the change", || {
+            (Rc::strong_count(&held) == 1).then_some(())
+        })
+        .await;
+    assert_eq!(server.word(128), 7);
+}
+
 async fn changers(scene: &Rc<Scene>, access: Access) -> (End, End) {
     let cq = scene.node(0).send_cq();
     let pair = scene

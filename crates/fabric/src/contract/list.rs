@@ -218,6 +218,7 @@ macro_rules! __contract_list {
                 changing_comes_after_every_earlier_write_of_its_queue_pair: [],
                 changing_comes_after_what_an_earlier_send_placed: [],
                 changes_of_two_queue_pairs_on_one_word_are_never_lost: [],
+                a_change_that_was_given_up_holds_its_memory_until_it_has_ended: [],
                 changing_without_the_right_is_refused_and_changes_nothing: [],
                 changing_beyond_the_region_is_refused_and_changes_nothing: [],
                 a_misaligned_word_is_not_changed: [],
