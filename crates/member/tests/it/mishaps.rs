@@ -1,4 +1,4 @@
-//! Clusters to which everything happens that may: deaths, pauses, partitions, outages of the store, and clocks that drift as far as
+//! Clusters to which everything happens that may: deaths, pauses, partitions, outages of the store, its late and lost answers, and clocks that drift as far as
 //! is declared. A seed decides all of it.
 //!
 //! While it lasts no two nodes lead a group, no reader trusts another term than the one that leads, only nodes in sync take the lead,
@@ -11,6 +11,7 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::{Configuration, NodeName, Subject, Timing};
+use stonecast_config_sim::ServiceFaults;
 use stonecast_fabric::Runtime;
 use stonecast_member::Member;
 
@@ -104,6 +105,9 @@ impl Run {
         };
         let scene = Scene::settled(shape, seed);
         scene.read(3);
+        if seed % 2 == 1 {
+            scene.service.set_faults(ServiceFaults::drawn(seed));
+        }
         let chronicle = Chronicle {
             last: scene.stored(),
             trouble: BTreeMap::new(),
@@ -296,6 +300,7 @@ pub fn run(seed: u64) -> Seen {
         run.run_until(run.draw(2 * MS..40 * MS), || false);
     }
     run.scene.world.heal();
+    run.scene.service.set_faults(ServiceFaults::default());
     // A partition, and what it broke, is felt for a while.
     let all_start = 200 * MS;
     run.run_until(all_start, || false);

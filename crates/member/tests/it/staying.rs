@@ -1,6 +1,6 @@
 //! What becomes of leaders and copies when nodes die, stand still, or hear each other no more.
 
-use stonecast_cluster::{Configuration, NodeName};
+use stonecast_cluster::{Configuration, NodeName, NodeState};
 use stonecast_member::MemberEvent;
 
 use crate::scene::{MS, PolicyWords, Scene, Shape, THREE};
@@ -164,6 +164,36 @@ fn an_outage_of_the_store_interrupts_no_lease() {
         false
     });
     assert!(led_always);
+}
+
+/// Needs peers to tell each other the configuration: who stays behind grants nothing.
+#[test]
+fn a_copy_that_does_not_reach_the_store_hears_of_a_change_from_its_peers() {
+    let scene = Scene::settled(THREE, 11);
+    scene.cut_from_store(2, 300 * MS);
+    let member = scene.member(0).unwrap();
+    let process = scene.places[0].process.borrow();
+    let runtime = process.as_ref().unwrap().runtime();
+    let epoch = scene.stored().epoch;
+    runtime.spawn(Box::pin(async move {
+        let drain = |present: &Configuration| {
+            let state = NodeState::Draining;
+            present.set_state(member.name(), state).map(Some)
+        };
+        member.change(drain).await.unwrap();
+    }));
+    let mut led_always = true;
+    scene.run_until(250 * MS, || {
+        led_always &= scene.all_led();
+        false
+    });
+    assert!(scene.stored().epoch > epoch);
+    assert_eq!(
+        scene.member(2).unwrap().configuration().epoch,
+        scene.stored().epoch
+    );
+    assert!(led_always, "no lease is interrupted");
+    assert!(is_copy(&scene, &scene.places[2].name));
 }
 
 #[test]
