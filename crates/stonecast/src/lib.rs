@@ -12,9 +12,12 @@
 //!
 //! | | belongs to | for | one GET over shared memory costs, beside the GET itself |
 //! | --- | --- | --- | --- |
-//! | [`blocking::Client`] | a thread | programs without `async` | one turn of a loop |
-//! | [`local::Connection`] | a thread | many operations in flight at full speed | nothing |
+//! | [`blocking::Client`] | a thread | programs without `async` | 150 instructions, 20 ns |
+//! | [`local::Connection`] | a thread | many operations in flight at full speed | 30 instructions, 1 ns or less |
 //! | [`Client`] | nobody: `Send + Sync + Clone` | programs on tokio or any other executor | two hops between threads |
+//!
+//! The GET itself takes about 820 instructions, and 50 ns where its key lies in the caches. The first two rows are of `get_into`, which
+//! allocates nothing where its vector has room; `get` allocates the value.
 //!
 //! `cargo xtask bench --only handle-local --only handle-blocking --only handle-tokio-64` measures them: the first two beside the
 //! store's own client, the third beside the pipeline of a connection to redis-server.
