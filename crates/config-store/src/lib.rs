@@ -27,7 +27,7 @@ mod etcd;
 mod file;
 mod front;
 
-pub use address::{Address, InvalidAddress};
+pub use address::{Address, EtcdAddress, InvalidAddress};
 pub use etcd::Bounds;
 
 /// A store that cannot be opened.

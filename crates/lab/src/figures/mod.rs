@@ -8,10 +8,12 @@
 //!   writes   one server a durability             PUT, redis; again
 //!   restart  a pool whose server was killed      recovery; again
 //!   gateway  redis-server and ours over TCP      GET, SET; again; memory and errors of many connections
+//!   configuration  an etcd of one member         change of a configuration, put; again
 //! ```
 
 mod appends;
 mod cleaning;
+mod configuration;
 mod figure;
 mod gateway;
 mod handles;
@@ -157,6 +159,7 @@ pub fn run_figures(
     cleaning::measure(&mut run)?;
     restart::measure(&mut run)?;
     gateway::measure(&mut run)?;
+    configuration::measure(&mut run)?;
     let mut report = Report::default();
     for definition in DEFINITIONS
         .iter()

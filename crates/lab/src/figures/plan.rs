@@ -195,8 +195,18 @@ pub const RESP_CONNECTIONS: Definition = Definition {
     direction: Direction::AtMost,
 };
 
+/// A change of a configuration beside a put of etcd's.
+pub const CONFIG_ETCD: Definition = Definition {
+    name: "config-etcd",
+    what: "change of a configuration through etcd / put of etcd's of as many bytes",
+    unit: "us",
+    judged: Judged::Ratio,
+    target: Some(1.5),
+    direction: Direction::AtMost,
+};
+
 /// All figures, in the order of the table.
-pub const DEFINITIONS: [Definition; 27] = [
+pub const DEFINITIONS: [Definition; 28] = [
     APPEND_SHM_4,
     GET_LIMIT,
     GET_OVERLAPPING,
@@ -224,6 +234,7 @@ pub const DEFINITIONS: [Definition; 27] = [
     RESP_INCREMENT_50,
     RESP_IDLE_MEMORY,
     RESP_CONNECTIONS,
+    CONFIG_ETCD,
 ];
 
 #[cfg(test)]

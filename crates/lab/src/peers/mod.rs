@@ -2,6 +2,7 @@
 //!
 //! Each peer runs in its best configuration with the durability that the comparison names.
 
+pub mod etcd;
 pub mod lmdb;
 pub mod redis_connection;
 pub mod redis_server;
@@ -9,6 +10,7 @@ mod resp;
 
 use std::io;
 
+pub use etcd::Etcd;
 pub use lmdb::{Lmdb, View};
 pub use redis_connection::RedisConnection;
 pub use redis_server::{RedisPersistence, RedisServer};
@@ -46,6 +48,9 @@ pub enum PeerError {
         /// The expected reply.
         expected: &'static str,
     },
+    /// A request to etcd failed.
+    #[error("etcd: {0}")]
+    Etcd(String),
     /// LMDB refused.
     #[error("LMDB: {0}")]
     Lmdb(#[from] ::lmdb::Error),

@@ -1,0 +1,142 @@
+//! A change of a cluster's configuration through etcd, beside a put of etcd's of the same bytes.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use stonecast_base::{Nanoseconds, random_from_seed};
+use stonecast_cluster::{ConfigStore, Configuration, Policy, Swap, Writer, change};
+use stonecast_fabric::{BusyPoll, Park};
+use uuid::Uuid;
+
+use super::plan::CONFIG_ETCD;
+use super::{FiguresError, Run};
+use crate::peers::{Etcd, PeerError};
+use stonecast_bench::median;
+
+const NONCE: Uuid = Uuid::from_u128(0x5707_eca5);
+/// Changes and puts of one repetition, in turn.
+const CHANGES: usize = 200;
+
+pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
+    if !run.wants(&[&CONFIG_ETCD]) {
+        return Ok(());
+    }
+    let etcd = Etcd::start(&run.options.disk_folder);
+    let Some(etcd) = run.peer(etcd, &[&CONFIG_ETCD])? else {
+        return Ok(());
+    };
+    let mut bench = Bench::new(&etcd)?;
+    let repetitions = run.options.repetitions;
+    // The first one warms up.
+    for repetition in 0..=repetitions {
+        (run.say)(&format!(
+            "{}, {repetition} of {repetitions}",
+            CONFIG_ETCD.name
+        ));
+        let (mut changes, mut puts) = (Vec::new(), Vec::new());
+        for _ in 0..CHANGES {
+            changes.push(bench.change()?.as_nanos() as f64 / 1e3);
+            puts.push(bench.put(&etcd)?.as_nanos() as f64 / 1e3);
+        }
+        if repetition > 0 {
+            run.add(&CONFIG_ETCD, median(&changes), median(&puts));
+        }
+    }
+    Ok(())
+}
+
+/// An executor's sleep that only timers and other threads end.
+struct Sleeper {
+    start: Instant,
+    thread: Thread,
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl Park for Sleeper {
+    fn now(&self) -> Nanoseconds {
+        self.start.elapsed().as_nanos() as Nanoseconds
+    }
+
+    fn park(&self, timeout: Nanoseconds) {
+        thread::park_timeout(Duration::from_nanos(timeout));
+    }
+
+    fn unpark(&self) -> Option<Waker> {
+        Some(Waker::from(Arc::new(Unpark(self.thread.clone()))))
+    }
+}
+
+/// A cluster of one configuration.
+struct Bench {
+    store: Rc<dyn ConfigStore>,
+    executor: BusyPoll,
+    writer: Writer,
+    /// The value of the puts: the configuration.
+    value: String,
+}
+
+fn failed(error: impl ToString) -> FiguresError {
+    PeerError::Etcd(error.to_string()).into()
+}
+
+impl Bench {
+    fn new(etcd: &Etcd) -> Result<Self, FiguresError> {
+        let address = format!("etcd://{}/configuration", etcd.endpoint());
+        let store = stonecast_config_store::open(&address).map_err(failed)?;
+        let sleeper = Sleeper {
+            start: Instant::now(),
+            thread: thread::current(),
+        };
+        let executor = BusyPoll::new(Rc::new(sleeper), 0);
+        let attempt = stonecast_cluster::Attempt {
+            writer: "bench".to_owned(),
+            number: NONCE,
+        };
+        let first = Configuration::create(NONCE, Policy::new(3, 64), attempt).encode();
+        let swap = executor.block_on(store.compare_and_set(None, &first));
+        match swap.map_err(failed)? {
+            Swap::Done(_) => {}
+            Swap::Conflict => return Err(failed("a new etcd has a configuration")),
+        }
+        // As many bytes; base64 has four characters for three of them.
+        let value = "c3RvbmVjYXN0".repeat(first.len().div_ceil(9));
+        Ok(Self {
+            store,
+            executor,
+            writer: Writer {
+                name: "bench".to_owned(),
+                random: random_from_seed(1),
+            },
+            value,
+        })
+    }
+
+    /// Reads the configuration, changes it, and stores it: what a node does.
+    fn change(&mut self) -> Result<Duration, FiguresError> {
+        let runtime = self.executor.runtime();
+        let start = Instant::now();
+        let changed = change(&*self.store, &runtime, &mut self.writer, NONCE, |present| {
+            let mut next = present.clone();
+            next.epoch.0 += 1;
+            Ok(Some(next))
+        });
+        self.executor.block_on(changed).map_err(failed)?;
+        Ok(start.elapsed())
+    }
+
+    fn put(&self, etcd: &Etcd) -> Result<Duration, FiguresError> {
+        let start = Instant::now();
+        etcd.put("cHV0", &self.value)?;
+        Ok(start.elapsed())
+    }
+}
