@@ -1,6 +1,6 @@
 //! How connections begin and end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 
 use slab::Slab;
@@ -58,6 +58,10 @@ pub(super) struct ConnectionManager {
     controls: Slab<Control>,
     /// Who listens, by address.
     listeners: BTreeMap<String, u32>,
+    /// Where somebody listened on a machine that has lost its power: nothing refuses there.
+    silent: BTreeSet<String>,
+    /// Processes of such machines.
+    dark: BTreeSet<u32>,
     requests: BTreeMap<u64, Asked>,
     next_request: u64,
 }
@@ -129,6 +133,7 @@ impl Net {
                 reason,
             });
         }
+        self.manager.silent.remove(address);
         self.manager.listeners.insert(address.to_owned(), context);
         Ok(())
     }
@@ -155,6 +160,10 @@ impl Net {
                 listener,
                 private_data: private_data.to_vec(),
             },
+            None if self.manager.silent.contains(address) => {
+                self.time_out(qp.0);
+                return Ok(());
+            }
             None => Control::Reject {
                 to: qp.0,
                 reason: format!("nobody listens at {address}"),
@@ -305,20 +314,16 @@ impl Net {
 
     /// A message of the connection manager gets nowhere: whoever waits for what it tells notices in time.
     fn lose_control(&mut self, control: Control) {
-        let timed_out = |to| Control::Reject {
-            to,
-            reason: "the connection manager timed out".to_owned(),
-        };
         let broken = |to, peer| Control::Part {
             to,
             peer,
             cause: DisconnectCause::QueuePairError,
         };
         match control {
-            Control::Ask { from, .. } => self.control_after(CM_TIMEOUT_NS, timed_out(from)),
-            Control::Reject { to, .. } => self.control_after(CM_TIMEOUT_NS, timed_out(to)),
+            Control::Ask { from, .. } => self.time_out(from),
+            Control::Reject { to, .. } => self.time_out(to),
             Control::Accept { to, acceptor, .. } => {
-                self.control_after(CM_TIMEOUT_NS, timed_out(to));
+                self.time_out(to);
                 self.control_after(CM_TIMEOUT_NS, broken(acceptor, to));
             }
             Control::Ready { to } => {
@@ -334,6 +339,12 @@ impl Net {
                 self.control_after(give_up, Control::GiveUp { to, peer });
             }
         }
+    }
+
+    /// Nobody answers queue pair `to`, which asked for a connection.
+    fn time_out(&mut self, to: u32) {
+        let reason = "the connection manager timed out".to_owned();
+        self.control_after(CM_TIMEOUT_NS, Control::Reject { to, reason });
     }
 
     /// Tells the other side of a queue pair that broke without a word, as its software does when it ends the connection.
@@ -425,6 +436,9 @@ impl Net {
     }
 
     fn asked(&mut self, from: u32, listener: u32, private_data: Vec<u8>) {
+        if self.manager.dark.contains(&listener) {
+            return self.time_out(from);
+        }
         if self.contexts[listener as usize].dead {
             return self.send_control(
                 listener,
@@ -624,42 +638,52 @@ impl Net {
         }
     }
 
-    /// Ends a process: nothing that it does is seen any more, and its peers notice in time. What its NIC has taken is
-    /// placed if `settle`; a machine without power places nothing.
-    pub fn kill(&mut self, context: u32, settle: bool) {
+    /// Ends a process: nothing that it does is seen any more. If it was `killed`, what its NIC has taken is placed, and its kernel
+    /// says goodbye for it. A machine without power places nothing and is silent: peers notice when nobody answers.
+    pub fn kill(&mut self, context: u32, killed: bool) {
         self.contexts[context as usize].dead = true;
-        self.manager
+        let manager = &mut self.manager;
+        let own = manager
             .listeners
-            .retain(|_, listener| *listener != context);
+            .extract_if(.., |_, listener| *listener == context);
+        let addresses: Vec<String> = own.map(|(address, _)| address).collect();
+        if !killed {
+            manager.silent.extend(addresses);
+            manager.dark.insert(context);
+        }
         let asked = std::mem::take(&mut self.manager.requests);
         for (number, asked) in asked {
-            if asked.listener == context {
-                self.send_control(
-                    context,
-                    Control::Reject {
-                        to: asked.from,
-                        reason: "the listener is gone".to_owned(),
-                    },
-                );
-            } else {
+            if asked.listener != context {
                 self.manager.requests.insert(number, asked);
+            } else if killed {
+                let reason = "the listener is gone".to_owned();
+                let to = asked.from;
+                self.send_control(context, Control::Reject { to, reason });
+            } else {
+                self.time_out(asked.from);
             }
         }
         for number in 0..self.qps.len() as u32 {
             let Some(qp) = self.qp(number).filter(|qp| qp.context == context) else {
                 continue;
             };
-            // Who was not told that the connection broke is told now, by who cleans up or by nobody's answers.
+            // Who was not told that the connection broke is told now.
             let untold = std::mem::take(&mut qp.connection.quiet)
                 || matches!(qp.connection.stage, Stage::Accepted | Stage::Connected);
             let peer = qp.connection.peer;
-            if settle {
+            if killed {
                 self.settle(number);
             }
             self.forget_placing(number);
             self.qp(number).expect("just looked up").connection.stage = Stage::Failed;
             self.drop_executing(number);
-            if let Some(peer) = peer.filter(|_| untold) {
+            let Some(peer) = peer.filter(|_| untold) else {
+                continue;
+            };
+            if killed {
+                let (to, peer, cause) = (peer, number, DisconnectCause::PeerDied);
+                self.send_control(context, Control::Part { to, peer, cause });
+            } else {
                 self.give_up_on(peer, number, context);
             }
         }

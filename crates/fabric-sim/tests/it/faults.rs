@@ -1,9 +1,10 @@
 //! Faults of hardware: each has its consequence, and is counted when that came about.
 
-use stonecast_fabric::{Operation, Status};
-use stonecast_fabric_sim::Faults;
+use stonecast_fabric::{ConnectionEvent, Operation, Status};
+use stonecast_fabric_sim::{Faults, MachineProfile};
 use stonecast_media::{Ddio, PersistenceDomain};
 
+use crate::appends::queues;
 use crate::support::Stage;
 
 const SIZE: u32 = 1024;
@@ -228,4 +229,50 @@ fn a_world_without_faults_runs_as_if_there_were_none() {
     };
     assert_eq!(hash(None), hash(Some(Faults::default())));
     assert_eq!(hash(None), hash(Some(unreachable)));
+}
+
+/// Needs the goodbye of the kernel: without it the peer of a dead process would wait as long as that of a dead machine.
+#[test]
+fn a_killed_process_is_missed_at_once_and_a_machine_without_power_when_nobody_answers() {
+    let noticed = |end: fn(&Stage)| {
+        let stage = Stage::on(PersistenceDomain::Dmp, Ddio::Off);
+        let start = stage.world.now();
+        end(&stage);
+        stage.world.block_on(async {
+            loop {
+                match stage.port.take_event() {
+                    Some(ConnectionEvent::Disconnected { cause, .. }) => break cause,
+                    _ => stage.port.activity().await,
+                }
+            }
+        });
+        let device = stage.port.device();
+        let qp = device.create_queue_pair(queues(&stage.port, None)).unwrap();
+        let noticed = stage.world.now() - start;
+        device.connect(qp, "sim:server", b"").unwrap();
+        stage.world.block_on(async {
+            while !matches!(
+                stage.port.take_event(),
+                Some(ConnectionEvent::Rejected { .. })
+            ) {
+                stage.port.activity().await;
+            }
+        });
+        (noticed, stage.world.now() - start - noticed)
+    };
+    let profile = MachineProfile::MODERN;
+    // Beside the way of a message, the time in which a core notices it.
+    let about = |found: u64, expected: u64| (expected..expected + 100).contains(&found);
+    let (killed, refused) = noticed(|stage| stage.server.kill());
+    let message_ns = profile.cm_message_ns;
+    assert!(
+        about(killed, message_ns) && about(refused, message_ns),
+        "{killed}, {refused}"
+    );
+    let (silent, timed_out) = noticed(|stage| stage.world.cut_power(stage.machine));
+    assert!(about(silent, profile.nic_give_up_ns), "{silent}");
+    assert!(
+        about(timed_out, 20_000_000),
+        "nothing refuses there: {timed_out}"
+    );
 }
