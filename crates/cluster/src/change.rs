@@ -14,13 +14,31 @@ use crate::store::{ConfigStore, Revision, StoreError, Swap};
 
 /// Whoever changes configurations. Its attempts are told from each other and from those of others.
 pub struct Writer {
-    /// The name: of a node, or of a tool.
-    pub name: String,
-    /// Where the numbers of attempts come from.
-    pub random: Random,
+    name: String,
+    random: Random,
+    /// The newest value that the writer knows the store to have had.
+    known: Option<(Revision, Configuration)>,
 }
 
 impl Writer {
+    /// `name` is that of a node, or of a tool; `random` gives the numbers of its attempts.
+    pub fn new(name: String, random: Random) -> Self {
+        Self {
+            name,
+            random,
+            known: None,
+        }
+    }
+
+    /// The store has `configuration` under `revision`, or had it: the next change begins with it, and saves a request to the store
+    /// where it is still the newest.
+    pub fn learn(&mut self, revision: Revision, configuration: &Configuration) {
+        let is_newer = |(known, _): &(Revision, _)| *known < revision;
+        if self.known.as_ref().is_none_or(is_newer) {
+            self.known = Some((revision, configuration.clone()));
+        }
+    }
+
     fn attempt(&mut self) -> Attempt {
         let mut bytes = [0; 16];
         self.random.fill_bytes(&mut bytes);
@@ -80,8 +98,11 @@ const PAUSE_NS: Nanoseconds = 1_000_000;
 /// The longest pause.
 const PAUSE_MAX_NS: Nanoseconds = 500_000_000;
 
-/// Changes the configuration of the cluster `nonce` in `store`: reads it, lets `decide` make the next one, and stores that. The
+/// Changes the configuration of the cluster `nonce` in `store`: lets `decide` make the next one of it, and stores that. The
 /// configuration that came about.
+///
+/// Begins with the configuration that the writer knows, if it knows one, and reads the store where that is not the newest any more or
+/// nothing is to be done to it: one request to the store, or else at least two.
 ///
 /// `decide` is asked again whenever somebody else was faster, and after an attempt of unknown outcome; so it decides by what it is
 /// shown. `Ok(None)`: nothing is left to be done, and the configuration stays as it is. An attempt whose outcome was not learned
@@ -98,8 +119,19 @@ pub async fn change(
 ) -> Result<Configuration, ChangeError> {
     let mut tried: Vec<Uuid> = Vec::new();
     let (mut attempts, mut pause) = (0, PAUSE_NS);
+    // Whatever becomes of the attempt, what was known before it is old then.
+    let known = writer.known.take();
+    let mut known = known.filter(|(_, known)| known.nonce == nonce);
     loop {
-        let outcome = attempt(store, writer, nonce, &mut decide, &mut tried).await?;
+        // What is refused, or needs nothing, may be old: only what the store has decides that.
+        let next = known.take().and_then(|(revision, known)| {
+            let next = decide(&known).ok().flatten();
+            next.map(|next| (revision, next))
+        });
+        let outcome = match next {
+            Some(next) => store_next(store, writer, next, &mut tried).await,
+            None => attempt(store, writer, nonce, &mut decide, &mut tried).await?,
+        };
         let error = match outcome {
             Tried::Came(configuration) => return Ok(configuration),
             // Somebody else went on, so no pause is needed for progress.
@@ -140,18 +172,32 @@ async fn attempt(
     if tried.contains(&present.attempt.number) {
         return Ok(Tried::Came(present));
     }
-    let Some(mut next) = decide(&present)? else {
+    let Some(next) = decide(&present)? else {
+        writer.learn(revision, &present);
         return Ok(Tried::Came(present));
     };
+    Ok(store_next(store, writer, (revision, next), tried).await)
+}
+
+/// Stores `next` where the store has `revision`.
+async fn store_next(
+    store: &dyn ConfigStore,
+    writer: &mut Writer,
+    (revision, mut next): (Revision, Configuration),
+    tried: &mut Vec<Uuid>,
+) -> Tried {
     next.attempt = writer.attempt();
     match store.compare_and_set(Some(revision), &next.encode()).await {
-        Ok(Swap::Done(_)) => Ok(Tried::Came(next)),
-        Ok(Swap::Conflict) => Ok(Tried::Conflict),
+        Ok(Swap::Done(revision)) => {
+            writer.learn(revision, &next);
+            Tried::Came(next)
+        }
+        Ok(Swap::Conflict) => Tried::Conflict,
         Err(error) => {
             if matches!(error, StoreError::Unknown { .. }) {
                 tried.push(next.attempt.number);
             }
-            Ok(Tried::Failed(error))
+            Tried::Failed(error)
         }
     }
 }

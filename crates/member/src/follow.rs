@@ -28,7 +28,10 @@ pub async fn watch(shared: Rc<Shared>) {
                 seen = Some(stored.revision);
                 trouble = None;
                 match Configuration::decode(&stored.bytes) {
-                    Ok(configuration) => shared.bring(configuration),
+                    Ok(configuration) => {
+                        shared.teach_writer(stored.revision, &configuration);
+                        shared.bring(configuration);
+                    }
                     Err(error) => shared.tell(MemberEvent::StoreTrouble {
                         reason: format!("{}: {error}", shared.store.name()),
                     }),

@@ -205,8 +205,5 @@ impl Drop for Member {
 
 /// A writer for `name`, with numbers of its own.
 fn writer(name: &NodeName, random: &mut Random) -> Writer {
-    Writer {
-        name: name.to_string(),
-        random: random_from_seed(random.next_u64()),
-    }
+    Writer::new(name.to_string(), random_from_seed(random.next_u64()))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Random};
-use stonecast_cluster::{ConfigStore, Configuration, NodeName, Writer};
+use stonecast_cluster::{ConfigStore, Configuration, NodeName, Revision, Writer};
 use stonecast_fabric::{Port, QueuePair, Runtime};
 
 use crate::agent::Agent;
@@ -86,6 +86,14 @@ impl Shared {
         };
         self.newest.set(Some(newest));
         self.changed.ring();
+    }
+
+    /// The store has `configuration` under `revision`. A writer that is under way finds out by itself.
+    pub fn teach_writer(&self, revision: Revision, configuration: &Configuration) {
+        if let Some(mut writer) = self.writer.take() {
+            writer.learn(revision, configuration);
+            self.writer.set(Some(writer));
+        }
     }
 
     /// The configuration in force.

@@ -69,10 +69,7 @@ pub async fn a_document_of_a_newer_program_is_refused_and_stays(scene: Scene) {
     let handle = scene.handle();
     let newer = b"stonecast-configuration 9 x\nanything";
     let revision = handle.store(None, newer).await;
-    let mut writer = Writer {
-        name: "older".to_owned(),
-        random: random_from_seed(1),
-    };
+    let mut writer = Writer::new("older".to_owned(), random_from_seed(1));
     let nonce = Uuid::from_u128(1);
     let changed = change(&*handle.store, &scene.runtime, &mut writer, nonce, |_| {
         unreachable!("a configuration that cannot be read is not decided on")

@@ -109,10 +109,7 @@ pub async fn two_changes_of_a_configuration_both_come_about(scene: Scene) {
 }
 
 async fn register(scene: &Scene, handle: &Handle, text: &str, pool: u128) {
-    let mut writer = Writer {
-        name: text.to_owned(),
-        random: random_from_seed(pool as u64),
-    };
+    let mut writer = Writer::new(text.to_owned(), random_from_seed(pool as u64));
     let name: NodeName = text.parse().expect("a letter is a name");
     let platform = DeclaredPlatform {
         persistence_domain: PersistenceDomain::Dmp,

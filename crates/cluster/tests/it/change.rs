@@ -60,6 +60,7 @@ struct Faulty {
     late: RefCell<Option<(Option<Revision>, Vec<u8>)>>,
     random: RefCell<Random>,
     fault_percent: u32,
+    reads: Cell<u32>,
 }
 
 impl Faulty {
@@ -73,6 +74,7 @@ impl Faulty {
             late: RefCell::default(),
             random: RefCell::new(random(seed)),
             fault_percent,
+            reads: Cell::new(0),
         }
     }
 
@@ -126,6 +128,7 @@ impl ConfigStore for Faulty {
     }
 
     fn read(&self) -> Pending<'_, Result<Option<Stored>, StoreError>> {
+        self.reads.update(|reads| reads + 1);
         // What is late may come before a read or behind it.
         if self.random.borrow_mut().random() {
             self.swap_late();
@@ -171,10 +174,7 @@ impl ConfigStore for Faulty {
 }
 
 fn writer(seed: u64) -> Writer {
-    Writer {
-        name: "d".to_owned(),
-        random: random(seed),
-    }
+    Writer::new("d".to_owned(), random(seed))
 }
 
 fn runtime() -> Rc<dyn Runtime> {
@@ -191,13 +191,11 @@ fn a_change_comes_about_once_whatever_becomes_of_its_attempts() {
     let (mut done, mut unknown) = (0, 0);
     for seed in 0..2_000 {
         let store = Faulty::with(&placed(), seed, 60);
-        match finish(change(
-            &store,
-            &runtime(),
-            &mut writer(seed),
-            NONCE,
-            register,
-        )) {
+        let mut writer = writer(seed);
+        if seed % 2 == 0 {
+            writer.learn(Revision(1), &placed());
+        }
+        match finish(change(&store, &runtime(), &mut writer, NONCE, register)) {
             Ok(came) => {
                 done += 1;
                 assert_eq!(came.nodes[&name("d")].incarnation, 1, "seed {seed}");
@@ -222,6 +220,44 @@ fn a_change_comes_about_once_whatever_becomes_of_its_attempts() {
         done > 1_500 && unknown > 0,
         "{done} done, {unknown} unknown"
     );
+}
+
+#[test]
+fn a_writer_that_knows_the_newest_value_asks_the_store_once() {
+    let store = Faulty::with(&placed(), 1, 0);
+    let mut writer = writer(1);
+    writer.learn(Revision(1), &placed());
+    for incarnation in 1..=3 {
+        let came = finish(change(&store, &runtime(), &mut writer, NONCE, register)).unwrap();
+        assert_eq!(came.nodes[&name("d")].incarnation, incarnation);
+        assert_eq!(store.reads.get(), 0, "its own change is what it knows next");
+    }
+}
+
+#[test]
+fn what_a_writer_knows_from_before_neither_refuses_a_change_nor_does_without_it() {
+    let store = Faulty::with(&placed(), 1, 0);
+    let registered = register(&placed()).unwrap().unwrap();
+    store.swap(Some(Revision(1)), &registered.encode());
+    let (d, told) = (name("d"), |present: &Configuration| {
+        present.nodes.contains_key(&name("d"))
+    });
+    type Decided = Result<Option<Configuration>, Refusal>;
+    let change_by = |decide: &dyn Fn(&Configuration) -> Decided| {
+        let mut writer = writer(1);
+        writer.learn(Revision(1), &placed());
+        finish(change(&store, &runtime(), &mut writer, NONCE, decide)).unwrap()
+    };
+    let refused_before = change_by(&|present| match told(present) {
+        true => register(present),
+        false => present.remove(&d).map(Some),
+    });
+    assert_eq!(refused_before.nodes[&d].incarnation, 2);
+    let needless_before = change_by(&|present| match told(present) {
+        true => register(present),
+        false => Ok(None),
+    });
+    assert_eq!(needless_before.nodes[&d].incarnation, 3);
 }
 
 #[test]

@@ -113,15 +113,12 @@ impl Bench {
         Ok(Self {
             store,
             executor,
-            writer: Writer {
-                name: "bench".to_owned(),
-                random: random_from_seed(1),
-            },
+            writer: Writer::new("bench".to_owned(), random_from_seed(1)),
             value,
         })
     }
 
-    /// Reads the configuration, changes it, and stores it: what a node does.
+    /// Changes the configuration that it knows, and stores it: what a node does that watches the store.
     fn change(&mut self) -> Result<Duration, FiguresError> {
         let runtime = self.executor.runtime();
         let start = Instant::now();
