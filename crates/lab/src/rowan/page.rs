@@ -24,11 +24,14 @@ command gives the same numbers. `stonecast-lab figure rowan-appends --markdown` 
 
 /// What is said behind it.
 const MODEL: &str = "
-No number of the profile was chosen for these results, but one: the size of the medium's buffer, for which `docs/simulator.md` says
-what was found with other sizes. What decides here:
+Agreement with published numbers is no independent proof of the model: four choices were made in their knowledge. One is a number of
+the profile, the size of the medium's buffer (`docs/simulator.md` says what was found with other sizes). The medium reads a block that
+leaves its buffer partly filled; by the nominal bandwidth alone WRITEs would reach 37.8 million a second. A thread copies each record
+from an object that no cache has; without that, appends reach 61.1 million. The log of each record is drawn; senders that each
+write to one log give *write-in-turns*. What decides here:
 
 - The latency of one record decides the rate of appends: each thread has one under way. It is the sum of the parts of the path. A tenth of
-  a microsecond of it is the copy of the object; 61.1 million a second come out without that.
+  a microsecond of it is the copy of the object.
 - The medium writes 256 bytes at a time. It combines lines of the last 80 blocks, and reads a block that leaves before it was filled.
   Logs of 144 senders need more blocks than it has; one sequence of appends needs a few.
 - The model has no cost for finding the place of a message in a shared buffer. More senders, or several records under way for each,
