@@ -101,10 +101,12 @@ impl Grants {
             });
         }
         let duration = self.timing.duration_ns;
+        // An earlier grant of the same term may be longer, by an earlier policy. Its holder still counts on it.
+        let given = self.last.get(subject).map_or(0, |grant| grant.over_at);
         let grant = Grant {
             holder: holder.clone(),
             term,
-            over_at: now + self.timing.awaited(duration),
+            over_at: given.max(now + self.timing.awaited(duration)),
         };
         self.last.insert(subject.clone(), grant);
         Ok(self.timing.held(duration))
@@ -211,5 +213,28 @@ mod tests {
             );
         }
         assert_eq!(copy.over_at(&subject()), START + 12_000_000 + 10_011_000);
+    }
+
+    #[test]
+    fn a_shorter_lease_takes_nothing_back_of_a_longer_one_of_the_same_term() {
+        let mut copy = copy();
+        copy.enter(Epoch(1), Timing::SHARED_CORES);
+        copy.grant(&subject(), &name("a"), Epoch(1), Epoch(1), START)
+            .unwrap();
+        let over_at = copy.over_at(&subject());
+        copy.enter(Epoch(2), TIMING);
+        let renewed = copy.grant(
+            &subject(),
+            &name("a"),
+            Epoch(1),
+            Epoch(2),
+            START + 1_000_000,
+        );
+        assert_eq!(renewed, Ok(9_989_000));
+        assert_eq!(
+            copy.over_at(&subject()),
+            over_at,
+            "the holder carries the longer grant into the later epoch"
+        );
     }
 }
