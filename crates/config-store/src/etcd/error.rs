@@ -95,6 +95,8 @@ const FAILED_PRECONDITION: u64 = 9;
 const UNIMPLEMENTED: u64 = 12;
 const UNAVAILABLE: u64 = 14;
 const UNAUTHENTICATED: u64 = 16;
+/// What etcd says of a token from before a change of users or roles.
+const OLD_TOKEN: &str = "revision of auth store is old";
 
 impl EtcdError {
     /// Whether the request was refused before anything was done.
@@ -105,10 +107,11 @@ impl EtcdError {
         match *code {
             // Not etcd's own words: a proxy, or a path that does not exist.
             0 => (400..500).contains(status) && *status != 408,
+            // An etcd that runs out of space does the transaction that is too much, and refuses it then: RESOURCE_EXHAUSTED is no
+            // refusal.
             code => [
                 INVALID_ARGUMENT,
                 PERMISSION_DENIED,
-                RESOURCE_EXHAUSTED,
                 FAILED_PRECONDITION,
                 UNIMPLEMENTED,
                 UNAUTHENTICATED,
@@ -119,7 +122,10 @@ impl EtcdError {
 
     /// Whether the request lacked a token that counts.
     pub fn wants_a_token(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if *code == UNAUTHENTICATED)
+        let Self::Refused { code, message, .. } = self else {
+            return false;
+        };
+        *code == UNAUTHENTICATED || *code == INVALID_ARGUMENT && message.contains(OLD_TOKEN)
     }
 
     /// The error of a transaction that was, or was not, sent.
@@ -170,19 +176,12 @@ mod tests {
     #[test]
     fn the_outcome_of_a_transaction_is_unknown_unless_etcd_refused_it_before_it_began() {
         let is_unknown = |error: EtcdError| matches!(error.after(Sent::Yes), EtcdError::Unknown(_));
-        for (status, code) in [
-            (400, 3),
-            (403, 7),
-            (429, 8),
-            (412, 9),
-            (501, 12),
-            (401, 16),
-            (404, 0),
-        ] {
+        for (status, code) in [(400, 3), (403, 7), (412, 9), (501, 12), (401, 16), (404, 0)] {
             assert!(!is_unknown(refused(status, code)), "{status} {code}");
         }
-        // Time over, a leader that went, anything internal, and whatever a proxy says about what is behind it.
+        // Space that ran out in the transaction, time over, a leader that went, anything internal, and whatever a proxy says about what is behind it.
         for (status, code) in [
+            (429, 8),
             (504, 4),
             (503, 14),
             (500, 2),
@@ -207,5 +206,23 @@ mod tests {
             endpoint: endpoint(),
             reason: reason()
         }));
+    }
+
+    #[test]
+    fn a_token_that_does_not_count_any_more_is_told_from_other_refusals() {
+        let wants_a_token = |status, code, message: &str| {
+            let error = EtcdError::Refused {
+                endpoint: "h:1".to_owned(),
+                status,
+                code,
+                message: message.to_owned(),
+            };
+            error.wants_a_token()
+        };
+        assert!(wants_a_token(401, 16, "etcdserver: invalid auth token"));
+        let old = "etcdserver: revision of auth store is old";
+        assert!(wants_a_token(400, 3, old));
+        let large = "etcdserver: request is too large";
+        assert!(!wants_a_token(400, 3, large));
     }
 }

@@ -114,7 +114,7 @@ fn an_answer_that_no_etcd_gives_is_an_error_that_names_the_endpoint() {
 
 #[test]
 fn a_transaction_that_may_have_been_done_is_of_unknown_outcome_and_sent_once() {
-    let replies: [fn() -> Reply; 9] = [
+    let replies: [fn() -> Reply; 10] = [
         || Reply::Silence,
         || Reply::HangUp,
         || Reply::Noise,
@@ -122,6 +122,8 @@ fn a_transaction_that_may_have_been_done_is_of_unknown_outcome_and_sent_once() {
         || Reply::Say(502, "<html>".to_owned()),
         || refusal(14, 503),
         || refusal(4, 504),
+        // Space ran out in this transaction: etcd has done it.
+        || refusal(8, 429),
         // The first of these was done by another cluster, and the second one goes back.
         || done(8, 10),
         || done(7, 4),
