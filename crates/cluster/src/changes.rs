@@ -220,7 +220,7 @@ impl Configuration {
     }
 
     /// `node` has everything: it is in sync. The primary, `by`, alone says so. It awaits what it appends to `node` before, and its
-    /// lease includes a grant of `node` ([`PrimaryLease::include`](crate::PrimaryLease::include)): else `node` could depose it, and
+    /// lease includes a grant of `node` ([`PrimaryLease::admit`](crate::PrimaryLease::admit)): else `node` could depose it, and
     /// remove all who granted its lease, while that lease lasts.
     pub fn finish_join(
         &self,

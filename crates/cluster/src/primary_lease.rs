@@ -44,6 +44,8 @@ pub struct PrimaryLease {
     ends: BTreeMap<NodeName, Nanoseconds>,
     /// The same of joiners that the lease does not need yet.
     joining: BTreeMap<NodeName, Nanoseconds>,
+    /// The latest end of this lease from before a joiner was included: until then readers may count on what no joiner has granted.
+    promised: Nanoseconds,
 }
 
 impl PrimaryLease {
@@ -59,6 +61,7 @@ impl PrimaryLease {
             epoch,
             ends,
             joining: BTreeMap::new(),
+            promised: 0,
         }
     }
 
@@ -86,8 +89,21 @@ impl PrimaryLease {
     /// each node that is ever in sync has granted every lease that an earlier primary may still hold. A joiner that was asked
     /// before interrupts no lease.
     pub fn include(&mut self, joiner: NodeName) {
+        let before = self.end();
         let end = self.joining.remove(&joiner).unwrap_or(0);
-        self.ends.entry(joiner).or_insert(end);
+        self.ends.entry(joiner).or_insert_with(|| {
+            self.promised = self.promised.max(before);
+            end
+        });
+    }
+
+    /// Includes `joiner` where that leaves the lease in force at `now`. Whether the joiner may be named as in sync: it has granted all
+    /// that this lease has promised, to readers, too.
+    pub fn admit(&mut self, joiner: &NodeName, now: Nanoseconds) -> bool {
+        if self.joining.get(joiner).is_some_and(|&end| now < end) {
+            self.include(joiner.clone());
+        }
+        self.ends.contains_key(joiner) && self.holds(now) && self.end() >= self.promised
     }
 
     /// Notes that `copy` is asked at `now`, before the request is sent. `None`: its grant does not count here.
@@ -243,6 +259,29 @@ mod tests {
         assert_eq!(lease.end(), 900);
         lease.enter(Epoch(5), &group("a", "b"));
         assert_eq!(lease.end(), 900, "it stays included while it joins");
+    }
+
+    #[test]
+    fn a_joiner_is_admitted_when_it_has_granted_all_that_was_promised_before() {
+        let mut lease = PrimaryLease::new(Epoch(3), [name("a")]);
+        lease.enter(Epoch(4), &group("a", "b"));
+        let grant = |lease: &mut PrimaryLease, copy, at| {
+            let asked = lease.ask(&name(copy), at).unwrap();
+            lease.granted(&asked, 1_000);
+        };
+        grant(&mut lease, "a", 500);
+        assert!(!lease.admit(&name("b"), 600), "b has granted nothing");
+        assert!(lease.holds(1_400), "and so it is not included");
+        grant(&mut lease, "b", 100);
+        assert!(
+            !lease.admit(&name("b"), 600),
+            "readers may count on more than b has granted"
+        );
+        assert_eq!(lease.end(), 1_100, "it is included");
+        grant(&mut lease, "b", 700);
+        assert!(lease.admit(&name("b"), 800));
+        assert!(!lease.admit(&name("b"), 1_500), "the lease is over");
+        assert!(!lease.admit(&name("d"), 800), "d does not join");
     }
 
     #[test]

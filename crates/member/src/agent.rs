@@ -231,9 +231,17 @@ impl Agent {
         }
     }
 
-    /// See [`PrimaryLease::include`](stonecast_cluster::PrimaryLease::include).
-    pub fn include(&mut self, subject: &Subject, joiner: &NodeName) {
-        self.leads.include(subject, joiner);
+    /// Whether `joiner` may be named as in sync in the configuration after `present`: that one is in force, so the lease needs a grant
+    /// of the joiner until the next one is. See [`PrimaryLease::admit`](stonecast_cluster::PrimaryLease::admit).
+    pub fn admit(
+        &mut self,
+        present: &Configuration,
+        subject: &Subject,
+        joiner: &NodeName,
+        now: Nanoseconds,
+    ) -> bool {
+        self.leads.advance(now, &mut self.events);
+        present.epoch == self.configuration.epoch && self.leads.admit(subject, joiner, now)
     }
 
     /// Term and end of the lease under which this node leads `subject`.

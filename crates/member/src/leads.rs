@@ -112,11 +112,11 @@ impl Leads {
         }
     }
 
-    /// See [`PrimaryLease::include`].
-    pub fn include(&mut self, subject: &Subject, joiner: &NodeName) {
-        if let Some(led) = self.led.get_mut(subject) {
-            led.lease.include(joiner.clone());
-        }
+    /// See [`PrimaryLease::admit`]. False where the node does not lead.
+    pub fn admit(&mut self, subject: &Subject, joiner: &NodeName, now: Nanoseconds) -> bool {
+        let led = self.led.get_mut(subject);
+        led.filter(|led| led.stage == Stage::Leading)
+            .is_some_and(|led| led.lease.admit(joiner, now))
     }
 
     /// Term and end of the lease under which the node leads `subject`.

@@ -63,7 +63,13 @@ impl Member {
         let name = seat.name;
         let (mut random, node) = (seat.random, seat.node);
         let mut writer = writer(&name, &mut random);
-        let register = |present: &Configuration| present.register(&name, node.clone()).map(Some);
+        // A store that went back to an earlier epoch is not written: `raise` refuses what it has.
+        let went_back =
+            |present: &Configuration| known.is_some_and(|known| present.epoch < known.epoch);
+        let register = |present: &Configuration| match went_back(present) {
+            true => Ok(None),
+            false => present.register(&name, node.clone()).map(Some),
+        };
         let registered = change(
             &*seat.store,
             &seat.runtime,
@@ -171,9 +177,28 @@ impl Member {
         offer.filter(|_| goes_on)
     }
 
-    /// From here on the lease of `subject` needs a grant of `joiner`, too: before the change that names it as in sync.
-    pub fn include(&self, subject: &Subject, joiner: &NodeName) {
-        self.shared.agent.borrow_mut().include(subject, joiner);
+    /// Names `joiner`, which has everything of `subject`, as in sync. False: not yet, since the joiner has not granted the lease, or another
+    /// configuration comes into force here; or the node does not lead. A later attempt may succeed.
+    ///
+    /// From the first attempt on the lease needs a grant of the joiner, as long as that one joins: the change may be done after this call has ended.
+    pub async fn finish_join(
+        &self,
+        subject: &Subject,
+        joiner: &NodeName,
+    ) -> Result<bool, ChangeError> {
+        let shared = &self.shared;
+        let decide = |present: &Configuration| {
+            let mut agent = shared.agent.borrow_mut();
+            match agent.admit(present, subject, joiner, shared.now()) {
+                true => present.finish_join(subject, joiner, self.name()).map(Some),
+                false => Ok(None),
+            }
+        };
+        let came = self.change(decide).await;
+        shared.announce();
+        let came = came?;
+        let group = came.group(subject);
+        Ok(group.is_some_and(|group| group.in_sync.contains(joiner)))
     }
 
     /// Changes the configuration, see [`change`]. It is in force here when its event has come.

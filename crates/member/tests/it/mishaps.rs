@@ -265,31 +265,13 @@ async fn fill(
         return;
     }
     runtime.sleep(filling).await;
-    let Some((term, _)) = member.lease(&subject) else {
-        return;
-    };
-    member.include(&subject, &joiner);
-    let leads = || {
-        let lease = member.lease(&subject);
-        lease.is_some_and(|(own, end)| own == term && runtime.now() < end)
-    };
     for _ in 0..30 {
-        if leads() {
+        let joined = member.finish_join(&subject, &joiner).await;
+        if joined != Ok(false) {
             break;
         }
         runtime.sleep(MS).await;
     }
-    let _ = member
-        .change(|present| {
-            let group = present.group(&subject);
-            match group.is_some_and(|group| group.term == term) && leads() {
-                true => present
-                    .finish_join(&subject, &joiner, member.name())
-                    .map(Some),
-                false => Ok(None),
-            }
-        })
-        .await;
 }
 
 /// One cluster and its mishaps.
