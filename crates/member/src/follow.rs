@@ -80,7 +80,9 @@ async fn go_over<C: EpochCell>(
         Err(stale @ Stale::Cluster { .. }) => return Err(stale.into()),
     }
     let (name, own) = (shared.identity.name.clone(), shared.identity.incarnation);
-    let Some(node) = configuration.nodes.get(&name) else {
+    // Another pool under the name is another node, whose incarnation may be the same.
+    let node = configuration.nodes.get(&name);
+    let Some(node) = node.filter(|node| node.pool == shared.identity.pool) else {
         return Err(MemberError::Forgotten { name });
     };
     let known = node.incarnation;

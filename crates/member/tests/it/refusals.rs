@@ -168,6 +168,35 @@ fn a_store_that_went_back_to_an_earlier_epoch_is_not_followed_and_leases_go_on()
 }
 
 #[test]
+fn a_node_that_starts_writes_nothing_into_a_store_that_went_back() {
+    let scene = Scene::settled(THREE, 26);
+    let known = scene.stored().epoch;
+    scene.kill(0);
+    let mut earlier = scene.stored();
+    earlier.epoch.0 -= 2;
+    earlier.groups.iter_mut().for_each(|group| group.term.0 = 1);
+    replace(&scene, &earlier);
+    scene.start(0);
+    scene.run_for(50 * MS);
+    let found = earlier.epoch;
+    let expected = MemberError::Stale(Stale::Epoch { found, known });
+    assert_eq!(*scene.places[0].end.borrow(), Some(expected));
+    assert_eq!(scene.stored(), earlier);
+}
+
+#[test]
+fn a_node_ends_when_another_pool_has_its_name_in_the_same_incarnation() {
+    let scene = Scene::settled(THREE, 27);
+    let mut next = scene.stored();
+    next.epoch.0 += 1;
+    next.nodes.get_mut(&name(1)).unwrap().pool = Uuid::from_u128(0xbeef);
+    replace(&scene, &next);
+    scene.run_for(50 * MS);
+    let expected = MemberError::Forgotten { name: name(1) };
+    assert_eq!(*scene.places[1].end.borrow(), Some(expected));
+}
+
+#[test]
 fn a_pool_that_is_started_twice_ends_the_first_member() {
     let scene = Scene::settled(THREE, 24);
     let incarnation = scene.stored().nodes[&name(2)].incarnation;
