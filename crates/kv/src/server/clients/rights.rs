@@ -310,7 +310,7 @@ pub(in crate::server) fn grant_rights(state: &mut State, qp: QueuePair) -> Answe
     }
 }
 
-/// Takes over a segment that a client has stamped. Before it is given to anybody else.
+/// Takes over a segment that a client has stamped, before another appender gets it.
 pub(super) fn take_over(state: &mut State, returned: &Returned) {
     if returned.stamper == Stamper::Server {
         return;
@@ -321,10 +321,13 @@ pub(super) fn take_over(state: &mut State, returned: &Returned) {
     let mut live = 0;
     let died = returned.stamper == Stamper::DeadClient;
     journal.take_over(returned.segment, &mut |found| {
+        if !died {
+            return false;
+        }
         let hash = shard.hash_of(found.key);
-        let is_named = died && shard.word_of_record(hash, found).is_some();
+        let is_named = shard.word_of_record(hash, found).is_some();
         live += if is_named { found.header.size() } else { 0 };
-        died && !is_named
+        !is_named
     });
     if died {
         journal.space.set_live(returned.segment, live);

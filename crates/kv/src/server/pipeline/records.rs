@@ -19,7 +19,8 @@ use crate::wire::staging::staging_position;
 
 /// Where a client says that it wrote a record, as far as it may write there.
 struct Spot {
-    memory: Rc<dyn Region>,
+    /// The staging memory that it lies in; `None`: the log.
+    staging: Option<Rc<dyn Region>>,
     /// In that memory.
     offset: u64,
     /// The position that the record's tag names.
@@ -45,8 +46,9 @@ pub(super) fn take_record(
     let start = batch.bytes.len();
     batch.bytes.resize(start + size as usize, 0);
     let copy = &mut batch.bytes[start..];
-    spot.memory
-        .read(spot.offset + STAMP_SIZE as u64, &mut copy[STAMP_SIZE..]);
+    let log: &dyn Region = &**state.journal.log();
+    let memory = spot.staging.as_deref().unwrap_or(log);
+    memory.read(spot.offset + STAMP_SIZE as u64, &mut copy[STAMP_SIZE..]);
     let format = state.journal.format();
     let Some(record) = checked(format, &spot, state.journal.opening(), copy) else {
         batch.bytes.truncate(start);
@@ -88,7 +90,7 @@ fn find_spot(
         let offset = u64::from(unit) * UNIT_SIZE;
         let fits = Span::new(offset, size).fits(STAGING_SIZE);
         return fits.then(|| Spot {
-            memory: device.memory(region),
+            staging: Some(device.memory(region)),
             offset,
             position: staging_position(unit),
             unit,
@@ -104,7 +106,7 @@ fn find_spot(
     let allowed = unit >= first && end <= format.segment_size / UNIT_SIZE;
     let position = format.position(extent.segment, unit);
     allowed.then(|| Spot {
-        memory: state.journal.log().clone(),
+        staging: None,
         offset: position,
         position,
         unit,
