@@ -1,10 +1,11 @@
 //! What arrived together, and what becomes of it on its way.
 
 use stonecast_fabric::QueuePair;
-use stonecast_log::{Condition, Kind};
+use stonecast_log::{Condition, Kind, record_size};
 
 use crate::metrics::ClientPath;
 use crate::server::journal::Placed;
+use crate::server::shard::Change;
 use crate::wire::{Answer, KeyHash, Verdict, Word};
 
 /// Requests in the order of their arrival. Records are checked and decided on a copy: memory that a client can still write is read
@@ -29,14 +30,14 @@ pub(super) enum Owed {
     /// The verdict on a write of the batch.
     Write(usize),
     Answer(Answer),
-    /// The end of the lease in this slot.
+    /// The end of the lease in this slot, behind the writes before it.
     Release(u8),
     /// The outcome of a write before it: token, and the latest version that the client knew.
     Outcome(u64, u64),
 }
 
 /// A put or delete on its way.
-pub(in crate::server) struct Write {
+pub(super) struct Write {
     pub source: Source,
     pub kind: Kind,
     pub condition: Condition,
@@ -57,7 +58,7 @@ pub(in crate::server) struct Write {
 
 /// Where the record comes from.
 #[derive(Clone, Copy)]
-pub(in crate::server) enum Source {
+pub(super) enum Source {
     /// It lies in the log already.
     Placed(Placed),
     /// The server has to write it.
@@ -108,6 +109,18 @@ impl Write {
             word: Word::EMPTY,
             segment: 0,
             claimed: None,
+        }
+    }
+
+    /// What becomes visible of it, once stamped.
+    pub fn change(&self) -> Change {
+        Change {
+            kind: self.kind,
+            hash: self.hash,
+            version: self.version,
+            word: self.word,
+            segment: self.segment,
+            size: record_size(self.key_size(), self.value_size()),
         }
     }
 

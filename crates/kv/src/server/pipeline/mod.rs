@@ -44,7 +44,6 @@ use crate::wire::Verdict;
 use crate::wire::limits::BATCH_MAX;
 
 use answer::{Durable, answer};
-pub(super) use batch::Write;
 use batch::{Batch, Owed};
 use company::{Company, LOOK_NS};
 use decide::Stamped;
@@ -212,7 +211,7 @@ impl Pipeline {
         let writes = self.batch.writes[writes].iter();
         for write in writes.filter(|write| write.verdict == Verdict::Done) {
             let key = &self.batch.bytes[write.key.0..write.key.1];
-            shard.publish(write, (key, write.value_size()), journal, persisted);
+            shard.publish(&write.change(), key, journal, persisted);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::index::Index;
 use crate::wire::{KeyHash, Verdict, Word};
 
 use outcomes::Outcomes;
-pub(super) use publish::Move;
+pub(super) use publish::{Change, Move};
 pub(super) use tables::SharedTable;
 use tables::Tables;
 

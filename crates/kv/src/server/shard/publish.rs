@@ -1,14 +1,25 @@
 //! Making words of the index visible: of writes, of moved records, and of what clients published themselves.
 
 use stonecast_base::mutant;
-use stonecast_log::{Kind, RecordHeader, record_size};
+use stonecast_log::{Kind, RecordHeader};
 use stonecast_persist::Persisted;
 
 use super::Shard;
 use crate::server::journal::Journal;
-use crate::server::pipeline::Write;
 use crate::server::recovery::rebuild::resident;
 use crate::wire::{KeyHash, Word};
+
+/// A write that is done: what becomes visible of it.
+pub(in crate::server) struct Change {
+    pub kind: Kind,
+    pub hash: KeyHash,
+    pub version: u64,
+    /// Names the record.
+    pub word: Word,
+    /// The segment of the record, and its bytes there.
+    pub segment: u32,
+    pub size: u64,
+}
 
 /// A record that the cleaner copied.
 pub(in crate::server) struct Move {
@@ -23,39 +34,31 @@ pub(in crate::server) struct Move {
 
 impl Shard {
     /// Stores the index word of a write that is done. Takes the proof that the record is durable.
-    pub fn publish(
-        &mut self,
-        write: &Write,
-        (key, value_size): (&[u8], usize),
-        journal: &mut Journal,
-        _: &Persisted,
-    ) {
-        let log = journal.log().clone();
+    pub fn publish(&mut self, change: &Change, key: &[u8], journal: &mut Journal, _: &Persisted) {
         let space = &mut journal.space;
-        if !mutant!(TombstoneLeftOut) || write.kind == Kind::Put {
-            space.note_durable(write.segment, &*log);
+        if !mutant!(TombstoneLeftOut) || change.kind == Kind::Put {
+            space.note_durable(change.segment, &*self.log);
         }
-        let (is_newest, old) = self.store(write, key);
+        let (is_newest, old) = self.store(change, key);
         if let Some((position, header)) = old.filter(|_| is_newest) {
             self.live_bytes = self.live_bytes.saturating_sub(header.size());
-            space.note_death(position, header.size(), write.version);
+            space.note_death(position, header.size(), change.version);
         }
-        match write.kind {
+        match change.kind {
             Kind::Put if is_newest => {
-                let size = record_size(key.len(), value_size);
-                self.live_bytes += size;
-                space.note_live(write.segment, size);
+                self.live_bytes += change.size;
+                space.note_live(change.segment, change.size);
             }
-            Kind::Put => space.note_useless_copy(write.segment, write.version),
+            Kind::Put => space.note_useless_copy(change.segment, change.version),
             Kind::Delete => {}
         }
     }
 
-    /// Stores the word of `write`. Returns whether the write is the newest of its key, and what the word named before.
-    fn store(&mut self, write: &Write, key: &[u8]) -> (bool, Option<(u64, RecordHeader)>) {
+    /// Stores the word of `change`. Returns whether the write is the newest of its key, and what the word named before.
+    fn store(&mut self, change: &Change, key: &[u8]) -> (bool, Option<(u64, RecordHeader)>) {
         loop {
             let mut old = None;
-            let found = self.index.find(write.hash, |word| {
+            let found = self.index.find(change.hash, |word| {
                 let resident = resident(&*self.log, word.position(), key, &mut self.scratch);
                 old = resident
                     .filter(|resident| resident.same_key)
@@ -64,16 +67,16 @@ impl Shard {
             });
             // A client that publishes was faster: it replaced what an earlier write of this batch had published. Its record comes
             // after this one, which no reader ever sees.
-            if old.is_some_and(|(_, header)| header.sequence() > write.version) {
+            if old.is_some_and(|(_, header)| header.sequence() > change.version) {
                 return (false, old);
             }
-            let done = match (write.kind, found) {
-                (Kind::Put, Some(found)) => self.index.replace(write.hash, found, write.word),
+            let done = match (change.kind, found) {
+                (Kind::Put, Some(found)) => self.index.replace(change.hash, found, change.word),
                 (Kind::Put, None) => {
-                    self.index.insert(write.hash, write.word);
+                    self.index.insert(change.hash, change.word);
                     true
                 }
-                (Kind::Delete, Some(found)) => self.index.remove(write.hash, found),
+                (Kind::Delete, Some(found)) => self.index.remove(change.hash, found),
                 // The key was there when this was decided. Only a client that overwrites published records of the log, which it
                 // must not, makes it vanish; the server outlives that.
                 (Kind::Delete, None) => true,
