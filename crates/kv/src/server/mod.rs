@@ -6,7 +6,7 @@
 //!   close   seal, checkpoint, clean flag      the last two not while a client may still publish
 //! ```
 //!
-//! Each component owns its state, and names only what it is handed:
+//! Each component owns its state:
 //!
 //! | component | owns | file |
 //! | --- | --- | --- |
@@ -17,8 +17,9 @@
 //! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
 //! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
 //!
-//! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree. Rules are methods
-//! of components and never wait; what waits (pipeline, sweeper) borrows the state for one step at a time.
+//! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree. A rule of one
+//! component is its method; a rule over several is a function that takes [`State`]. No rule waits; what waits (pipeline, sweeper)
+//! borrows the state for one step at a time.
 
 mod clean;
 mod clients;

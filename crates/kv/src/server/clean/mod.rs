@@ -49,7 +49,7 @@ pub(super) struct Cleaner {
     own: Option<u32>,
     /// Bytes that may be looked at before more is written.
     credit: u64,
-    /// Segments freed, and searches for one in vain, since a segment was given to anybody: when they are many, nothing is gained.
+    /// Segments freed, and searches for one in vain, since an appender was given a segment: when they are many, nothing is gained.
     barren: u32,
     /// Nothing is gained until more than this has died.
     exhausted_until: u64,

@@ -1,4 +1,5 @@
-//! Requests that come as messages. Those that write nothing are executed as they are gathered.
+//! Requests that come as messages. Those that write nothing are executed as they are gathered, but for two that wait for the writes
+//! before them: the return of an extent, and the question for an outcome.
 
 use stonecast_fabric::QueuePair;
 use stonecast_log::{KEY_SIZE_MAX, Kind};

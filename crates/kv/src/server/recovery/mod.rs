@@ -1,7 +1,7 @@
 //! From what a crash left to a state that can be served.
 //!
 //! 1. `survey.rs` reads checkpoint and log into an index, and changes nothing.
-//! 2. What was found is persisted, then sealed, and the seals are persisted, before anybody may append.
+//! 2. What was found is persisted, then sealed, and the seals are persisted, before any appender is there.
 //! 3. Each segment's neighbour is told what is durable of it by now (`space/witnesses.rs`), and that is persisted.
 //!
 //! A crash inside changes nothing that matters: seals only say what a scan finds anyway, and what a neighbour says is true before

@@ -5,7 +5,7 @@
 //! 2. Each segment is scanned from there on; what is found goes into the index.
 //! 3. What is found of a segment is compared with what its neighbour says of it: a segment can be lost whole.
 //!
-//! Recovery goes on from here, and a check of a pool that is not served ends here: so the two cannot come to differ.
+//! Recovery goes on from here, and a check of a pool that is not served ends here, so both read a pool by the same rules.
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
@@ -29,7 +29,7 @@ pub(crate) enum Basis {
     LogAlone,
 }
 
-/// Is told how a survey goes on.
+/// The listener to a survey.
 pub(crate) trait Surveyor {
     /// The bytes of the log below this position were looked at.
     fn progress(&mut self, _position: u64) {}
@@ -94,7 +94,7 @@ pub(crate) fn lacks_what_was_told(pool: &Pool) -> bool {
 }
 
 /// Bytes of the log that a key takes at least, as a guess from which the index starts: where keys take more, its table is
-/// made anew afterwards.
+/// made again afterwards.
 const BYTES_PER_KEY: u64 = 256;
 
 /// Whether any of `occupied` touches `part`.
@@ -103,7 +103,7 @@ fn is_occupied(occupied: &[Span], part: Span) -> bool {
 }
 
 /// Whether no segment was freed since a checkpoint was taken that knows the segments `known`: otherwise its words may name
-/// what is there no more. A header that is lost is judged by the scan.
+/// what is gone. A header that is lost is judged by the scan.
 fn fits(log: &dyn Region, format: &LogFormat, known: &[SegmentState]) -> bool {
     let mut expected = vec![1; format.segment_count as usize];
     known

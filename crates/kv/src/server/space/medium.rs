@@ -65,13 +65,13 @@ impl Medium {
         self.is_full = false;
     }
 
-    /// It gave a segment that never had any no space.
+    /// A segment that never had space got none.
     pub fn note_full(&mut self, refusal: MediaError) {
         self.is_full = true;
         self.refusal = Some(refusal);
     }
 
-    /// It gave a segment that was used before no space: the pool is a copy with holes.
+    /// A segment that was used before got no space: the pool is a copy with holes.
     pub fn note_refusal(&mut self, refusal: MediaError) {
         self.refusal = Some(refusal);
     }
