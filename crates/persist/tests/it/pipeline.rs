@@ -18,7 +18,8 @@ use stonecast_media::{
 };
 use stonecast_persist::Platform;
 use stonecast_persist::execute::{
-    Agreement, AppendReceiver, Appender, ExecuteError, NotAppended, OutOfOrder, Receiving, Standing,
+    Agreement, AppendFailure, AppendReceiver, Appender, ExecuteError, NotAppended, OutOfOrder,
+    Receiving, Standing,
 };
 
 use crate::backup::{Backup, COMPLETIONS, Primary, entry, is_whole};
@@ -154,7 +155,7 @@ struct Pair {
     meter: Rc<Meter>,
     primary: Rc<RefCell<Primary>>,
     appender: Rc<RefCell<Appender>>,
-    _processes: [Process; 2],
+    processes: [Process; 2],
 }
 
 impl Pair {
@@ -205,7 +206,7 @@ impl Pair {
             meter,
             primary: Rc::new(RefCell::new(primary)),
             appender: Rc::new(RefCell::new(appender)),
-            _processes: [server, client],
+            processes: [server, client],
         }
     }
 
@@ -221,7 +222,7 @@ impl Pair {
     }
 
     /// The next entry that is persisted, or the failure.
-    fn next(&self) -> Result<u64, stonecast_persist::execute::AppendFailure> {
+    fn next(&self) -> Result<u64, AppendFailure> {
         let (primary, mut appender) = (self.primary.borrow(), self.appender.borrow_mut());
         let next = self.world.block_on(primary.next(&mut *appender));
         next.map(|(number, _persisted)| number)
@@ -425,15 +426,97 @@ fn an_answer_beyond_what_was_sent_or_where_none_is_awaited_ends_the_connection()
         pair.append(2);
         pair.flush();
         pair.append(1);
-        let wrong = pair.appender.borrow_mut().answered(number).unwrap_err();
-        assert_eq!((wrong.found, wrong.posted), (number, 2));
         let mut appender = pair.appender.borrow_mut();
-        let context = &mut Context::from_waker(Waker::noop());
-        let Poll::Ready(Err(failure)) = pin!(appender.persisted()).poll(context) else {
+        let wrong = appender.answered(number).unwrap_err();
+        assert_eq!((wrong.found, wrong.posted), (number, 2));
+        // Who has answered nonsense is not believed later.
+        appender.answered(number - 1).unwrap();
+        let Poll::Ready(Err(failure)) = look(&mut appender) else {
             panic!("nothing more is persisted here");
         };
         assert_eq!(failure.standing.persisted, 0);
     }
+}
+
+/// The next entry that is persisted at this moment, or the failure.
+fn look(appender: &mut Appender) -> Poll<Result<u64, AppendFailure>> {
+    let context = &mut Context::from_waker(Waker::noop());
+    let next = appender.poll_persisted(context);
+    next.map_ok(|(number, _persisted)| number)
+}
+
+/// The bytes of an entry belong to the device until its batch has completed. After a failure nobody waits for that.
+#[test]
+fn an_answer_that_overtakes_the_completion_waits_for_it_and_counts_alone_when_the_connection_fails()
+{
+    let pair = Pair::new(of(PersistenceDomain::Dmp, Ddio::On), 3);
+    pair.append(2);
+    pair.flush();
+    pair.append(1);
+    pair.flush();
+    let mut appender = pair.appender.borrow_mut();
+    appender.answered(2).unwrap();
+    assert!(look(&mut appender).is_pending(), "the device has the bytes");
+    appender.fail("the connection ended");
+    assert_eq!(look(&mut appender), Poll::Ready(Ok(1)));
+    assert_eq!(look(&mut appender), Poll::Ready(Ok(2)));
+    let Poll::Ready(Err(failure)) = look(&mut appender) else {
+        panic!("nobody knows of the third");
+    };
+    assert_eq!(
+        (failure.standing.persisted, failure.standing.unknown),
+        (2, 3..=3)
+    );
+}
+
+/// Needs that answers are not heard after a failure, and that batches under way are left alone once it was told: the store has
+/// acted on what it was told.
+#[test]
+fn after_a_failure_was_told_neither_an_answer_nor_a_completion_concludes_an_entry() {
+    for ddio in [Ddio::On, Ddio::Off] {
+        let pair = Pair::new(of(PersistenceDomain::Dmp, ddio), 2);
+        pair.append(2);
+        pair.flush();
+        pair.appender.borrow_mut().fail("the connection ended");
+        let told = pair.next().unwrap_err();
+        assert_eq!(
+            (told.standing.persisted, told.standing.unknown.clone()),
+            (0, 1..=2)
+        );
+        // Both entries arrive, and their batch ends well.
+        let runtime = pair.processes[1].runtime();
+        pair.world
+            .block_on(async { runtime.sleep(1_000_000).await });
+        assert_eq!(pair.next(), Err(told), "{ddio:?}");
+    }
+}
+
+/// Needs that entries stay until they are durable: the next call would answer for what nobody has synced.
+#[test]
+fn a_persist_that_is_dropped_half_way_is_told_to_nobody_and_done_again() {
+    let world = World::new(1);
+    let platform = of(PersistenceDomain::PageFile, Ddio::On);
+    let machine = world.machine(MachineOptions {
+        platform: platform.declared(),
+        ..MachineOptions::new(MachineProfile::MODERN)
+    });
+    let module = world.module(machine, Survivor::default());
+    let region = SimBacking::new(&module)
+        .open_log(options(&platform, Durability::Power))
+        .unwrap();
+    let mut receiver = AppendReceiver::new(region.clone(), &platform, Durability::Power).unwrap();
+    let sender = QueuePair(3);
+    receiver.arrived(sender, 1, &[Span::new(0, 64)]).unwrap();
+    {
+        let mut half = pin!(receiver.persist());
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(half.as_mut().poll(context).is_pending());
+    }
+    assert_eq!(receiver.take_answers().count(), 0);
+    let syncs = region.persist_counts().syncs;
+    world.block_on(receiver.persist()).unwrap();
+    assert_eq!(region.persist_counts().syncs, syncs + 1);
+    assert_eq!(receiver.take_answers().collect::<Vec<_>>(), [(sender, 1)]);
 }
 
 #[test]

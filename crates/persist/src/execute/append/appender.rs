@@ -91,12 +91,14 @@ impl Appender {
     /// flushed behind it.
     ///
     /// # Errors
-    /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call.
+    /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call. A batch that does not fit the empty queue
+    /// pair never goes: a store flushes before it has taken so many.
     pub fn flush(&mut self) -> Result<(), NotAppended> {
         self.pipeline.flush()
     }
 
-    /// Takes the receiver's answer, which the store has found among its messages.
+    /// Takes the receiver's answer, which the store has found among its messages. After a failure it changes nothing: take all
+    /// answers that have come before the end of the connection is told by [`Appender::fail`].
     ///
     /// # Errors
     /// [`WrongAnswer`], with which the connection has failed.
@@ -104,7 +106,8 @@ impl Appender {
         self.pipeline.answered(number)
     }
 
-    /// Takes the end of the connection, for `cause`. What is under way becomes unknown.
+    /// Takes the end of the connection, for `cause`. What has not ended well by the time at which the failure is told becomes
+    /// unknown.
     pub fn fail(&mut self, cause: &str) {
         self.pipeline.fail(cause.to_owned());
     }

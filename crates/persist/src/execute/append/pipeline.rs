@@ -163,8 +163,11 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The receiver says that all entries up to `number` are durable.
+    /// The receiver says that all entries up to `number` are durable. After a failure, which may have been told, it is not heard.
     pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
+        if self.failure.is_some() {
+            return Ok(());
+        }
         let Reached {
             posted, answered, ..
         } = self.reached;
@@ -199,11 +202,11 @@ impl Pipeline {
             self.reached.given += 1;
             return Poll::Ready(Ok((self.reached.given, Concluded::at_the_end())));
         }
-        if let Some(cause) = &self.failure {
-            return Poll::Ready(Err(AppendFailure {
-                standing: self.standing(),
-                cause: cause.clone(),
-            }));
+        if let Some(cause) = self.failure.clone() {
+            // What was told of the entries stays so, also where a later batch ends well.
+            self.under_way.clear();
+            let standing = self.standing();
+            return Poll::Ready(Err(AppendFailure { standing, cause }));
         }
         self.waker = Some(context.waker().clone());
         Poll::Pending
