@@ -67,6 +67,7 @@ fn backup(
     durability: Durability,
 ) -> (Backup, Vec<u8>) {
     let receiver = AppendReceiver::new(region.clone(), &platform, durability).unwrap();
+    let means = region.means();
     let backup = Backup::new(port, runtime, region, receiver);
     let receiving = Receiving {
         platform,
@@ -74,12 +75,18 @@ fn backup(
         terms: backup.lent().terms,
         flush: backup.lent().flush,
     };
-    (backup, receiving.say().unwrap().to_vec())
+    let said = receiving.say(means).unwrap();
+    (backup, said.to_vec())
 }
 
 /// An appender to the backup that said `welcome`, with credits for everything.
-fn appender(port: &Rc<Port>, primary: &Primary, welcome: &[u8]) -> Appender {
-    let agreement = Agreement::hear(welcome).unwrap();
+fn appender(
+    port: &Rc<Port>,
+    primary: &Primary,
+    welcome: &[u8],
+    durability: Durability,
+) -> Appender {
+    let agreement = Agreement::hear(welcome, durability).unwrap();
     let appender = Appender::new(port.clone(), primary.qp(), primary.scratch(), &agreement);
     appender.add_credits(PLENTY);
     appender
@@ -121,7 +128,7 @@ fn run_on(
     provider.executor().block_on(async {
         let mut primary = Primary::new(&port);
         let welcome = primary.connect(&provider.address()).await;
-        let mut appender = appender(&port, &primary, &welcome);
+        let mut appender = appender(&port, &primary, &welcome, durability);
         for number in 1..=ENTRIES {
             assert_eq!(primary.append(&mut appender).unwrap(), number);
             if number % 3 == 0 {
@@ -195,7 +202,7 @@ impl Pair {
         let port = client.port_on(device, COMPLETIONS).unwrap();
         let primary = Primary::new(&port);
         let welcome = world.block_on(primary.connect(address));
-        let appender = appender(&port, &primary, &welcome);
+        let appender = appender(&port, &primary, &welcome, Durability::Power);
         // Until the backup knows of the connection, too.
         let runtime = client.runtime();
         world.block_on(async { runtime.sleep(1_000_000).await });

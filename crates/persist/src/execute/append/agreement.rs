@@ -8,8 +8,10 @@
 use stonecast_base::hash::xxh3_64;
 use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{RemoteAddress, Rkey};
-use stonecast_media::Durability;
+use stonecast_media::{Durability, Means};
 
+use crate::execute::error::ExecuteError;
+use crate::execute::medium::check_medium;
 use crate::execute::platform_code::{decode, platform_code, words};
 use crate::execute::witness::Planned;
 use crate::plan::{NoPlan, Plan, plan_for};
@@ -35,12 +37,16 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// The bytes to say.
+    /// The bytes to say. `means` are those of the memory that entries land in
+    /// ([`PersistentRegion::means`](stonecast_media::PersistentRegion::means)): appenders believe the platform, and where the plan is
+    /// one-sided nothing looks at the memory later.
     ///
     /// # Errors
-    /// [`NoPlan`]: nothing survives on this platform, or it contradicts itself. Nobody may append durably here.
-    pub fn say(&self) -> Result<[u8; RECEIVING_SIZE], NoPlan> {
+    /// Nobody may append durably here. [`ExecuteError::NoPlan`]: nothing survives on this platform, or it contradicts itself;
+    /// [`ExecuteError::Medium`]: the memory is not what was declared.
+    pub fn say(&self, means: Means) -> Result<[u8; RECEIVING_SIZE], ExecuteError> {
         let plan = append_plan(&self.platform, self.durability)?;
+        check_receiver(&self.platform, self.durability, means)?;
         let mut said = [0; RECEIVING_SIZE];
         let durability: u32 = match self.durability {
             Durability::Power => 0,
@@ -77,6 +83,11 @@ pub enum NoAgreement {
         /// What it says, in words.
         what: String,
     },
+    /// The receiver's entries outlive processes, and have to outlive a power cut.
+    #[error(
+        "the receiver keeps what outlives its processes, and a power cut has to be survived; start it with durability power"
+    )]
+    TooWeak,
     /// No plan exists for the receiver's platform.
     #[error("the receiver's platform is {platform}: {reason}")]
     NoPlan {
@@ -102,7 +113,7 @@ pub enum NoAgreement {
 /// ```
 /// use stonecast_fabric::append::AppendTerms;
 /// use stonecast_fabric::{RemoteAddress, Rkey};
-/// use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
+/// use stonecast_media::{Ddio, DeclaredPlatform, Durability, Means, PersistenceDomain, ReceiveBuffers};
 /// use stonecast_persist::Platform;
 /// use stonecast_persist::execute::{Agreement, Receiving};
 ///
@@ -116,11 +127,11 @@ pub enum NoAgreement {
 ///     terms: AppendTerms { grain: 64, message_size_max: 4096 },
 ///     flush: RemoteAddress { address: 1 << 20, rkey: Rkey(7) },
 /// };
-/// let said = on(PersistenceDomain::Dmp).say()?;
-/// let agreed = Agreement::hear(&said)?;
+/// let said = on(PersistenceDomain::Dmp).say(Means::WriteBack)?;
+/// let agreed = Agreement::hear(&said, Durability::Power)?;
 /// assert_eq!(agreed.plan().program().to_string(), "rq.append(a) rq.read rq.await(read)");
 ///
-/// let refused = on(PersistenceDomain::Volatile).say().unwrap_err();
+/// let refused = on(PersistenceDomain::Volatile).say(Means::Process).unwrap_err();
 /// assert!(refused.to_string().starts_with("nothing survives a power cut on this platform"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -132,11 +143,12 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// The agreement with the receiver that `said` this of itself.
+    /// The agreement with the receiver that `said` this of itself. Entries have to outlive what `wanted` says: a receiver whose
+    /// entries outlive processes alone is of no use to a store that promises to survive power cuts.
     ///
     /// # Errors
     /// [`NoAgreement`] names the receiver's platform and the remedy.
-    pub fn hear(said: &[u8]) -> Result<Self, NoAgreement> {
+    pub fn hear(said: &[u8], wanted: Durability) -> Result<Self, NoAgreement> {
         let found = said.len();
         let said: &[u8; RECEIVING_SIZE] =
             said.try_into().map_err(|_| NoAgreement::Size { found })?;
@@ -150,6 +162,9 @@ impl Agreement {
             1 => Durability::Process,
             other => return Err(meaningless(format!("durability {other}"))),
         };
+        if (wanted, durability) == (Durability::Power, Durability::Process) {
+            return Err(NoAgreement::TooWeak);
+        }
         let (grain, message_size_max) = (short(16), short(20));
         if grain == 0 || message_size_max == 0 || !message_size_max.is_multiple_of(grain) {
             return Err(meaningless(format!(
@@ -201,6 +216,18 @@ impl Agreement {
     }
 }
 
+/// Refuses memory that is not what `platform` says. Entries that have to outlive processes alone may lie in any.
+pub(super) fn check_receiver(
+    platform: &Platform,
+    durability: Durability,
+    means: Means,
+) -> Result<(), ExecuteError> {
+    match durability {
+        Durability::Power => check_medium(platform, means),
+        Durability::Process => Ok(()),
+    }
+}
+
 /// The plan for entries on `platform` that have to outlive what `durability` says.
 pub(super) fn append_plan(platform: &Platform, durability: Durability) -> Result<Plan, NoPlan> {
     plan_for(
@@ -239,8 +266,20 @@ mod tests {
         }
     }
 
+    /// What a receiver on memory of that kind says.
+    fn said(receiving: &Receiving) -> Result<[u8; RECEIVING_SIZE], ExecuteError> {
+        use PersistenceDomain::{Dmp, Mhp, PageFile, Volatile, Wsp};
+        receiving.say(match receiving.platform.persistence {
+            Volatile => Means::Process,
+            PageFile => Means::FileSync,
+            Dmp => Means::WriteBack,
+            Mhp | Wsp => Means::Fence,
+        })
+    }
+
     fn refusal(said: &[u8]) -> String {
-        Agreement::hear(said).unwrap_err().to_string()
+        let refused = Agreement::hear(said, Durability::Process).unwrap_err();
+        refused.to_string()
     }
 
     #[test]
@@ -248,12 +287,12 @@ mod tests {
         for &domain in PersistenceDomain::ALL {
             for durability in [Durability::Power, Durability::Process] {
                 let receiving = receiving(domain, durability);
-                let Ok(said) = receiving.say() else {
+                let Ok(said) = said(&receiving) else {
                     assert_eq!(domain, PersistenceDomain::Volatile);
                     assert_eq!(durability, Durability::Power);
                     continue;
                 };
-                let agreed = Agreement::hear(&said).unwrap();
+                let agreed = Agreement::hear(&said, durability).unwrap();
                 assert_eq!(agreed.receiving(), &receiving);
                 if durability == Durability::Process {
                     assert!(agreed.plan().is_one_sided(), "{domain}: visible is enough");
@@ -264,9 +303,7 @@ mod tests {
 
     #[test]
     fn a_platform_for_which_no_plan_exists_is_refused_by_name_with_the_remedy() {
-        let mut said = receiving(PersistenceDomain::Dmp, Durability::Power)
-            .say()
-            .unwrap();
+        let mut said = said(&receiving(PersistenceDomain::Dmp, Durability::Power)).unwrap();
         let volatile = receiving(PersistenceDomain::Volatile, Durability::Power).platform;
         said[..4].copy_from_slice(&platform_code(Some(&volatile)).code.to_le_bytes());
         let said = refusal(&said);
@@ -277,11 +314,40 @@ mod tests {
         );
     }
 
+    /// Needs the look at the durability that is wanted: a READ is the plan for both, and each would conclude.
+    #[test]
+    fn a_receiver_that_outlives_processes_alone_is_refused_by_who_promises_to_survive_power_cuts() {
+        let weak = said(&receiving(PersistenceDomain::Mhp, Durability::Process)).unwrap();
+        let refused = Agreement::hear(&weak, Durability::Power).unwrap_err();
+        assert!(matches!(refused, NoAgreement::TooWeak), "{refused}");
+        let strong = said(&receiving(PersistenceDomain::Mhp, Durability::Power)).unwrap();
+        for wanted in [Durability::Power, Durability::Process] {
+            assert!(Agreement::hear(&strong, wanted).is_ok());
+        }
+    }
+
+    /// Needs the check of the medium where it is said: nothing else looks at the memory where the plan is one-sided.
+    #[test]
+    fn a_receiver_on_memory_that_is_not_what_it_declares_says_nothing() {
+        let declared = receiving(PersistenceDomain::Mhp, Durability::Power);
+        let refused = declared.say(Means::FileSync).unwrap_err().to_string();
+        assert!(
+            refused.contains("persistence = mhp") && refused.contains("syncing a file"),
+            "{refused}"
+        );
+        let process = Receiving {
+            durability: Durability::Process,
+            ..declared
+        };
+        assert!(
+            process.say(Means::FileSync).is_ok(),
+            "any memory outlives processes"
+        );
+    }
+
     #[test]
     fn what_no_receiver_says_is_refused_and_named() {
-        let right = receiving(PersistenceDomain::Dmp, Durability::Power)
-            .say()
-            .unwrap();
+        let right = said(&receiving(PersistenceDomain::Dmp, Durability::Power)).unwrap();
         for size in 0..RECEIVING_SIZE {
             let said = refusal(&right[..size]);
             assert!(

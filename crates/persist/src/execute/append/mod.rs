@@ -30,6 +30,9 @@
 //!   bytes.
 //! - After a failure, entries are persisted, unknown, or never sent, and [`Standing`] says which.
 //!
+//! A conclusion speaks for the place in which an entry lies. A store posts a receive buffer again only after everything that recovery
+//! needs of it is durable elsewhere.
+//!
 //! # What a crash leaves
 //!
 //! At the receiver, the place of each entry that was not concluded holds all of it, a part of it, or what was there before, and

@@ -7,10 +7,9 @@ use stonecast_base::{Span, mutant};
 use stonecast_fabric::QueuePair;
 use stonecast_media::{Durability, PersistError, PersistentRegion, persist_spans};
 
-use super::agreement::append_plan;
+use super::agreement::{append_plan, check_receiver};
 use super::steps::ReceiverSteps;
 use crate::execute::error::ExecuteError;
-use crate::execute::medium::check_medium;
 use crate::platform::Platform;
 use crate::program::Program;
 
@@ -66,9 +65,7 @@ impl AppendReceiver {
         durability: Durability,
     ) -> Result<Self, ExecuteError> {
         let plan = append_plan(platform, durability)?;
-        if durability == Durability::Power {
-            check_medium(platform, region.means())?;
-        }
+        check_receiver(platform, durability, region.means())?;
         Ok(Self::rehearsing(region, plan.program()))
     }
 
@@ -142,7 +139,8 @@ impl AppendReceiver {
         Ok(())
     }
 
-    /// For each sender of whom more has become durable since the last call: the number up to which all its entries are.
+    /// For each sender of whom more has become durable since the last call: the number up to which all its entries are. Each is
+    /// said once, so where it cannot be sent the connection has to end: its sender would wait for ever.
     pub fn take_answers(&mut self) -> impl Iterator<Item = (QueuePair, u64)> {
         let news = |sender: &mut Sender| {
             let is_new = sender.durable > sender.answered;
