@@ -198,7 +198,7 @@ impl AppendQueue {
     }
 
     /// Appends to `into` the `wr_id` of each buffer that has taken its last message, oldest first. Nothing lands there any
-    /// more.
+    /// more. An entry of several messages may begin in it and end in a later one.
     pub fn take_consumed(&mut self, into: &mut Vec<u64>) {
         match &mut self.slots {
             None => {
