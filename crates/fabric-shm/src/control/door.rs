@@ -145,3 +145,125 @@ fn turn_away(socket: &OwnedFd, reason: &str) {
     let _ = socket::send(socket, &Message::Reject(reason.into()).encode(), &[]);
     socket::end_sending(socket);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsFd as _;
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::bell::Bell;
+    use crate::control::{Control, ControlEvent, Line};
+    use crate::key_table::KeyTable;
+    use crate::message::Hello;
+    use crate::socket::{Listener, SocketAccess};
+
+    const REASON: &str = "the house is full";
+    /// How long an answer may take on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A caller, and a house that turns everybody away.
+    struct Stage {
+        caller: Control,
+        house: Listener,
+        path: PathBuf,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("socket");
+            let access = SocketAccess {
+                mode: 0o600,
+                group: None,
+            };
+            let bell = Bell::new(KeyTable::new().unwrap().memory().clone()).unwrap();
+            Self {
+                caller: Control::start(bell, false, Log::new(|_| {})).unwrap(),
+                house: Listener::new(&path, access).unwrap(),
+                path,
+                _folder: folder,
+            }
+        }
+
+        /// Asks, with descriptors as a device does.
+        fn ask(&self, line: &Line) {
+            let hello = Hello {
+                queue_pair: 1,
+                rnr_retry_count: 0,
+                rnr_retry_delay_ns: 0,
+                bell: false,
+                append: None,
+                private_data: Vec::new(),
+            };
+            let files = [self.house.socket.as_fd(); 2];
+            self.caller.request(line, hello, &files).unwrap();
+        }
+
+        /// What the caller learns.
+        fn learnt(&self, when: &str) -> String {
+            let deadline = Instant::now() + PATIENCE;
+            loop {
+                match self.caller.next_event() {
+                    Some(ControlEvent::Rejected { reason, .. }) => return reason,
+                    Some(event) => panic!("{when}: {event:?}"),
+                    None => std::thread::yield_now(),
+                }
+                assert!(Instant::now() < deadline, "{when}: no answer");
+            }
+        }
+    }
+
+    /// Needs the look at what was said where the request finds a closed socket, and the second look after a reset.
+    #[test]
+    fn a_caller_that_is_turned_away_learns_why_whenever_its_request_arrives() {
+        let stage = Stage::new();
+        for _ in 0..50 {
+            let line = stage.caller.dial(&stage.path).unwrap();
+            stage.ask(&line);
+            turn_away(&stage.house.accept().unwrap(), REASON);
+            assert_eq!(stage.learnt("before the door looks"), REASON);
+
+            let line = stage.caller.dial(&stage.path).unwrap();
+            let met = stage.house.accept().unwrap();
+            turn_away(&met, REASON);
+            stage.ask(&line);
+            drop(met);
+            assert_eq!(stage.learnt("after the look, before the end"), REASON);
+
+            let line = stage.caller.dial(&stage.path).unwrap();
+            turn_away(&stage.house.accept().unwrap(), REASON);
+            stage.ask(&line);
+            assert_eq!(stage.learnt("after the end"), REASON);
+        }
+    }
+
+    /// The same with the kernel's own order of things.
+    #[test]
+    fn callers_that_race_with_the_door_all_learn_why() {
+        const CALLERS: usize = 3_000;
+        let stage = Stage::new();
+        let house = stage.house.socket.try_clone().unwrap();
+        let door = std::thread::spawn(move || {
+            for _ in 0..CALLERS {
+                let socket = loop {
+                    let flags =
+                        rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+                    match rustix::net::accept_with(&house, flags) {
+                        Ok(socket) => break socket,
+                        Err(_) => std::thread::yield_now(),
+                    }
+                };
+                turn_away(&socket, REASON);
+            }
+        });
+        for n in 0..CALLERS {
+            let line = stage.caller.dial(&stage.path).unwrap();
+            stage.ask(&line);
+            assert_eq!(stage.learnt(&format!("caller {n}")), REASON);
+        }
+        door.join().unwrap();
+    }
+}
