@@ -1,6 +1,7 @@
 //! Stories of the direct store.
 
 mod agreement;
+mod bare;
 mod basics;
 mod batches;
 mod cleaning;

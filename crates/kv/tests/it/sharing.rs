@@ -9,11 +9,10 @@ use std::task::{Context, Poll, Waker};
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_fabric::{
-    Access, LocalSpan, Operation, QueuePairOptions, ReceiveQueue, ReceiveRequest, Status,
-};
+use stonecast_fabric::{Access, LocalSpan, Operation, ReceiveQueue, ReceiveRequest, Status};
 use stonecast_kv::{ClientPolicy, Condition, ServerOptions, StoreError, Written};
 
+use crate::bare::{bare_queue_pair, proper_hello};
 use crate::crash::check;
 use crate::fabric::on_every_provider;
 use crate::world::{World, key, value};
@@ -212,18 +211,7 @@ fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
                 let (port, runtime) = world.port();
                 let device = port.device().clone();
                 let memory = device.allocate(1 << 16, Access::NONE).unwrap();
-                let qp = device
-                    .create_queue_pair(QueuePairOptions {
-                        send_cq: port.send_cq(),
-                        receive_cq: port.receive_cq(),
-                        shared_receive_queue: None,
-                        windows: false,
-                        send_capacity: 64,
-                        receive_capacity: 64,
-                        rnr_retry_count: 10,
-                        rnr_retry_delay_ns: 10_000,
-                    })
-                    .unwrap();
+                let qp = bare_queue_pair(&port, 64, 64, 10);
                 for n in 0..64 {
                     let local = LocalSpan {
                         region: memory,
@@ -234,10 +222,9 @@ fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
                         .post_receive(ReceiveQueue::Own(qp), &[ReceiveRequest { wr_id: n, local }])
                         .unwrap();
                 }
-                let mut hello = b"stonecdk".to_vec();
-                hello.extend_from_slice(&stonecast_kv::limits::PROTOCOL_VERSION.to_le_bytes());
-                hello.extend_from_slice(&[0; 4]);
-                device.connect(qp, &world.address(), &hello).unwrap();
+                device
+                    .connect(qp, &world.address(), &proper_hello())
+                    .unwrap();
                 port.activity().await;
                 for _ in 0..50 {
                     let size = random.random_range(0..1024u32);
@@ -285,22 +272,10 @@ fn clients_that_die_with_messages_unread_take_no_receive_buffers_with_them() {
                 let (port, runtime) = world.port();
                 let device = port.device().clone();
                 let memory = device.allocate(64, Access::NONE).unwrap();
-                let qp = device
-                    .create_queue_pair(QueuePairOptions {
-                        send_cq: port.send_cq(),
-                        receive_cq: port.receive_cq(),
-                        shared_receive_queue: None,
-                        windows: false,
-                        send_capacity: MESSAGES,
-                        receive_capacity: 4,
-                        rnr_retry_count: 0,
-                        rnr_retry_delay_ns: 10_000,
-                    })
+                let qp = bare_queue_pair(&port, MESSAGES, 4, 0);
+                device
+                    .connect(qp, &world.address(), &proper_hello())
                     .unwrap();
-                let mut hello = b"stonecdk".to_vec();
-                hello.extend_from_slice(&stonecast_kv::limits::PROTOCOL_VERSION.to_le_bytes());
-                hello.extend_from_slice(&[0; 4]);
-                device.connect(qp, &world.address(), &hello).unwrap();
                 port.activity().await;
                 let local = LocalSpan {
                     region: memory,
@@ -342,18 +317,7 @@ fn a_client_of_another_protocol_version_is_refused_with_both_versions() {
         World::default().run(async |world| {
             let (port, _) = world.port();
             let device = port.device().clone();
-            let qp = device
-                .create_queue_pair(QueuePairOptions {
-                    send_cq: port.send_cq(),
-                    receive_cq: port.receive_cq(),
-                    shared_receive_queue: None,
-                    windows: false,
-                    send_capacity: 4,
-                    receive_capacity: 4,
-                    rnr_retry_count: 1,
-                    rnr_retry_delay_ns: 1000,
-                })
-                .unwrap();
+            let qp = bare_queue_pair(&port, 4, 4, 1);
             for (hello, words) in [
                 (
                     b"stonecdk\x63\0\0\0\0\0\0\0".to_vec(),

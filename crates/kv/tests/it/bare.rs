@@ -1,0 +1,25 @@
+//! Peers that use the fabric directly and are no clients and no servers: these may say and send whatever they like.
+
+use stonecast_fabric::{Port, QueuePair, QueuePairOptions};
+use stonecast_kv::limits::PROTOCOL_VERSION;
+
+/// A queue pair on `port` with room for so many sends and receives. A send that finds no buffer is tried `rnr_retry_count` times more.
+pub fn bare_queue_pair(port: &Port, sends: u32, receives: u32, rnr_retry_count: u32) -> QueuePair {
+    let options = QueuePairOptions {
+        send_cq: port.send_cq(),
+        receive_cq: port.receive_cq(),
+        shared_receive_queue: None,
+        windows: false,
+        send_capacity: sends,
+        receive_capacity: receives,
+        rnr_retry_count,
+        rnr_retry_delay_ns: 10_000,
+    };
+    port.device().create_queue_pair(options).unwrap()
+}
+
+/// What a client says when it connects.
+pub fn proper_hello() -> Vec<u8> {
+    let version = PROTOCOL_VERSION.to_le_bytes();
+    [b"stonecdk".as_slice(), &version, &[0; 4]].concat()
+}
