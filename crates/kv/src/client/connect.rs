@@ -7,12 +7,11 @@
 //! What was made on the way is undone when it fails.
 
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-use stonecast_fabric::{ConnectionEvent, Inbox, Port, Runtime, Status};
+use stonecast_fabric::{ConnectionEvent, Inbox, Port, Runtime, Status, select};
 use stonecast_session::ConnectError;
 use zerocopy::IntoBytes as _;
 
@@ -115,17 +114,7 @@ async fn take_answers(
 ) {
     let mut bytes = Vec::new();
     loop {
-        {
-            let mut activity = pin!(inbox.activity());
-            poll_fn(|context| match activity.as_mut().poll(context) {
-                Poll::Pending if client.strong_count() > 0 => {
-                    listener.set(Some(context.waker().clone()));
-                    Poll::Pending
-                }
-                _ => Poll::Ready(()),
-            })
-            .await;
-        }
+        select(inbox.activity(), dropped(&client, &listener)).await;
         let Some(connection) = client.upgrade() else {
             return;
         };
@@ -142,4 +131,16 @@ async fn take_answers(
             }
         }
     }
+}
+
+/// Waits until the client is dropped, which wakes `listener`.
+async fn dropped(client: &Weak<Connection>, listener: &Cell<Option<Waker>>) {
+    poll_fn(|context| {
+        if client.strong_count() == 0 {
+            return Poll::Ready(());
+        }
+        listener.set(Some(context.waker().clone()));
+        Poll::Pending
+    })
+    .await;
 }
