@@ -71,7 +71,7 @@ impl<S: Subject> Explorer<S> {
 
     /// Examines the states of `wrecks`.
     pub fn explore(&mut self, wrecks: &Wrecks, judge: &dyn Judge<S::Contents>) -> Option<Finding> {
-        let mut random = self.random.clone();
+        let mut random = self.fork();
         let mut finding = None;
         let mut known = Known::new();
         fates::each(wrecks, self.effort.states, &mut random, &mut |fates| {
@@ -84,8 +84,13 @@ impl<S: Subject> Explorer<S> {
                 Look::Enough
             })
         });
-        self.random = random;
         finding.map(|finding| self.with_less_lost(wrecks, finding, judge))
+    }
+
+    /// Random numbers for the choice of states. Those of what is done with a state come from elsewhere, and go on from one
+    /// exploration to the next: else a run would cut the same few recoveries of each.
+    fn fork(&mut self) -> Random {
+        random_from_seed(self.random.random())
     }
 
     /// Restores every line whose loss the failure does not need.
@@ -182,7 +187,7 @@ impl<S: Subject> Explorer<S> {
         }
         let first = match bench.outcome().expect("just looked") {
             Err(_) if power_was_cut(&bench) => {
-                self.tear_again(&bench)?;
+                self.tear_again(&bench, judge)?;
                 None
             }
             Err(violation) => return Err(violation),
@@ -204,13 +209,18 @@ impl<S: Subject> Explorer<S> {
         })
     }
 
-    /// Cuts the power in the middle of the next header, after a cut in the middle of the first one.
-    fn tear_again(&mut self, torn: &Bench<S>) -> Result<(), Violation> {
+    /// Cuts the power in the middle of the next header, after a cut in the middle of the first one, and judges what is left.
+    fn tear_again(
+        &mut self,
+        torn: &Bench<S>,
+        judge: &dyn Judge<S::Contents>,
+    ) -> Result<(), Violation> {
         self.states += 2;
         let second = self.lab.begin(torn.wrecks().everything());
         self.cut_in_a_header(&second);
         let _cut_off_or_not = second.end();
-        self.lab.recover(second.wrecks().everything()).map(drop)
+        let contents = self.lab.recover(second.wrecks().everything())?;
+        judge.judge(&contents)
     }
 
     /// Lets the power of one machine go in the middle of one of the next headers that it stores.
@@ -230,7 +240,7 @@ impl<S: Subject> Explorer<S> {
         judge: impl Fn(&S::Contents) -> Result<(), Violation>,
     ) -> Result<(), Violation> {
         let mut result = Ok(());
-        let mut random = self.random.clone();
+        let mut random = self.fork();
         let mut known = Known::new();
         fates::each(wrecks, states, &mut random, &mut |fates| {
             self.look_once(wrecks, fates, &mut known, &judge)
@@ -239,7 +249,6 @@ impl<S: Subject> Explorer<S> {
                     Look::Enough
                 })
         });
-        self.random = random;
         result
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn run(scenario: &'static str, setup: &Setup, canary: bool) -> Report
 }
 
 /// The server's machine, with a fresh pool.
-fn server(world: &World, setup: &Setup) -> Node {
+pub(super) fn server(world: &World, setup: &Setup) -> Node {
     let machine = world.machine(setup.machine);
     let module = world.module(machine, Survivor::default());
     if Damage::remembers(&setup.faults) {

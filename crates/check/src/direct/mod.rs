@@ -12,6 +12,8 @@ mod progress;
 mod raw;
 mod setup;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod visitors;
 mod words;
 

@@ -1,0 +1,56 @@
+//! Stories of the explorer, with the store of one server.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stonecast_fabric_sim::World;
+
+use crate::direct::client::Work;
+use crate::direct::contents::Contents;
+use crate::direct::drive::server;
+use crate::direct::keys;
+use crate::direct::setup::Setup;
+use crate::direct::subject::Direct;
+use crate::explorer::{Effort, Explorer, Judge};
+use crate::lab::Lab;
+use crate::violation::Violation;
+use crate::wrecks::Wrecks;
+
+/// Counts what it is asked to judge.
+#[derive(Default)]
+struct Counting(Cell<u64>);
+
+impl Judge<Contents> for Counting {
+    fn judge(&self, _: &Contents) -> Result<(), Violation> {
+        self.0.update(|count| count + 1);
+        Ok(())
+    }
+
+    fn judge_again(&self, _: &Contents, _: &Contents) -> Result<(), Violation> {
+        Ok(())
+    }
+}
+
+/// Needs the judgement in `tear_again`: a store that comes up empty after two torn headers would pass.
+#[test]
+fn the_end_of_every_recovery_that_was_cut_is_judged_also_behind_torn_headers() {
+    let setup = Setup::short(1);
+    let world = World::new(1);
+    let node = server(&world, &setup);
+    let names = (0..setup.keys).map(keys::name).collect();
+    let subject = Direct::new(Work::new(setup.clone(), names));
+    let effort = Effort {
+        states: 1,
+        states_again: 0,
+        cut_percent: 100,
+    };
+    let lab = Rc::new(Lab::new(subject, [setup.machine]));
+    let mut explorer = Explorer::new(lab, effort, 1);
+    let judge = Counting::default();
+    for _ in 0..40 {
+        let wrecks = Wrecks::new(vec![world.wreck(node.machine, &node.module)]);
+        assert!(explorer.explore(&wrecks, &judge).is_none());
+    }
+    assert!(explorer.states > explorer.cut, "some headers were torn");
+    assert_eq!(judge.0.get(), explorer.cut);
+}
