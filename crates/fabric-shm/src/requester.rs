@@ -349,11 +349,11 @@ impl QueuePairState {
             other => return not_there(connection, other),
         };
         connection.reservation = None;
-        if !place_run(connection, &memory, &run, messages, around.scratch) {
+        let Some(placed) = place_run(connection, &memory, &run, messages, around.scratch) else {
             return Progress::Failed(Status::RemoteOperation);
-        }
+        };
         visit.has_appended = true;
-        visit.executed = run.messages;
+        visit.executed = placed;
         Progress::Done
     }
 }
@@ -386,25 +386,25 @@ fn reserve(
     )
 }
 
-/// Copies the messages of a run into the peer's buffer and publishes them. False where the buffer does not lie in `memory`.
+/// Copies the messages of a run into the peer's buffer and publishes them. How many: fewer than the run has, where a region was
+/// deregistered since the reservation; the receiver skips the rest as the hole of a dead requester. `None` where the buffer does not
+/// lie in `memory`.
 fn place_run<'a>(
     connection: &Connection,
     memory: &MappedRegion,
     run: &Reservation,
     messages: impl Iterator<Item = (&'a dyn Region, LocalSpan)>,
     scratch: &mut Vec<u8>,
-) -> bool {
+) -> Option<usize> {
     let append = connection.append.as_ref().expect("the caller looked");
     let mut place = run.first;
-    let mut first_size = 0;
+    let (mut placed, mut first_size) = (0, 0);
     // Messages of a run mostly lie in one region.
     let (mut region, mut mapped) = (None, None);
-    for (index, (from, span)) in messages.take(run.messages).enumerate() {
+    for (from, span) in messages.take(run.messages) {
         let size = u64::from(span.size);
         let start = run.buffer.offset.checked_add(place.offset(append.layout));
-        let Some(start) = start.filter(|&start| Span::new(start, size).fits(memory.size())) else {
-            return false;
-        };
+        let start = start.filter(|&start| Span::new(start, size).fits(memory.size()))?;
         if region != Some(span.region) {
             region = Some(span.region);
             mapped = from.mapped_at();
@@ -416,7 +416,7 @@ fn place_run<'a>(
         }
         crate::step::step("append: copied");
         let next = run.behind(append.layout, place, span.size);
-        if index == 0 {
+        if placed == 0 {
             first_size = span.size;
         } else {
             append::publish(
@@ -428,6 +428,7 @@ fn place_run<'a>(
             );
         }
         place = next;
+        placed += 1;
     }
     append::publish(
         append.layout,
@@ -437,7 +438,7 @@ fn place_run<'a>(
         first_size,
     );
     append::finish(&*connection.area, connection.out.intent());
-    true
+    Some(placed)
 }
 
 fn write_with_immediate(
