@@ -32,7 +32,10 @@ fn hunt(mutant: Mutant) -> Option<String> {
     let story = story.map(|(name, _)| format!("the story of {name}"));
     let found = story.or_else(|| {
         let seed = (0..SEEDS_MAX).find(|&seed| objects(&|| _ = mishaps::run(seed)))?;
-        Some(format!("mishaps, after {} seeds", seed + 1))
+        plant(None);
+        // The bug is what was found, and not the seed.
+        let sound = !objects(&|| _ = mishaps::run(seed));
+        sound.then(|| format!("mishaps, after {} seeds", seed + 1))
     });
     plant(None);
     found
