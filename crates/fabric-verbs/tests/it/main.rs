@@ -3,6 +3,8 @@
 //! `STONECAST_DAX`. Without them it is reported as not run.
 
 #[cfg(feature = "verbs")]
+mod appender;
+#[cfg(feature = "verbs")]
 mod contract;
 mod control;
 #[cfg(feature = "verbs")]
@@ -21,6 +23,8 @@ mod pairs;
 mod pause;
 #[cfg(feature = "verbs")]
 mod protection_domains;
+#[cfg(feature = "verbs")]
+mod quiesced;
 #[cfg(feature = "verbs")]
 mod wakes;
 #[cfg(feature = "verbs")]
