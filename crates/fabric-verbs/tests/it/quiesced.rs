@@ -228,15 +228,16 @@ impl Receiver {
 /// Asks for quiet until it is promised. How often the answer was "not yet".
 fn quiesce(device: &dyn Device, qp: QueuePair) -> u64 {
     let mut not_yet = 0;
-    wait("quiet", || {
+    let quiesced = wait("quiet", || {
         match device.poll_quiesce(qp, &mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(quiesced) => Some(quiesced.expect("the promise")),
+            Poll::Ready(quiesced) => Some(quiesced),
             Poll::Pending => {
                 not_yet += 1;
                 None
             }
         }
     });
+    quiesced.expect("the promise");
     not_yet
 }
 
