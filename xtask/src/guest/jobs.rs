@@ -156,6 +156,9 @@ const VERBS_STORE: Hardware = Hardware {
 /// Number of times that a script is started if the guest's kernel panics.
 const ATTEMPTS: u32 = 3;
 
+/// Variables of this process that scripts see, too: the lengths of runs.
+const HANDED_ON: &[&str] = &["STONECAST_QUIESCE_TRIES"];
+
 /// Functions of the scripts for pools.
 const POOLS: &str = include_str!("../../guest/pools.sh");
 
@@ -175,7 +178,7 @@ impl Bench {
         let job = self.job_folder(name)?;
         fs::write(
             job.join("script"),
-            format!(". /functions.sh\n{POOLS}{script}"),
+            format!(". /functions.sh\n{}{POOLS}{script}", handed_on()?),
         )
         .context("writing the script")?;
         let mut modules = Vec::new();
@@ -207,4 +210,18 @@ impl Bench {
         };
         Ok(outcome_of(&text("output"), &text("not-run"), status))
     }
+}
+
+/// Lines that set the variables of [`HANDED_ON`] that are set here. Each is a number.
+fn handed_on() -> Result<String> {
+    let mut lines = String::new();
+    for name in HANDED_ON {
+        if let Ok(value) = std::env::var(name) {
+            let number: u64 = value
+                .parse()
+                .with_context(|| format!("{name} is a number, and not {value}"))?;
+            lines += &format!("export {name}={number}\n");
+        }
+    }
+    Ok(lines)
 }
