@@ -30,6 +30,9 @@ mod counters;
 mod error;
 mod fifo;
 mod files;
+#[cfg(test)]
+#[path = "../../fabric/tests/it/foreign_wakes.rs"]
+mod foreign_wakes;
 mod gateway;
 mod glob;
 mod guard;

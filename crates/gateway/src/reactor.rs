@@ -1,7 +1,8 @@
 //! Readiness of sockets: one epoll instance for each thread.
 //!
 //! Sockets are registered once, edge-triggered, so a request costs no system call beside its read and its write. A
-//! [`Readiness`] keeps what epoll reported until a task finds that the socket has nothing more.
+//! [`Readiness`] keeps what epoll reported until a task finds that the socket has nothing more. Other threads end a wait
+//! for events through an eventfd in the same epoll instance.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,10 +10,12 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use slab::Slab;
@@ -21,12 +24,16 @@ use stonecast_base::Nanoseconds;
 /// One thread's epoll instance.
 pub struct Reactor {
     epoll: OwnedFd,
+    bell: Arc<Bell>,
     sources: RefCell<Slab<Rc<Readiness>>>,
     events: RefCell<Vec<Event>>,
     turns: RefCell<VecDeque<Waker>>,
     /// Bytes that tasks have moved since events were last taken.
     work: Cell<usize>,
 }
+
+/// Ends the wait for events that is going on, or the next one at once. Each ring is an event of its own, so none is read.
+struct Bell(OwnedFd);
 
 /// What a socket is ready for.
 #[derive(Debug, Default)]
@@ -53,6 +60,10 @@ const CONNECTED: EventFlags = EventFlags::IN
     .union(EventFlags::ET);
 /// Events of a source that several threads wait for, reported as long as they hold.
 const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
+/// Events of the bell, one for each ring.
+const RUNG: EventFlags = EventFlags::IN.union(EventFlags::ET);
+/// Names the bell among the sources, of which none has this index.
+const BELL: u64 = u64::MAX;
 /// Events that one call takes, at most.
 const EVENTS_MAX: usize = 512;
 /// Work between two calls after which a task with much to do waits for the next one.
@@ -61,8 +72,12 @@ const WORK_MAX: usize = 1 << 20;
 impl Reactor {
     /// A new instance.
     pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &bell, EventData::new_u64(BELL), RUNG)?;
         Ok(Self {
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            epoll,
+            bell: Arc::new(Bell(bell)),
             sources: RefCell::default(),
             events: RefCell::new(Vec::with_capacity(EVENTS_MAX)),
             turns: RefCell::default(),
@@ -130,6 +145,11 @@ impl Reactor {
         !events.is_empty()
     }
 
+    /// Ends the [`poll`](Self::poll) that is going on, or the next one at once, whichever thread calls it.
+    pub fn waker(&self) -> Waker {
+        Waker::from(self.bell.clone())
+    }
+
     /// Waits until events were taken again and the tasks in line before this one had their turn. So a connection with
     /// little to do waits for one with much to do, however many of those there are.
     pub async fn turn(&self) {
@@ -164,6 +184,17 @@ impl Reactor {
     /// Whether a task waits for its turn, so that the thread must not sleep.
     pub fn has_turns(&self) -> bool {
         !self.turns.borrow().is_empty()
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // An eventfd takes more rings than a machine lives to make.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
@@ -268,9 +299,7 @@ impl<S: AsFd> Drop for Source<S> {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
 
     use super::*;
 

@@ -9,11 +9,13 @@
 //!
 //! The doorbell is a futex word and sockets are not, so no single call waits for both. The store sends nothing unasked
 //! except the end of a connection, so without a request under way epoll alone is enough. With a request under way the
-//! answer is at most a sync away, and a socket waits for at most a slice.
+//! answer is at most a sync away, and a socket waits for at most a slice. A thread that wakes a task of this one does not
+//! know which of the two this one sleeps on, and ends both sleeps.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Park;
@@ -79,5 +81,112 @@ impl Park for Sleeper {
             return std::thread::yield_now();
         }
         self.device.park(timeout.min(SLICE_NS));
+    }
+
+    fn unpark(&self) -> Option<Waker> {
+        let unpark = Unpark {
+            device: self.device.unpark()?,
+            sockets: self.reactor.waker(),
+        };
+        Some(Waker::from(Arc::new(unpark)))
+    }
+}
+
+/// Ends a sleep on the doorbell and one in epoll. The one that is not going on ends at once when it comes next.
+struct Unpark {
+    device: Waker,
+    sockets: Waker,
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.device.wake_by_ref();
+        self.sockets.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+
+    use super::*;
+    use crate::foreign_wakes::{
+        answers_of_another_thread_end_the_pause, the_last_of_many_wakes_is_not_lost,
+    };
+
+    /// Much longer than a wake takes on a busy machine.
+    const HEAVY_NS: Nanoseconds = 20_000_000_000;
+
+    /// A device that sleeps for long, however short a slice is, so that only a wake ends its sleep.
+    struct Heavy {
+        device: Rc<ShmDevice>,
+        sleeps: Arc<AtomicBool>,
+        slept_through: Cell<bool>,
+    }
+
+    impl Park for Heavy {
+        fn now(&self) -> Nanoseconds {
+            self.device.now()
+        }
+
+        fn park(&self, _timeout: Nanoseconds) {
+            let start = Instant::now();
+            self.sleeps.store(true, Ordering::Release);
+            self.device.park(HEAVY_NS);
+            self.slept_through
+                .set(start.elapsed() >= Duration::from_nanos(HEAVY_NS));
+        }
+
+        fn unpark(&self) -> Option<Waker> {
+            self.device.unpark()
+        }
+    }
+
+    fn device() -> Rc<ShmDevice> {
+        ShmDevice::new(ShmOptions::default()).expect("a device")
+    }
+
+    /// The sleeper of a thread with so many requests under way.
+    fn sleeper(device: Rc<dyn Park>, in_flight: usize) -> Sleeper {
+        let reactor = Rc::new(Reactor::new().expect("an epoll instance"));
+        let in_flight = Rc::new(Cell::new(in_flight));
+        Sleeper::new(device, reactor, in_flight, Arc::default())
+    }
+
+    /// Needs the eventfd.
+    #[test]
+    fn answers_of_another_thread_end_the_sleep_in_epoll() {
+        let idle = || Rc::new(sleeper(device(), 0));
+        answers_of_another_thread_end_the_pause("gateway", idle(), 2_000);
+        the_last_of_many_wakes_is_not_lost("gateway", idle(), 2_000);
+    }
+
+    /// Needs the waker of the device.
+    #[test]
+    fn a_wake_of_another_thread_ends_the_sleep_on_the_doorbell() {
+        let heavy = Rc::new(Heavy {
+            device: device(),
+            sleeps: Arc::default(),
+            slept_through: Cell::new(false),
+        });
+        let sleeper = sleeper(heavy.clone(), 1);
+        let (waker, sleeps) = (sleeper.unpark().expect("one"), heavy.sleeps.clone());
+        let waking = thread::spawn(move || {
+            while !sleeps.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            waker.wake();
+        });
+        sleeper.park(HEAVY_NS);
+        waking.join().expect("waking does not panic");
+        assert!(!heavy.slept_through.get(), "the wake ended no sleep");
     }
 }
