@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::Shutdown;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
+use stonecast_fabric::{Selected, select};
 
 use crate::fifo::Queue;
 use crate::guard::Guard;
@@ -326,22 +326,15 @@ impl Outlet {
             }
             let was_next = is_next();
             let pause = if was_next { LOOK_NS } else { end - now };
-            let mut pause = pin!(runtime.sleep(pause));
-            poll_fn(|context| {
-                if self.is_cut() {
-                    return Poll::Ready(Err(End::Cut));
-                }
-                if self.is_stopping() {
-                    return Poll::Ready(Err(End::Stopping));
-                }
-                self.readiness().register(context);
+            let has_moved = poll_fn(|context| {
                 place.register(context.waker());
-                match pause.as_mut().poll(context) {
-                    Poll::Pending if is_next() == was_next => Poll::Pending,
-                    _ => Poll::Ready(Ok(())),
+                match is_next() == was_next {
+                    true => Poll::Pending,
+                    false => Poll::Ready(()),
                 }
-            })
-            .await?;
+            });
+            // Either way the loop looks again.
+            let _ = self.unless_cut(runtime.within(pause, has_moved)).await?;
         }
     }
 
@@ -361,16 +354,23 @@ impl Outlet {
 
     /// Waits for `work`, or until the connection is cut off or asked to end.
     pub async fn unless_cut<T>(&self, work: impl Future<Output = T>) -> Result<T, End> {
-        let mut work = pin!(work);
+        match select(self.cut(), work).await {
+            Selected::First(end) => Err(end),
+            Selected::Second(output) => Ok(output),
+        }
+    }
+
+    /// Waits until the connection is cut off or asked to end.
+    async fn cut(&self) -> End {
         poll_fn(|context| {
             if self.is_cut() {
-                return Poll::Ready(Err(End::Cut));
+                return Poll::Ready(End::Cut);
             }
             if self.is_stopping() {
-                return Poll::Ready(Err(End::Stopping));
+                return Poll::Ready(End::Stopping);
             }
             self.readiness().register(context);
-            work.as_mut().poll(context).map(Ok)
+            Poll::Pending
         })
         .await
     }
