@@ -10,6 +10,7 @@
 //! | `metadata.rs` | the workspace, from `cargo metadata` |
 //! | `mutants.rs` | the campaign that must find every seeded bug |
 //! | `layers.rs` | which crate may name which |
+//! | `build_time.rs` | processor time of the release build, beside that of an older commit |
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
@@ -19,6 +20,7 @@
 //! | `design_index.rs` | the index of the design pages names every page |
 #![forbid(unsafe_code)]
 
+mod build_time;
 mod campaign;
 mod ci;
 mod design_index;
@@ -107,6 +109,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Measures the processor time of the release build, from nothing and with one job, beside that of commit BASE. Takes minutes.
+    BuildTime {
+        /// The commit to compare with.
+        #[arg(value_name = "BASE")]
+        base: String,
+    },
     /// Builds the content of a package into target/packaging: binary, manual, completions, unit,
     /// example configuration.
     Packaging,
@@ -177,6 +185,7 @@ fn run(command: Command) -> Result<bool> {
             no_build,
         }),
         Command::Mutants { arguments } => ci::mutants(&arguments),
+        Command::BuildTime { base } => build_time::run(&base),
         Command::Packaging => packaging::run(),
         Command::Sim { minutes } => sim::fresh_seeds(Duration::try_from_secs_f64(minutes * 60.0)?),
         Command::Needs { steps, install } => needs::run(&steps, install),

@@ -11,17 +11,20 @@ pub struct Span {
 
 impl Span {
     /// `size` bytes from `offset`.
+    #[inline]
     pub const fn new(offset: u64, size: u64) -> Self {
         Self { offset, size }
     }
 
     /// One past the last byte; `None` where the sum exceeds 64 bits, which only untrusted bytes can
     /// cause.
+    #[inline]
     pub const fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
     }
 
     /// Whether the whole span lies in `0..limit`.
+    #[inline]
     pub const fn fits(self, limit: u64) -> bool {
         match self.end() {
             Some(end) => end <= limit,
@@ -50,6 +53,7 @@ impl Span {
 
     /// The smallest span of whole `grain`-byte units that contains this one. `grain` is a power of
     /// two.
+    #[inline]
     pub const fn widen(self, grain: u64) -> Self {
         assert!(grain.is_power_of_two());
         let start = self.offset & !(grain - 1);

@@ -106,6 +106,7 @@ impl Locations {
         });
     }
 
+    #[inline]
     fn put(&self, hash: KeyHash, word: Word, distance: Option<u64>) {
         self.change(hash, |set| {
             let (way, known) = match way_of(set, hash) {

@@ -66,7 +66,17 @@ impl<'a> Bucket<'a> {
     /// All words, free places included.
     #[inline(always)]
     pub fn words(self) -> [Word; BUCKET_WORDS as usize] {
-        std::array::from_fn(|slot| Word(self.number(slot)))
+        // Neither `from_fn` nor `map`: without link-time optimization they are a call for each word.
+        let word = |slot| Word(self.number(slot));
+        [
+            word(0),
+            word(1),
+            word(2),
+            word(3),
+            word(4),
+            word(5),
+            word(6),
+        ]
     }
 
     /// Whether this very word stands here.
@@ -84,13 +94,13 @@ impl<'a> Bucket<'a> {
         const MASK: u32 = (((1u64 << FINGERPRINT_BITS) - 1) << FINGERPRINT_SHIFT >> 32) as u32;
         // All of the fingerprint is in the upper half of a word.
         const { assert!(FINGERPRINT_SHIFT >= 32 && FINGERPRINT_SHIFT + FINGERPRINT_BITS <= 64) };
-        let [a, b, c, d, e, f, g] = self.words().map(|word| word.0);
+        let [a, b, c, d, e, f, g] = self.words();
         let equal = equal_upper_halves(
-            [a, b, c, d, e, f, g, 0],
+            // The last place only fills the line.
+            [a.0, b.0, c.0, d.0, e.0, f.0, g.0, 0],
             MASK,
             u32::from(hash.fingerprint()) << (FINGERPRINT_SHIFT - 32),
         );
-        // The last place only fills the line.
         Candidates(equal & ((1 << (2 * BUCKET_WORDS)) - 1))
     }
 
