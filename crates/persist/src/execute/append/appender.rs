@@ -35,7 +35,8 @@ impl Route {
     }
 }
 
-/// Appends to one receiver, durably, any number at a time. See the [module documentation](super).
+/// Appends to one receiver, durably, any number at a time: entries are gathered, go out together with
+/// [`flush`](Appender::flush), and are concluded in their order, each once.
 ///
 /// Entries belong to the device from [`Appender::append`] until they are concluded, or until the queue pair is destroyed, also
 /// when this value is dropped before.
