@@ -324,7 +324,12 @@ mod tests {
                 ..Selectors::default()
             };
             let selected = select(&named);
-            assert_eq!(selected.len(), 6, "{}", shipped.name());
+            assert_eq!(
+                selected.len(),
+                8,
+                "{}: four operations, two updates",
+                shipped.name()
+            );
             assert!(
                 selected
                     .iter()
