@@ -60,7 +60,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "lint",
         what: "clippy reports nothing",
-        budget_minutes: 4,
+        budget_minutes: 2,
         run: lint,
     },
     Step {
@@ -78,43 +78,43 @@ const STEPS: &[Step] = &[
     Step {
         name: "tests",
         what: "unit and integration tests of every crate",
-        budget_minutes: 11,
+        budget_minutes: 9,
         run: unit_tests,
     },
     Step {
         name: "verbs",
         what: "lints and tests of the crates that the feature `verbs` changes",
-        budget_minutes: 5,
+        budget_minutes: 2,
         run: verbs,
     },
     Step {
         name: "mutants",
         what: "every seeded bug is found, and nothing in the unchanged store",
-        budget_minutes: 6,
+        budget_minutes: 12,
         run: seeded_bugs,
     },
     Step {
         name: "models",
         what: "loom: every interleaving of the rings in shared memory, and of wakes with an executor's pause",
-        budget_minutes: 2,
+        budget_minutes: 1,
         run: models,
     },
     Step {
         name: "docs",
         what: "rustdoc reports nothing",
-        budget_minutes: 2,
+        budget_minutes: 1,
         run: docs,
     },
     Step {
         name: "examples",
         what: "the examples of the library, in a program outside the workspace with a lock file of its own",
-        budget_minutes: 2,
+        budget_minutes: 1,
         run: examples,
     },
     Step {
         name: "conformance",
         what: "real Redis clients against the gateway, each installed in a pinned version",
-        budget_minutes: 4,
+        budget_minutes: 2,
         run: conformance,
     },
     Step {
@@ -132,13 +132,13 @@ const STEPS: &[Step] = &[
     Step {
         name: "end-to-end",
         what: "real processes, killed and restarted, release build",
-        budget_minutes: 4,
+        budget_minutes: 7,
         run: end_to_end,
     },
     Step {
         name: "guest",
         what: "persistent memory and power cuts in an emulated machine",
-        budget_minutes: 5,
+        budget_minutes: 8,
         run: in_a_guest,
     },
     Step {
