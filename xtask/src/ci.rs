@@ -78,7 +78,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "tests",
         what: "unit and integration tests of every crate",
-        budget_minutes: 9,
+        budget_minutes: 8,
         run: unit_tests,
     },
     Step {
@@ -90,7 +90,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "mutants",
         what: "every seeded bug is found, and nothing in the unchanged store",
-        budget_minutes: 12,
+        budget_minutes: 11,
         run: seeded_bugs,
     },
     Step {
@@ -132,13 +132,13 @@ const STEPS: &[Step] = &[
     Step {
         name: "end-to-end",
         what: "real processes, killed and restarted, release build",
-        budget_minutes: 7,
+        budget_minutes: 6,
         run: end_to_end,
     },
     Step {
         name: "guest",
         what: "persistent memory and power cuts in an emulated machine",
-        budget_minutes: 8,
+        budget_minutes: 11,
         run: in_a_guest,
     },
     Step {
