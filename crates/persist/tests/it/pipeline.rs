@@ -10,7 +10,7 @@ use stonecast_base::Span;
 use stonecast_fabric::decorate::{Counts, Meter, Observed};
 use stonecast_fabric::{Port, QueuePair};
 use stonecast_fabric_sim::{
-    Features, Machine, MachineOptions, MachineProfile, Process, SimBacking, Survivor, World,
+    Features, Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions,
@@ -325,19 +325,44 @@ fn a_primary_of_two_backups_on_different_platforms_has_an_appender_for_each_and_
     assert_eq!(backups[1].appender.borrow().standing().persisted, ENTRIES);
 }
 
+/// A receiver whose appends the test puts into its memory: no sender and no network.
+struct Alone {
+    world: World,
+    module: Rc<Module>,
+    region: Rc<dyn PersistentRegion>,
+    receiver: AppendReceiver,
+}
+
+impl Alone {
+    fn on(platform: Platform) -> Self {
+        let world = World::new(1);
+        let machine = world.machine(MachineOptions {
+            platform: platform.declared(),
+            ..MachineOptions::new(MachineProfile::MODERN)
+        });
+        let module = world.module(machine, Survivor::default());
+        let region = SimBacking::new(&module)
+            .open_log(options(&platform, Durability::Power))
+            .unwrap();
+        let receiver = AppendReceiver::new(region.clone(), &platform, Durability::Power).unwrap();
+        Self {
+            world,
+            module,
+            region,
+            receiver,
+        }
+    }
+}
+
 #[test]
 fn all_that_arrived_together_costs_its_receiver_one_fence_and_each_sender_one_answer() {
-    let world = World::new(1);
-    let platform = of(PersistenceDomain::Dmp, Ddio::On);
-    let machine = world.machine(MachineOptions {
-        platform: platform.declared(),
-        ..MachineOptions::new(MachineProfile::MODERN)
-    });
-    let module = world.module(machine, Survivor::default());
-    let region = SimBacking::new(&module)
-        .open_log(options(&platform, Durability::Power))
-        .unwrap();
-    let mut receiver = AppendReceiver::new(region.clone(), &platform, Durability::Power).unwrap();
+    let mut alone = Alone::on(of(PersistenceDomain::Dmp, Ddio::On));
+    let Alone {
+        world,
+        region,
+        receiver,
+        ..
+    } = &mut alone;
     let before = region.persist_counts();
     for number in 1..=5 {
         for sender in [QueuePair(1), QueuePair(2)] {
@@ -364,17 +389,13 @@ fn all_that_arrived_together_costs_its_receiver_one_fence_and_each_sender_one_an
 /// Needs the check of numbers: an answer up to 3 would speak for entry 2, which never came.
 #[test]
 fn an_entry_that_is_left_out_is_noticed_and_answered_by_nobody() {
-    let world = World::new(1);
-    let platform = of(PersistenceDomain::PageFile, Ddio::On);
-    let machine = world.machine(MachineOptions {
-        platform: platform.declared(),
-        ..MachineOptions::new(MachineProfile::MODERN)
-    });
-    let module = world.module(machine, Survivor::default());
-    let region = SimBacking::new(&module)
-        .open_log(options(&platform, Durability::Power))
-        .unwrap();
-    let mut receiver = AppendReceiver::new(region.clone(), &platform, Durability::Power).unwrap();
+    let mut alone = Alone::on(of(PersistenceDomain::PageFile, Ddio::On));
+    let Alone {
+        world,
+        module,
+        receiver,
+        ..
+    } = &mut alone;
     let (sender, span) = (QueuePair(3), Span::new(0, 64));
     receiver.arrived(sender, 1, &[span]).unwrap();
     for number in [0, 1, 3] {
@@ -501,17 +522,13 @@ fn after_a_failure_was_told_neither_an_answer_nor_a_completion_concludes_an_entr
 /// Needs that entries stay until they are durable: the next call would answer for what nobody has synced.
 #[test]
 fn a_persist_that_is_dropped_half_way_is_told_to_nobody_and_done_again() {
-    let world = World::new(1);
-    let platform = of(PersistenceDomain::PageFile, Ddio::On);
-    let machine = world.machine(MachineOptions {
-        platform: platform.declared(),
-        ..MachineOptions::new(MachineProfile::MODERN)
-    });
-    let module = world.module(machine, Survivor::default());
-    let region = SimBacking::new(&module)
-        .open_log(options(&platform, Durability::Power))
-        .unwrap();
-    let mut receiver = AppendReceiver::new(region.clone(), &platform, Durability::Power).unwrap();
+    let mut alone = Alone::on(of(PersistenceDomain::PageFile, Ddio::On));
+    let Alone {
+        world,
+        region,
+        receiver,
+        ..
+    } = &mut alone;
     let sender = QueuePair(3);
     receiver.arrived(sender, 1, &[Span::new(0, 64)]).unwrap();
     {
