@@ -6,8 +6,8 @@ use stonecast_workload::{Distribution, Mix};
 
 use super::plan::PUT_CLEANING;
 use super::writes::puts;
-use super::{FiguresError, Run, capacity, record_size};
-use stonecast_bench::direct::{Amount, ServerOptions, ServerProcess, Session, load};
+use super::{FiguresError, Run, capacity, loaded_server_of, record_size};
+use stonecast_bench::direct::Amount;
 
 /// Percentage of the small pool that is live.
 const LIVE_PERCENT: u64 = 80;
@@ -31,26 +31,12 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     let warm_up = small / record_size(&options.data);
     let all = (options.puts * 2 + warm_up) * u64::from(options.repetitions);
     let sequence = Arc::new(run.sequence(Mix::UpdateOnly, Distribution::ScrambledZipfian));
-    let start = |capacity: u64| -> Result<(ServerProcess, Session), FiguresError> {
-        let server = ServerProcess::start(ServerOptions {
-            program: options.program.clone(),
-            parent: options.memory_folder.clone(),
-            durability: "process",
-            capacity,
-            publishing: false,
-            resp: false,
-            instead: None,
-        })?;
-        let session = Session::open(&server.address())?;
-        load(&session, options.data, |_| {})?;
-        Ok((server, session))
-    };
     (run.say)(&format!(
         "loading a pool of {} MiB that has to be cleaned, and one that need not be",
         small >> 20
     ));
-    let (cleaned_server, cleaned) = start(small)?;
-    let (roomy_server, roomy) = start(capacity(options, all))?;
+    let (cleaned_server, cleaned) = loaded_server_of(options, small)?;
+    let (roomy_server, roomy) = loaded_server_of(options, capacity(options, all))?;
     puts(
         &cleaned,
         &sequence,

@@ -263,13 +263,21 @@ fn record_size(data: &DataSet) -> u64 {
         .next_multiple_of(64)
 }
 
-/// A server of a pool in memory that holds the keys of `options`, and a session with it.
+/// A server of a pool in memory that holds the keys of `options` and has room for few more, and a session with it.
 fn loaded_server(options: &FigureOptions) -> Result<(ServerProcess, Session), FiguresError> {
+    loaded_server_of(options, capacity(options, 0))
+}
+
+/// A server of a pool of `capacity` bytes in memory that holds the keys of `options`, and a session with it.
+fn loaded_server_of(
+    options: &FigureOptions,
+    capacity: u64,
+) -> Result<(ServerProcess, Session), FiguresError> {
     let server = ServerProcess::start(ServerOptions {
         program: options.program.clone(),
         parent: options.memory_folder.clone(),
         durability: "process",
-        capacity: capacity(options, 0),
+        capacity,
         publishing: false,
         resp: false,
         instead: None,
