@@ -46,7 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("log", &["media"]),
     ("cluster", &["persist", "session", "fabric", "media"]),
     ("member", &["cluster", "session", "fabric", "media"]),
-    ("config-store", &["cluster"]),
+    ("config-store", &["cluster", "fabric"]),
     (
         "config-sim",
         &["cluster", "fabric-sim", "session", "fabric", "media"],

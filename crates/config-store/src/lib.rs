@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   address   text -> which store
+//!   executor  for tools, which have no device to sleep on
 //!   front     ConfigStore: hands calls to a thread, and futures to the caller
 //!   board     who waits for a later value
 //!     |  both stand on
@@ -24,11 +25,13 @@ mod address;
 mod backend;
 mod board;
 mod etcd;
+mod executor;
 mod file;
 mod front;
 
 pub use address::{Address, EtcdAddress, InvalidAddress};
 pub use etcd::Bounds;
+pub use executor::executor;
 
 /// A store that cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -1,14 +1,11 @@
 //! A change of a cluster's configuration through etcd, beside a put of etcd's of the same bytes.
 
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use stonecast_base::{Nanoseconds, random_from_seed};
+use stonecast_base::random_from_seed;
 use stonecast_cluster::{ConfigStore, Configuration, Policy, Swap, Writer, change};
-use stonecast_fabric::{BusyPoll, Park};
+use stonecast_fabric::BusyPoll;
 use uuid::Uuid;
 
 use super::plan::CONFIG_ETCD;
@@ -48,34 +45,6 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     Ok(())
 }
 
-/// An executor's sleep that only timers and other threads end.
-struct Sleeper {
-    start: Instant,
-    thread: Thread,
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-impl Park for Sleeper {
-    fn now(&self) -> Nanoseconds {
-        self.start.elapsed().as_nanos() as Nanoseconds
-    }
-
-    fn park(&self, timeout: Nanoseconds) {
-        thread::park_timeout(Duration::from_nanos(timeout));
-    }
-
-    fn unpark(&self) -> Option<Waker> {
-        Some(Waker::from(Arc::new(Unpark(self.thread.clone()))))
-    }
-}
-
 /// A cluster of one configuration.
 struct Bench {
     store: Rc<dyn ConfigStore>,
@@ -93,11 +62,7 @@ impl Bench {
     fn new(etcd: &Etcd) -> Result<Self, FiguresError> {
         let address = format!("etcd://{}/configuration", etcd.endpoint());
         let store = stonecast_config_store::open(&address).map_err(failed)?;
-        let sleeper = Sleeper {
-            start: Instant::now(),
-            thread: thread::current(),
-        };
-        let executor = BusyPoll::new(Rc::new(sleeper), 0);
+        let executor = stonecast_config_store::executor();
         let attempt = stonecast_cluster::Attempt {
             writer: "bench".to_owned(),
             number: NONCE,

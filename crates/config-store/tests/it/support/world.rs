@@ -7,7 +7,7 @@ use stonecast_cluster::ConfigStore;
 use stonecast_cluster::contract::{Story, World};
 use stonecast_fabric::{BusyPoll, Runtime};
 
-use super::runtime::executor;
+use stonecast_config_store::executor;
 
 /// Handles of the store at one address.
 pub struct RealWorld {
