@@ -170,7 +170,7 @@ mutants! {
     PlacedInOrderOfArrival in "appends", "senders do not wait for each other";
     /// Messages of the connection manager pass through partitions.
     HandshakeThroughPartition in "appends", "a partition keeps everything";
-    /// What arrives on a claimed queue pair goes to whoever asks the port first.
+    /// A port gives an arrival on a claimed queue pair to the first caller that asks.
     ArrivalToAnybody in "appends", "arrivals go to who claimed them";
     /// A receiver grants credits for which its buffers have no room.
     CreditWithoutRoom in "appends", "who pays finds room";

@@ -15,7 +15,7 @@ use stonecast_check::{Scenario, run, scenario};
 
 /// Seeds within which each mutant must be found.
 const SEEDS_MAX: u64 = 10_000;
-/// Where bugs are planted that no store shows: tests of these crates hunt them, those of `appends` in `fabric-sim`.
+/// Places of bugs that no store shows: tests of these crates hunt them, those of `appends` in `fabric-sim`.
 const ELSEWHERE: [&str; 4] = ["appends", "cluster", "member", "persist/append"];
 /// The scenario to run.
 const SCENARIO: &str = "kv-lite";

@@ -29,7 +29,7 @@ pub(crate) struct Bench<S: Subject> {
 
 /// The end of a recovery, once it has come.
 type Outcome<S> = Rc<RefCell<Option<Found<S>>>>;
-/// What a recovery found, or the promise that it broke.
+/// The contents that a recovery found, or the promise that it broke.
 pub(crate) type Found<S> = Result<<S as Subject>::Contents, Violation>;
 
 impl<S: Subject> Lab<S> {
@@ -113,7 +113,7 @@ impl<S: Subject> Bench<S> {
         self.outcome.borrow().clone()
     }
 
-    /// What a power cut of all machines at this moment may leave.
+    /// The states that a power cut of all machines at this moment may leave.
     pub fn wrecks(&self) -> Wrecks {
         let wrecks = self.machines.iter().zip(&self.seats);
         let wrecks = wrecks.map(|(&machine, seat)| self.world.wreck(machine, &seat.module));

@@ -1,4 +1,4 @@
-//! What an object promises, as a sequential specification.
+//! The promise of an object, as a sequential specification.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -172,7 +172,7 @@ impl<S: Subject> Stage<S> {
         self.subject.testimony().history.borrow_mut().crash(node);
     }
 
-    /// What a power cut of all nodes at this moment may leave.
+    /// The states that a power cut of all nodes at this moment may leave.
     pub fn wrecks(&self) -> Wrecks {
         let wrecks = self.nodes.iter();
         let wrecks = wrecks.map(|node| self.world.wreck(node.machine, &node.module));

@@ -19,7 +19,7 @@ const PLACES: u64 = 2;
 /// Bytes of the region.
 const CAPACITY: u64 = 1 << 16;
 
-/// Where the data lies.
+/// The data of a machine, in its memory.
 pub(super) const LAYOUT: Layout = Layout {
     data: Span::new(4096, CAPACITY - 4096),
     receive_buffers: None,

@@ -167,7 +167,7 @@ fn is_excused(error: &StoreError, faults: &Faults) -> bool {
     }
 }
 
-/// What is left of the server's machine when everything survived.
+/// The server's machine after a power cut that everything survived.
 pub(crate) fn everything(wrecks: &Wrecks) -> Survivor {
     let mut survivors = wrecks.everything();
     survivors.swap_remove(SERVER as usize)

@@ -30,7 +30,7 @@ use crate::model::Model;
 /// States that a search may look at: a history of the campaigns needs a few thousand at most; a state takes some hundred bytes.
 pub const STATES_MAX: usize = 1 << 20;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Some order explains all answers.

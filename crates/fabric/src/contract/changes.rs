@@ -303,7 +303,6 @@ pub(super) async fn of_a_batch_of_changes_that_fails_nothing_is_done_twice(scene
     );
 }
 
-/// A pair whose client completes into its port.
 /// Memory that is lent again while a change that was given up is still sent from there would send another's bytes.
 pub(super) async fn a_change_that_was_given_up_holds_its_memory_until_it_has_ended(
     scene: Rc<Scene>,
@@ -339,6 +338,7 @@ pub(super) async fn a_change_that_was_given_up_holds_its_memory_until_it_has_end
     assert_eq!(server.word(128), 7);
 }
 
+/// A pair whose client completes into its port.
 async fn changers(scene: &Rc<Scene>, access: Access) -> (End, End) {
     let cq = scene.node(0).send_cq();
     let pair = scene
