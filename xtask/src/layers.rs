@@ -7,9 +7,9 @@
 //!          kv                   structures        never import each other; know no provider
 //!            \          |          /
 //!             v         v         v
-//!          log        member                   workload   published
-//!                       |
-//!                    cluster  <- config-store
+//!          log        member   replication     workload   published
+//!                       |          |
+//!                    cluster  <----'             also config-store
 //!                       |
 //!                    persist
 //!                    /     \
@@ -46,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("log", &["media"]),
     ("cluster", &["persist", "session", "fabric", "media"]),
     ("member", &["cluster", "session", "fabric", "media"]),
+    ("replication", &["cluster", "fabric", "media"]),
     ("config-store", &["cluster", "fabric"]),
     (
         "config-sim",
@@ -54,13 +55,27 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "kv",
         &[
-            "log", "persist", "member", "cluster", "session", "fabric", "media",
+            "log",
+            "replication",
+            "persist",
+            "member",
+            "cluster",
+            "session",
+            "fabric",
+            "media",
         ],
     ),
     (
         "structures",
         &[
-            "log", "persist", "member", "cluster", "session", "fabric", "media",
+            "log",
+            "replication",
+            "persist",
+            "member",
+            "cluster",
+            "session",
+            "fabric",
+            "media",
         ],
     ),
     ("published", &["persist", "session", "fabric", "media"]),

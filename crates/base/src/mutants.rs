@@ -154,6 +154,10 @@ mutants! {
     OwnPauseCounted in "member", "a pause costs no copy";
     /// A primary whose lease ended goes on.
     LeaseEndIgnored in "member", "leases from the copies";
+    /// A backup takes entries that were made for other pools, or by nobody who may append.
+    AppendTagIgnored in "replication", "entries prove themselves";
+    /// A backup takes entries whose body is not whole.
+    AppendBodyUnchecked in "replication", "entries prove themselves";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences but writes no line back.

@@ -16,7 +16,13 @@ use stonecast_check::{Scenario, run, scenario};
 /// Seeds within which each mutant must be found.
 const SEEDS_MAX: u64 = 10_000;
 /// Places of bugs that no store shows: tests of these crates hunt them, those of `appends` in `fabric-sim`.
-const ELSEWHERE: [&str; 4] = ["appends", "cluster", "member", "persist/append"];
+const ELSEWHERE: [&str; 5] = [
+    "appends",
+    "cluster",
+    "member",
+    "persist/append",
+    "replication",
+];
 /// The scenario to run.
 const SCENARIO: &str = "kv-lite";
 

@@ -1,0 +1,277 @@
+//! Entries: what a primary appends to the log of a backup.
+//!
+//! ```text
+//!   byte  0     8        16     24        32         40        48      52      56     60       64
+//!         tag   digest   term   version   previous   horizon   shard   size    kind   format   body ...
+//!         `--------------------------- one line --------------------------------------'
+//! ```
+//!
+//! A backup finds entries by reading its own memory, in which a crash, a gap, an earlier use of the segment or a value of a client
+//! may have left anything. So an entry proves itself. The tag is a SipHash-2-4 of the header under the [`AppendKey`] of the receiving
+//! pool: it binds the receiver by the key, and it binds everything else by its bytes. The digest of the body stands in the header,
+//! so a scan trusts the size of the body before it reads the body: no content of a value makes a scan hash megabytes at each line.
+//!
+//! The tag does not bind the place. The receiver chooses the place after the sender has made the entry. What stands at a wrong
+//! place, an old entry inside a value or in a segment that was used again, is genuine; term and version tell that it is no news.
+
+use std::mem::size_of;
+
+use stonecast_base::{LINE_SIZE, hash, mutant};
+use stonecast_cluster::{Epoch, Term};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of the header; the body follows.
+pub const HEADER_SIZE: usize = LINE_SIZE;
+/// Most bytes of a body.
+pub const BODY_SIZE_MAX: usize = (2 << 20) - HEADER_SIZE;
+/// Entries begin at multiples of this number of bytes.
+pub const GRAIN: usize = LINE_SIZE;
+
+const FORMAT: u32 = 1;
+const TAG_SIZE: usize = size_of::<U64>();
+
+/// The bytes of a header, as `docs/formats/append.md` has them.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HeaderBytes {
+    tag: U64,
+    digest: U64,
+    term: U64,
+    version: U64,
+    previous: U64,
+    horizon: U64,
+    shard: U32,
+    size: U32,
+    kind: U32,
+    format: U32,
+}
+
+const _: () = assert!(size_of::<HeaderBytes>() == HEADER_SIZE);
+
+/// Opens the log of one pool to appends. Each pool draws a key of its own, and keeps it durably as long as entries lie in the pool.
+///
+/// Whoever has the key can make entries: primaries of the pool's shards, and no client.
+#[derive(Clone)]
+pub struct AppendKey {
+    tag: [u64; 2],
+    /// Seed of the digests. A client that knew the seed could prepare two bodies of one digest.
+    digest: u64,
+}
+
+impl AppendKey {
+    /// From the two random words that the pool keeps.
+    pub fn new(words: [u64; 2]) -> Self {
+        Self {
+            tag: words,
+            digest: hash::siphash24(words, b"digest of bodies"),
+        }
+    }
+
+    fn tag_of(&self, header: &[u8]) -> u64 {
+        hash::siphash24(self.tag, &header[TAG_SIZE..HEADER_SIZE])
+    }
+
+    fn digest_of(&self, body: &[u8]) -> u64 {
+        hash::xxh3_64(self.digest, body)
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A record. The body is opaque here.
+    Record,
+    /// The commit horizon of a shard in which nothing else is written. It has no body, and the version before it.
+    Horizon,
+}
+
+impl Kind {
+    fn code(self) -> u32 {
+        match self {
+            Self::Record => 1,
+            Self::Horizon => 2,
+        }
+    }
+
+    fn from_code(code: u32) -> Option<Self> {
+        [Self::Record, Self::Horizon]
+            .into_iter()
+            .find(|kind| kind.code() == code)
+    }
+}
+
+/// What an entry says of its place among the writes of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Number of the shard.
+    pub shard: u32,
+    /// Term of the primary that stamped the entry. Whoever sends the entry again leaves the term as it is.
+    pub term: Term,
+    /// Version of the record, from 1. Versions ascend within a term, with gaps: a worker counts for all of its shards.
+    pub version: u64,
+    /// The version before this one in the shard; 0: the first one.
+    pub previous: u64,
+    /// Commit horizon: every entry of the shard up to this version is persisted on all copies.
+    pub horizon: u64,
+    /// What the entry is.
+    pub kind: Kind,
+}
+
+impl Entry {
+    /// Whether the numbers can belong together. A horizon never covers the entry that carries it: no copy has the entry yet.
+    fn is_possible(&self, size: usize) -> bool {
+        let kind = match self.kind {
+            Kind::Record => self.version > self.previous && size > 0,
+            Kind::Horizon => self.version == self.previous && size == 0,
+        };
+        kind && self.term > Epoch(0) && self.horizon <= self.previous && size <= BODY_SIZE_MAX
+    }
+
+    /// Writes the header in front of the body, which lies from byte [`HEADER_SIZE`] to the end of `bytes`: nothing is copied. The
+    /// entry is for the pool that has `key`. Bytes after it, up to the next multiple of [`GRAIN`], mean nothing.
+    ///
+    /// # Panics
+    /// Where the numbers cannot belong together, or the body is longer than [`BODY_SIZE_MAX`].
+    pub fn write_header(&self, key: &AppendKey, bytes: &mut [u8]) {
+        let (header, body) = bytes.split_at_mut(HEADER_SIZE);
+        assert!(
+            self.is_possible(body.len()),
+            "{self:?} with a body of {} bytes is no entry",
+            body.len()
+        );
+        let mut encoded = HeaderBytes {
+            tag: U64::ZERO,
+            digest: key.digest_of(body).into(),
+            term: self.term.0.into(),
+            version: self.version.into(),
+            previous: self.previous.into(),
+            horizon: self.horizon.into(),
+            shard: self.shard.into(),
+            size: (body.len() as u32).into(),
+            kind: self.kind.code().into(),
+            format: FORMAT.into(),
+        };
+        encoded.tag = key.tag_of(encoded.as_bytes()).into();
+        header.copy_from_slice(encoded.as_bytes());
+    }
+}
+
+/// A header that is right: its pool's key made it. Its body has still to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the entry says.
+    pub entry: Entry,
+    /// Bytes of the body.
+    pub body_size: usize,
+    digest: u64,
+}
+
+impl Header {
+    /// Reads a header from a copy of its bytes: whoever may still write the memory must not change what is judged.
+    ///
+    /// # Errors
+    /// No entry of the pool that has `key` begins there. None of the reasons is damage: a crash, an unfinished append or content of
+    /// an earlier use leave all of them.
+    pub fn read(key: &AppendKey, bytes: &[u8; HEADER_SIZE]) -> Result<Self, NotAnEntry> {
+        let header = HeaderBytes::read_from_bytes(bytes).expect("the sizes are equal");
+        if header.format.get() != FORMAT {
+            return Err(NotAnEntry::Format {
+                found: header.format.get(),
+            });
+        }
+        let expected = key.tag_of(bytes);
+        if header.tag.get() != expected && !mutant!(AppendTagIgnored) {
+            return Err(NotAnEntry::Tag {
+                found: header.tag.get(),
+                expected,
+            });
+        }
+        let unknown = || NotAnEntry::Kind {
+            found: header.kind.get(),
+        };
+        let kind = Kind::from_code(header.kind.get()).ok_or_else(unknown)?;
+        let entry = Entry {
+            shard: header.shard.get(),
+            term: Epoch(header.term.get()),
+            version: header.version.get(),
+            previous: header.previous.get(),
+            horizon: header.horizon.get(),
+            kind,
+        };
+        let body_size = header.size.get() as usize;
+        if !entry.is_possible(body_size) {
+            return Err(NotAnEntry::Impossible { entry, body_size });
+        }
+        Ok(Self {
+            entry,
+            body_size,
+            digest: header.digest.get(),
+        })
+    }
+
+    /// Bytes from the start of the entry to where the next one may begin.
+    pub fn stride(&self) -> usize {
+        (HEADER_SIZE + self.body_size).next_multiple_of(GRAIN)
+    }
+
+    /// Judges a copy of the body.
+    ///
+    /// # Errors
+    /// The body has not arrived as a whole, or a crash has torn it.
+    ///
+    /// # Panics
+    /// Where `body` is not of the size that the header says.
+    pub fn check_body(&self, key: &AppendKey, body: &[u8]) -> Result<(), NotAnEntry> {
+        assert_eq!(body.len(), self.body_size, "the header says the size");
+        let found = key.digest_of(body);
+        if found == self.digest || mutant!(AppendBodyUnchecked) {
+            return Ok(());
+        }
+        Err(NotAnEntry::Body {
+            found,
+            expected: self.digest,
+        })
+    }
+}
+
+/// Why bytes are no entry of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnEntry {
+    /// They are of another format, or nothing of the kind.
+    #[error("found format {found}, expected {FORMAT}")]
+    Format {
+        /// The number found.
+        found: u32,
+    },
+    /// They are torn, of another pool, or made by nobody who may append.
+    #[error("found tag {found:#018x}, expected {expected:#018x}")]
+    Tag {
+        /// The tag found.
+        found: u64,
+        /// The tag of these bytes in this pool.
+        expected: u64,
+    },
+    /// The tag is right, and the kind is unknown: a later version of the program made the entry.
+    #[error("found kind {found}, which this version does not know")]
+    Kind {
+        /// The number found.
+        found: u32,
+    },
+    /// The tag is right, and the numbers cannot belong together: a bug of the sender.
+    #[error("the numbers of {entry:?} with a body of {body_size} bytes cannot belong together")]
+    Impossible {
+        /// What the header says.
+        entry: Entry,
+        /// The size that it says.
+        body_size: usize,
+    },
+    /// The header is right, and the body is not its body.
+    #[error("found a body with digest {found:#018x}, expected {expected:#018x}")]
+    Body {
+        /// The digest of the body found.
+        found: u64,
+        /// The digest in the header.
+        expected: u64,
+    },
+}

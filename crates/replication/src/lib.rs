@@ -1,0 +1,33 @@
+//! The rules by which several nodes keep copies of a shard, without input, output, clock or thread.
+//!
+//! ```text
+//!   entry     what a primary appends to the log of a backup: header, tag, digest
+//! ```
+//!
+//! The crate knows no record, no connection and no medium: a body is opaque, and whoever drives the crate says what arrived, what
+//! is durable and whether a lease holds. So the simulated world and real processes run the same rules.
+//!
+//! # Example
+//!
+//! A primary makes an entry in place, and the backup reads it from a copy of its own memory:
+//!
+//! ```
+//! use stonecast_cluster::Epoch;
+//! use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Header, Kind};
+//!
+//! let key_of_backup = AppendKey::new([1, 2]);
+//! let entry = Entry { shard: 7, term: Epoch(3), version: 41, previous: 38, horizon: 36, kind: Kind::Record };
+//! let mut bytes = vec![0; HEADER_SIZE];
+//! bytes.extend_from_slice(b"a record");
+//! entry.write_header(&key_of_backup, &mut bytes);
+//!
+//! let header = Header::read(&key_of_backup, bytes.first_chunk().unwrap())?;
+//! header.check_body(&key_of_backup, &bytes[HEADER_SIZE..][..header.body_size])?;
+//! assert_eq!(header.entry, entry);
+//! # Ok::<(), stonecast_replication::NotAnEntry>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod entry;
+
+pub use entry::{AppendKey, BODY_SIZE_MAX, Entry, GRAIN, HEADER_SIZE, Header, Kind, NotAnEntry};

@@ -1,0 +1,5 @@
+//! Replication, told as stories.
+
+mod entries;
+#[cfg(feature = "mutants")]
+mod mutants;
