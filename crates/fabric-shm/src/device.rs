@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{
     Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
-    DeviceError, DisconnectCause, MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto,
-    ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
+    DeviceError, DisconnectCause, MemoryRegion, Operation, Placing, QueuePair, QueuePairOptions,
+    ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
     SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{MappedRegion, PersistentRegion, Region};
@@ -307,6 +307,10 @@ impl State {
 impl Device for ShmDevice {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn placing(&self) -> Placing {
+        Placing::RequesterProcessor
     }
 
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use stonecast_base::Span;
 use stonecast_fabric::{
     Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError,
-    MemoryRegion, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey,
+    MemoryRegion, Placing, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey,
     SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
@@ -85,6 +85,10 @@ impl SimDevice {
 impl Device for SimDevice {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn placing(&self) -> Placing {
+        Placing::Nic
     }
 
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {

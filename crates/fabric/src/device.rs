@@ -1,5 +1,6 @@
 //! The boundary: what a provider of verbs must do.
 
+use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -41,6 +42,28 @@ pub struct Capabilities {
     pub read_soon: bool,
     /// Atomics of peers and those of the owner's processor on the same word are atomic with each other.
     pub atomic_with_processor: bool,
+}
+
+/// Who puts the bytes of SENDs, WRITEs and atomics into the responder's memory. A processor leaves them in one of its caches,
+/// wherever the responder's machine has its NICs put theirs (DDIO).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placing {
+    /// The responder's NIC.
+    Nic,
+    /// The requester's processor: both sides share the memory.
+    RequesterProcessor,
+    /// The responder's processor: its device is software that stands for a NIC.
+    ResponderProcessor,
+}
+
+impl fmt::Display for Placing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nic => "the responder's NIC",
+            Self::RequesterProcessor => "the requester's processor",
+            Self::ResponderProcessor => "the responder's processor",
+        })
+    }
 }
 
 /// A post or a control call that the device refused; nothing was done.
@@ -295,6 +318,9 @@ pub enum ChangeNow<'a> {
 pub trait Device {
     /// What the device can do.
     fn capabilities(&self) -> &Capabilities;
+    /// Who puts into the memory of this side what peers post. [`Placing::RequesterProcessor`] holds in both directions, because
+    /// such a device reaches devices of its kind alone. Fixed for its life.
+    fn placing(&self) -> Placing;
 
     /// Allocates and registers private volatile memory of `size` bytes, zeroed.
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError>;

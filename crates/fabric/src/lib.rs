@@ -27,8 +27,8 @@ mod work;
 
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
 pub use device::{
-    Capabilities, ChangeNow, Device, DeviceError, MultiPacketOptions, QueuePairOptions, ReadInto,
-    ReceiveQueue, SharedReceiveQueueOptions,
+    Capabilities, ChangeNow, Device, DeviceError, MultiPacketOptions, Placing, QueuePairOptions,
+    ReadInto, ReceiveQueue, SharedReceiveQueueOptions,
 };
 pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};

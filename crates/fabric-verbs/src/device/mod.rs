@@ -36,7 +36,7 @@ use std::time::Instant;
 use stonecast_base::Span;
 use stonecast_fabric::{
     Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError,
-    LocalSpan, MemoryRegion, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest,
+    LocalSpan, MemoryRegion, Placing, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest,
     RemoteAddress, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion,
     WorkRequest,
 };
@@ -171,6 +171,10 @@ impl VerbsDevice {
 impl Device for VerbsDevice {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn placing(&self) -> Placing {
+        quirks::placing(&self.state.borrow().hardware.facts)
     }
 
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {

@@ -4,11 +4,12 @@
 //! - takes a memory window for the whole registration that it is bound to, instead of for its own bytes;
 //! - flushes a request whose local bytes are not registered like those behind it, instead of saying why;
 //! - answers a SEND that is longer than its buffer with *remote operation error*, and completes the buffer with *local
-//!   operation error*, instead of *invalid request* and *length*.
+//!   operation error*, instead of *invalid request* and *length*;
+//! - is software: the responder's processor copies what arrives.
 //!
 //! Any device may complete a receive that it fetched for a WRITE_WITH_IMM which it then refused.
 
-use stonecast_fabric::{Opcode, Status};
+use stonecast_fabric::{Opcode, Placing, Status};
 
 use super::completions::status_of;
 use super::queue_pair::Posted;
@@ -17,6 +18,15 @@ use crate::verbs::context::Facts;
 /// Whether a window must have a registration of exactly its own bytes.
 pub(super) fn windows_need_own_registration(facts: &Facts) -> bool {
     facts.is_soft_roce
+}
+
+/// Who puts bytes into the memory of a device's own side.
+pub(super) fn placing(facts: &Facts) -> Placing {
+    if facts.is_soft_roce {
+        Placing::ResponderProcessor
+    } else {
+        Placing::Nic
+    }
 }
 
 /// How a send really ended. `failed`: something before it had failed already.

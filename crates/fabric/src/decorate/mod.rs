@@ -17,9 +17,9 @@ use stonecast_media::{PersistentRegion, Region};
 
 use crate::{
     Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
-    DeviceError, LocalSpan, MemoryRegion, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
-    ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
-    WorkCompletion, WorkRequest,
+    DeviceError, LocalSpan, MemoryRegion, Placing, QueuePair, QueuePairOptions, ReadInto,
+    ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 
 mod audit;
@@ -99,6 +99,10 @@ impl<O: Observer> Observed<O> {
 impl<O: Observer> Device for Observed<O> {
     fn capabilities(&self) -> &Capabilities {
         self.device.capabilities()
+    }
+
+    fn placing(&self) -> Placing {
+        self.device.placing()
     }
 
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {

@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use stonecast_base::Span;
 use stonecast_fabric::{
     Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
-    DeviceError, DisconnectCause, LocalSpan, MemoryRegion, Operation, QueuePair, QueuePairOptions,
-    ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
-    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
+    DeviceError, DisconnectCause, LocalSpan, MemoryRegion, Operation, Placing, QueuePair,
+    QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -138,6 +138,10 @@ impl Net {
 impl Device for Loopback {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn placing(&self) -> Placing {
+        Placing::Nic
     }
 
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
