@@ -3,6 +3,7 @@
 use stonecast_fabric::{DeviceError, Status};
 use stonecast_media::{PersistError, PersistenceDomain};
 
+use crate::execute::placing::PlacedInCache;
 use crate::plan::NoPlan;
 
 /// Why an update was not persisted, or is not known to be.
@@ -33,6 +34,9 @@ pub enum ExecuteError {
         /// The remedy.
         cure: &'static str,
     },
+    /// A processor places bytes where the plan counts on a NIC; nothing was done.
+    #[error(transparent)]
+    Placing(#[from] PlacedInCache),
     /// The plan is for appends; nothing was done.
     #[error(
         "the plan's {step} leaves the place to the responder: run it with an appender and an append receiver"

@@ -28,6 +28,7 @@ mod medium;
 mod message;
 mod outbox;
 mod payload;
+mod placing;
 mod platform_code;
 mod posting;
 mod replay;
@@ -55,6 +56,8 @@ pub use error::{Effect, ExecuteError};
 use halves::Halves;
 use medium::check_medium;
 pub use payload::{PLACE_GRAIN, Payload};
+pub use placing::PlacedInCache;
+use placing::{Side, check_placing};
 pub use replay::{Layout, Replayed, recover};
 pub use requester::REQUESTER_COMPLETIONS;
 pub use responder::RESPONDER_COMPLETIONS;
@@ -76,6 +79,7 @@ impl Requester {
         plan: &Plan,
         update_size_max: u32,
     ) -> Result<Self, ExecuteError> {
+        check_placing(plan, port.device().placing(), Side::Requester)?;
         let halves = halves_of(plan);
         let inner = requester::Requester::connect(port, address, halves, update_size_max).await?;
         let planned = Planned::by(plan);
@@ -107,6 +111,7 @@ impl Responder {
         plan: &Plan,
     ) -> Result<Self, ExecuteError> {
         check_medium(&plan.scenario().platform, region.means())?;
+        check_placing(plan, port.device().placing(), Side::Responder)?;
         responder::Responder::new(port, region, layout, halves_of(plan)).map(Self)
     }
 

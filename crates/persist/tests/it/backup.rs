@@ -275,6 +275,10 @@ impl Primary {
         self.endpoint.connect(address, b"").await.unwrap()
     }
 
+    pub fn port(&self) -> &Rc<Port> {
+        self.endpoint.port()
+    }
+
     pub fn qp(&self) -> QueuePair {
         self.endpoint.qp()
     }

@@ -166,7 +166,7 @@ fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
                 "{reason}"
             );
             let elsewhere = plan_for(
-                &declared(PersistenceDomain::Dmp, Ddio::Off),
+                &declared(PersistenceDomain::Dmp, Ddio::On),
                 Operation::Write,
                 Update::Single,
             );
@@ -176,7 +176,7 @@ fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
                 .unwrap();
             let said = refused.to_string();
             assert!(
-                said.contains("client's platform is persistence dmp, ddio off")
+                said.contains("client's platform is persistence dmp, ddio on")
                     && said.contains("server's is persistence page-file, ddio on"),
                 "{said}"
             );
@@ -235,6 +235,42 @@ fn a_device_without_atomic_write_is_refused_before_anything_is_done() {
         .unwrap();
     assert!(refused.to_string().contains("ATOMIC_WRITE"), "{refused}");
     assert_eq!(refused.effect(), Effect::None);
+}
+
+/// Needs the look at who places bytes: over shared memory the requester's processor leaves them in a cache, and a READ behind
+/// them says nothing of memory. A NIC runs the same plan.
+#[test]
+fn a_plan_that_counts_on_a_nic_is_refused_where_a_processor_places_and_told_what_to_declare() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |ddio| {
+        let platform = declared(PersistenceDomain::Dmp, ddio);
+        plan_for(&platform, Operation::Write, Update::Single).unwrap()
+    };
+    for (name, provider) in providers(folder.path()) {
+        let port = provider.port(REQUESTER_COMPLETIONS);
+        // Nobody listens, so a requester that is not refused before finds nobody.
+        let refuse = |plan: &Plan| {
+            let address = provider.address();
+            let connect = Requester::connect(&port, &address, plan, 128);
+            provider.executor().block_on(connect).err().unwrap()
+        };
+        let refused = refuse(&plan(Ddio::Off));
+        assert_eq!(refused.effect(), Effect::None);
+        if name == "shared memory" {
+            let said = refused.to_string();
+            assert!(
+                matches!(refused, ExecuteError::Placing(_))
+                    && said.contains("the requester's processor places bytes")
+                    && said.contains("rq.await(flush)")
+                    && said.contains("declare ddio = on"),
+                "{said}"
+            );
+        } else {
+            assert!(!matches!(refused, ExecuteError::Placing(_)), "{refused}");
+        }
+        let refused = refuse(&plan(Ddio::On));
+        assert!(!matches!(refused, ExecuteError::Placing(_)), "{refused}");
+    }
 }
 
 /// A pair that rehearses `program` on the reference provider.

@@ -7,19 +7,20 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
+use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::decorate::{Counts, Meter, Observed};
-use stonecast_fabric::{Port, QueuePair};
+use stonecast_fabric::{Placing, Port, QueuePair, RemoteAddress, Rkey};
 use stonecast_fabric_sim::{
     Features, Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
 use stonecast_media::{
-    Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions,
+    Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions, Means,
     PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
 };
 use stonecast_persist::Platform;
 use stonecast_persist::execute::{
-    Agreement, AppendFailure, AppendReceiver, Appender, ExecuteError, NotAppended, OutOfOrder,
-    Receiving, Standing,
+    Agreement, AppendFailure, AppendReceiver, Appender, ExecuteError, NoAgreement, NotAppended,
+    OutOfOrder, Receiving, Standing,
 };
 
 use crate::backup::{Backup, COMPLETIONS, Primary, entry, is_whole};
@@ -75,7 +76,7 @@ fn backup(
         terms: backup.lent().terms,
         flush: backup.lent().flush,
     };
-    let said = receiving.say(means).unwrap();
+    let said = receiving.say(means, port.device().placing()).unwrap();
     (backup, said.to_vec())
 }
 
@@ -87,7 +88,8 @@ fn appender(
     durability: Durability,
 ) -> Appender {
     let agreement = Agreement::hear(welcome, durability).unwrap();
-    let appender = Appender::new(port.clone(), primary.qp(), primary.scratch(), &agreement);
+    let appender =
+        Appender::new(port.clone(), primary.qp(), primary.scratch(), &agreement).unwrap();
     appender.add_credits(PLENTY);
     appender
 }
@@ -588,4 +590,53 @@ fn a_receiver_on_a_medium_that_is_not_what_was_declared_or_where_nothing_survive
     assert!(matches!(medium, ExecuteError::Medium { .. }), "{medium}");
     let nothing = refusal(of(PersistenceDomain::Volatile, Ddio::Off));
     assert!(matches!(nothing, ExecuteError::NoPlan(_)), "{nothing}");
+}
+
+/// Needs the look at who places entries, on both sides: over shared memory they end in a cache of the appender, and over the
+/// simulated network in memory, where the READ of the same plan says so.
+#[test]
+fn a_receiver_without_ddio_is_refused_by_an_appender_whose_processor_places_and_says_nothing_where_one_does()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = providers(folder.path()).pop().unwrap().1.port(COMPLETIONS);
+    let pair = Pair::new(of(PersistenceDomain::Dmp, Ddio::Off), 1);
+    let simulated = pair.primary.borrow().port().clone();
+    let receiving = |ddio| Receiving {
+        platform: of(PersistenceDomain::Dmp, ddio),
+        durability: Durability::Power,
+        terms: AppendTerms {
+            grain: 64,
+            message_size_max: 256,
+        },
+        flush: RemoteAddress {
+            address: 1 << 20,
+            rkey: Rkey(1),
+        },
+    };
+    let appends = |port: &Rc<Port>, ddio| {
+        let said = receiving(ddio).say(Means::WriteBack, Placing::Nic).unwrap();
+        let agreement = Agreement::hear(&said, Durability::Power).unwrap();
+        let (qp, scratch) = (QueuePair(0), pair.primary.borrow().scratch());
+        Appender::new(port.clone(), qp, scratch, &agreement).map(drop)
+    };
+    let refused = appends(&shared, Ddio::Off).unwrap_err();
+    let said = refused.to_string();
+    assert!(
+        matches!(refused, NoAgreement::Placing(_))
+            && said.contains("the requester's processor places bytes")
+            && said.contains("rq.append(a) rq.read")
+            && said.contains("declare ddio = on"),
+        "{said}"
+    );
+    assert_eq!(appends(&shared, Ddio::On), Ok(()));
+    assert_eq!(appends(&simulated, Ddio::Off), Ok(()));
+    for placing in [Placing::RequesterProcessor, Placing::ResponderProcessor] {
+        let says = |ddio| receiving(ddio).say(Means::WriteBack, placing);
+        let refused = says(Ddio::Off).unwrap_err();
+        assert!(
+            matches!(&refused, ExecuteError::Placing(found) if found.placing == placing),
+            "{refused}"
+        );
+        assert!(says(Ddio::On).is_ok());
+    }
 }

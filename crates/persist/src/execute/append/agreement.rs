@@ -7,11 +7,12 @@
 
 use stonecast_base::hash::xxh3_64;
 use stonecast_fabric::append::AppendTerms;
-use stonecast_fabric::{RemoteAddress, Rkey};
+use stonecast_fabric::{Placing, RemoteAddress, Rkey};
 use stonecast_media::{Durability, Means};
 
 use crate::execute::error::ExecuteError;
 use crate::execute::medium::check_medium;
+use crate::execute::placing::{PlacedInCache, Side, check_placing};
 use crate::execute::platform_code::{decode, platform_code, words};
 use crate::execute::witness::Planned;
 use crate::plan::{NoPlan, Plan, plan_for};
@@ -39,14 +40,21 @@ pub struct Receiving {
 impl Receiving {
     /// The bytes to say. `means` are those of the memory that entries land in
     /// ([`PersistentRegion::means`](stonecast_media::PersistentRegion::means)): appenders believe the platform, and where the plan is
-    /// one-sided nothing looks at the memory later.
+    /// one-sided nothing looks at the memory later. `placing` is what the device of the receive buffers says
+    /// ([`Device::placing`](stonecast_fabric::Device::placing)).
     ///
     /// # Errors
     /// Nobody may append durably here. [`ExecuteError::NoPlan`]: nothing survives on this platform, or it contradicts itself;
-    /// [`ExecuteError::Medium`]: the memory is not what was declared.
-    pub fn say(&self, means: Means) -> Result<[u8; RECEIVING_SIZE], ExecuteError> {
+    /// [`ExecuteError::Medium`]: the memory is not what was declared; [`ExecuteError::Placing`]: entries end in a cache, and
+    /// the platform says that they do not.
+    pub fn say(
+        &self,
+        means: Means,
+        placing: Placing,
+    ) -> Result<[u8; RECEIVING_SIZE], ExecuteError> {
         let plan = append_plan(&self.platform, self.durability)?;
         check_receiver(&self.platform, self.durability, means)?;
+        check_placing(&plan, placing, Side::Responder)?;
         let mut said = [0; RECEIVING_SIZE];
         let durability: u32 = match self.durability {
             Durability::Power => 0,
@@ -96,6 +104,9 @@ pub enum NoAgreement {
         /// The reason, and the remedy.
         reason: NoPlan,
     },
+    /// The appender's processor places entries where the plan counts on a NIC.
+    #[error(transparent)]
+    Placing(#[from] PlacedInCache),
     /// Both sides plan differently for the same platform.
     #[error(
         "the receiver runs other steps than {steps} on {platform}; use the same version of stonecast on both sides"
@@ -112,7 +123,7 @@ pub enum NoAgreement {
 ///
 /// ```
 /// use stonecast_fabric::append::AppendTerms;
-/// use stonecast_fabric::{RemoteAddress, Rkey};
+/// use stonecast_fabric::{Placing, RemoteAddress, Rkey};
 /// use stonecast_media::{Ddio, DeclaredPlatform, Durability, Means, PersistenceDomain, ReceiveBuffers};
 /// use stonecast_persist::Platform;
 /// use stonecast_persist::execute::{Agreement, Receiving};
@@ -127,11 +138,11 @@ pub enum NoAgreement {
 ///     terms: AppendTerms { grain: 64, message_size_max: 4096 },
 ///     flush: RemoteAddress { address: 1 << 20, rkey: Rkey(7) },
 /// };
-/// let said = on(PersistenceDomain::Dmp).say(Means::WriteBack)?;
+/// let said = on(PersistenceDomain::Dmp).say(Means::WriteBack, Placing::Nic)?;
 /// let agreed = Agreement::hear(&said, Durability::Power)?;
 /// assert_eq!(agreed.plan().program().to_string(), "rq.append(a) rq.read rq.await(read)");
 ///
-/// let refused = on(PersistenceDomain::Volatile).say(Means::Process).unwrap_err();
+/// let refused = on(PersistenceDomain::Volatile).say(Means::Process, Placing::Nic).unwrap_err();
 /// assert!(refused.to_string().starts_with("nothing survives a power cut on this platform"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -269,12 +280,13 @@ mod tests {
     /// What a receiver on memory of that kind says.
     fn said(receiving: &Receiving) -> Result<[u8; RECEIVING_SIZE], ExecuteError> {
         use PersistenceDomain::{Dmp, Mhp, PageFile, Volatile, Wsp};
-        receiving.say(match receiving.platform.persistence {
+        let means = match receiving.platform.persistence {
             Volatile => Means::Process,
             PageFile => Means::FileSync,
             Dmp => Means::WriteBack,
             Mhp | Wsp => Means::Fence,
-        })
+        };
+        receiving.say(means, Placing::Nic)
     }
 
     fn refusal(said: &[u8]) -> String {
@@ -330,7 +342,8 @@ mod tests {
     #[test]
     fn a_receiver_on_memory_that_is_not_what_it_declares_says_nothing() {
         let declared = receiving(PersistenceDomain::Mhp, Durability::Power);
-        let refused = declared.say(Means::FileSync).unwrap_err().to_string();
+        let say = |receiving: Receiving| receiving.say(Means::FileSync, Placing::Nic);
+        let refused = say(declared).unwrap_err().to_string();
         assert!(
             refused.contains("persistence = mhp") && refused.contains("syncing a file"),
             "{refused}"
@@ -339,10 +352,7 @@ mod tests {
             durability: Durability::Process,
             ..declared
         };
-        assert!(
-            process.say(Means::FileSync).is_ok(),
-            "any memory outlives processes"
-        );
+        assert!(say(process).is_ok(), "any memory outlives processes");
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 use stonecast_fabric::append::{AppendTerms, Appender as Sender};
 use stonecast_fabric::{LocalSpan, Operation, Port, QueuePair, RemoteAddress};
 
-use super::agreement::Agreement;
+use super::agreement::{Agreement, NoAgreement};
 use super::pipeline::{AppendFailure, NotAppended, Pipeline, Standing, WrongAnswer};
 use super::steps::AppenderSteps;
+use crate::execute::placing::{Side, check_placing};
 use crate::execute::witness::{Concluded, Persisted, Planned};
 use crate::program::Program;
 
@@ -48,7 +49,16 @@ pub struct Appender {
 impl Appender {
     /// Appends through `qp` of `port`, as agreed. Has no credit yet. `scratch` is 8 bytes of registered memory for what READs bring;
     /// the queue pair takes the requests of all batches under way, one for each message and one for each flush.
-    pub fn new(port: Rc<Port>, qp: QueuePair, scratch: LocalSpan, agreement: &Agreement) -> Self {
+    ///
+    /// # Errors
+    /// [`NoAgreement::Placing`]: the device of `port` leaves entries in a cache, and the receiver declared that they go to memory.
+    pub fn new(
+        port: Rc<Port>,
+        qp: QueuePair,
+        scratch: LocalSpan,
+        agreement: &Agreement,
+    ) -> Result<Self, NoAgreement> {
+        check_placing(agreement.plan(), port.device().placing(), Side::Requester)?;
         let receiving = agreement.receiving();
         let route = Route {
             port: port.clone(),
@@ -58,10 +68,10 @@ impl Appender {
         };
         let sender = Sender::new(port, qp, receiving.terms);
         let steps = AppenderSteps::of(agreement.plan().program());
-        Self {
+        Ok(Self {
             pipeline: Pipeline::new(route, sender, steps),
             planned: agreement.planned(),
-        }
+        })
     }
 
     /// Takes credits that the receiver has granted.
