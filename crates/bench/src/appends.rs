@@ -121,6 +121,7 @@ impl Receiver {
         let queue = device.create_shared_receive_queue(SharedReceiveQueueOptions {
             capacity: 4,
             multi_packet: Some(MultiPacketOptions::silent(MESSAGE)),
+            in_order: false,
         })?;
         let memory = device.allocate(BUFFER, Access::NONE)?;
         let receiver = Self {

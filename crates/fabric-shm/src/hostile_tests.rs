@@ -75,6 +75,7 @@ fn scene(with_append: bool) -> Scene {
         let options = SharedReceiveQueueOptions {
             capacity: 4,
             multi_packet: Some(MultiPacketOptions::telling(64)),
+            in_order: false,
         };
         victim.create_shared_receive_queue(options).unwrap()
     });

@@ -168,6 +168,10 @@ pub struct SharedReceiveQueueOptions {
     pub capacity: u32,
     /// Each buffer takes many messages, placed by the requester's NIC without the responder's CPU. SENDs only.
     pub multi_packet: Option<MultiPacketOptions>,
+    /// The device posts no buffer again by itself. A buffer that it had taken for a request which it then refused (a
+    /// WRITE_WITH_IMM with a wrong key) is used up, and completes with [`Status::WorkRequestFlushed`]. Otherwise the device may
+    /// post such a buffer again, behind all others, so that a later message lies at an earlier place.
+    pub in_order: bool,
 }
 
 /// How the buffers of a multi-packet queue take messages.
@@ -277,7 +281,8 @@ pub enum ChangeNow<'a> {
 ///
 /// *Failure.* The first failed operation completes with its status and puts the queue pair into the error state; every
 /// later or outstanding work request of it, receives included, completes with [`Status::WorkRequestFlushed`], in posting
-/// order. Buffers of a shared receive queue stay there. Posting to such a queue pair is accepted and flushed. A failed
+/// order. Buffers of a shared receive queue stay there, unless the queue says otherwise
+/// ([`SharedReceiveQueueOptions::in_order`]). Posting to such a queue pair is accepted and flushed. A failed
 /// operation has not changed memory outside the bytes that it named, and none at all for [`Status::RemoteAccess`],
 /// [`Status::RemoteInvalidRequest`] and [`Status::LocalProtection`]. The connection ends:
 /// [`DisconnectCause::QueuePairError`](crate::DisconnectCause::QueuePairError) on the side that failed, on the other side

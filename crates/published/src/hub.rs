@@ -76,6 +76,7 @@ impl Hub {
         let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
             capacity: receives.slots,
             multi_packet: None,
+            in_order: false,
         })?;
         let requests =
             device.allocate(CLIENTS_MAX as u64 * REQUEST_SLOT_SIZE, Access::REMOTE_WRITE)?;

@@ -90,6 +90,7 @@ impl Receiver {
             .create_shared_receive_queue(SharedReceiveQueueOptions {
                 capacity: 16,
                 multi_packet: Some(MultiPacketOptions::telling(MESSAGE)),
+                in_order: false,
             })
             .expect("a queue");
         let receiver = Self { end, queue };

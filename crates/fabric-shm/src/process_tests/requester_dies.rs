@@ -221,6 +221,7 @@ fn multi_packet_queue(end: &End) -> SharedReceiveQueue {
     let options = SharedReceiveQueueOptions {
         capacity: 16,
         multi_packet: Some(MultiPacketOptions::telling(STRIDE)),
+        in_order: false,
     };
     end.device.create_shared_receive_queue(options).unwrap()
 }

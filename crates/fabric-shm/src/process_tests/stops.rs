@@ -276,6 +276,7 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
         let options = SharedReceiveQueueOptions {
             capacity: 4,
             multi_packet: Some(MultiPacketOptions::telling(64)),
+            in_order: false,
         };
         let srq = server.device.create_shared_receive_queue(options).unwrap();
         server.receive(ReceiveQueue::Shared(srq), 9, 0, 4096);
@@ -357,6 +358,7 @@ fn nothing_of_a_stopped_appender_lands_after_quiescing() {
         let options = SharedReceiveQueueOptions {
             capacity: 4,
             multi_packet: Some(MultiPacketOptions::telling(64)),
+            in_order: false,
         };
         let srq = server.device.create_shared_receive_queue(options).unwrap();
         server.receive(ReceiveQueue::Shared(srq), 9, 0, 4096);
@@ -399,6 +401,7 @@ fn what_a_quiet_peer_had_reserved_holds_up_nobody() {
     let options = SharedReceiveQueueOptions {
         capacity: 4,
         multi_packet: Some(MultiPacketOptions::silent(64)),
+        in_order: false,
     };
     let srq = server.device.create_shared_receive_queue(options).unwrap();
     server.receive(ReceiveQueue::Shared(srq), 9, 0, 512);

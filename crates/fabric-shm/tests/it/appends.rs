@@ -60,6 +60,7 @@ fn a_message_whose_region_goes_between_reservation_and_copy_fails_and_those_befo
     let options = SharedReceiveQueueOptions {
         capacity: 4,
         multi_packet: Some(MultiPacketOptions::telling(64)),
+        in_order: false,
     };
     let queue = receiver
         .device

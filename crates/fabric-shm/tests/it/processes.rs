@@ -180,6 +180,7 @@ fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
     let options = SharedReceiveQueueOptions {
         capacity: 32,
         multi_packet: Some(MultiPacketOptions::telling(64)),
+        in_order: false,
     };
     let srq = server.device.create_shared_receive_queue(options).unwrap();
     for buffer in 0..16 {

@@ -55,6 +55,7 @@ impl Appends {
             .create_shared_receive_queue(SharedReceiveQueueOptions {
                 capacity: 4,
                 multi_packet: Some(MultiPacketOptions::silent(STRIDE)),
+                in_order: false,
             })
             .unwrap();
         let size = PLACES as u32 * STRIDE;

@@ -216,8 +216,7 @@ impl State {
             return;
         };
         let handle = self.connections.by_number.get(&raw.qp_number).copied();
-        if quirks::takes_no_buffer(status_of(raw.status)) {
-            srq.post_again(slot);
+        if quirks::takes_no_buffer(status_of(raw.status)) && srq.post_again(slot) {
             if let Some(handle) = handle {
                 self.after(handle, Status::WorkRequestFlushed);
             }

@@ -20,6 +20,8 @@ use crate::verbs::receive_queue::{RawReceive, SharedReceiveQueue as HardwareQueu
 pub(super) struct SharedQueueState {
     pub hardware: Rc<HardwareQueue>,
     pub capacity: u32,
+    /// No buffer is posted again here.
+    in_order: bool,
     /// The buffers that are posted, by slot.
     slots: Vec<Option<Buffer>>,
     free: Vec<u32>,
@@ -33,12 +35,17 @@ impl SharedQueueState {
         Some(buffer.wr_id)
     }
 
-    /// Gives the NIC a buffer again that it used up without a message.
-    pub fn post_again(&self, slot: u32) {
+    /// Gives the NIC a buffer again that it used up without a message. False: this queue keeps its order, and the buffer is its
+    /// owner's.
+    pub fn post_again(&self, slot: u32) -> bool {
+        if self.in_order {
+            return false;
+        }
         if let Some(Some(buffer)) = self.slots.get(slot as usize) {
             // There is room: it was just taken out. A queue that takes nothing any more is one of a device that is gone.
             let _ = self.hardware.post(&[buffer.raw]);
         }
+        true
     }
 }
 
@@ -105,6 +112,7 @@ impl State {
         Ok(SharedReceiveQueue(self.srqs.insert(SharedQueueState {
             hardware,
             capacity: options.capacity,
+            in_order: options.in_order,
             slots,
             free,
         })))

@@ -61,6 +61,7 @@ fn multi_packet_queues_are_refused_with_the_reason() {
     let wanted = SharedReceiveQueueOptions {
         capacity: 4,
         multi_packet: Some(MultiPacketOptions::telling(64)),
+        in_order: false,
     };
     let refused = device
         .create_shared_receive_queue(wanted)

@@ -63,6 +63,7 @@ fn what_protection_domains_cannot_do_is_refused_with_the_reason() {
     let srq = SharedReceiveQueueOptions {
         capacity: 4,
         multi_packet: None,
+        in_order: false,
     };
     let srq = server
         .create_shared_receive_queue(srq)

@@ -107,6 +107,7 @@ impl Receiver {
             .create_shared_receive_queue(SharedReceiveQueueOptions {
                 capacity: SLOTS,
                 multi_packet: None,
+                in_order: false,
             })
             .expect("a shared receive queue");
         let memory = device.allocate(SIZE, Access::REMOTE_WRITE).expect("memory");

@@ -110,6 +110,7 @@ impl AppendQueue {
         let queue = device.create_shared_receive_queue(SharedReceiveQueueOptions {
             capacity,
             multi_packet,
+            in_order: true,
         })?;
         let slots = Slots {
             buffers: VecDeque::new(),

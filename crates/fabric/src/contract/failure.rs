@@ -125,6 +125,7 @@ pub(super) async fn shared_receive_buffers_survive_the_failure_of_a_queue_pair(s
     let options = SharedReceiveQueueOptions {
         capacity: 8,
         multi_packet: None,
+        in_order: false,
     };
     let queue = device
         .create_shared_receive_queue(options)

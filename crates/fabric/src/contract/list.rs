@@ -132,6 +132,7 @@ macro_rules! __contract_list {
                 a_write_with_immediate_takes_a_shared_buffer: [],
                 a_full_shared_queue_refuses_buffers_whole: [],
                 a_queue_pair_that_shares_a_queue_has_no_buffers_of_its_own: [],
+                a_refused_request_changes_no_order_of_a_queue_that_keeps_it: [],
             }
             multi_packet {
                 messages_lie_side_by_side_at_multiples_of_the_stride: [MultiPacket],

@@ -306,6 +306,7 @@ impl Appends {
         let options = SharedReceiveQueueOptions {
             capacity,
             multi_packet: Some(multi_packet),
+            in_order: false,
         };
         let queue = device
             .create_shared_receive_queue(options)

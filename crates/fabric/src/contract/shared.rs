@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use super::end::{End, signalled, unsignalled};
+use super::failure::hopeless;
 use super::operations::{send, write_immediate};
 use super::{Pair, Scene, Setup};
 use crate::{
-    DeviceError, Opcode, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
+    DeviceError, Opcode, Operation, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
     SharedReceiveQueueOptions, Status,
 };
 
@@ -118,6 +119,40 @@ pub(super) async fn a_queue_pair_that_shares_a_queue_has_no_buffers_of_its_own(s
     );
 }
 
+/// Needs that no buffer of such a queue is put behind others: the third message would lie in front of the first.
+pub(super) async fn a_refused_request_changes_no_order_of_a_queue_that_keeps_it(scene: Rc<Scene>) {
+    let stage = Shared::in_order(&scene, 8).await;
+    stage.post(1..4);
+    let (first, second) = (&stage.first.client, &stage.second.client);
+    let Operation::Write { local, remote } = hopeless(first) else {
+        unreachable!("it is a WRITE")
+    };
+    let refused = Operation::WriteWithImmediate {
+        local,
+        remote,
+        immediate: 1,
+    };
+    assert_eq!(first.execute(refused).await, Status::RemoteAccess);
+    scene.disconnected(1, stage.first.server.qp).await;
+    scene.quiet().await;
+    let mut used_up = Vec::new();
+    while let Some(arrival) = stage.end().poll_received() {
+        assert_eq!(arrival.status, Status::WorkRequestFlushed);
+        used_up.push(arrival.wr_id);
+    }
+    stage.post(4..6);
+    second.post(&[1, 2, 3].map(|wr_id| unsignalled(wr_id, send(second, 0, 8))));
+    let mut taken = Vec::new();
+    while taken.len() < 3 {
+        let arrival = stage.second.server.received().await;
+        assert_eq!(arrival.status, Status::Success);
+        taken.push(arrival.wr_id);
+    }
+    // The device may have fetched one buffer for the request, and then says so.
+    let all: Vec<u64> = used_up.iter().chain(&taken).copied().collect();
+    assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
+}
+
 /// Two clients whose messages go to one shared queue of a server; both report to one completion queue.
 struct Shared {
     first: Pair,
@@ -127,10 +162,19 @@ struct Shared {
 
 impl Shared {
     async fn new(scene: &Rc<Scene>, capacity: u32) -> Self {
+        Self::of(scene, capacity, false).await
+    }
+
+    async fn in_order(scene: &Rc<Scene>, capacity: u32) -> Self {
+        Self::of(scene, capacity, true).await
+    }
+
+    async fn of(scene: &Rc<Scene>, capacity: u32, in_order: bool) -> Self {
         let device = scene.node(1).device();
         let options = SharedReceiveQueueOptions {
             capacity,
             multi_packet: None,
+            in_order,
         };
         let queue = device
             .create_shared_receive_queue(options)

@@ -149,6 +149,10 @@ const NOTICED_BY: &[(Fault, &str)] = &[
         "shared_buffers_are_used_in_posted_order_by_whoever_sends",
     ),
     (
+        RefusedBufferPostedAgain,
+        "a_refused_request_changes_no_order_of_a_queue_that_keeps_it",
+    ),
+    (
         StrideIgnored,
         "messages_lie_side_by_side_at_multiples_of_the_stride",
     ),

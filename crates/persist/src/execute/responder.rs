@@ -124,6 +124,7 @@ impl Responder {
         let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
             capacity: count,
             multi_packet: None,
+            in_order: false,
         })?;
         let responder = Self {
             port: port.clone(),

@@ -173,6 +173,16 @@ impl Net {
         }
     }
 
+    /// A request was refused, for which a device may have taken a buffer.
+    pub(super) fn take_back_buffer(&mut self, to: (usize, u32)) {
+        if self.fault == Fault::RefusedBufferPostedAgain
+            && let Some(queue) = self.shared_queue(to)
+            && let Some(buffer) = queue.buffers.pop_front()
+        {
+            queue.buffers.push_back(buffer);
+        }
+    }
+
     fn arrive(&mut self, (node, qp): (usize, u32), completion: WorkCompletion) {
         let cq = self.nodes[node].qps[&qp].options.receive_cq.0;
         self.complete(node, cq, completion);

@@ -166,7 +166,11 @@ impl Net {
                 immediate,
             } => {
                 self.refuse_multi_packet(to, to_qp)?;
-                if !self.place(node, to, to_qp, local, remote, posted)? {
+                let placed = self.place(node, to, to_qp, local, remote, posted);
+                if placed.is_err() {
+                    self.take_back_buffer((to, to_qp));
+                }
+                if !placed? {
                     return Ok(false);
                 }
                 self.deliver_immediate((node, qp), (to, to_qp), immediate, local.size, posted)

@@ -105,6 +105,7 @@ pub enum Fault {
     NoReceiverNotReady,
     ReceiverNotReadyForEver,
     SharedBuffersBackwards,
+    RefusedBufferPostedAgain,
     StrideIgnored,
     BufferConsumedTwice,
     ConsumedTellsTheSender,

@@ -42,6 +42,7 @@ impl Receives {
         let options = SharedReceiveQueueOptions {
             capacity: SERVER_RECEIVES,
             multi_packet: None,
+            in_order: false,
         };
         let queue = device.create_shared_receive_queue(options)?;
         let region = device.allocate(size_of_all(SERVER_RECEIVES), Access::NONE)?;
