@@ -158,6 +158,42 @@ mutants! {
     AppendTagIgnored in "replication", "entries prove themselves";
     /// A backup takes entries whose body is not whole.
     AppendBodyUnchecked in "replication", "entries prove themselves";
+    /// Backups want versions of a shard without gaps, where a worker counts for all of its shards.
+    CutByStream in "replication", "gaps are those of a shard";
+    /// A backup takes entries at or below its floor.
+    ReplayCounts in "replication", "old entries are no news";
+    /// Entries above the cut of their term count on copies that have them.
+    SuffixKept in "replication", "an heir's log decides";
+    /// A backup digests entries that may not be on all copies.
+    DigestBeyondHorizon in "replication", "backups digest what is on all copies";
+    /// A backup digests a new term before the rest of an old one.
+    DigestAcrossTerms in "replication", "an old term is digested first";
+    /// A primary takes any report of a copy for all versions up to it.
+    PersistedOutOfOrder in "replication", "persisted in order";
+    /// A primary goes on behind the last entry that it has sent when a connection is a new one.
+    ResentFromLastSent in "replication", "persisted in order";
+    /// A write is done when most copies have it.
+    MajorityEnough in "replication", "acknowledged means on every copy";
+    /// A write is done when it is stamped.
+    PublishedEarly in "replication", "acknowledged means on every copy";
+    /// A refusal is told while the write that it saw may be lost.
+    RefusalUncommitted in "replication", "refusals wait for what they saw";
+    /// A refusal is told by a primary whose lease is over.
+    RefusalUnleased in "replication", "refusals need the lease";
+    /// A primary publishes and answers when its lease is over.
+    LeaseUnchecked in "replication", "the lease is asked last";
+    /// An heir reads its memory while its predecessor may still append.
+    AppendsNotFenced in "replication", "an heir fences first";
+    /// An heir decides while the lease of a peer holds that may finish an append later.
+    UnquiescedIgnored in "replication", "an heir fences first";
+    /// An heir serves before it has persisted what it found.
+    NotSettled in "replication", "an heir settles what it found";
+    /// An heir serves before all copies have its history.
+    ServedEarly in "replication", "an heir settles what it found";
+    /// An heir serves while its predecessor may hold a lease.
+    LeasesNotAwaited in "replication", "one leader at a time";
+    /// A primary that starts again goes on in its old term.
+    TermReused in "replication", "each start takes a new term";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences but writes no line back.

@@ -2,6 +2,13 @@
 //!
 //! ```text
 //!   entry     what a primary appends to the log of a backup: header, tag, digest
+//!   point     term and version: a place in the history of a shard
+//!   lineage   which entries count: floor and cuts, kept durably
+//!   copy      one node's copy: gaps, horizon, what may be digested, the history of an heir
+//!   primary   writes on their way: who has them, which are done, what waits for them
+//!   takeover  the way of an heir, from its durable epoch until it serves
+//!
+//!   copy ──(heir of a new term)──▶ takeover ──(serve)──▶ primary ──(resign)──▶ copy
 //! ```
 //!
 //! The crate knows no record, no connection and no medium: a body is opaque, and whoever drives the crate says what arrived, what
@@ -28,6 +35,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod copy;
 mod entry;
+mod lineage;
+mod point;
+mod primary;
+mod takeover;
 
+pub use copy::{LaterTerm, ShardCopy, Taken};
 pub use entry::{AppendKey, BODY_SIZE_MAX, Entry, GRAIN, HEADER_SIZE, Header, Kind, NotAnEntry};
+pub use lineage::{Judgement, Lineage};
+pub use point::Point;
+pub use primary::{LeaseSays, Primary, ReportedOutOfOrder, Resigned, Settled, TooFewCopies};
+pub use takeover::{Fence, Step, Takeover, TermNotNew};

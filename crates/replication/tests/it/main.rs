@@ -3,3 +3,5 @@
 mod entries;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod stories;
+mod world;

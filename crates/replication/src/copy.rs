@@ -1,0 +1,274 @@
+//! One node's copy of a shard: what of it is there without a gap, and what may be digested.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use stonecast_base::mutant;
+use stonecast_cluster::Term;
+
+use crate::entry::{Entry, Kind};
+use crate::lineage::{Judgement, Lineage};
+use crate::point::Point;
+
+/// What a node knows of its copy of a shard, as a backup and as a primary.
+///
+/// Entries are found in any order: those of other shards, torn ones and places that are still empty lie between them. Each entry names
+/// the one before it in its shard, so gaps are gaps of this shard alone.
+///
+/// Everything here can be lost in a crash. A node that starts makes it anew from the lineage that it kept, and from the entries
+/// in its memory ([`ShardCopy::recover`]).
+#[derive(Clone, Debug)]
+pub struct ShardCopy {
+    shard: u32,
+    lineage: Lineage,
+    /// Of each term above the floor: the last version without a gap below it.
+    runs: BTreeMap<Term, u64>,
+    /// Entries without a gap below them that were not digested.
+    chain: VecDeque<Entry>,
+    /// Entries behind a gap, by the version before them.
+    ahead: BTreeMap<(Term, u64), Entry>,
+    digested: Point,
+    horizon: u64,
+}
+
+/// What became of an entry that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Everything up to here is there.
+    Contiguous(Point),
+    /// The entry lies behind a gap.
+    Ahead,
+    /// The entry is no news: known, digested, or without a record.
+    Known,
+    /// The entry lies above the cut of its term and never counts.
+    Void,
+}
+
+/// An entry of a term that the node has not entered: whoever accepts a connection enters its term first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{found} was found in term {term}: enter the term of a connection before its entries are read"
+)]
+pub struct LaterTerm {
+    /// The entry.
+    pub found: Point,
+    /// The term of the copy.
+    pub term: Term,
+}
+
+impl ShardCopy {
+    /// The copy of `shard` with the history that the node kept, and nothing above its floor.
+    pub fn new(shard: u32, lineage: Lineage) -> Self {
+        Self {
+            shard,
+            digested: lineage.floor,
+            horizon: lineage.floor.version,
+            lineage,
+            runs: BTreeMap::new(),
+            chain: VecDeque::new(),
+            ahead: BTreeMap::new(),
+        }
+    }
+
+    /// The copy after a start: from what was kept, and from all entries of the shard that are in memory.
+    ///
+    /// # Errors
+    /// An entry of a later term than the node's: the node answered in a term that it had not made durable.
+    pub fn recover(
+        shard: u32,
+        lineage: Lineage,
+        found: impl IntoIterator<Item = Entry>,
+    ) -> Result<Self, LaterTerm> {
+        let mut copy = Self::new(shard, lineage);
+        for entry in found {
+            copy.take(entry)?;
+        }
+        Ok(copy)
+    }
+
+    /// Takes an entry whose header and body are right.
+    ///
+    /// # Errors
+    /// The entry is of a later term, and nothing has changed.
+    ///
+    /// # Panics
+    /// Where the entry is of another shard.
+    pub fn take(&mut self, entry: Entry) -> Result<Taken, LaterTerm> {
+        assert_eq!(entry.shard, self.shard, "an entry of another shard");
+        let point = entry.point();
+        match self.lineage.judge(point) {
+            Judgement::Counts => {}
+            Judgement::Old if mutant!(ReplayCounts) && entry.kind == Kind::Record => {
+                self.chain.push_back(entry);
+                return Ok(Taken::Known);
+            }
+            Judgement::Old => return Ok(Taken::Known),
+            Judgement::Void => return Ok(Taken::Void),
+            Judgement::Later => {
+                return Err(LaterTerm {
+                    found: point,
+                    term: self.lineage.term,
+                });
+            }
+        }
+        self.horizon = self.horizon.max(entry.horizon);
+        if entry.kind == Kind::Horizon || point <= self.end() {
+            return Ok(Taken::Known);
+        }
+        self.ahead.insert((entry.term, entry.previous), entry);
+        let before = self.end();
+        self.advance();
+        Ok(match self.end() {
+            end if end == before => Taken::Ahead,
+            end => Taken::Contiguous(end),
+        })
+    }
+
+    /// Moves entries whose gap is filled to the chain.
+    fn advance(&mut self) {
+        loop {
+            let end = self.end();
+            let follows = |(key, entry): (&(Term, u64), &Entry)| {
+                let contiguous = match mutant!(CutByStream) {
+                    true => entry.version == end.version + 1,
+                    false => entry.previous == end.version,
+                };
+                (contiguous && entry.point() > end).then_some(*key)
+            };
+            let Some(key) = self.ahead.iter().find_map(follows) else {
+                return;
+            };
+            let entry = self.ahead.remove(&key).expect("the key was found");
+            self.runs.insert(entry.term, entry.version);
+            self.chain.push_back(entry);
+        }
+    }
+
+    /// The last point without a gap below it.
+    pub fn end(&self) -> Point {
+        let last = self.runs.last_key_value();
+        let end = last.map(|(&term, &version)| Point { term, version });
+        end.unwrap_or_default().max(self.lineage.floor)
+    }
+
+    /// The history by which entries are judged. The node keeps it durably.
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    /// Everything of the shard up to this version is persisted on all copies.
+    pub fn horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    /// The primary of this copy knows that everything up to `horizon` is on all copies.
+    pub(crate) fn raise_horizon(&mut self, horizon: u64) {
+        self.horizon = self.horizon.max(horizon);
+    }
+
+    /// The primary of this copy publishes everything up to the horizon, which is how a primary digests.
+    pub(crate) fn published(&mut self) {
+        let published = self
+            .chain
+            .partition_point(|entry| entry.version <= self.horizon);
+        if let Some(last) = self.chain.drain(..published).next_back() {
+            self.digested = last.point();
+        }
+    }
+
+    /// The next entry to digest, each once and in the order of their history; `None`: the rest is not known to be on all copies.
+    ///
+    /// An index keeps no word for a deleted key, so an older entry must not come behind a later one.
+    pub fn digest(&mut self) -> Option<Entry> {
+        let within = |entry: &Entry| entry.version <= self.horizon || mutant!(DigestBeyondHorizon);
+        if mutant!(DigestAcrossTerms) {
+            let newest = self.chain.iter().rev().find(|entry| within(entry))?.term;
+            let first = self.chain.iter().position(|entry| entry.term == newest)?;
+            return self.chain.remove(first);
+        }
+        let next = *self.chain.front().filter(|entry| within(entry))?;
+        self.chain.pop_front();
+        self.digested = self.digested.max(next.point());
+        Some(next)
+    }
+
+    /// Entries that were not digested, in order. They are on this copy, and possibly nowhere else.
+    pub(crate) fn undigested(&self) -> &VecDeque<Entry> {
+        &self.chain
+    }
+
+    /// What the node keeps durably once everything that was digested is durable elsewhere. Entries up to the new floor may go as soon as
+    /// this is durable, and not before: without them, and below the old floor, a gap would hide everything that follows.
+    pub fn raised_floor(&self) -> Lineage {
+        let floor = self.digested.max(self.lineage.floor);
+        let cuts = self.lineage.cuts.range(floor.term..);
+        Lineage {
+            term: self.lineage.term,
+            floor,
+            cuts: cuts.map(|(&term, &last)| (term, last)).collect(),
+        }
+    }
+
+    /// A new floor is durable.
+    ///
+    /// # Panics
+    /// Where it is not what [`ShardCopy::raised_floor`] gave in the same term.
+    pub fn floor_kept(&mut self, kept: Lineage) {
+        assert!(
+            kept.term == self.lineage.term && kept.floor <= self.digested.max(self.lineage.floor),
+            "a floor of another history"
+        );
+        self.runs.retain(|&term, _| term >= kept.floor.term);
+        self.lineage = kept;
+    }
+
+    /// The number of the shard.
+    pub fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    /// Closes all terms before `term`: the own log decides. Everything without a gap counts from now on, and nothing else of those terms.
+    pub(crate) fn close(&mut self, term: Term) {
+        self.lineage.term = term;
+        self.lineage.cuts = self.runs.clone();
+        self.ahead.clear();
+    }
+
+    /// Enters the term of an heir with the heir's history: what the heir does not have is void. What this copy does not have comes from the heir.
+    ///
+    /// # Panics
+    /// Where `heir` is of an earlier term, or something was digested that the heir does not have: it was on all copies.
+    pub fn adopt(&mut self, heir: &Lineage) {
+        assert!(heir.term >= self.lineage.term, "an heir of an earlier term");
+        self.lineage = self.lineage.adopted(heir);
+        let lineage = &self.lineage;
+        if !mutant!(SuffixKept) {
+            self.runs.retain(|term, last| match lineage.cuts.get(term) {
+                Some(&cut) => {
+                    *last = cut.min(*last);
+                    true
+                }
+                None => *term == lineage.term,
+            });
+        }
+        let counts = |entry: &Entry| lineage.judge(entry.point()) == Judgement::Counts;
+        self.chain.retain(counts);
+        self.ahead.retain(|_, entry| counts(entry));
+        self.advance();
+    }
+
+    /// Whether this copy has everything that the heir has settled.
+    pub fn has_settled(&self) -> bool {
+        let settled = self.lineage.end();
+        self.end() >= settled
+    }
+}
+
+impl Entry {
+    /// Its place in the history of its shard.
+    pub fn point(&self) -> Point {
+        Point {
+            term: self.term,
+            version: self.version,
+        }
+    }
+}
