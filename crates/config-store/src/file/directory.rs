@@ -10,9 +10,11 @@ use std::time::{Duration, SystemTime};
 use stonecast_cluster::{Revision, Stored};
 
 use super::error::FileError;
+use super::linking::{Link, Linked, judge};
 use super::revision::{self, SIZE_MAX};
 
 const PREFIX: &str = "revision-";
+const DIGITS: usize = 20;
 /// What a writer writes before it is linked begins like this.
 const UNLINKED: &str = ".unlinked-";
 /// After so long the writer of such a file is taken for dead. One that was only stopped finds no file to link: nothing is done.
@@ -28,6 +30,7 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 /// A directory of revisions, and what is known about it.
 pub struct Directory {
     path: PathBuf,
+    link: Link,
     /// The highest revision that was seen; 0: none.
     newest: u64,
     /// The highest revision whose name is durable.
@@ -41,14 +44,21 @@ impl Directory {
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
+            link: |own, name| fs::hard_link(own, name),
             newest: 0,
             synced: 0,
             is_listed: false,
         }
     }
 
+    /// The same on a file system that links as `link` does.
+    #[cfg(test)]
+    pub fn with_link(self, link: Link) -> Self {
+        Self { link, ..self }
+    }
+
     fn path_of(&self, revision: u64) -> PathBuf {
-        self.path.join(format!("{PREFIX}{revision:020}"))
+        self.path.join(format!("{PREFIX}{revision:0DIGITS$}"))
     }
 
     fn error(&self, doing: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> FileError {
@@ -65,16 +75,25 @@ impl Directory {
         }
     }
 
-    /// Makes the directory, unless it is there.
+    /// Makes the directory, unless it is there, and makes its name durable: whoever made it may have died before that.
     pub fn create(&self) -> Result<(), FileError> {
         match fs::create_dir(&self.path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            made => {
-                made.map_err(self.error("making", self.path.clone()))?;
-                let parent = self.path.parent().filter(|parent| *parent != Path::new(""));
-                let parent = parent.unwrap_or(Path::new(".")).to_owned();
-                sync_directory(&parent).map_err(self.error("syncing", parent))
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made.map_err(self.error("making", self.path.clone()))?,
+        }
+        let parent = self.path.parent().filter(|parent| *parent != Path::new(""));
+        let parent = parent.unwrap_or(Path::new(".")).to_owned();
+        match sync_directory(&parent) {
+            // No process like this one made the directory: it had no right to, or the directory is where another file system begins.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::InvalidInput
+                ) =>
+            {
+                Ok(())
             }
+            synced => synced.map_err(self.error("syncing", parent)),
         }
     }
 
@@ -125,8 +144,7 @@ impl Directory {
         for entry in entries.map_err(self.error("listing", self.path.clone()))? {
             let entry = entry.map_err(self.error("listing", self.path.clone()))?;
             let name = entry.file_name();
-            let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-            found.extend(digits.and_then(|digits| digits.parse::<u64>().ok()));
+            found.extend(name.to_str().and_then(revision_of));
         }
         found.sort_unstable();
         let newest = found.last().copied().unwrap_or(0);
@@ -150,6 +168,16 @@ impl Directory {
                 return Ok(None);
             }
             let path = self.path_of(newest);
+            let status = fs::metadata(&path).map_err(self.error("looking at", path.clone()))?;
+            // Opening a pipe would wait for its other end.
+            if !status.is_file() {
+                return Err(FileError::Damaged {
+                    path,
+                    offset: 0,
+                    found: "something that is no file".to_owned(),
+                    expected: "the newest revision".to_owned(),
+                });
+            }
             let file = read_file(&path).map_err(self.error("reading", path.clone()))?;
             let Some(bytes) = revision::decode(&path, newest, file)? else {
                 if self.exists(newest + 1)? {
@@ -177,18 +205,17 @@ impl Directory {
         })
     }
 
-    /// Writes `value` as `revision`. `false`: somebody else was faster.
-    pub fn link(&self, revision: u64, value: &[u8]) -> Result<bool, FileError> {
-        let unlinked = self.write_unlinked(&revision::encode(revision, value))?;
-        let linked = fs::hard_link(&unlinked, self.path_of(revision));
-        let error = self.error("linking", self.path_of(revision));
+    /// Writes `value` as `revision`. Whoever was faster has taken it.
+    pub fn link(&self, revision: u64, value: &[u8]) -> Result<Linked, FileError> {
+        let (unlinked, name) = (
+            self.write_unlinked(&revision::encode(revision, value))?,
+            self.path_of(revision),
+        );
+        let linked = judge((self.link)(&unlinked, &name), &unlinked, &name);
+        let error = self.error("linking", name);
         // A name that is left over is removed by a later writer.
         let _ = fs::remove_file(&unlinked);
-        match linked {
-            Ok(()) => Ok(true),
-            Err(source) if source.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(source) => Err(error(source)),
-        }
+        linked.map_err(error)
     }
 
     /// A file with these bytes, synced unless it is empty, under a name that nobody else uses.
@@ -257,6 +284,13 @@ impl Directory {
     }
 }
 
+/// The revision that has this name: only names that this store gives count.
+fn revision_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(PREFIX)?;
+    let is_name = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_name)
+}
+
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?
@@ -267,4 +301,24 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 
 fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_that_a_store_gives_is_one_of_a_revision() {
+        assert_eq!(revision_of("revision-00000000000000000007"), Some(7));
+        for name in [
+            "revision-7",
+            "revision-000000000000000000007",
+            "revision-+0000000000000000007",
+            "revision-00000000000000000007.bak",
+            "revision-99999999999999999999",
+            ".unlinked-1-1",
+        ] {
+            assert_eq!(revision_of(name), None, "{name}");
+        }
+    }
 }

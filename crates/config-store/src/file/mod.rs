@@ -21,6 +21,7 @@
 
 mod directory;
 mod error;
+mod linking;
 mod revision;
 
 use std::path::Path;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 use stonecast_cluster::{Revision, Stored, Swap};
 
 use self::directory::Directory;
+use self::linking::Linked;
 use crate::backend::{Backend, Failure};
 
 /// How many revisions keep their values.
@@ -41,15 +43,21 @@ const LOOK_FOR: Duration = Duration::from_millis(500);
 
 /// The store in the directory `path`, once for calls and once for watching.
 pub fn backends(path: &Path) -> (FileStore, FileStore) {
-    let store = || FileStore {
-        directory: Directory::new(path),
-    };
-    (store(), store())
+    (FileStore::new(path), FileStore::new(path))
 }
 
 /// A directory of revisions.
 pub struct FileStore {
     directory: Directory,
+}
+
+impl FileStore {
+    /// The store in the directory `path`.
+    fn new(path: &Path) -> Self {
+        Self {
+            directory: Directory::new(path),
+        }
+    }
 }
 
 impl Backend for FileStore {
@@ -66,8 +74,10 @@ impl Backend for FileStore {
             return Ok(Swap::Conflict);
         }
         let next = newest + 1;
-        if !self.directory.link(next, bytes)? {
-            return Ok(Swap::Conflict);
+        match self.directory.link(next, bytes)? {
+            Linked::Done => {}
+            Linked::Taken => return Ok(Swap::Conflict),
+            Linked::Unknown(reason) => return Err(Failure::Unknown(reason)),
         }
         self.directory.sync().map_err(|error| {
             Failure::Unknown(format!(
@@ -90,5 +100,61 @@ impl Backend for FileStore {
             }
             thread::sleep(LOOK_EVERY);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{self, ErrorKind};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn swap_where(link: linking::Link) -> (TempDir, Result<Swap, Failure>) {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::new(folder.path()).with_link(link);
+        let swap = FileStore { directory }.swap(None, b"value");
+        (folder, swap)
+    }
+
+    fn value_in(folder: &TempDir) -> Option<Vec<u8>> {
+        let read = FileStore::new(folder.path()).read().unwrap();
+        read.map(|stored| stored.bytes)
+    }
+
+    #[test]
+    fn a_change_that_a_network_did_and_answered_wrongly_is_told_as_done() {
+        let answers: [linking::Link; 2] = [
+            |own, name| {
+                fs::hard_link(own, name)?;
+                Err(ErrorKind::AlreadyExists.into())
+            },
+            |own, name| {
+                fs::hard_link(own, name)?;
+                Err(io::Error::other("the server does not answer"))
+            },
+        ];
+        for link in answers {
+            let (folder, swap) = swap_where(link);
+            assert!(matches!(swap, Ok(Swap::Done(Revision(1)))), "{swap:?}");
+            assert_eq!(value_in(&folder).as_deref(), Some(&b"value"[..]));
+        }
+    }
+
+    #[test]
+    fn a_change_of_which_the_network_tells_nothing_has_an_unknown_outcome() {
+        let (folder, swap) = swap_where(|_, _| Err(io::Error::other("the server does not answer")));
+        assert!(matches!(swap, Err(Failure::Unknown(_))), "{swap:?}");
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 0, "the writer's file is removed");
+    }
+
+    #[test]
+    fn a_file_system_without_links_refuses_a_change() {
+        let (folder, swap) = swap_where(|_, _| Err(ErrorKind::PermissionDenied.into()));
+        assert!(matches!(swap, Err(Failure::Lasting(_))), "{swap:?}");
+        assert_eq!(value_in(&folder), None);
     }
 }

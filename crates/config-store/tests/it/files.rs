@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use stonecast_cluster::{ConfigStore, Revision, StoreError, Swap, VALUE_SIZE_MAX};
 use tempfile::TempDir;
 
@@ -217,6 +218,25 @@ fn a_damaged_newest_revision_is_an_error_with_file_offset_found_and_expected() {
         let swap = finish(open(folder.path()).compare_and_set(Some(Revision(2)), b"x"));
         assert_eq!(swap, Ok(Swap::Conflict), "and nothing is stored over it");
     }
+}
+
+/// Needs the look before the file is opened: opening a pipe waits for somebody who writes into it.
+#[test]
+fn what_stands_in_the_place_of_a_revision_and_is_no_file_is_an_error() {
+    let folder = stored(2);
+    let path = file_of(folder.path(), 3);
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let reason = refusal(folder.path());
+    assert!(
+        reason.contains(path.to_str().unwrap()) && reason.contains("is no file"),
+        "{reason}"
+    );
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(refusal(folder.path()).contains("is no file"));
+    fs::remove_dir(&path).unwrap();
+    std::os::unix::fs::symlink("nowhere", &path).unwrap();
+    assert!(refusal(folder.path()).contains(path.to_str().unwrap()));
 }
 
 #[test]
