@@ -2,8 +2,8 @@
 
 use stonecast_cluster::{Revision, StoreError, Stored, Swap};
 
-/// One of a store's two connections to its files or servers: one does calls, the other one watches.
-pub trait Backend: Send + 'static {
+/// A store as one of its threads has it. Each of them has a clone of its own.
+pub trait Backend: Clone + Send + 'static {
     /// The newest value.
     fn read(&mut self) -> Result<Option<Stored>, Failure>;
     /// As [`ConfigStore::compare_and_set`](stonecast_cluster::ConfigStore::compare_and_set).
@@ -13,7 +13,7 @@ pub trait Backend: Send + 'static {
 }
 
 /// A call that failed, with its reason for people.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Failure {
     /// Nothing was done, and another attempt may succeed: a watch goes on.
     Passing(String),

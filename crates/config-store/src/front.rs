@@ -1,4 +1,7 @@
-//! A store as its users see it: futures here, and two threads behind them.
+//! A store as its users see it: futures here, and three threads behind them.
+//!
+//! Reads, changes and watches have a thread each, so none of them waits for one of another kind. Changes take turns: of two that expect the same
+//! revision the second one could only conflict. Reads that wait are answered by one.
 
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -10,57 +13,71 @@ use stonecast_cluster::{ConfigStore, Pending, Revision, StoreError, Stored, Swap
 use crate::backend::{Backend, Failure};
 use crate::board::{Board, Until};
 
-/// What the thread of calls is asked, and where its answer goes.
-enum Call {
-    Read(oneshot::Sender<Result<Option<Stored>, Failure>>),
-    Swap {
-        expected: Option<Revision>,
-        bytes: Vec<u8>,
-        answer: oneshot::Sender<Result<Swap, Failure>>,
-    },
+/// Where the answer to a read goes.
+type Read = oneshot::Sender<Result<Option<Stored>, Failure>>;
+
+/// A compare-and-set, and where its answer goes.
+struct Change {
+    expected: Option<Revision>,
+    bytes: Vec<u8>,
+    answer: oneshot::Sender<Result<Swap, Failure>>,
 }
 
 /// A store with its threads.
 pub struct Front {
     name: String,
-    calls: mpsc::Sender<Call>,
+    reads: mpsc::Sender<Read>,
+    changes: mpsc::Sender<Change>,
     board: Arc<Board>,
 }
 
 impl Front {
-    /// Starts the threads of the store `name`: one does calls, the other one watches.
-    pub fn start(name: &str, calls: impl Backend, watch: impl Backend) -> io::Result<Self> {
-        let (sender, receiver) = mpsc::channel();
+    /// Starts the threads of the store `name`.
+    pub fn start(name: &str, backend: impl Backend) -> io::Result<Self> {
+        let (reads, asked) = mpsc::channel();
+        let for_reads = backend.clone();
+        spawn("config-reads", move || do_reads(for_reads, &asked))?;
+        // Where one of the others cannot be started, those before it end with their senders.
+        let (changes, asked) = mpsc::channel();
+        let for_changes = backend.clone();
+        spawn("config-changes", move || do_changes(for_changes, &asked))?;
         let board = Arc::new(Board::default());
-        thread::Builder::new()
-            .name("config-calls".to_owned())
-            .spawn(move || do_calls(calls, &receiver))?;
         let of_thread = board.clone();
-        // Where this one cannot be started, the first one ends with the sender.
-        thread::Builder::new()
-            .name("config-watch".to_owned())
-            .spawn(move || of_thread.run(watch))?;
+        spawn("config-watch", move || of_thread.run(backend))?;
         Ok(Self {
             name: name.to_owned(),
-            calls: sender,
+            reads,
+            changes,
             board,
         })
     }
 
-    async fn ask<T>(
-        &self,
-        call: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Call,
-    ) -> Result<T, Failure> {
+    async fn ask_to_read(&self) -> Result<Option<Stored>, Failure> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.calls.send(call(answer));
-        sent.expect("the thread of calls lives as long as its store");
-        answered.await.expect("the thread of calls answers")
+        let sent = self.reads.send(answer);
+        sent.expect("the thread of reads lives as long as its store");
+        answered.await.expect("the thread of reads answers")
+    }
+
+    async fn ask_to_change(
+        &self,
+        expected: Option<Revision>,
+        bytes: Vec<u8>,
+    ) -> Result<Swap, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.changes.send(Change {
+            expected,
+            bytes,
+            answer,
+        });
+        sent.expect("the thread of changes lives as long as its store");
+        answered.await.expect("the thread of changes answers")
     }
 
     async fn later_than(&self, since: Option<Revision>) -> Result<Stored, Failure> {
         let mut has_waited = true;
         loop {
-            let until = match self.ask(Call::Read).await {
+            let until = match self.ask_to_read().await {
                 Ok(Some(stored)) if Some(stored.revision) > since => return Ok(stored),
                 Ok(_) if has_waited => Until::LaterThan(since),
                 // The other thread saw something later, and it is gone again.
@@ -73,23 +90,38 @@ impl Front {
     }
 }
 
-/// Does calls one after the other. A call that nobody waits for any more is not begun.
-fn do_calls(mut backend: impl Backend, calls: &mpsc::Receiver<Call>) {
-    for call in calls {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map(drop)
+}
+
+/// Reads whenever somebody asks. A read that begins answers all who have asked until then: an etcd that is silent holds
+/// nobody up for longer than the read on its way and the next one, however many wait.
+fn do_reads(mut backend: impl Backend, asked: &mpsc::Receiver<Read>) {
+    while let Ok(first) = asked.recv() {
+        let mut waiting = vec![first];
+        waiting.extend(asked.try_iter());
         // Whoever asked may have gone meanwhile.
-        match call {
-            Call::Read(answer) if !answer.is_canceled() => {
-                let _ = answer.send(backend.read());
-            }
-            Call::Swap {
-                expected,
-                bytes,
-                answer,
-            } if !answer.is_canceled() => {
-                let _ = answer.send(backend.swap(expected, &bytes));
-            }
-            Call::Read(_) | Call::Swap { .. } => {}
+        waiting.retain(|answer| !answer.is_canceled());
+        if waiting.is_empty() {
+            continue;
         }
+        let read = backend.read();
+        for answer in waiting {
+            let _ = answer.send(read.clone());
+        }
+    }
+}
+
+/// Does changes one after the other. One that nobody waits for any more is not begun.
+fn do_changes(mut backend: impl Backend, asked: &mpsc::Receiver<Change>) {
+    for change in asked {
+        if change.answer.is_canceled() {
+            continue;
+        }
+        let swap = backend.swap(change.expected, &change.bytes);
+        // Whoever asked may have gone meanwhile.
+        let _ = change.answer.send(swap);
     }
 }
 
@@ -100,7 +132,7 @@ impl ConfigStore for Front {
 
     fn read(&self) -> Pending<'_, Result<Option<Stored>, StoreError>> {
         Box::pin(async {
-            let read = self.ask(Call::Read).await;
+            let read = self.ask_to_read().await;
             read.map_err(|failure| failure.of(&self.name))
         })
     }
@@ -117,12 +149,8 @@ impl ConfigStore for Front {
                     format!("the value has {size} bytes, and {VALUE_SIZE_MAX} are the most");
                 return Err(Failure::Lasting(reason).of(&self.name));
             }
-            let swap = self.ask(|answer| Call::Swap {
-                expected,
-                bytes,
-                answer,
-            });
-            swap.await.map_err(|failure| failure.of(&self.name))
+            let swap = self.ask_to_change(expected, bytes).await;
+            swap.map_err(|failure| failure.of(&self.name))
         })
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   address   text -> which store
 //!   executor  for tools, which have no device to sleep on
-//!   front     ConfigStore: hands calls to a thread, and futures to the caller
+//!   front     ConfigStore: hands calls to threads, and futures to the caller
 //!   board     who waits for a later value
 //!     |  both stand on
 //!   backend   what a store does, in a thread that may block
@@ -11,7 +11,7 @@
 //!     etcd/     etcd's JSON gateway over HTTP
 //! ```
 //!
-//! Stores have clocks and threads, as providers of verbs have: all waiting for disks and networks happens in two threads of each store, and
+//! Stores have clocks and threads, as providers of verbs have: all waiting for disks and networks happens in three threads of each store, and
 //! an answer wakes the caller's task from there. `docs/cluster.md` says what an operator has to know,
 //! `docs/design/0032-membership.md` why it is so.
 #![forbid(unsafe_code)]
@@ -68,14 +68,8 @@ pub fn open(address: &str) -> Result<Rc<dyn ConfigStore>, OpenError> {
 pub fn open_within(address: &Address, bounds: Bounds) -> Result<Rc<dyn ConfigStore>, OpenError> {
     let name = address.to_string();
     let front = match address {
-        Address::File(path) => {
-            let (calls, watch) = file::backends(path);
-            front::Front::start(&name, calls, watch)
-        }
-        Address::Etcd(address) => {
-            let (calls, watch) = etcd::backends(address, bounds);
-            front::Front::start(&name, calls, watch)
-        }
+        Address::File(path) => front::Front::start(&name, file::FileStore::new(path)),
+        Address::Etcd(address) => front::Front::start(&name, etcd::EtcdStore::new(address, bounds)),
     };
     match front {
         Ok(front) => Ok(Rc::new(front)),

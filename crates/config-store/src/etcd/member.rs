@@ -17,12 +17,11 @@ use super::messages::{
 /// Longest answer, bytes: the longest value in base64, and room for what stands around it.
 const ANSWER_SIZE_MAX: u64 = 4 << 20;
 
-/// One endpoint.
+/// One endpoint. A clone shares its connections.
+#[derive(Clone)]
 pub struct Member {
     /// `HOST:PORT`.
     pub endpoint: String,
-    /// Whether a read showed that it belongs to the cluster, and nothing failed since.
-    pub is_known: bool,
     credentials: Option<(String, String)>,
     token: Option<String>,
     calls: Agent,
@@ -47,7 +46,6 @@ impl Member {
     pub fn new(endpoint: &str, credentials: Option<(String, String)>, bounds: Bounds) -> Self {
         Self {
             endpoint: endpoint.to_owned(),
-            is_known: false,
             credentials,
             token: None,
             calls: agent(bounds, bounds.answer),

@@ -12,15 +12,16 @@
 //!
 //! Invariants:
 //! - A transaction is sent once. What may have reached an etcd is never sent to another one.
-//! - No transaction goes to an endpoint that has not shown in a read that it belongs to this cluster, since this process began to talk
-//!   to it.
+//! - No transaction goes to an endpoint that has not shown in a read that it belongs to this cluster, since anything failed there. For a first value that
+//!   read comes right before.
 //! - Revisions do not go back: an answer that is older than what was seen before its request was sent is refused.
 
 mod error;
 mod member;
 mod messages;
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use stonecast_cluster::{Revision, Stored, Swap};
@@ -51,47 +52,54 @@ impl Bounds {
     };
 }
 
-/// What all answers of one cluster have in common.
+/// What the connections of one store know of its etcd.
 #[derive(Default)]
 struct Seen {
+    /// All answers are of this cluster.
     cluster: Option<u64>,
     revision: u64,
+    /// The member that answered last: whoever asks begins there.
+    answering: usize,
+    /// Members of which a read showed that they belong to the cluster, and nothing failed since.
+    known: BTreeSet<usize>,
 }
 
-/// One of the store's two connections.
+/// The store as one of its threads has it. A clone shares its connections, and what is known.
+#[derive(Clone)]
 pub struct EtcdStore {
     key: Key,
     members: Vec<Member>,
-    /// The member that answered last.
+    /// The member that is asked.
     current: usize,
     seen: Arc<Mutex<Seen>>,
 }
 
-/// The store at `address`, once for calls and once for watching.
-pub fn backends(address: &EtcdAddress, bounds: Bounds) -> (EtcdStore, EtcdStore) {
-    let seen = Arc::new(Mutex::new(Seen::default()));
-    let store = || EtcdStore {
-        key: Key::new(&address.key),
-        members: address
-            .endpoints
-            .iter()
-            .map(|endpoint| Member::new(endpoint, address.credentials.clone(), bounds))
-            .collect(),
-        current: 0,
-        seen: seen.clone(),
-    };
-    (store(), store())
-}
-
 impl EtcdStore {
+    /// The store at `address`.
+    pub fn new(address: &EtcdAddress, bounds: Bounds) -> Self {
+        let endpoints = address.endpoints.iter();
+        Self {
+            key: Key::new(&address.key),
+            members: endpoints
+                .map(|endpoint| Member::new(endpoint, address.credentials.clone(), bounds))
+                .collect(),
+            current: 0,
+            seen: Arc::default(),
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("no holder panics")
+    }
+
     /// The revision that answers to requests from here on have at least.
     fn floor(&self) -> u64 {
-        self.seen.lock().expect("no holder panics").revision
+        self.seen().revision
     }
 
     /// Compares a header with what was seen before the request.
     fn check(&self, endpoint: &str, header: &Header, floor: u64) -> Result<(), EtcdError> {
-        let mut seen = self.seen.lock().expect("no holder panics");
+        let mut seen = self.seen();
         let cluster = *seen.cluster.get_or_insert(header.cluster_id);
         if cluster != header.cluster_id {
             return Err(EtcdError::OtherCluster {
@@ -111,16 +119,23 @@ impl EtcdStore {
         Ok(())
     }
 
-    /// The newest value by the current member, and etcd's revision.
+    /// The newest value by the current member, and etcd's revision. The member is known if that succeeds, and unknown meanwhile.
     fn read_of_current(&mut self) -> Result<(Option<Stored>, u64), EtcdError> {
         let floor = self.floor();
+        self.seen().known.remove(&self.current);
         let member = &mut self.members[self.current];
-        member.is_known = false;
-        let range = member.range(&self.key)?;
+        let range = member.range(&self.key);
         let endpoint = member.endpoint.clone();
-        self.check(&endpoint, &range.header, floor)?;
-        self.members[self.current].is_known = true;
-        Ok((range.stored, range.header.revision))
+        let checked = range.and_then(|range| {
+            self.check(&endpoint, &range.header, floor)?;
+            Ok((range.stored, range.header.revision))
+        });
+        // The read of another thread may have begun and ended meanwhile, and found the member in order.
+        match &checked {
+            Ok(_) => self.seen().known.insert(self.current),
+            Err(_) => self.seen().known.remove(&self.current),
+        };
+        checked
     }
 
     /// Asks one member after the other, beginning with the one that answered last, until `ask` does not say that the next one may be asked.
@@ -129,15 +144,34 @@ impl EtcdStore {
         mut ask: impl FnMut(&mut Self) -> Result<T, EtcdError>,
     ) -> Result<T, Failure> {
         let mut passing = Vec::new();
+        let first = self.seen().answering;
+        self.current = first;
         for _ in 0..self.members.len() {
             match ask(self) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.seen().answering = self.current;
+                    return Ok(answer);
+                }
                 Err(error) if error.is_passing() => passing.push(error.to_string()),
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    if matches!(error, EtcdError::Unknown(_)) {
+                        self.pass_over_current();
+                    }
+                    return Err(error.into());
+                }
             }
-            self.current = (self.current + 1) % self.members.len();
+            self.current = self.next();
         }
         Err(Failure::Passing(passing.join("; ")))
+    }
+
+    /// Whoever asks next begins with the next member.
+    fn pass_over_current(&self) {
+        self.seen().answering = self.next();
+    }
+
+    fn next(&self) -> usize {
+        (self.current + 1) % self.members.len()
     }
 
     fn swap_of_current(
@@ -145,14 +179,18 @@ impl EtcdStore {
         expected: Option<Revision>,
         bytes: &[u8],
     ) -> Result<Swap, EtcdError> {
-        if !self.members[self.current].is_known {
+        let is_known = self.seen().known.contains(&self.current);
+        // The comparison of revisions tells an etcd that lost its values from the one that had them, but not where none is expected.
+        if !is_known || expected.is_none() {
             self.read_of_current()?;
         }
         let floor = self.floor();
         let member = &mut self.members[self.current];
         let endpoint = member.endpoint.clone();
         let swapped = member.swap(&self.key, expected.map_or(0, |expected| expected.0), bytes);
-        let (header, done) = swapped.inspect_err(|_| member.is_known = false)?;
+        let (header, done) = swapped.inspect_err(|_| {
+            self.seen().known.remove(&self.current);
+        })?;
         let checked = self.check(&endpoint, &header, floor);
         checked.map_err(|error| error.after(Sent::Yes))?;
         Ok(match done {
@@ -177,9 +215,9 @@ impl Backend for EtcdStore {
         if newest != known {
             return Ok(newest);
         }
-        let (member, endpoint) = (self.current, self.members[self.current].endpoint.clone());
-        let heard = self.members[member].listen(&self.key, revision + 1);
-        let has_event = heard.inspect_err(|_| self.current = (member + 1) % self.members.len())?;
+        let endpoint = self.members[self.current].endpoint.clone();
+        let heard = self.members[self.current].listen(&self.key, revision + 1);
+        let has_event = heard.inspect_err(|_| self.pass_over_current())?;
         let (stored, _) = self.failing_over(Self::read_of_current)?;
         let newest = stored.map(|stored| stored.revision);
         if has_event && newest == known {

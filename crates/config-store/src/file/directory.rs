@@ -28,6 +28,7 @@ const LOOKS_MAX: u32 = 100;
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// A directory of revisions, and what is known about it.
+#[derive(Clone)]
 pub struct Directory {
     path: PathBuf,
     link: Link,

@@ -41,19 +41,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a watch looks before it answers that nothing changed.
 const LOOK_FOR: Duration = Duration::from_millis(500);
 
-/// The store in the directory `path`, once for calls and once for watching.
-pub fn backends(path: &Path) -> (FileStore, FileStore) {
-    (FileStore::new(path), FileStore::new(path))
-}
-
 /// A directory of revisions.
+#[derive(Clone)]
 pub struct FileStore {
     directory: Directory,
 }
 
 impl FileStore {
     /// The store in the directory `path`.
-    fn new(path: &Path) -> Self {
+    pub fn new(path: &Path) -> Self {
         Self {
             directory: Directory::new(path),
         }

@@ -211,6 +211,10 @@ fn an_etcd_whose_revision_goes_back_is_an_error() {
     let store = open(&[&fake.endpoint]);
     finish(store.read()).unwrap();
     revision.store(6, Ordering::Relaxed);
+    // A first value would fit into an etcd that forgot the others.
+    let swap = finish(store.compare_and_set(None, b"value"));
+    assert!(matches!(swap, Err(StoreError::Refused { .. })), "{swap:?}");
+    assert_eq!(fake.count(TXN), 0);
     for refused in [
         finish(store.read()).map(drop),
         finish(store.changed(None)).map(drop),

@@ -3,6 +3,7 @@
 mod contract;
 mod etcd_answers;
 mod etcd_members;
+mod etcd_sharing;
 mod files;
 mod files_processes;
 mod support;

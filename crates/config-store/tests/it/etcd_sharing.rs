@@ -1,0 +1,103 @@
+//! Several callers of one store, of which some meet an etcd that does not answer.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use stonecast_cluster::{ConfigStore, Revision, StoreError, Swap};
+use stonecast_config_store::Bounds;
+use stonecast_fabric::{Selected, select};
+
+use crate::support::{Fake, Reply, finish};
+
+const RANGE: &str = "/v3/kv/range";
+const TXN: &str = "/v3/kv/txn";
+
+/// A silence lasts so long that no story takes it for an answer.
+const PATIENT: Bounds = Bounds {
+    connect: Duration::from_secs(1),
+    answer: Duration::from_secs(2),
+    listen: Duration::from_secs(1),
+};
+
+fn open(endpoints: &[&str]) -> Rc<dyn ConfigStore> {
+    let address = format!("etcd://{}/k", endpoints.join(","));
+    stonecast_config_store::open_within(&address.parse().unwrap(), PATIENT).unwrap()
+}
+
+fn empty() -> Reply {
+    let answer = r#"{"header":{"cluster_id":"7","revision":"9"}}"#;
+    Reply::Say(200, answer.to_owned())
+}
+
+fn done() -> Reply {
+    let answer = r#"{"header":{"cluster_id":"7","revision":"10"},"succeeded":true}"#;
+    Reply::Say(200, answer.to_owned())
+}
+
+/// Answers reads, and no transaction.
+fn etcd_that_changes_nothing() -> Fake {
+    Fake::start(|path, _| match path {
+        RANGE => empty(),
+        _ => Reply::Silence,
+    })
+}
+
+#[test]
+fn a_change_that_etcd_does_not_answer_holds_no_read_up() {
+    let fake = etcd_that_changes_nothing();
+    let store = open(&[&fake.endpoint]);
+    let change = store.compare_and_set(None, b"x");
+    let read = async {
+        // The transaction is on its way.
+        while fake.count(TXN) == 0 {
+            store.read().await.unwrap();
+        }
+        store.read().await
+    };
+    match finish(select(change, read)) {
+        Selected::Second(read) => assert_eq!(read, Ok(None)),
+        Selected::First(change) => panic!("the read waited for the change: {change:?}"),
+    }
+}
+
+#[test]
+fn reads_that_wait_for_a_silent_etcd_are_answered_by_one() {
+    let fake = Fake::start(|_, _| Reply::Silence);
+    let store = open(&[&fake.endpoint]);
+    let reads = finish(join_all((0..10).map(|_| store.read())));
+    for read in reads {
+        assert!(matches!(read, Err(StoreError::Refused { .. })), "{read:?}");
+    }
+    let asked = fake.count(RANGE);
+    assert!(asked <= 2, "the first read and one for all others: {asked}");
+}
+
+#[test]
+fn a_change_begins_with_the_member_that_answered_the_last_read() {
+    let silent = Fake::start(|_, _| Reply::Silence);
+    let good = Fake::start(|path, _| match path {
+        RANGE => empty(),
+        _ => done(),
+    });
+    let store = open(&[&silent.endpoint, &good.endpoint]);
+    assert_eq!(finish(store.read()), Ok(None));
+    let swap = finish(store.compare_and_set(None, b"x"));
+    assert_eq!(swap, Ok(Swap::Done(Revision(10))));
+    assert_eq!(silent.count(RANGE), 1, "only the read met it");
+}
+
+#[test]
+fn after_a_change_of_unknown_outcome_the_next_member_is_asked() {
+    let silent = etcd_that_changes_nothing();
+    let good = Fake::start(|path, _| match path {
+        RANGE => empty(),
+        _ => done(),
+    });
+    let store = open(&[&silent.endpoint, &good.endpoint]);
+    let swap = finish(store.compare_and_set(None, b"x"));
+    assert!(matches!(swap, Err(StoreError::Unknown { .. })), "{swap:?}");
+    let asked = silent.count(RANGE);
+    assert_eq!(finish(store.read()), Ok(None));
+    assert_eq!((silent.count(RANGE), good.count(RANGE)), (asked, 1));
+}
