@@ -9,7 +9,7 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// Longest value of a store, bytes: an etcd takes requests of 1.5 MiB unless it is told otherwise.
 pub const VALUE_SIZE_MAX: usize = 1 << 20;
 
-/// Counts the values of one store: each compare-and-set that succeeds gives a higher one.
+/// Counts the values of one store: each compare-and-set that succeeds gives a higher one. No value has revision 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 

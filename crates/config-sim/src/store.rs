@@ -181,6 +181,10 @@ impl ConfigStore for SimConfigStore {
                     "{size} bytes are too many: at most {VALUE_SIZE_MAX} are stored"
                 )));
             }
+            // A message says 0 for a store in which nothing was stored.
+            if expected == Some(Revision(0)) {
+                return Ok(Swap::Conflict);
+            }
             match self.ask(&Request::CompareAndSet { expected, bytes }).await {
                 Ok(Answer::Done(revision)) => Ok(Swap::Done(revision)),
                 Ok(Answer::Conflict) => Ok(Swap::Conflict),

@@ -4,6 +4,7 @@
 //! revision the second one could only conflict. Reads that wait are answered by one.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -12,6 +13,9 @@ use stonecast_cluster::{ConfigStore, Pending, Revision, StoreError, Stored, Swap
 
 use crate::backend::{Backend, Failure};
 use crate::board::{Board, Until};
+
+/// The revisions that a value may have: etcd counts with signed numbers, and says 0 of a key that is not there.
+const REVISIONS: RangeInclusive<u64> = 1..=i64::MAX as u64;
 
 /// Where the answer to a read goes.
 type Read = oneshot::Sender<Result<Option<Stored>, Failure>>;
@@ -148,6 +152,9 @@ impl ConfigStore for Front {
                 let reason =
                     format!("the value has {size} bytes, and {VALUE_SIZE_MAX} are the most");
                 return Err(Failure::Lasting(reason).of(&self.name));
+            }
+            if expected.is_some_and(|expected| !REVISIONS.contains(&expected.0)) {
+                return Ok(Swap::Conflict);
             }
             let swap = self.ask_to_change(expected, bytes).await;
             swap.map_err(|failure| failure.of(&self.name))
