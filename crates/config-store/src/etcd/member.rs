@@ -10,7 +10,7 @@ use ureq::{Agent, Body, Timeout};
 use super::Bounds;
 use super::error::{EtcdError, Sent};
 use super::messages::{
-    Header, Heard, Key, Range, Refusal, beginning_of, credentials, parse_swap, parse_token,
+    Header, Heard, Key, Range, Refusal, credentials, first_words_of, parse_swap, parse_token,
     parse_watch,
 };
 
@@ -155,8 +155,8 @@ impl Member {
             status,
             code: refusal.code,
             message: match refusal.message.is_empty() {
-                true => beginning_of(&body),
-                false => refusal.message,
+                true => first_words_of(&String::from_utf8_lossy(&body)),
+                false => first_words_of(&refusal.message),
             },
         })
     }
@@ -176,21 +176,24 @@ impl Member {
             ureq::Error::Io(_) | ureq::Error::Timeout(_) => {
                 EtcdError::NoAnswer { endpoint, reason }
             }
-            _ => EtcdError::Garbage { endpoint, reason },
+            _ => EtcdError::Garbage {
+                endpoint,
+                reason: first_words_of(&reason),
+            },
         }
     }
 
     fn garbage(&self, reason: String) -> EtcdError {
         EtcdError::Garbage {
             endpoint: self.endpoint.clone(),
-            reason,
+            reason: first_words_of(&reason),
         }
     }
 
     fn watch_ended(&self, reason: impl ToString) -> EtcdError {
         EtcdError::WatchEnded {
             endpoint: self.endpoint.clone(),
-            reason: reason.to_string(),
+            reason: first_words_of(&reason.to_string()),
         }
     }
 }

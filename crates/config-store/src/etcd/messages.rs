@@ -46,7 +46,7 @@ pub struct Header {
     #[serde(deserialize_with = "number")]
     pub cluster_id: u64,
     /// Of the whole etcd.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "revision")]
     pub revision: u64,
 }
 
@@ -67,7 +67,7 @@ struct RangeAnswer {
 #[derive(Deserialize)]
 struct KeyValue {
     key: String,
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "revision")]
     mod_revision: u64,
     #[serde(default)]
     value: String,
@@ -108,7 +108,7 @@ struct WatchResult {
     canceled: bool,
     #[serde(default)]
     cancel_reason: String,
-    #[serde(default, deserialize_with = "number")]
+    #[serde(default, deserialize_with = "revision")]
     compact_revision: u64,
 }
 
@@ -139,15 +139,42 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parsed.map_err(serde::de::Error::custom)
 }
 
+/// etcd counts with signed numbers, so the revision after any of its own is a number, too.
+fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let revision = number(deserializer)?;
+    match i64::try_from(revision) {
+        Ok(_) => Ok(revision),
+        Err(_) => Err(serde::de::Error::custom(format!(
+            "{revision} is no revision"
+        ))),
+    }
+}
+
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| format!("{error}, in {}", beginning_of(body)))
 }
 
 /// The first bytes of an answer, for people.
-pub fn beginning_of(body: &[u8]) -> String {
+fn beginning_of(body: &[u8]) -> String {
     const SHOWN: usize = 64;
     let shown = &body[..body.len().min(SHOWN)];
     format!("`{}`", shown.escape_ascii())
+}
+
+/// The first words of a text that may have any length, and any characters, since an answer gave it.
+pub fn first_words_of(text: &str) -> String {
+    const SHOWN: usize = 200;
+    let mut shown = String::new();
+    for character in text.chars().take(SHOWN) {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 impl Range {
@@ -226,7 +253,12 @@ mod tests {
             r#"{"header":{"cluster_id":"1"}}"#,
             r#"{"header":{"cluster_id":"1","revision":"-2"}}"#,
             r#"{"header":{"cluster_id":"1","revision":true}}"#,
+            r#"{"header":{"cluster_id":"1","revision":"9223372036854775808"}}"#,
+            r#"{"header":{"cluster_id":"1","revision":"99999999999999999999"}}"#,
+            r#"{"header":{"cluster_id":"1","revision":9e3}}"#,
+            r#"{"header":{"cluster_id":"1","revision":null}}"#,
             r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":{}}"#,
+            r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":null}"#,
             r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"eA==","mod_revision":"1"}]}"#,
             r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"aw==","mod_revision":"10"}]}"#,
             r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"aw==","mod_revision":"1","value":"?"}]}"#,
@@ -247,6 +279,30 @@ mod tests {
             )
             .is_err()
         );
+    }
+
+    #[test]
+    fn the_highest_revision_and_any_cluster_are_numbers() {
+        let body =
+            r#"{"header":{"cluster_id":"18446744073709551615","revision":"9223372036854775807"}}"#;
+        let header = Range::parse(&Key::new("k"), body.as_bytes())
+            .unwrap()
+            .header;
+        assert_eq!(
+            (header.cluster_id, header.revision),
+            (u64::MAX, i64::MAX as u64)
+        );
+    }
+
+    #[test]
+    fn words_of_an_answer_are_shown_up_to_a_length_and_without_control_characters() {
+        assert_eq!(
+            first_words_of("no \u{1b}[2J rights"),
+            "no \\u{1b}[2J rights"
+        );
+        let long = first_words_of(&"ä".repeat(1 << 20));
+        assert_eq!(long.chars().count(), 201);
+        assert!(long.ends_with('…'));
     }
 
     #[test]

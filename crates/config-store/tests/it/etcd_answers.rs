@@ -50,6 +50,10 @@ fn say(text: &str) -> Reply {
     Reply::Say(200, text.to_owned())
 }
 
+fn head(status_and_fields: &str) -> Reply {
+    Reply::Head(format!("HTTP/1.1 {status_and_fields}\r\n\r\n"))
+}
+
 fn refusal(code: u64, status: u16) -> Reply {
     Reply::Say(
         status,
@@ -79,7 +83,7 @@ fn swap(store: &Rc<dyn ConfigStore>) -> Result<Swap, StoreError> {
 #[test]
 fn an_answer_that_no_etcd_gives_is_an_error_that_names_the_endpoint() {
     type WrongAnswer = (fn() -> Reply, &'static str);
-    let wrong: [WrongAnswer; 8] = [
+    let wrong: [WrongAnswer; 12] = [
         (|| say("garbage"), "is no etcd"),
         (
             || say(r#"{"header":{"cluster_id":[],"revision":"9"}}"#),
@@ -91,6 +95,21 @@ fn an_answer_that_no_etcd_gives_is_an_error_that_names_the_endpoint() {
             "HTTP status 404",
         ),
         (|| refusal(7, 403), "because (HTTP status 403, code 7)"),
+        (
+            || say(r#"{"header":{"cluster_id":"7","revision":"18446744073709551615"}}"#),
+            "is no revision",
+        ),
+        (|| say(&" ".repeat(5 << 20)), "is larger than"),
+        // Nobody is followed to where it points.
+        (
+            || head("302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0"),
+            "HTTP status 302",
+        ),
+        // The rest of the answer never comes.
+        (
+            || head("200 OK\r\ncontent-length: 100"),
+            "did not answer: timeout",
+        ),
         (|| Reply::Noise, "is no etcd"),
         (|| Reply::HangUp, "did not answer"),
         (|| Reply::Silence, "did not answer: timeout"),
@@ -109,6 +128,23 @@ fn an_answer_that_no_etcd_gives_is_an_error_that_names_the_endpoint() {
             start.elapsed() < Duration::from_secs(20),
             "the wait was bounded"
         );
+    }
+}
+
+#[test]
+fn whatever_an_etcd_says_its_words_in_a_message_are_few_and_printable() {
+    let replies: [fn(&str) -> Reply; 3] = [
+        |words| Reply::Say(400, format!(r#"{{"code":3,"message":"{words}"}}"#)),
+        |words| Reply::Say(400, words.to_owned()),
+        |words| say(&format!(r#"{{"header":"{words}"}}"#)),
+    ];
+    for reply in replies {
+        let words = r"\u001b[2J".to_owned() + &"x".repeat(100_000);
+        let fake = Fake::start(move |_, _| reply(&words));
+        let refused = finish(open(&[&fake.endpoint]).read()).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.len() < 600, "{} bytes", text.len());
+        assert!(!text.contains(char::is_control), "{text:?}");
     }
 }
 

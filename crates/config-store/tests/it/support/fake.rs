@@ -10,6 +10,8 @@ use std::thread;
 pub enum Reply {
     /// Answers with this status and body.
     Say(u16, String),
+    /// Answers with this head and nothing behind it, and leaves the connection open.
+    Head(String),
     /// Answers with these lines as a stream, and leaves it open.
     Stream(Vec<String>),
     /// Never answers.
@@ -110,6 +112,11 @@ fn serve(
                     let chunk = format!("{:x}\r\n{line}\n\r\n", line.len() + 1);
                     writer.write_all(chunk.as_bytes()).ok()?;
                 }
+                wait_for_the_end(&mut reader);
+                return None;
+            }
+            Reply::Head(head) => {
+                writer.write_all(head.as_bytes()).ok()?;
                 wait_for_the_end(&mut reader);
                 return None;
             }
