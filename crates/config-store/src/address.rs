@@ -1,8 +1,11 @@
 //! Addresses of stores.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
 
 /// Where a configuration lives.
 ///
@@ -10,14 +13,20 @@ use std::str::FromStr;
 /// # use stonecast_config_store::Address;
 /// let address: Address = "etcd://ops:secret@10.0.0.1:2379,10.0.0.2:2379/stonecast/blue".parse()?;
 /// assert_eq!(address.to_string(), "etcd://10.0.0.1:2379,10.0.0.2:2379/stonecast/blue");
-/// assert!("etcd://10.0.0.1/blue".parse::<Address>().is_err());
+/// let encrypted: Address = "etcds://db-1:2379/blue?cacert=/etc/etcd/ca.pem".parse()?;
+/// assert_eq!(encrypted.to_string(), "etcds://db-1:2379/blue");
+///
+/// let refused = "etcds://db-1:2379/blue".parse::<Address>().unwrap_err();
+/// assert_eq!(refused.reason, "cacert is missing, the file of the authority that signed etcd's certificates");
+/// assert!(refused.to_string().contains("etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE"));
 /// # Ok::<(), stonecast_config_store::InvalidAddress>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub enum Address {
     /// `file:PATH`: a directory on this host.
     File(PathBuf),
-    /// `etcd://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME`.
+    /// `etcd://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME`, or `etcds://` and the same with
+    /// `?cacert=FILE[&cert=FILE&key=FILE]` behind it.
     Etcd(EtcdAddress),
 }
 
@@ -28,14 +37,35 @@ pub struct EtcdAddress {
     pub endpoints: Vec<String>,
     /// The key.
     pub key: String,
-    /// User and password, where etcd asks for them.
+    /// User and password, where etcd asks for them. In a text, `%2F` stands for a slash, as in every URL.
     pub credentials: Option<(String, String)>,
+    /// The files of connections over TLS; `None`: connections are not encrypted.
+    pub tls: Option<TlsFiles>,
+}
+
+/// Files in PEM that connections over TLS need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificates of the authorities that sign those of etcd.
+    pub cacert: PathBuf,
+    /// What this program shows to an etcd that asks for a certificate.
+    pub identity: Option<Identity>,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, and behind it those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// A text that names no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{found:?} names no store of configurations: {reason}; use file:PATH or etcd://HOST:PORT,HOST:PORT/NAME"
+    "{found:?} names no store of configurations: {reason}; use file:PATH, or etcd://HOST:PORT,HOST:PORT/NAME, or over TLS \
+     etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE"
 )]
 pub struct InvalidAddress {
     /// The text, without its password.
@@ -51,8 +81,9 @@ impl FromStr for Address {
         let parsed = match text.split_once(':') {
             Some(("file", "")) => Err("the path is empty"),
             Some(("file", path)) => Ok(Self::File(path.into())),
-            Some(("etcd", rest)) => parse_etcd(rest).map(Self::Etcd),
-            _ => Err("it begins with neither file: nor etcd://"),
+            Some(("etcd", rest)) => parse_plain(rest).map(Self::Etcd),
+            Some(("etcds", rest)) => parse_encrypted(rest).map(Self::Etcd),
+            _ => Err("it begins with neither file: nor etcd:// nor etcds://"),
         };
         parsed.map_err(|reason| InvalidAddress {
             found: without_password(text),
@@ -61,56 +92,125 @@ impl FromStr for Address {
     }
 }
 
-fn parse_etcd(rest: &str) -> Result<EtcdAddress, &'static str> {
+fn parse_plain(rest: &str) -> Result<EtcdAddress, &'static str> {
+    match rest.split_once('?') {
+        None => parse_etcd(rest, None),
+        Some(_) => Err("files are for TLS, which etcds:// asks for"),
+    }
+}
+
+fn parse_encrypted(rest: &str) -> Result<EtcdAddress, &'static str> {
+    let (rest, files) = rest.split_once('?').unwrap_or((rest, ""));
+    parse_etcd(rest, Some(parse_files(files)?))
+}
+
+/// `cacert=FILE&cert=FILE&key=FILE`, the names that `etcdctl` has for them.
+fn parse_files(text: &str) -> Result<TlsFiles, &'static str> {
+    let (mut cacert, mut cert, mut key) = (None, None, None);
+    for option in text.split('&').filter(|option| !option.is_empty()) {
+        let (name, file) = option.split_once('=').ok_or("a file has no name")?;
+        let slot = match name {
+            "cacert" => &mut cacert,
+            "cert" => &mut cert,
+            "key" => &mut key,
+            _ => return Err("behind the question mark stand cacert, cert and key"),
+        };
+        if file.is_empty() {
+            return Err("the path of a file is empty");
+        }
+        if slot.replace(PathBuf::from(decode(file)?)).is_some() {
+            return Err("a file is named twice");
+        }
+    }
+    let identity = match (cert, key) {
+        (Some(cert), Some(key)) => Some(Identity { cert, key }),
+        (None, None) => None,
+        _ => return Err("cert and key belong together"),
+    };
+    let cacert = cacert
+        .ok_or("cacert is missing, the file of the authority that signed etcd's certificates")?;
+    Ok(TlsFiles { cacert, identity })
+}
+
+fn parse_etcd(rest: &str, tls: Option<TlsFiles>) -> Result<EtcdAddress, &'static str> {
     let rest = rest.strip_prefix("//").ok_or("two slashes are missing")?;
     let (authority, key) = rest.split_once('/').ok_or("the name is missing")?;
     if key.is_empty() {
         return Err("the name is missing");
     }
+    // Taken for a name, the rest of a password would stand in messages.
+    if key.contains('@') {
+        return Err("the name has an @; write %2F for a slash in a password");
+    }
     let (credentials, endpoints) = match authority.rsplit_once('@') {
         None => (None, authority),
         Some((credentials, endpoints)) => {
-            let credentials = credentials
+            let (user, password) = credentials
                 .split_once(':')
                 .ok_or("the password is missing")?;
-            (
-                Some((credentials.0.into(), credentials.1.into())),
-                endpoints,
-            )
+            (Some((decode(user)?, decode(password)?)), endpoints)
         }
     };
-    let endpoints = endpoints.split(',').map(|endpoint| {
-        let (host, port) = endpoint.rsplit_once(':').ok_or("a port is missing")?;
-        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
-        match (host.bytes().all(is_host) && !host.is_empty(), port.parse()) {
-            (false, _) => Err("a host is missing, or is none"),
-            (_, Err(_) | Ok(0u16)) => Err("a port is no number from 1 to 65535"),
-            _ => Ok(endpoint.to_owned()),
-        }
-    });
+    let endpoints = endpoints.split(',').map(parse_endpoint);
     Ok(EtcdAddress {
         endpoints: endpoints.collect::<Result<_, _>>()?,
         key: key.to_owned(),
         credentials,
+        tls,
     })
 }
 
-fn without_password(text: &str) -> String {
-    match (text.find("//"), text.rfind('@')) {
-        (Some(start), Some(end)) if start < end => {
-            format!("{}…{}", &text[..start + 2], &text[end..])
+fn parse_endpoint(endpoint: &str) -> Result<String, &'static str> {
+    let (host, port) = endpoint.rsplit_once(':').ok_or("a port is missing")?;
+    let in_brackets = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_part_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let is_host = match in_brackets {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(is_part_of_name),
+    };
+    match (is_host, port.parse()) {
+        (false, _) if host.parse::<Ipv6Addr>().is_ok() => {
+            Err("an address of IPv6 stands in brackets, and a port behind it")
         }
-        _ => text.to_owned(),
+        (false, _) => Err("a host is missing, or is none"),
+        (_, Err(_) | Ok(0u16)) => Err("a port is no number from 1 to 65535"),
+        _ => Ok(endpoint.to_owned()),
     }
 }
 
-/// Without user and password: the address stands in messages.
+fn decode(text: &str) -> Result<String, &'static str> {
+    match percent_decode_str(text).decode_utf8() {
+        Ok(decoded) => Ok(decoded.into_owned()),
+        Err(_) => Err("what stands for bytes after a % is no UTF-8"),
+    }
+}
+
+/// Hides what stands before the last `@`, in a text that may have any mistake.
+fn without_password(text: &str) -> String {
+    let Some(end) = text.rfind('@') else {
+        return text.to_owned();
+    };
+    let scheme = text[..end].find(':').map_or(0, |colon| colon + 1);
+    let slashes = text[scheme..end].bytes().take_while(|&byte| byte == b'/');
+    let start = scheme + slashes.count();
+    format!("{}…{}", &text[..start], &text[end..])
+}
+
+/// Without user, password and files: the address stands in messages.
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(formatter, "file:{}", path.display()),
-            Self::Etcd(EtcdAddress { endpoints, key, .. }) => {
-                write!(formatter, "etcd://{}/{key}", endpoints.join(","))
+            Self::Etcd(EtcdAddress {
+                endpoints,
+                key,
+                tls,
+                ..
+            }) => {
+                let scheme = if tls.is_some() { "etcds" } else { "etcd" };
+                write!(formatter, "{scheme}://{}/{key}", endpoints.join(","))
             }
         }
     }
@@ -131,18 +231,33 @@ mod tests {
         for (text, complaint) in [
             ("", "neither"),
             ("./cluster", "neither"),
+            ("https://ops:secret@host:1/x", "neither"),
             ("file:", "path is empty"),
             ("etcd:host:1/x", "slashes"),
+            ("etcd:ops:secret@host:1/x", "slashes"),
             ("etcd://host:1", "name is missing"),
             ("etcd://host:1/", "name is missing"),
             ("etcd://host/x", "port is missing"),
             ("etcd://host:1,/x", "port is missing"),
             ("etcd://:1/x", "host is missing"),
             ("etcd://ho st:1/x", "host is missing"),
+            ("etcd://[host]:1/x", "host is missing"),
+            ("etcd://2001:db8::1:2379/x", "in brackets"),
             ("etcd://host:0/x", "no number"),
             ("etcd://host:99999/x", "no number"),
             ("etcd://ops@host:1/x", "password is missing"),
             ("etcd://ops:secret@host/x", "port is missing"),
+            ("etcd://ops:1/secret@host:1/x", "write %2F"),
+            ("etcd://ops:%ffsecret@host:1/x", "no UTF-8"),
+            ("etcd://host:1/x?cacert=a", "etcds:// asks for"),
+            ("etcds://host:1/x", "cacert is missing"),
+            ("etcds://host:1/x?cert=b&key=c", "cacert is missing"),
+            ("etcds://host:1/x?cacert=a&cert=b", "belong together"),
+            ("etcds://host:1/x?cacert=a&key=c", "belong together"),
+            ("etcds://host:1/x?cacert=a&cacert=b", "named twice"),
+            ("etcds://host:1/x?cacert", "no name"),
+            ("etcds://host:1/x?cacert=", "is empty"),
+            ("etcds://host:1/x?ca=a", "stand cacert, cert and key"),
         ] {
             let refused = text.parse::<Address>().unwrap_err().to_string();
             assert!(refused.contains(complaint), "{text}: {refused}");
@@ -150,13 +265,32 @@ mod tests {
         }
     }
 
+    fn etcd(text: &str) -> EtcdAddress {
+        match text.parse().unwrap() {
+            Address::Etcd(etcd) => etcd,
+            Address::File(path) => panic!("{text} is no path: {}", path.display()),
+        }
+    }
+
     #[test]
     fn an_address_of_etcd_may_name_hosts_of_all_kinds() {
-        let address = "etcd://[::1]:2379,db-1.example:2379/a/b".parse().unwrap();
-        let Address::Etcd(etcd) = &address else {
-            panic!("{address} names an etcd");
-        };
+        let etcd = etcd("etcd://[::1]:2379,db-1.example:2379/a/b");
         assert_eq!(etcd.endpoints, ["[::1]:2379", "db-1.example:2379"]);
         assert_eq!((&*etcd.key, &etcd.credentials), ("a/b", &None));
+    }
+
+    #[test]
+    fn a_password_and_the_path_of_a_file_may_have_any_character() {
+        let etcd = etcd("etcds://o%3Aps:s%2F%40%25@h:1/x?cacert=/a%26b&cert=/c=d&key=e/f.pem");
+        let (user, password) = etcd.credentials.unwrap();
+        assert_eq!((&*user, &*password), ("o:ps", "s/@%"));
+        let files = TlsFiles {
+            cacert: "/a&b".into(),
+            identity: Some(Identity {
+                cert: "/c=d".into(),
+                key: "e/f.pem".into(),
+            }),
+        };
+        assert_eq!(etcd.tls, Some(files));
     }
 }

@@ -29,8 +29,8 @@ mod executor;
 mod file;
 mod front;
 
-pub use address::{Address, EtcdAddress, InvalidAddress};
-pub use etcd::Bounds;
+pub use address::{Address, EtcdAddress, Identity, InvalidAddress, TlsFiles};
+pub use etcd::{Bounds, UnusableFile};
 pub use executor::executor;
 
 /// A store that cannot be opened.
@@ -39,6 +39,14 @@ pub enum OpenError {
     /// The address names none.
     #[error(transparent)]
     Address(#[from] InvalidAddress),
+    /// A file that the address names for TLS cannot be used.
+    #[error("opening {store}: {source}")]
+    File {
+        /// Which store.
+        store: String,
+        /// The file, and what is wrong with it.
+        source: UnusableFile,
+    },
     /// Its threads cannot be started.
     #[error("starting a thread for {store}: {source}")]
     Thread {
@@ -49,15 +57,30 @@ pub enum OpenError {
     },
 }
 
-/// The store at `address`: `file:PATH` or `etcd://HOST:PORT,HOST:PORT/NAME`.
+/// The store at `address`: `file:PATH`, or `etcd://HOST:PORT,HOST:PORT/NAME`, or over TLS
+/// `etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE`. `USER:PASSWORD@` may stand before the hosts.
 ///
-/// Nothing is read yet: a directory that is not there, or an etcd that does not answer, is an error of the first call. The store's
+/// The files of TLS are read at once, and again when a connection fails for them, so renewed certificates need no new start. Nothing is read of the
+/// store yet: a directory that is not there, or an etcd that does not answer, is an error of the first call. The store's
 /// threads end with it; one that waits for etcd ends some seconds later.
 ///
 /// ```
+/// use stonecast_config_store::{OpenError, open};
+///
 /// let folder = tempfile::tempdir()?;
-/// let store = stonecast_config_store::open(&format!("file:{}", folder.path().display()))?;
+/// let store = open(&format!("file:{}", folder.path().display()))?;
 /// assert!(store.name().starts_with("file:"));
+///
+/// let Err(OpenError::Address(refused)) = open("etcd://10.0.0.1/blue") else {
+///     panic!("it has no port");
+/// };
+/// assert_eq!(refused.reason, "a port is missing");
+/// assert!(refused.to_string().ends_with("etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE"));
+///
+/// let Err(OpenError::File { source, .. }) = open("etcds://10.0.0.1:2379/blue?cacert=/nowhere/ca.pem") else {
+///     panic!("there is no such file");
+/// };
+/// assert_eq!(source.path.to_str(), Some("/nowhere/ca.pem"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn open(address: &str) -> Result<Rc<dyn ConfigStore>, OpenError> {
@@ -69,7 +92,15 @@ pub fn open_within(address: &Address, bounds: Bounds) -> Result<Rc<dyn ConfigSto
     let name = address.to_string();
     let front = match address {
         Address::File(path) => front::Front::start(&name, file::FileStore::new(path)),
-        Address::Etcd(address) => front::Front::start(&name, etcd::EtcdStore::new(address, bounds)),
+        Address::Etcd(address) => match etcd::EtcdStore::new(address, bounds) {
+            Ok(store) => front::Front::start(&name, store),
+            Err(source) => {
+                return Err(OpenError::File {
+                    store: name,
+                    source,
+                });
+            }
+        },
     };
     match front {
         Ok(front) => Ok(Rc::new(front)),

@@ -30,6 +30,14 @@ pub enum EtcdError {
         /// What happened.
         reason: String,
     },
+    /// There is no connection over TLS: one side does not trust the other, or does not speak TLS.
+    #[error("etcd at {endpoint} is not trusted, or does not trust: {reason}")]
+    Tls {
+        /// `HOST:PORT`.
+        endpoint: String,
+        /// What failed, and what to do.
+        reason: String,
+    },
     /// etcd says no.
     #[error("etcd at {endpoint} refuses: {message} (HTTP status {status}, code {code})")]
     Refused {
@@ -146,6 +154,12 @@ impl EtcdError {
             }
             _ => false,
         }
+    }
+
+    /// Whether nothing was done and another endpoint may be asked. One member of which the certificate has expired keeps nobody from the
+    /// others.
+    pub fn is_of_one_endpoint(&self) -> bool {
+        self.is_passing() || matches!(self, Self::Tls { .. })
     }
 }
 

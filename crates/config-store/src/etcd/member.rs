@@ -1,10 +1,11 @@
 //! One endpoint of an etcd: requests over kept connections, within bounds.
 
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use ureq::http::Response;
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Body, Timeout};
 
 use super::Bounds;
@@ -13,6 +14,8 @@ use super::messages::{
     Header, Heard, Key, Range, Refusal, credentials, first_words_of, parse_swap, parse_token,
     parse_watch,
 };
+use super::tls::{explain, read};
+use crate::address::{EtcdAddress, TlsFiles};
 
 /// Longest answer, bytes: the longest value in base64, and room for what stands around it.
 const ANSWER_SIZE_MAX: u64 = 4 << 20;
@@ -24,40 +27,76 @@ pub struct Member {
     pub endpoint: String,
     credentials: Option<(String, String)>,
     token: Option<String>,
-    calls: Agent,
-    watches: Agent,
-    listen: Duration,
+    tls: Option<TlsFiles>,
+    bounds: Bounds,
+    agents: Agents,
 }
 
-/// An agent whose requests end within `bound`.
-fn agent(bounds: Bounds, bound: Duration) -> Agent {
-    Agent::config_builder()
-        .proxy(None)
-        .max_redirects(0)
-        .http_status_as_error(false)
-        .user_agent("stonecast")
-        .timeout_connect(Some(bounds.connect))
-        .timeout_global(Some(bound))
-        .build()
-        .new_agent()
+/// Connections, and the bounds of what is asked over them.
+#[derive(Clone)]
+struct Agents {
+    calls: Agent,
+    watches: Agent,
+}
+
+impl Agents {
+    fn new(bounds: Bounds, tls: Option<&TlsConfig>) -> Self {
+        let agent = |bound: Duration| {
+            let config = Agent::config_builder()
+                .proxy(None)
+                .max_redirects(0)
+                .http_status_as_error(false)
+                .user_agent("stonecast")
+                .timeout_connect(Some(bounds.connect))
+                .timeout_global(Some(bound));
+            match tls {
+                Some(tls) => config.tls_config(tls.clone()).build().new_agent(),
+                None => config.build().new_agent(),
+            }
+        };
+        Self {
+            calls: agent(bounds.answer),
+            watches: agent(bounds.listen),
+        }
+    }
 }
 
 impl Member {
-    pub fn new(endpoint: &str, credentials: Option<(String, String)>, bounds: Bounds) -> Self {
+    /// The member at `endpoint`, which is one of those of `address`. `tls` has what was read from the address's files.
+    pub fn new(
+        endpoint: &str,
+        address: &EtcdAddress,
+        bounds: Bounds,
+        tls: Option<&TlsConfig>,
+    ) -> Self {
         Self {
             endpoint: endpoint.to_owned(),
-            credentials,
+            credentials: address.credentials.clone(),
             token: None,
-            calls: agent(bounds, bounds.answer),
-            watches: agent(bounds, bounds.listen),
-            listen: bounds.listen,
+            tls: address.tls.clone(),
+            bounds,
+            agents: Agents::new(bounds, tls),
         }
     }
 
     /// The key's newest value.
+    ///
+    /// Files of TLS are read again where they do not serve any more: certificates are renewed while a store is open.
     pub fn range(&mut self, key: &Key) -> Result<Range, EtcdError> {
-        let body = self.ask("/v3/kv/range", &key.range())?;
-        Range::parse(key, &body).map_err(|reason| self.garbage(reason))
+        let mut answer = self.ask("/v3/kv/range", &key.range());
+        if matches!(answer, Err(EtcdError::Tls { .. })) && self.read_files() {
+            answer = self.ask("/v3/kv/range", &key.range());
+        }
+        Range::parse(key, &answer?).map_err(|reason| self.garbage(reason))
+    }
+
+    /// Whether the files of TLS were read, and connections begin anew with them. Files that cannot be used change nothing: somebody may be writing them.
+    fn read_files(&mut self) -> bool {
+        let tls = self.tls.as_ref().and_then(|files| read(files).ok());
+        if let Some(tls) = &tls {
+            self.agents = Agents::new(self.bounds, Some(tls));
+        }
+        tls.is_some()
     }
 
     /// Whether `value` was put because the key was at revision `expected`.
@@ -76,9 +115,9 @@ impl Member {
 
     /// Waits until something happens to the key at `revision` or later. `false`: nothing happened for long enough.
     pub fn listen(&mut self, key: &Key, revision: u64) -> Result<bool, EtcdError> {
-        let end = Instant::now() + self.listen;
+        let end = Instant::now() + self.bounds.listen;
         self.authenticate()?;
-        let response = self.post(&self.watches, "/v3/watch", &key.watch(revision))?;
+        let response = self.post(&self.agents.watches, "/v3/watch", &key.watch(revision))?;
         let mut lines = BufReader::new(response.into_body().into_reader().take(ANSWER_SIZE_MAX));
         loop {
             let mut line = Vec::new();
@@ -124,7 +163,7 @@ impl Member {
     }
 
     fn ask_once(&self, path: &str, request: &Value) -> Result<Vec<u8>, EtcdError> {
-        let mut response = self.post(&self.calls, path, request)?;
+        let mut response = self.post(&self.agents.calls, path, request)?;
         let body = response.body_mut().with_config().limit(ANSWER_SIZE_MAX);
         body.read_to_vec().map_err(|error| self.failed(error))
     }
@@ -136,7 +175,8 @@ impl Member {
         path: &str,
         request: &Value,
     ) -> Result<Response<Body>, EtcdError> {
-        let url = format!("http://{}{path}", self.endpoint);
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}{path}", self.endpoint);
         let mut post = agent.post(url).content_type("application/json");
         if let Some(token) = &self.token {
             post = post.header("Authorization", token);
@@ -163,15 +203,22 @@ impl Member {
 
     fn failed(&self, error: ureq::Error) -> EtcdError {
         let (endpoint, reason) = (self.endpoint.clone(), error.to_string());
-        let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if let (Some(files), Some(error)) = (&self.tls, of_tls(&error)) {
+            let reason = explain(error, files);
+            return EtcdError::Tls { endpoint, reason };
+        }
         match error {
             ureq::Error::HostNotFound
             | ureq::Error::ConnectionFailed
             | ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => {
                 EtcdError::NotReached { endpoint, reason }
             }
-            ureq::Error::Io(error) if is_refused(&error) => {
+            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 EtcdError::NotReached { endpoint, reason }
+            }
+            ureq::Error::Io(error) if is_hanging_up(&error) => {
+                let reason = format!("{reason}; {}", self.why_it_hangs_up());
+                EtcdError::NoAnswer { endpoint, reason }
             }
             ureq::Error::Io(_) | ureq::Error::Timeout(_) => {
                 EtcdError::NoAnswer { endpoint, reason }
@@ -180,6 +227,19 @@ impl Member {
                 endpoint,
                 reason: first_words_of(&reason),
             },
+        }
+    }
+
+    /// An etcd that wants another kind of connection ends this one, often without a word.
+    fn why_it_hangs_up(&self) -> &'static str {
+        match &self.tls {
+            None => "an etcd that wants TLS does that: use etcds:// there",
+            Some(TlsFiles { identity: None, .. }) => {
+                "an etcd without TLS does that: use etcd:// there; and one that wants a certificate of its clients: name cert and key"
+            }
+            Some(_) => {
+                "an etcd without TLS does that: use etcd:// there; and one that refuses the certificate of this client"
+            }
         }
     }
 
@@ -196,4 +256,23 @@ impl Member {
             reason: first_words_of(&reason.to_string()),
         }
     }
+}
+
+/// The error of rustls in `error`. It comes as such, or inside one of the system's while bytes are moved.
+fn of_tls(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn is_hanging_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+    )
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   mod.rs      which endpoint is asked, what an answer means for the store
 //!   member      one request to one endpoint: bounds, credentials
+//!   tls         certificates and keys from files, and what a failed handshake says
 //!   messages    requests and answers of etcd's JSON gateway
 //!   error       what can go wrong, and whether a transaction may have been done
 //! ```
@@ -19,6 +20,7 @@
 mod error;
 mod member;
 mod messages;
+mod tls;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,6 +31,7 @@ use stonecast_cluster::{Revision, Stored, Swap};
 use self::error::{EtcdError, Sent};
 use self::member::Member;
 use self::messages::{Header, Key};
+pub use self::tls::UnusableFile;
 use crate::address::EtcdAddress;
 use crate::backend::{Backend, Failure};
 
@@ -75,17 +78,18 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    /// The store at `address`.
-    pub fn new(address: &EtcdAddress, bounds: Bounds) -> Self {
+    /// The store at `address`. Its files are read, and nothing is asked yet.
+    pub fn new(address: &EtcdAddress, bounds: Bounds) -> Result<Self, UnusableFile> {
+        let tls = address.tls.as_ref().map(tls::read).transpose()?;
         let endpoints = address.endpoints.iter();
-        Self {
+        Ok(Self {
             key: Key::new(&address.key),
             members: endpoints
-                .map(|endpoint| Member::new(endpoint, address.credentials.clone(), bounds))
+                .map(|endpoint| Member::new(endpoint, address, bounds, tls.as_ref()))
                 .collect(),
             current: 0,
             seen: Arc::default(),
-        }
+        })
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -143,7 +147,7 @@ impl EtcdStore {
         &mut self,
         mut ask: impl FnMut(&mut Self) -> Result<T, EtcdError>,
     ) -> Result<T, Failure> {
-        let mut passing = Vec::new();
+        let (mut reasons, mut is_passing) = (Vec::new(), false);
         let first = self.seen().answering;
         self.current = first;
         for _ in 0..self.members.len() {
@@ -152,7 +156,10 @@ impl EtcdStore {
                     self.seen().answering = self.current;
                     return Ok(answer);
                 }
-                Err(error) if error.is_passing() => passing.push(error.to_string()),
+                Err(error) if error.is_of_one_endpoint() => {
+                    is_passing |= error.is_passing();
+                    reasons.push(error.to_string());
+                }
                 Err(error) => {
                     if matches!(error, EtcdError::Unknown(_)) {
                         self.pass_over_current();
@@ -162,7 +169,11 @@ impl EtcdStore {
             }
             self.current = self.next();
         }
-        Err(Failure::Passing(passing.join("; ")))
+        let reasons = reasons.join("; ");
+        Err(match is_passing {
+            true => Failure::Passing(reasons),
+            false => Failure::Lasting(reasons),
+        })
     }
 
     /// Whoever asks next begins with the next member.

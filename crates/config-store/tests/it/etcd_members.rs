@@ -8,7 +8,7 @@ use stonecast_cluster::{ConfigStore, Revision, StoreError, Swap};
 use stonecast_config_store::Bounds;
 use stonecast_fabric::{Runtime, Selected, select};
 
-use crate::support::{Cluster, Member, finish, missing, not_run, runtime};
+use crate::support::{Cluster, finish, missing, not_run, runtime};
 
 const SHORT: Bounds = Bounds {
     connect: Duration::from_millis(500),
@@ -250,22 +250,6 @@ fn a_watch_sees_a_change_after_the_past_was_compacted() {
     );
 }
 
-fn enable_users(server: &Member) {
-    for (path, request) in [
-        (
-            "/v3/auth/user/add",
-            r#"{"name":"root","password":"secret"}"#,
-        ),
-        ("/v3/auth/role/add", r#"{"name":"root"}"#),
-        ("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#),
-        ("/v3/auth/enable", "{}"),
-    ] {
-        server
-            .post(path, request)
-            .unwrap_or_else(|| panic!("{path} is done"));
-    }
-}
-
 #[test]
 fn an_etcd_with_users_wants_the_right_password() {
     let Some(cluster) = servers(
@@ -274,7 +258,7 @@ fn an_etcd_with_users_wants_the_right_password() {
     ) else {
         return;
     };
-    enable_users(&cluster.members[0]);
+    cluster.members[0].enable_users();
     let endpoint = &cluster.members[0].endpoint;
     let right = open(&format!("etcd://root:secret@{endpoint}/k"));
     let swap = finish(right.compare_and_set(None, b"1"));

@@ -4,6 +4,7 @@ mod contract;
 mod etcd_answers;
 mod etcd_members;
 mod etcd_sharing;
+mod etcd_tls;
 mod files;
 mod files_processes;
 mod support;

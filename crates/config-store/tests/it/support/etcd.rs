@@ -7,6 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, TlsConfig};
+
+use super::Certificates;
 
 /// Why there is no etcd here; `None`: there is one.
 pub fn missing() -> Option<&'static str> {
@@ -26,6 +30,9 @@ pub struct Member {
     peer: String,
     initial: String,
     folder: PathBuf,
+    /// Where the server's certificates are; `None`: it speaks no TLS.
+    tls: Option<PathBuf>,
+    agent: Agent,
     child: Option<Child>,
 }
 
@@ -41,9 +48,37 @@ fn free_address() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
+/// An agent for the requests of tests. Over TLS it is the client of `certificates`.
+fn agent(certificates: Option<&Certificates>) -> Agent {
+    let config = Agent::config_builder()
+        .proxy(None)
+        .timeout_global(Some(Duration::from_secs(5)));
+    let Some(certificates) = certificates else {
+        return config.build().new_agent();
+    };
+    let read = |name: &str| fs::read(certificates.path(name)).unwrap();
+    let certificate = |name: &str| Certificate::from_pem(&read(name)).unwrap();
+    let key = PrivateKey::from_pem(&read("client.key")).unwrap();
+    let identity = ClientCert::new_with_certs(&[certificate("client.pem")], key);
+    let tls = TlsConfig::builder()
+        .root_certs([certificate("ca.pem")].into())
+        .client_cert(Some(identity))
+        .unversioned_rustls_crypto_provider(rustls::crypto::ring::default_provider().into());
+    config.tls_config(tls.build()).build().new_agent()
+}
+
 impl Cluster {
     /// Starts `count` servers and waits until they serve.
     pub fn start(count: usize) -> Self {
+        Self::start_within(count, None)
+    }
+
+    /// Starts a server that speaks TLS with clients that the authority `ca` has signed.
+    pub fn start_encrypted(certificates: &Certificates) -> Self {
+        Self::start_within(1, Some(certificates))
+    }
+
+    fn start_within(count: usize, certificates: Option<&Certificates>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let peers: Vec<_> = (0..count)
             .map(|index| (format!("m{index}"), free_address()))
@@ -58,6 +93,8 @@ impl Cluster {
             name,
             peer,
             initial: initial.join(","),
+            tls: certificates.map(|certificates| certificates.path("")),
+            agent: agent(certificates),
             child: None,
         });
         let mut cluster = Self {
@@ -85,11 +122,20 @@ impl Member {
     pub fn start(&mut self) {
         fs::create_dir_all(&self.folder).unwrap();
         let log = File::create(self.folder.join("log")).unwrap();
-        let (client, peer) = (
-            format!("http://{}", self.endpoint),
-            format!("http://{}", self.peer),
-        );
-        let child = Command::new("etcd")
+        let (client, peer) = (self.url(), format!("http://{}", self.peer));
+        let mut command = Command::new("etcd");
+        if let Some(folder) = &self.tls {
+            let options = [
+                ("--cert-file", "server.pem"),
+                ("--key-file", "server.key"),
+                ("--trusted-ca-file", "ca.pem"),
+            ];
+            for (option, name) in options {
+                command.arg(option).arg(folder.join(name));
+            }
+            command.arg("--client-cert-auth");
+        }
+        let child = command
             .args(["--name", &self.name, "--data-dir"])
             .arg(self.folder.join("data"))
             .args([
@@ -111,6 +157,11 @@ impl Member {
             .stderr(log)
             .spawn();
         self.child = Some(child.expect("etcd can be started"));
+    }
+
+    fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.endpoint)
     }
 
     /// Kills the server as a crash would.
@@ -136,13 +187,24 @@ impl Member {
 
     /// The answer to a request, where it is done.
     pub fn post(&self, path: &str, request: &str) -> Option<String> {
-        let post = ureq::Agent::config_builder()
-            .proxy(None)
-            .timeout_global(Some(Duration::from_secs(5)))
-            .build()
-            .new_agent()
-            .post(format!("http://{}{path}", self.endpoint));
+        let post = self.agent.post(format!("{}{path}", self.url()));
         post.send(request).ok()?.body_mut().read_to_string().ok()
+    }
+
+    /// From now on the server wants a password: `secret`, of the user `root`.
+    pub fn enable_users(&self) {
+        for (path, request) in [
+            (
+                "/v3/auth/user/add",
+                r#"{"name":"root","password":"secret"}"#,
+            ),
+            ("/v3/auth/role/add", r#"{"name":"root"}"#),
+            ("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#),
+            ("/v3/auth/enable", "{}"),
+        ] {
+            let done = self.post(path, request);
+            assert!(done.is_some(), "{path} is done");
+        }
     }
 
     pub fn wait_until_ready(&self) {

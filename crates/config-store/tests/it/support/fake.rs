@@ -1,10 +1,12 @@
 //! A server that answers like an etcd, or not quite.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// What the server does with a request.
 pub enum Reply {
@@ -34,6 +36,21 @@ pub struct Fake {
 
 impl Fake {
     pub fn start(answer: impl FnMut(&str, &str) -> Reply + Send + 'static) -> Self {
+        Self::start_within(None, answer)
+    }
+
+    /// The same over TLS.
+    pub fn start_encrypted(
+        tls: Arc<ServerConfig>,
+        answer: impl FnMut(&str, &str) -> Reply + Send + 'static,
+    ) -> Self {
+        Self::start_within(Some(tls), answer)
+    }
+
+    fn start_within(
+        tls: Option<Arc<ServerConfig>>,
+        answer: impl FnMut(&str, &str) -> Reply + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();
         let fake = Self {
@@ -48,8 +65,18 @@ impl Fake {
                 if is_closed.load(Ordering::Relaxed) {
                     return;
                 }
-                let (answer, requests) = (answer.clone(), requests.clone());
-                thread::spawn(move || serve(stream.unwrap(), &answer, &requests));
+                let (answer, requests, tls) = (answer.clone(), requests.clone(), tls.clone());
+                let stream = stream.unwrap();
+                thread::spawn(move || match tls {
+                    None => serve(stream, &answer, &requests),
+                    Some(tls) => {
+                        let mut raw = stream.try_clone().ok()?;
+                        let connection = ServerConnection::new(tls).unwrap();
+                        serve(StreamOwned::new(connection, stream), &answer, &requests);
+                        // What is not read would make a reset of the end, and overtake the alert.
+                        raw.read_to_end(&mut Vec::new()).ok().map(drop)
+                    }
+                });
             }
         });
         fake
@@ -70,12 +97,11 @@ impl Drop for Fake {
 }
 
 fn serve(
-    stream: TcpStream,
+    stream: impl Read + Write,
     answer: &Mutex<Answer>,
     requests: &Mutex<Vec<(String, String)>>,
 ) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
-    let mut writer = stream;
+    let mut reader = BufReader::new(stream);
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
@@ -97,6 +123,7 @@ fn serve(
         let body = String::from_utf8(body).ok()?;
         requests.lock().unwrap().push((path.clone(), body.clone()));
         let reply = answer.lock().unwrap()(&path, &body);
+        let writer = reader.get_mut();
         match reply {
             Reply::Say(status, text) => {
                 let head = format!(
@@ -104,6 +131,7 @@ fn serve(
                     text.len()
                 );
                 writer.write_all((head + &text).as_bytes()).ok()?;
+                writer.flush().ok()?;
             }
             Reply::Stream(lines) => {
                 let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -133,7 +161,7 @@ fn serve(
     }
 }
 
-fn wait_for_the_end(reader: &mut BufReader<TcpStream>) {
+fn wait_for_the_end(reader: &mut impl Read) {
     let mut rest = Vec::new();
     // However it ends.
     let _ = reader.read_to_end(&mut rest);

@@ -1,11 +1,13 @@
 //! Surroundings of the stories.
 
+mod certificates;
 mod etcd;
 mod fake;
 mod runtime;
 mod world;
 
-pub use etcd::{Cluster, Member, missing};
+pub use certificates::Certificates;
+pub use etcd::{Cluster, missing};
 pub use fake::{Fake, Reply};
 pub use runtime::{finish, runtime};
 pub use world::RealWorld;

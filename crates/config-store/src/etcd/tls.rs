@@ -1,0 +1,155 @@
+//! Certificates and keys from files, and what a failed handshake says.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, TlsConfig};
+
+use crate::address::{Identity, TlsFiles};
+
+/// The bit of a file's mode that lets everybody read it.
+const OTHERS_MAY_READ: u32 = 0o004;
+
+/// A file that TLS needs and cannot use.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", .path.display())]
+pub struct UnusableFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it, and what to do.
+    pub reason: String,
+}
+
+fn unusable(path: &Path, reason: impl ToString) -> UnusableFile {
+    UnusableFile {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
+/// Reads `files`. rustls has accepted what it returns: `ureq` panics over a certificate and a key that do not belong together.
+pub fn read(files: &TlsFiles) -> Result<TlsConfig, UnusableFile> {
+    let authorities = certificates(&files.cacert)?;
+    let mut roots = RootCertStore::empty();
+    for authority in &authorities {
+        let added = roots.add(authority.clone());
+        added.map_err(|error| unusable(&files.cacert, error))?;
+    }
+    let provider = Arc::new(default_provider());
+    let identity = files.identity.as_ref();
+    let client_cert = identity.map(|identity| client_cert(identity, roots, provider.clone()));
+    let config = TlsConfig::builder()
+        .root_certs(authorities.iter().map(certificate).into())
+        .client_cert(client_cert.transpose()?)
+        .unversioned_rustls_crypto_provider(provider);
+    Ok(config.build())
+}
+
+fn client_cert(
+    identity: &Identity,
+    roots: RootCertStore,
+    provider: Arc<CryptoProvider>,
+) -> Result<ClientCert, UnusableFile> {
+    let chain = certificates(&identity.cert)?;
+    let certs: Vec<_> = chain.iter().map(certificate).collect();
+    let text = read_secret(&identity.key)?;
+    let no_key = |error: &dyn ToString| {
+        let reason = format!("there is no unencrypted key in it: {}", error.to_string());
+        unusable(&identity.key, reason)
+    };
+    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| no_key(&error))?;
+    let for_ureq = PrivateKey::from_pem(&text).map_err(|error| no_key(&error))?;
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has suites for all versions")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .map_err(|error| {
+            let key = identity.key.display();
+            unusable(&identity.cert, format!("with the key {key}: {error}"))
+        })?;
+    Ok(ClientCert::new_with_certs(&certs, for_ureq))
+}
+
+fn certificate(certificate: &CertificateDer<'_>) -> Certificate<'static> {
+    Certificate::from_der(certificate).to_owned()
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, UnusableFile> {
+    let text = fs::read(path).map_err(|error| unusable(path, error))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let certificates = certificates.map_err(|error| unusable(path, error))?;
+    match certificates.is_empty() {
+        true => Err(unusable(path, "there is no certificate in it")),
+        false => Ok(certificates),
+    }
+}
+
+/// The bytes of a file that others must not know.
+fn read_secret(path: &Path) -> Result<Vec<u8>, UnusableFile> {
+    let status = fs::metadata(path).map_err(|error| unusable(path, error))?;
+    if status.permissions().mode() & OTHERS_MAY_READ != 0 {
+        let reason = "everybody may read this key; take that away with `chmod o=`";
+        return Err(unusable(path, reason));
+    }
+    fs::read(path).map_err(|error| unusable(path, error))
+}
+
+/// What `error` says of a connection over TLS, and what to do.
+pub fn explain(error: &rustls::Error, files: &TlsFiles) -> String {
+    use AlertDescription as Alert;
+    let advice = match error {
+        rustls::Error::InvalidCertificate(error) => of_certificate(error, files),
+        rustls::Error::InvalidMessage(_) => {
+            "what answers speaks no TLS: use etcd://, or correct the port".to_owned()
+        }
+        rustls::Error::AlertReceived(alert) => match (alert, &files.identity) {
+            (Alert::CertificateRequired | Alert::BadCertificate, None) => {
+                "it wants a certificate of its clients: name cert and key in the address".to_owned()
+            }
+            (
+                Alert::CertificateRequired
+                | Alert::BadCertificate
+                | Alert::UnknownCA
+                | Alert::CertificateExpired
+                | Alert::CertificateRevoked
+                | Alert::CertificateUnknown
+                | Alert::UnsupportedCertificate
+                | Alert::AccessDenied,
+                Some(Identity { cert, .. }),
+            ) => format!(
+                "it refuses the certificate {}: correct or renew that, or the authorities that etcd trusts",
+                cert.display()
+            ),
+            _ => "both sides must share a version of TLS and a suite".to_owned(),
+        },
+        _ => "look at the TLS options of etcd".to_owned(),
+    };
+    format!("{error}; {advice}")
+}
+
+fn of_certificate(error: &CertificateError, files: &TlsFiles) -> String {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "the certificate of etcd has expired: renew that, or correct the clock of this host"
+                .to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the certificate of etcd begins later: correct the clock of this host".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the certificate of etcd is for other hosts: use a name that stands in it".to_owned()
+        }
+        _ => format!(
+            "no authority in {} stands for the certificate of etcd: correct cacert, and be sure that this is your etcd",
+            files.cacert.display()
+        ),
+    }
+}
