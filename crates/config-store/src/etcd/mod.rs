@@ -123,10 +123,9 @@ impl EtcdStore {
         Ok(())
     }
 
-    /// The newest value by the current member, and etcd's revision. The member is known if that succeeds, and unknown meanwhile.
+    /// The newest value by the current member, and etcd's revision. The member is known if that succeeds, and no more if it fails.
     fn read_of_current(&mut self) -> Result<(Option<Stored>, u64), EtcdError> {
         let floor = self.floor();
-        self.seen().known.remove(&self.current);
         let member = &mut self.members[self.current];
         let range = member.range(&self.key);
         let endpoint = member.endpoint.clone();
@@ -134,7 +133,6 @@ impl EtcdStore {
             self.check(&endpoint, &range.header, floor)?;
             Ok((range.stored, range.header.revision))
         });
-        // The read of another thread may have begun and ended meanwhile, and found the member in order.
         match &checked {
             Ok(_) => self.seen().known.insert(self.current),
             Err(_) => self.seen().known.remove(&self.current),

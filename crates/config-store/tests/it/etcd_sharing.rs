@@ -1,6 +1,7 @@
 //! Several callers of one store, of which some meet an etcd that does not answer.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,7 +9,7 @@ use stonecast_cluster::{ConfigStore, Revision, StoreError, Swap};
 use stonecast_config_store::Bounds;
 use stonecast_fabric::{Selected, select};
 
-use crate::support::{Fake, Reply, finish};
+use crate::support::{Fake, Reply, finish, runtime};
 
 const RANGE: &str = "/v3/kv/range";
 const TXN: &str = "/v3/kv/txn";
@@ -71,6 +72,30 @@ fn reads_that_wait_for_a_silent_etcd_are_answered_by_one() {
     }
     let asked = fake.count(RANGE);
     assert!(asked <= 2, "the first read and one for all others: {asked}");
+}
+
+#[test]
+fn a_change_beside_a_read_that_is_on_its_way_is_one_request() {
+    let reads = AtomicUsize::new(0);
+    let fake = Fake::start(move |path, _| match path {
+        RANGE if reads.fetch_add(1, Ordering::Relaxed) == 0 => empty(),
+        RANGE => Reply::Silence,
+        _ => done(),
+    });
+    let store = open(&[&fake.endpoint]);
+    assert_eq!(finish(store.read()), Ok(None));
+    let (executor, runtime) = runtime();
+    let change = async {
+        while fake.count(RANGE) < 2 {
+            runtime.sleep(1_000_000).await;
+        }
+        store.compare_and_set(Some(Revision(9)), b"x").await
+    };
+    match executor.block_on(select(change, store.read())) {
+        Selected::First(swap) => assert_eq!(swap, Ok(Swap::Done(Revision(10)))),
+        Selected::Second(read) => panic!("the change waited for the read: {read:?}"),
+    }
+    assert_eq!(fake.count(RANGE), 2);
 }
 
 #[test]
