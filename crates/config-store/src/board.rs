@@ -3,7 +3,7 @@
 //! Invariants:
 //! - The thread looks only while somebody waits.
 //! - Nobody sleeps through a value: whoever registers says what they have seen, and is not put to sleep where the thread has seen more.
-//! - After a failure the thread pauses before it wakes anybody, so that nobody asks in a loop.
+//! - After a failure the thread pauses before it wakes anybody, so that nobody asks in a loop, whether the failure passes or has to be mended.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;

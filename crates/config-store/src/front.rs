@@ -87,7 +87,11 @@ impl Front {
                 // The other thread saw something later, and it is gone again.
                 Ok(_) => Until::NextLook,
                 Err(Failure::Passing(_)) => Until::NextLook,
-                Err(failure) => return Err(failure),
+                Err(failure) => {
+                    // Whoever watches asks again at once, and the thread pauses after failures.
+                    self.board.wait(Until::NextLook).await;
+                    return Err(failure);
+                }
             };
             has_waited = self.board.wait(until).await;
         }

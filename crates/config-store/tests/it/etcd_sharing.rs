@@ -126,3 +126,20 @@ fn after_a_change_of_unknown_outcome_the_next_member_is_asked() {
     assert_eq!(finish(store.read()), Ok(None));
     assert_eq!((silent.count(RANGE), good.count(RANGE)), (asked, 1));
 }
+
+#[test]
+fn whoever_watches_an_etcd_that_refuses_asks_it_now_and_then() {
+    let fake = Fake::start(|_, _| Reply::Say(403, r#"{"code":7,"message":"no"}"#.to_owned()));
+    let store = open(&[&fake.endpoint]);
+    let (executor, runtime) = runtime();
+    let watch = async {
+        while fake.count(RANGE) < 1_000 {
+            let refused = store.changed(None).await;
+            assert!(matches!(refused, Err(StoreError::Refused { .. })));
+        }
+    };
+    executor.block_on(select(watch, runtime.sleep(1_500_000_000)));
+    // Pauses of 100 ms, 200 ms, 400 ms, and a read before and in each look.
+    let asked = fake.count(RANGE);
+    assert!((4..=12).contains(&asked), "{asked} requests");
+}
