@@ -34,9 +34,9 @@ cleaning! {
     segments,
     /// Records moved, tombstones among them.
     moved_records,
-    /// Bytes of them.
+    /// Bytes of the records moved.
     moved_bytes,
-    /// Tombstones that were needed no more.
+    /// Tombstones dropped because no earlier record needed them any more.
     dropped_tombstones,
     /// Bytes of tombstones in the log now.
     tombstone_bytes,

@@ -1,7 +1,7 @@
 //! What can go wrong with an operation.
 //!
-//! An error is at most three words: who gets a result has it moved, and of reads that are loads a move of a hundred bytes is a
-//! part that shows. What needs more room is boxed.
+//! An error takes at most three words: a result is moved to its caller, and a move of a hundred bytes shows in the time of a
+//! read that is a load. Facts that need more room are boxed.
 
 use stonecast_base::{Corruption, MIB};
 use stonecast_fabric::DeviceError;
@@ -64,7 +64,7 @@ pub enum StoreError {
         "no space left on the file system that the pool lies on; nothing was done, reads and deletes go on. Free some there, or move the pool; the server's messages name the path"
     )]
     MediumFull,
-    /// There is room that others hold or that is being made, and none of it came for so long.
+    /// Other clients hold room, or room is being made, and none became free for so long.
     #[error(
         "the server is busy: it had no room for the record for 20 s and more, though not all is in use. Nothing was done; try again"
     )]
@@ -74,7 +74,7 @@ pub enum StoreError {
         "the index is full and the server has no memory for a larger one; nothing was done, reads and deletes go on"
     )]
     IndexFull,
-    /// The medium failed to give space, for another reason than that it is full.
+    /// The medium failed to give space, though it is not full.
     #[error(
         "the server's medium failed to give space; nothing was done. Look for errors of the disk on the server's machine"
     )]
@@ -98,7 +98,7 @@ pub enum StoreError {
         /// Why, and what to do.
         reason: &'static str,
     },
-    /// Bytes that are not what they must be.
+    /// Bytes differ from what they must be.
     #[error(transparent)]
     Corrupt(Box<Corruption>),
     /// The connection ended before the answer came.
@@ -172,8 +172,8 @@ impl StoreError {
         }
     }
 
-    /// Whether the server has answered a write with a refusal. It decides about a write that is repeated only when it knows
-    /// that the attempts before did nothing, so nothing was done by any of them.
+    /// Whether the server has answered a write with a refusal. The server decides about a repeated write only when it knows that
+    /// the earlier attempts did nothing, so none of the attempts has done anything.
     pub fn is_refusal_of_write(&self) -> bool {
         self.is_for_want_of_room()
             || matches!(self, Self::IndexFull | Self::SpaceFailed | Self::Invalid)

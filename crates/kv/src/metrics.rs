@@ -1,4 +1,4 @@
-//! What was done with a store and how, by each of the two ways to it.
+//! Counts of the calls on a store and of their cost, for each of the two paths to the store.
 //!
 //! ```text
 //!   one-sided client --reads, round trips, times: a report at intervals--> server <--asks-- whoever wants to know
@@ -8,8 +8,8 @@
 //!
 //! A read does not pass the server, so nobody but the client can count it. Each client counts in memory of its own, takes
 //! the time of one call in [`SAMPLE`], and tells the server at most once a second, when it is about to do something
-//! anyway, and when it closes: a read costs two additions more. So what is reported lacks what clients did in the last
-//! second of their activity, and all that a client did since its last report if it was killed. Clients are
+//! anyway, and when it closes: a read costs two additions more. So the reports lack the calls of the last
+//! second of a client's activity, and all calls of a killed client since its last report. Clients are
 //! believed: a client that lies spoils these numbers and nothing else.
 
 use stonecast_base::Nanoseconds;
@@ -20,13 +20,13 @@ use crate::stat::{COUNTERS, Stat};
 /// One call in so many is timed.
 pub const SAMPLE: u32 = 64;
 
-/// How a client comes to the store.
+/// The path by which a client reaches the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientPath {
-    /// It uses the store's memory itself.
+    /// The client uses the store's memory itself.
     #[default]
     OneSided,
-    /// It does so for others, who came to a gateway.
+    /// The client is a gateway, and uses the store's memory for its own clients.
     Gateway,
 }
 
@@ -118,7 +118,7 @@ impl Latencies {
     }
 }
 
-/// What clients of one path did since the server was started. Bytes and round trips are those of the fabric.
+/// Calls of the clients of one path since the server was started. Bytes and round trips are those of the fabric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathMetrics {
     /// Connected now.
@@ -164,7 +164,7 @@ pub struct Metrics {
     pub fences: u64,
     /// Syncs of files, likewise.
     pub syncs: u64,
-    /// What cleaning has done.
+    /// The work of cleaning so far.
     pub cleaning: Cleaning,
 }
 
@@ -174,10 +174,10 @@ const REPORT_COUNTS: usize = 5;
 const REPORT_WORDS: usize = REPORT_COUNTS + 2 * (1 + LATENCY_BUCKETS);
 /// Bytes of it.
 pub(crate) const REPORT_SIZE: usize = REPORT_WORDS * 8;
-/// More than a client can have done since its last report: a number above it is none.
+/// More than a client can have done since its last report: a larger number is invalid.
 const REPORTED_MAX: u64 = 1 << 48;
 
-/// What a client did since its last report.
+/// Calls of a client since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub reads: u64,

@@ -18,7 +18,7 @@ use crate::wire::{Answer, Request, table_size};
 
 impl Client {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent (then `value` holds
-    /// nothing of meaning). What is returned is durable, and was the key's value at some moment during the call.
+    /// nothing of meaning). The returned value is durable, and was the key's value at some moment during the call.
     #[inline]
     pub fn get<'a>(
         &'a self,
@@ -28,7 +28,7 @@ impl Client {
         Get::new(&self.inner.reader, key, value)
     }
 
-    /// Reads the values of `keys`, all with two doorbells; with one where all their places are remembered. Each key is read
+    /// Reads the values of `keys`, all with two doorbells, or with one if all their places are remembered. Each key is read
     /// as by [`Client::get`]; together they are no snapshot.
     pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
         let found = self.multi_get_within(keys, usize::MAX, values).await?;
@@ -37,7 +37,7 @@ impl Client {
     }
 
     /// As [`Client::multi_get`], for as many of the keys, from the first one on, as `size_max` bytes of values have room for.
-    /// Returns how many; `values` has those of no other key.
+    /// Returns the number of keys that were read; `values` holds the values of no other key.
     ///
     /// Records of up to 4 KiB need no room. A longer one is read as long as there is room for the longest value, so with
     /// `size_max` of [`VALUE_SIZE_MAX`](crate::limits::VALUE_SIZE_MAX) beside the short ones at least one key is read, and with
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Finds those keys of version `from` and higher, at most `count` of the lowest versions: 24 bytes of memory each, while the
-    /// whole index is read. [`Entries::next_version`] says where to go on.
+    /// whole index is read. [`Entries::next_version`] says where to continue.
     ///
     /// A key that is written meanwhile gets a higher version, so that it is found again.
     pub async fn entries_from(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
@@ -87,9 +87,9 @@ impl Client {
         result
     }
 
-    /// Like `put`, but does not come again where the server has no room for the record at the moment: `None`, and nothing was
-    /// done. For puts of a key that others of this client follow while it is in flight: whatever is done of them is done in
-    /// the order in which they were first polled, so the last one decides.
+    /// Like `put`, but does not try again if the server has no room for the record at the moment: it returns `None`, and nothing
+    /// was done. It serves clients that put a key again while a put of that key is in flight: those puts that are done are done
+    /// in the order in which they were first polled, so the last one decides.
     pub async fn put_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
         self.inner.writer.check_sizes(key, value)?;
         let start = self.inner.connection.begin_call();
@@ -110,8 +110,8 @@ impl Client {
 
     /// Stores all `pairs`, and leaves in `outcomes`, in their order, the version of each, or why it was not stored. Each is a put as
     /// by [`Client::put`], those of one key in the order of the pairs, as long as the server does not send one back for want of staging
-    /// memory (copying clients of a pool that is nearly full): that one comes again, and those behind it may overtake it. Together they
-    /// are no transaction, so a crash may leave any of those that were not answered. Where the future is dropped, so many of them may have been done.
+    /// memory (copying clients of a pool that is nearly full): that one is sent again, and those behind it may overtake it. Together they
+    /// are no transaction, so a crash may leave any of those that were not answered. If the future is dropped, any of them may have been done.
     pub async fn multi_put(&self, pairs: &[Pair<'_>], outcomes: &mut Vec<Result<u64, StoreError>>) {
         self.inner.writer.put_many(pairs, outcomes).await;
     }
@@ -157,7 +157,7 @@ impl Client {
         result
     }
 
-    /// Removes `key`. Whether it was there. Durable and visible when it returns.
+    /// Removes `key` and returns whether the key was there. The removal is durable and visible when the call returns.
     pub async fn delete(&self, key: &[u8]) -> Result<bool, StoreError> {
         match self.delete_if(key, Condition::None).await? {
             Some(Written::Done(_)) => Ok(true),
@@ -214,7 +214,7 @@ impl Client {
         self.page(0).await.map(|words| Stat::from_words(&words))
     }
 
-    /// Everything that the server counts, what this client has done included.
+    /// Everything that the server counts, including the calls of this client.
     pub async fn metrics(&self) -> Result<Metrics, StoreError> {
         self.report().await?;
         let mut pages = [[0; COUNTERS]; PAGES as usize];
@@ -243,8 +243,8 @@ impl Client {
         self.inner.connection.meter.location_counts()
     }
 
-    /// Tells the server what this client has done since it did so last. It does so by itself while it is busy, and when it
-    /// is closed; this is for clients that pause.
+    /// Reports to the server what this client has done since its last report. A busy client reports by itself, and so does a
+    /// client that is closed; this call is for clients that pause.
     pub async fn report(&self) -> Result<(), StoreError> {
         self.inner.connection.report().await
     }

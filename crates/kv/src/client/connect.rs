@@ -4,7 +4,7 @@
 //!   memory, queue pair -> connect -> welcome, checked -> access, checked -> client
 //! ```
 //!
-//! What was made on the way is undone when it fails.
+//! A connection attempt that fails undoes everything that it has made.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -27,12 +27,12 @@ use crate::wire::{Hello, Welcome};
 /// How a client connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Under which path the server counts what it does.
+    /// The path under which the server counts the client's calls.
     pub path: ClientPath,
     /// Keys whose places in the log it remembers, so that reading one takes one round trip: 16 bytes of the client's memory
     /// for each, the number rounded up to a power of two. 0: none, as where the provider executes READs in the call.
     pub locations: usize,
-    /// Whether it publishes its overwrites itself where the server lets it.
+    /// Whether the client publishes its overwrites itself if the server lets it.
     pub publishes: bool,
 }
 

@@ -4,7 +4,8 @@
 //!   begin --> place in the queue, bytes of staging memory --> stage, send --> Answered
 //! ```
 //!
-//! Everything else of a client stands on this: it alone posts what the server answers, and it ends when the connection ends.
+//! All other components of a client build on this one: it alone posts requests that the server answers, and it ends when the
+//! connection ends.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -28,7 +29,7 @@ use crate::wire::{Answer, Request, Verdict, Welcome, next_answer};
 
 /// Pause before asking again for space that is being prepared, cleaned or taken back.
 pub(super) const BUSY_PAUSE_NS: u64 = 200_000;
-/// How often that is asked.
+/// How often the client asks.
 pub(super) const BUSY_RETRIES_MAX: u32 = (ROOM_WAIT_NS / BUSY_PAUSE_NS) as u32;
 
 /// See the module documentation.
@@ -76,8 +77,8 @@ impl Connection {
     pub fn take_message(&self, arrival: &Received, bytes: &mut Vec<u8>) {
         let (device, buffers) = (self.port.device(), self.resources.receives);
         buffers.copy_out(&**device, arrival, bytes);
-        // Posted again some at a time: no answer waits for that, and there are so many more buffers than answers can be due
-        // that none is missing meanwhile.
+        // Buffers are posted again some at a time: no answer waits for that, because there are that many more buffers than
+        // answers that can be due.
         let mut reposts = self.reposts.borrow_mut();
         reposts.push(buffers.request(arrival.wr_id));
         if reposts.len() == RECEIVES_SPARE {
@@ -92,7 +93,7 @@ impl Connection {
         drop(reposts);
         let mut rest = bytes.as_slice();
         while let Some(answer) = next_answer(&mut rest) {
-            // With other verdicts comes another number.
+            // Other verdicts carry another number.
             if let Answer::Verdict {
                 verdict: Verdict::Done | Verdict::DoneReturn | Verdict::Conflict,
                 version,
@@ -177,7 +178,7 @@ impl Connection {
         .await;
     }
 
-    /// Whether `size` bytes have room; waits for some where they have not, after which much may have changed.
+    /// Whether `size` bytes have room. If they have none, waits for some, after which much may have changed.
     pub async fn has_room(&self, size: u64) -> bool {
         let has_room = self.pending.borrow().has_room(size);
         if !has_room {
@@ -186,8 +187,8 @@ impl Connection {
         has_room
     }
 
-    /// Takes a place among what waits for answers, and `size` bytes of staging memory. The caller has looked that there is
-    /// room. To be followed by [`Connection::stage`] and [`Connection::send`], without waiting in between.
+    /// Takes a place among the operations that wait for answers, and `size` bytes of staging memory. The caller has checked
+    /// that there is room. To be followed by [`Connection::stage`] and [`Connection::send`], without waiting in between.
     pub fn begin(&self, size: u64, is_put: bool) -> (RequestHandle, u64) {
         let mut pending = self.pending.borrow_mut();
         let begun = pending
@@ -210,9 +211,9 @@ impl Connection {
         }
     }
 
-    /// Posts what `handle` waits for. `None`: the send queue is full, though few operations are in flight, and the handle is void.
-    /// What was answered is there until it was acknowledged, which in a network that loses acknowledgements takes until the
-    /// connection ends; a client that asks for room all the while fills the queue.
+    /// Posts the request whose answer `handle` waits for. `None`: the send queue is full, though few operations are in flight,
+    /// and the handle is void. An answered request stays in the queue until the network acknowledges it. In a network that loses
+    /// acknowledgements that takes until the connection ends, and a client that keeps asking for room fills the queue.
     pub fn send(
         &self,
         handle: RequestHandle,
@@ -257,7 +258,7 @@ impl Connection {
         Err(StoreError::Busy)
     }
 
-    /// Does `work` in a task of its own, which ends it also where the future that is returned is dropped.
+    /// Does `work` in a task of its own, which finishes it even if the returned future is dropped.
     pub fn in_task<T: 'static, W: Future<Output = T> + 'static>(
         &self,
         work: W,
@@ -294,7 +295,7 @@ impl Connection {
         })
     }
 
-    /// Begins a call. Some are timed: those have their start.
+    /// Begins a call. Returns the start of those calls that are timed.
     #[inline]
     pub fn begin_call(&self) -> Option<Nanoseconds> {
         self.meter.begin_call().then(|| self.runtime.now())
@@ -314,7 +315,7 @@ impl Connection {
         if self.meter.note_time(call, start, self.runtime.now()) {
             let connection = self.clone();
             self.runtime.spawn(Box::pin(async move {
-                // Without a server there is no use for the report.
+                // Nobody reads the report if the server is gone.
                 let _ = connection.report().await;
                 connection.meter.end_report();
             }));

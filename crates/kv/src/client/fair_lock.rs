@@ -18,7 +18,7 @@ pub(super) struct FairLock {
     queue: RefCell<VecDeque<(u64, Option<Waker>)>>,
 }
 
-/// A place in the queue. Dropping it leaves the queue, at whatever place.
+/// A place in the queue. Dropping it leaves the queue, from any position.
 pub(super) struct FairGuard<'a> {
     lock: &'a FairLock,
     number: u64,
@@ -131,8 +131,8 @@ mod tests {
         assert!(lock.queue.borrow().is_empty());
     }
 
-    /// Needs the pause, and that all are woken: else the task that had the lock is back in the queue before those that wait have run, and of
-    /// sixteen puts that could each be done in the call every one waits in the queue for ever.
+    /// Needs the pause, and the waking of all tasks: otherwise the task that had the lock is back in the queue before the waiting tasks have
+    /// run, and each of sixteen puts that could be done in the call waits in the queue for ever.
     #[test]
     fn a_task_that_unlocks_for_all_comes_back_after_every_task_that_waits() {
         let lock = FairLock::default();

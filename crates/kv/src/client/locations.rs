@@ -77,7 +77,7 @@ impl Locations {
             word: Word(set[at + 1]),
             distance: set[at] & DISTANCE_MASK,
         };
-        // With itself where it is the first.
+        // The first entry is swapped with itself.
         let before = way.saturating_sub(1) * ENTRY_WORDS;
         set.swap(at, before);
         set.swap(at + 1, before + 1);
@@ -92,7 +92,7 @@ impl Locations {
         self.put(hash, location.word, Some(location.distance));
     }
 
-    /// Remembers the word that this client's own write has given to the key. In which bucket it lies is not known.
+    /// Remembers the word that this client's own write has given to the key. The word's bucket is not known.
     pub fn learn_written(&self, hash: KeyHash, word: Word) {
         self.put(hash, word, None);
     }
@@ -185,7 +185,7 @@ mod tests {
         };
         locations.learn(hash, first);
         assert_eq!(locations.find(hash), Some(first));
-        // All bits of the hash count, also those that the distance takes the place of.
+        // All bits of the hash count, even those that the distance replaces.
         for bit in 0..64 {
             assert_eq!(
                 locations.find(KeyHash(hash.0 ^ 1 << bit)),
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(locations.find(hash), None, "too far from home");
     }
 
-    /// Needs the step forward of what is found: without it the place of the key that is read often is the one that goes.
+    /// Needs the step forward of a found entry: without it the key that is read often loses its place.
     #[test]
     fn a_key_that_is_read_often_stays_while_others_come_and_go() {
         let locations = Locations::new(WAYS);
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(locations.find(hash), None);
     }
 
-    /// Needs the start at a cache line, and the memory for it: a set of the last number must lie in the table.
+    /// Needs the start at a cache line, and the memory for that: the set of the highest number must lie in the table.
     #[test]
     fn every_set_lies_in_the_table_and_begins_a_cache_line() {
         for capacity in [1, 4, 5, 1000, 65_536] {

@@ -14,7 +14,7 @@ const REPORT_EVERY_NS: Nanoseconds = 1_000_000_000;
 pub(super) struct Meter {
     /// Calls that were begun.
     calls: Cell<u32>,
-    /// Of those, how many had begun at the last report.
+    /// Calls that had begun at the last report.
     calls_reported: Cell<u32>,
     reads: Cell<u64>,
     read_bytes: Cell<u64>,
@@ -22,7 +22,7 @@ pub(super) struct Meter {
     /// Keys that were read by their remembered places, and others.
     location_hits: Cell<u64>,
     location_misses: Cell<u64>,
-    /// Of those two, what was reported.
+    /// The reported part of those two.
     locations_reported: Cell<(u64, u64)>,
     /// Times alone; the counts are above, where adding is cheaper.
     times: RefCell<Report>,
@@ -40,7 +40,7 @@ pub(super) enum Call {
 }
 
 impl Meter {
-    /// A call begins. Whether it is to be timed.
+    /// Notes that a call begins. Returns whether the call is to be timed.
     #[inline]
     pub fn begin_call(&self) -> bool {
         let calls = self.calls.get().wrapping_add(1);
@@ -69,7 +69,7 @@ impl Meter {
         self.round_trips.set(self.round_trips.get() + 1);
     }
 
-    /// Notes a key that was read: whether by its remembered place.
+    /// Notes a key that was read, and whether by its remembered place.
     #[inline]
     pub fn note_location(&self, hit: bool) {
         let counter = if hit {
@@ -85,7 +85,7 @@ impl Meter {
         (self.location_hits.get(), self.location_misses.get())
     }
 
-    /// Notes the time of a call that was timed. Whether it is time for a report, which the caller makes and
+    /// Notes the time of a call that was timed. Returns whether it is time for a report, which the caller makes and
     /// [ends](Meter::end_report).
     pub fn note_time(&self, call: Call, start: Nanoseconds, now: Nanoseconds) -> bool {
         let mut times = self.times.borrow_mut();
@@ -99,12 +99,12 @@ impl Meter {
             && !self.is_reporting.replace(true)
     }
 
-    /// The report is through.
+    /// Notes that the report was sent.
     pub fn end_report(&self) {
         self.is_reporting.set(false);
     }
 
-    /// What there is to report; nothing is left. `None`: no call was begun since the last time.
+    /// Takes everything that is to be reported. `None`: no call was begun since the last time.
     pub fn take(&self, now: Nanoseconds) -> Option<Report> {
         let calls = self.calls.get();
         if calls == self.calls_reported.replace(calls) {

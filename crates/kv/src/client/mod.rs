@@ -97,10 +97,10 @@ impl Client {
     /// Gives back what the client holds and disconnects. Dropping the client disconnects too; what it held is then taken
     /// back by the server.
     pub async fn close(self) {
-        // Without a server there is no use for the report.
+        // Nobody reads the report if the server is gone.
         let _ = self.report().await;
         for slot in self.inner.writer.take_extents() {
-            // Where the server is gone there is nothing to give back to.
+            // A server that is gone takes nothing back.
             if self.inner.writer.leases.release(slot).await.is_err() {
                 return;
             }

@@ -11,7 +11,7 @@ use crate::wire::limits::IN_FLIGHT_MAX;
 /// The requests of a client. The server answers in order, so an answer names none of them.
 pub(super) struct Pending {
     requests: Requests<Answer, IsPut>,
-    /// Puts among what waits, and those that are published without the server.
+    /// Puts among the operations that wait, and puts that are published without the server.
     puts: usize,
 }
 
@@ -40,7 +40,7 @@ impl Pending {
         self.puts += usize::from(!std::mem::replace(self.requests.note(), true));
     }
 
-    /// A put is being published without the server; counts as one until it has ended.
+    /// A put is being published without the server. It counts as a waiting put until it has ended.
     pub fn begin_conclusion(&mut self) {
         self.puts += 1;
     }
@@ -71,7 +71,7 @@ impl Pending {
         self.puts -= usize::from(self.requests.cancel(handle));
     }
 
-    /// Hands `answer` to the oldest operation. False if nobody waits: the server said too much.
+    /// Hands `answer` to the oldest operation. False if no operation waits: the server has sent an answer too many.
     pub fn answer(&mut self, answer: Answer) -> bool {
         let Some(is_put) = self.requests.answer_next(answer) else {
             return false;
@@ -90,7 +90,7 @@ impl Pending {
         self.requests.poll(handle, waker)
     }
 
-    /// Whoever waited has its answer, or does not want it any more.
+    /// Ends the wait of an operation that has its answer, or was given up.
     pub fn forget(&mut self, handle: RequestHandle) {
         self.requests.forget(handle);
     }

@@ -1,5 +1,5 @@
-//! What a client makes on its device. Undone when dropped. A client takes what arrives on its own queue pair alone, so a port serves
-//! any number of clients, and a server.
+//! The queue pair and memory that a client makes on its device, and frees when it is dropped. A client takes only what arrives on its own
+//! queue pair, so a port serves any number of clients, and a server.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -63,7 +63,7 @@ impl Resources {
         self.endpoint.allocate(size)
     }
 
-    /// Lets the task that takes what arrives look whether it is still needed.
+    /// Wakes the task that takes arrivals, which then checks whether it is still needed.
     pub fn wake_listener(&self) {
         if let Some(waker) = self.listener.take() {
             waker.wake();

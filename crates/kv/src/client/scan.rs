@@ -53,7 +53,7 @@ impl Entries {
         self.found.is_empty()
     }
 
-    /// The version from which [`Client::entries_from`](crate::Client::entries_from) goes on; `None`: there are no more keys.
+    /// The version from which [`Client::entries_from`](crate::Client::entries_from) continues; `None`: there are no more keys.
     pub fn next_version(&self) -> Option<u64> {
         let (last, _, _) = self.found.last().filter(|_| !self.is_whole)?;
         Some(last + 1)
@@ -157,7 +157,7 @@ impl<'a> Scan<'a> {
             for (&(_, word, slot), bytes) in batch.iter().zip(&mut buffers) {
                 into.extend(self.entry(word, (entries.table, slot), bytes).await?);
             }
-            // Only now: what could not be read is tried again by the next call.
+            // Only now: the next call tries again to read what could not be read.
             entries.next = end;
         }
         Ok(())
@@ -179,7 +179,7 @@ impl<'a> Scan<'a> {
                 self.read_starts(batch, &mut lines).await?;
                 let starts = lines.as_chunks::<RECORD_START_SIZE>().0;
                 for (&(word, slot), line) in batch.iter().zip(starts) {
-                    // What makes no sense here, or is of another record by now, is judged when its record is read.
+                    // A line that makes no sense, or is of another record by now, is judged when its record is read.
                     let version = RecordHeader::parse(line)
                         .ok()
                         .filter(|header| word.is_of_generation(header.generation()))
@@ -262,7 +262,7 @@ impl<'a> Scan<'a> {
         (table, slot): (u32, u64),
         bytes: &mut Vec<u8>,
     ) -> Result<Option<Entry>, StoreError> {
-        // The word was found long ago: where generations have come round, it is read again first.
+        // The word was found long ago: if generations have come round, it is read again first.
         let mut begun = None;
         for _ in 0..READ_RETRIES_MAX {
             let read = bytes.len();
@@ -312,7 +312,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// What stands now where `word` stood; in a newer index, the same word if it is there. `None`: nothing.
+    /// The word that stands now where `word` stood; in a newer index, the same word if it is there. `None`: nothing.
     async fn word_now(
         &self,
         word: Word,

@@ -2,7 +2,7 @@
 
 use stonecast_fabric::{QueuePair, RemoteAddress};
 
-/// Where the memory is that one-sided reads go to. See `docs/design/0001` and `0004` for what stands in it.
+/// The memory that one-sided reads go to. `docs/design/0001` and `0004` describe its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Yardstick {
     /// The client's queue pair.

@@ -34,7 +34,7 @@ impl Generations {
         self.come_round.get()
     }
 
-    /// A record of this generation was read. Whether, as far as it tells, none has come round.
+    /// Notes that a record of this generation was read. Returns whether, as far as the record shows, no generation has come round.
     #[inline]
     pub fn note(&self, generation: u32) -> bool {
         let is_early = generation < GENERATIONS;
@@ -44,7 +44,7 @@ impl Generations {
         is_early
     }
 
-    /// Whether what was read since `begin` is what the words meant.
+    /// Whether the records read since `begin` are those that the words meant.
     #[inline]
     pub fn believes(&self, runtime: &dyn Runtime, begun: Option<Nanoseconds>) -> bool {
         !self.come_round.get() || begun.is_some_and(|begun| runtime.now() - begun <= SPAN_NS_MAX)

@@ -13,12 +13,12 @@
 //! home bucket in the old table is marked. So a reader that found no mark began before the change, and what it found was
 //! true at some moment during its call, also that a key is absent.
 //!
-//! **Claims.** Where clients publish overwrites themselves, a word may change at any moment, by CAS, to that of a newer record of the
+//! **Claims.** If clients publish overwrites themselves, a word may change at any moment, by CAS, to that of a newer record of the
 //! same key; the server alone makes and empties words. It keeps clients off a word by claiming it: another size class, which
-//! readers take as it is and publishing clients leave alone. What is copied to a larger table stays claimed in the old one, and what
-//! comes new where was copied is claimed there by the store that shows it.
+//! readers take as it is and publishing clients leave alone. A word that is copied to a larger table stays claimed in the old one, and
+//! the store that adds a new word to a copied bucket adds it claimed.
 //!
-//! Both go on in small steps between batches, in proportion to what is written, so that no request waits for them.
+//! Both advance in small steps between batches, in proportion to the bytes written, so that no request waits for them.
 //!
 //! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, but for those that
 //! an overflow has carried on. The hash of a key is not in its word; it is made from the key in the log.
@@ -178,7 +178,7 @@ impl Index {
         loop {
             let (place, found) = self.table.find(hash, |word| natural(word).is_some())?;
             let word = natural(found).filter(|&word| word == found && word.claimed() != word)?;
-            // Where a client was faster, its record is the key's now.
+            // If a client was faster, its record is the key's now.
             if mutant!(ClaimIgnored) || self.table.exchange(place, word, word.claimed()) {
                 return Some(word);
             }
@@ -192,7 +192,7 @@ impl Index {
         }
     }
 
-    /// What the current table has at `place` for `word`: the server alone changes what was copied.
+    /// The word that the current table has at `place` for `word`: the server alone changes words that were copied.
     fn shown(&self, place: Place, word: Word) -> Word {
         if self.is_shared && self.copy_of(place).is_some() {
             word.claimed()
@@ -271,12 +271,12 @@ impl Index {
         };
     }
 
-    /// Whether a growth is going on.
+    /// Whether the index is growing.
     pub fn is_growing(&self) -> bool {
         !matches!(self.growth, Growth::None)
     }
 
-    /// Goes on with a growth by about `buckets` buckets.
+    /// Advances a growth by about `buckets` buckets.
     pub fn step(&mut self, buckets: u64, log: &dyn Region, tag_key: u64) -> Step {
         match &mut self.growth {
             Growth::None => Step::Ended,
@@ -347,10 +347,10 @@ impl Index {
 
 /// Copies the words of `buckets` into another table.
 ///
-/// Where no key can be read any more (only a client that overwrites its own published records, which it must not, does
-/// that) the word goes to where a key of its bucket would be looked for, so that its damage is still found and told.
+/// If the key of a word cannot be read any more (only a client that overwrites its own published records, which it must not do,
+/// causes that), the word goes to a bucket where a key of its bucket would be looked for, so that the damage is still found and told.
 ///
-/// Where clients change words each is claimed first, so that what is copied is what stands there until the server changes it.
+/// If clients change words, each word is claimed first, so that the copied word stands there until the server changes it.
 fn copy(
     from: &Table,
     buckets: std::ops::Range<u64>,

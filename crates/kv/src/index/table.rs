@@ -1,7 +1,7 @@
 //! One table of the index: buckets of one cache line in memory that clients read one-sided.
 //!
-//! A key's word is in its home bucket or, if that was full, in a later one (wrapping around). A reader goes on to the next
-//! bucket while the count is not 0. Where a bucket is marked as moved, nothing in it counts any more: another table has it.
+//! A key's word is in its home bucket or, if that was full, in a later one (wrapping around). A reader continues with the next
+//! bucket while the count is not 0. Nothing in a bucket that is marked as moved counts any more: another table has it.
 //!
 //! Invariants: one word per key; a word stays where it is until its key is deleted; each change that readers see is one
 //! 8-byte store; a word is stored after what it points to is persisted, and the count grows before a word is stored

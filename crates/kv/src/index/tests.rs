@@ -133,8 +133,8 @@ impl World {
         self.end += record_size(8, 0);
     }
 
-    /// What a client does that publishes: it changes the word of a key that is there, if it is not claimed, and nothing else. Whether
-    /// it could.
+    /// Does what a publishing client does: changes the word of a key that is there, if the word is not claimed, and nothing else.
+    /// Returns whether it could.
     fn publish(&mut self, n: u64) -> bool {
         let Some((place, word)) = self.find(n).filter(|_| self.index.may_be_published()) else {
             return false;
@@ -167,7 +167,7 @@ impl World {
         })
     }
 
-    /// Looks up as a reader does: one-sided, and going over to the current table only where a bucket is marked.
+    /// Looks up as a reader does: one-sided, and switching to the current table only if a bucket is marked.
     fn read(&mut self, n: u64) -> Option<u64> {
         loop {
             let (memory, bits) = self.tables[self.held].clone();
@@ -259,8 +259,8 @@ fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
     }
 }
 
-/// Needs the claims of what is copied, and that no client may publish while the old table is marked: else a reader finds there what a
-/// client has replaced in the new one.
+/// Needs the claims of copied words, and that no client may publish while the old table is marked: otherwise a reader finds there a word
+/// that a client has replaced in the new one.
 #[test]
 fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
     for seed in 0..4 {
@@ -297,8 +297,8 @@ fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
     }
 }
 
-/// Needs a new word to be claimed by the store that shows it, where a growth has copied: between that store and a claim behind it a
-/// client publishes, and the larger table gets the word before.
+/// Needs a new word of a copied bucket to be claimed by the store that adds it: between that store and a later claim a client would
+/// publish, and the larger table would get the earlier word.
 #[test]
 fn what_a_client_publishes_over_a_key_that_just_came_is_there_when_the_index_has_grown() {
     let bits = INDEX_BITS_MIN;

@@ -23,10 +23,10 @@ pub(super) struct Extents {
     log_address: u64,
     current: Option<Extent>,
     next: Option<Extent>,
-    /// When it was last seen that they are used.
+    /// When the extents were last seen in use.
     used_at: Nanoseconds,
     leasing: bool,
-    /// Tasks to wake when it is over.
+    /// Tasks to wake when the lease request is over.
     waiting: Vec<Waker>,
 }
 
@@ -43,7 +43,7 @@ pub(in crate::client) struct Spot {
     /// What the record's tag is bound to.
     pub position: u64,
     pub generation: u32,
-    /// Where what the client writes of the record begins: behind its stamp.
+    /// Where the part of the record that the client writes begins: behind the stamp.
     pub remote: RemoteAddress,
 }
 
@@ -71,8 +71,8 @@ impl Extents {
         self.copies
     }
 
-    /// What is wrong with a lease for a record of `size` bytes, if anything: no place that is made from it may lie outside
-    /// its segment, and a lease that does not help would be asked for again for ever.
+    /// The fault of a lease for a record of `size` bytes, if it has one: no place taken from the lease may lie outside its
+    /// segment, and a client that accepted a lease without room for the record would ask for another for ever.
     pub fn fault(&self, grant: &Grant, size: u64) -> Option<&'static str> {
         let units = self.format.segment_units();
         if self.copies {
@@ -140,7 +140,7 @@ impl Extents {
                 .is_some_and(|extent| self.room(extent) >= size)
     }
 
-    /// Goes over to the extent leased ahead if that has room, and returns the slot of the one to give back.
+    /// Switches to the extent leased ahead if that has room, and returns the slot of the extent to give back.
     pub fn advance(&mut self, size: u64) -> Option<Option<u8>> {
         if self
             .next
@@ -192,13 +192,13 @@ impl Extents {
         self.next.replace(extent).map(|old| old.grant.slot)
     }
 
-    /// Gives up the extent in use, which has no room for what is to be written, and returns its slot: where space is short,
-    /// its segment is cleaned, too.
+    /// Gives up the extent in use, which has no room for the next record, and returns its slot: if space is short, its
+    /// segment is cleaned, too.
     pub fn give_up(&mut self) -> Option<u8> {
         self.current.take().map(|extent| extent.grant.slot)
     }
 
-    /// The server has taken back the lease of `slot`, by its clock for want of use. Whether it was given up by this.
+    /// Notes that the server has taken back the unused lease of `slot`. Returns whether the client still held the lease.
     pub fn forget(&mut self, slot: u8) -> bool {
         let has = |extent: &mut Option<Extent>| {
             extent.take_if(|extent| extent.grant.slot == slot).is_some()

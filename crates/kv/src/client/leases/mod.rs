@@ -35,8 +35,8 @@ impl Leases {
         self.extents.borrow().copies()
     }
 
-    /// Whether a record of `size` bytes has a place without a lease. What was not used for so long that the server may take
-    /// it back is given back first.
+    /// Whether a record of `size` bytes has a place without a further lease. Extents unused for so long that the server may
+    /// take them back are given back first.
     pub fn has_room(self: &Rc<Self>, size: u64) -> bool {
         let now = self.connection.runtime.now();
         let unused = self.extents.borrow_mut().use_at(now);
@@ -44,7 +44,7 @@ impl Leases {
         self.extents.borrow().has_room(size)
     }
 
-    /// The place of a record that takes `size` bytes, and lies at `ring_offset` of the staging ring. The caller has looked
+    /// The place of a record that takes `size` bytes, and lies at `ring_offset` of the staging ring. The caller has checked
     /// that there is one.
     pub fn place(&self, size: u64, ring_offset: u64) -> Spot {
         self.extents
@@ -53,7 +53,7 @@ impl Leases {
             .expect("there is room, it was just looked at")
     }
 
-    /// Makes room for a record of `size` bytes. `Some`: there is none, and what the server says.
+    /// Makes room for a record of `size` bytes. `Some`: there is none, for the reason that the server gives.
     pub async fn make_room(
         self: &Rc<Self>,
         size: u64,
@@ -64,7 +64,7 @@ impl Leases {
             return Ok(None);
         }
         if !self.extents.borrow_mut().begin_leasing() {
-            // Another put is at it.
+            // Another put is leasing.
             poll_fn(|context| self.extents.borrow_mut().poll_leased(context)).await;
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl Leases {
             .await
     }
 
-    /// Leases the next extent beside the caller, if it is time to. What fails shows when the extent is needed.
+    /// Leases the next extent beside the caller, if it is time to. A failure shows when the extent is needed.
     pub fn lease_ahead(self: &Rc<Self>) {
         if self.extents.borrow().should_lease_ahead() && self.extents.borrow_mut().begin_leasing() {
             let leases = self.clone();
@@ -138,7 +138,7 @@ impl Leases {
         for slot in slots {
             let leases = self.clone();
             self.connection.runtime.spawn(Box::pin(async move {
-                // Where the server is gone there is nothing to give back to.
+                // A server that is gone takes nothing back.
                 let _ = leases.release(slot).await;
             }));
         }
@@ -150,7 +150,7 @@ impl Leases {
         self.release_beside(slot);
     }
 
-    /// Gives all extents back, behind all that was posted to them: nothing on its way is refused.
+    /// Gives all extents back, behind all writes that were posted to them, so that no write on its way is refused.
     pub fn give_up_all(self: &Rc<Self>) {
         let all = self.take_all();
         self.release_beside(all);

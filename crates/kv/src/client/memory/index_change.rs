@@ -1,4 +1,4 @@
-//! What the server has opened to this client, and going over to a newer index.
+//! The memory that the server has opened to this client, and the switch to a newer index.
 //!
 //! A bucket that is marked as moved sends its reader here. The old index is given back once no read of it is on its way.
 
@@ -11,11 +11,11 @@ use crate::wire::{Accesses, Answer, Request, Verdict};
 
 /// Pause before asking again for rights that the server has none of now.
 const BUSY_PAUSE_NS: u64 = 1_000_000;
-/// How often it is looked whether the reads of an old index are through.
+/// How often a client checks whether its reads of an old index have ended.
 const LEAVE_LOOK_NS: u64 = 1_000_000;
 
 impl ServerMemory {
-    /// Asks for access, and checks what the server says.
+    /// Asks for access, and checks the server's answer.
     pub(super) async fn ask_access(&self) -> Result<Accesses, StoreError> {
         let connection = &*self.connection;
         for _ in 0..READ_RETRIES_MAX {
@@ -42,7 +42,7 @@ impl ServerMemory {
         })
     }
 
-    /// Goes over to the index that the server has now, because a bucket of index `seen` was marked as moved.
+    /// Switches to the index that the server has now, because a bucket of index `seen` was marked as moved.
     pub async fn adopt_index(&self, seen: u32) -> Result<(), StoreError> {
         let _turn = self.adopting.lock().await;
         if !self.has_index(seen) {
@@ -62,7 +62,7 @@ impl ServerMemory {
             while Rc::strong_count(&old) > 1 {
                 connection.runtime.sleep(LEAVE_LOOK_NS).await;
             }
-            // Where the server is gone there is nothing to give back to.
+            // A server that is gone takes nothing back.
             let _ = connection
                 .request(Request::LeaveIndex { table: seen })
                 .await;

@@ -29,7 +29,7 @@ use soon::SoonReads;
 /// READs of one batch that are posted, so that others have room beside it.
 const POSTED_TOGETHER_MAX: usize = POSTED_READS_MAX as usize / 4;
 
-/// How the READs of a client are executed where it waits for nothing else.
+/// How the READs of a client are executed while the client waits for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Execution {
     /// The provider executes them in the call.
@@ -44,21 +44,21 @@ pub(super) enum Execution {
 pub(super) struct ServerMemory {
     pub connection: Rc<Connection>,
     pub execution: Execution,
-    /// What the server has opened to this client.
+    /// The memory that the server has opened to this client.
     access: Cell<Accesses>,
-    /// One asks for a newer index at a time.
+    /// Held by the one task that asks for a newer index.
     adopting: FairLock,
     /// Cloned by every posted READ of the present index, so that the last one of an earlier index is known.
     index_in_use: RefCell<Rc<()>>,
     /// Memory for READs that the provider cannot execute in the call.
     scratch: Scratch,
-    /// Room for those in the send queue.
+    /// Room for posted READs in the send queue.
     read_room: ReadRoom,
     soon: SoonReads,
 }
 
 impl ServerMemory {
-    /// What the server opens to the client of `connection`, which has just been made.
+    /// The memory that the server opens to the client of `connection`, which has just been made.
     pub async fn open(connection: Rc<Connection>) -> Result<Self, StoreError> {
         let execution = match connection.port.device().capabilities() {
             can if can.read_now => Execution::InCall,
@@ -79,7 +79,7 @@ impl ServerMemory {
         Ok(memory)
     }
 
-    /// Where everything is.
+    /// The addresses of index, log and staging memory, as the server has given them.
     #[inline(always)]
     pub fn access(&self) -> Accesses {
         self.access.get()
@@ -143,7 +143,7 @@ impl ServerMemory {
                     let remote = self.index_address(bucket);
                     let into = &mut line;
                     self.read(&mut [ReadInto { remote, into }]).await?;
-                    // By now it may be a bucket of another index.
+                    // The index may have changed during the READ.
                     if !self.has_index(access.table) {
                         return Ok(LookUpStep::Moved);
                     }
@@ -190,7 +190,7 @@ impl ServerMemory {
         (status == Status::Success).then_some(())
     }
 
-    /// Executes READs with one doorbell, in whatever way. Each is at most `SCRATCH_SIZE` long.
+    /// Executes READs with one doorbell, in the way that the provider offers. Each is at most `SCRATCH_SIZE` long.
     #[inline]
     pub async fn read(&self, reads: &mut [ReadInto<'_>]) -> Result<(), StoreError> {
         let connection = &*self.connection;

@@ -1,12 +1,12 @@
-//! How many READs are posted and not completed: the send queue has room for so many beside the writes that may be in flight.
+//! Counts the READs that are posted and not completed: the send queue has room for a number of them beside the writes in flight.
 //!
 //! ```text
 //!   posted      ----------------------------|     READs of a queue pair complete in the order of their posts,
 //!   completed   -----------------|                 so the end of one tells of all before it
 //! ```
 //!
-//! The end of a READ that was given up is not seen; that of a later one tells. Where no later one is posted because there is
-//! no room, a READ that has waited for long enough goes ahead: the queue has as much room again for those.
+//! The end of a READ that was given up is not seen; the end of a later one implies it. If no later READ is posted because there
+//! is no room, a READ that has waited for long enough goes ahead: the queue has as much room again for READs that go ahead.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,9 +20,9 @@ use crate::wire::limits::IN_FLIGHT_MAX;
 pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
 /// Pause between two looks for room.
 const LOOK_NS: Nanoseconds = 2_000;
-/// A READ that has waited for so long while none completed goes ahead; the others wait anew, since its end tells of all.
+/// A READ that has waited for so long while none completed goes ahead; the others wait anew, since its end implies that of all earlier ones.
 const PATIENCE_NS: Nanoseconds = 10_000_000;
-/// So often it has looked for room by then: the clock goes on while this thread does not run, and nothing completes.
+/// Looks for room that a READ has made by then: the clock advances while this thread does not run, though nothing completes.
 const LOOKS_MIN: u32 = 64;
 
 /// See the module documentation.
@@ -67,7 +67,7 @@ impl ReadRoom {
         (self.posted.get(), self.completed.get())
     }
 
-    /// Takes room for READs that are posted now, where there is some.
+    /// Takes room for READs that are posted now, if there is some.
     pub fn take_now(&self, count: usize) -> Option<PostedReads> {
         let has_room = self.posted.get() + count as u64 - self.completed.get() <= POSTED_READS_MAX;
         has_room.then(|| self.take_anyway(count))
@@ -134,8 +134,8 @@ mod tests {
         fn cancel(&self, _: Timer) {}
     }
 
-    /// Needs `LOOKS_MIN`, and that the others begin to wait anew when one goes ahead: without either the send queue would run
-    /// over on a machine on which a thread does not run for a while.
+    /// Needs `LOOKS_MIN`, and that the others begin to wait anew when one goes ahead: without either the send queue would
+    /// overflow on a machine on which a thread does not run for a while.
     #[test]
     fn a_read_that_waits_in_vain_goes_ahead_alone_and_not_because_the_clock_jumped() {
         let clock = Rc::new(Clock::default());

@@ -1,12 +1,12 @@
-//! Memory that READs land in where the provider cannot read into place, and that changes are posted from.
+//! Memory that READs land in if the provider cannot read into place, and that changes are posted from.
 //!
 //! ```text
 //!   free --lent--> held by the future, and from the post on by the batch --both have let go--> free
 //! ```
 //!
 //! Invariants:
-//! - Memory is not lent again while a READ may still write to it, or a change be sent from it: of a batch that was given up
-//!   only the batch knows the end.
+//! - Memory is not lent again while a READ may still write to it, or a change be sent from it: only
+//!   the batch knows when a batch that was given up has ended.
 //! - A READ keeps the index open that it reads, for as long.
 
 use std::cell::RefCell;
@@ -53,7 +53,7 @@ impl Scratch {
 }
 
 impl Lent {
-    /// All of it.
+    /// All bytes of the piece.
     pub fn span(&self) -> LocalSpan {
         LocalSpan {
             region: self.region,

@@ -37,7 +37,7 @@ pub(super) struct SoonReads {
 }
 
 impl SoonReads {
-    /// Looks whether what was late has come; to be called when a READ has completed.
+    /// Checks whether late READs have completed; to be called when a READ has completed.
     #[inline]
     pub fn note_completed(&self, room: &ReadRoom) {
         let mut late = self.late.borrow_mut();
@@ -51,10 +51,10 @@ impl SoonReads {
 }
 
 impl ServerMemory {
-    /// Whether a READ could be waited for in the call now: seen before anything is done for it.
+    /// Whether a READ could be waited for in the call now: decided before anything is done for the READ.
     #[inline]
     pub fn may_read_soon(&self) -> bool {
-        // An answer that is to come would wait for the READs.
+        // An answer that is due would wait for the READs.
         self.connection.port.may_read_soon()
             && !self.connection.awaits_answer()
             && self.soon.late.borrow().is_none()
@@ -129,7 +129,7 @@ impl ServerMemory {
     /// Makes the memory, for the next time.
     #[cold]
     fn make_memory(&self) -> Option<()> {
-        // Where there is none, READs are not waited for in the call.
+        // Without this memory, READs are not waited for in the call.
         let region = self.connection.resources.allocate(MEMORY_SIZE).ok()?;
         let bytes = self.connection.port.device().memory(region);
         self.soon.memory.replace(Some((region, bytes)));

@@ -1,11 +1,11 @@
-//! One publication: what is written where, and what takes it back.
+//! One publication: its changes to the server's memory, and the changes that take the record back.
 
 use stonecast_fabric::{ChangeNow, RemoteAddress};
 use stonecast_log::{commit_tag_position, void_tag};
 
 use crate::wire::intent::{INTENT_SIZE, Intent};
 
-/// What is about to be published. The record lies with the rights.
+/// A publication that is about to begin. The record lies with the rights.
 pub(super) struct Attempt {
     pub sequence: u64,
     pub commit_tag: u64,
@@ -13,7 +13,7 @@ pub(super) struct Attempt {
     pub record_at: RemoteAddress,
     /// Where the word is.
     pub word_at: RemoteAddress,
-    /// Says both words.
+    /// The intent, which names both words.
     pub intent: Intent,
     pub intent_number: u64,
     pub intent_at: RemoteAddress,

@@ -8,9 +8,9 @@
 //!   anything else: nothing was done, and `Publisher::overwrite` does what there is to do
 //! ```
 //!
-//! Invariants: what is done here is what `Publisher::overwrite` does after the same READs, in the same order; and a put is done
-//! here only where all that this client was asked for before are done. Whether the rights were used lately is not asked: those that
-//! were taken away because they were not open nothing, and then nothing is done.
+//! Invariants: this path does what `Publisher::overwrite` does after the same READs, in the same order; and it does a put only
+//! after all earlier puts of this client. It does not ask whether the rights were used lately: rights that the server has taken
+//! away for want of use open nothing, and then nothing is done.
 
 use std::rc::Rc;
 
@@ -29,8 +29,8 @@ use crate::wire::intent::SEQUENCE_MAX;
 use crate::wire::limits::check_key;
 use crate::wire::{Bucket, KeyHash};
 
-/// One in how many puts notes when it was: a look at the clock takes a while, and what is noted too early only lets the rights be
-/// asked for anew.
+/// One put in so many notes its time: a look at the clock takes a while, and a time noted too early has no effect but that the
+/// client asks for the rights anew.
 const USED_EVERY: u64 = 64;
 /// Bytes from the start of an old record that are fetched ahead: those of its header and of most keys.
 const FETCHED_SIZE: usize = 2 * LINE_SIZE;
@@ -106,7 +106,7 @@ impl Publisher {
         None
     }
 
-    /// The word of `key`, where it is the first in its home bucket that could be.
+    /// The word of `key`, if it is the first word of its home bucket that could be the key's.
     #[inline]
     fn find_target_in_call(&self, hash: KeyHash, key: &[u8]) -> Option<Target> {
         let access = self.memory.access();
@@ -129,7 +129,7 @@ impl Publisher {
         Some(Target::new(access.table, &look_up, size))
     }
 
-    /// Makes a record void whose publication was lost. Where that cannot be done in the call, it is done before the next put.
+    /// Makes a record void whose publication was lost. If that cannot be done in the call, it is done before the next put.
     #[cold]
     fn take_back_in_call(self: &Rc<Self>, rights: &mut Rights, attempt: Attempt) {
         let place = rights.next_intent();
@@ -164,8 +164,8 @@ impl Publisher {
             .then_some(())
     }
 
-    /// Brings near what overwrites of at most [`TOGETHER`] keys will read, where they are published in the call. What is read is a hint, from which
-    /// nothing is concluded.
+    /// Fetches the lines that overwrites of at most [`TOGETHER`] keys will read, if they are published in the call. The bytes read are a hint, from
+    /// which nothing is concluded.
     pub fn fetch<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
         let has_rights = matches!(*self.publishing.borrow(), Publishing::Granted(_));
         if !has_rights || self.memory.execution != Execution::InCall {

@@ -1,4 +1,4 @@
-//! Overwriting a key without the server: what a trusted client does where the server lets it. Why this is sound:
+//! Overwriting a key without the server, as a trusted client does if the server lets it. Why this is sound:
 //! `docs/design/0022`.
 //!
 //! ```text
@@ -6,12 +6,12 @@
 //!                                                                                   '-> lost: WRITE void, through the server
 //! ```
 //!
-//! Where the provider does all of that in the call, the ordinary put is [`in_call`], and this is what it leaves over. What
-//! this client may do, and where it writes: [`rights`].
+//! If the provider does all of that in the call, [`in_call`] does the ordinary put, and this module does the puts that are left
+//! over. [`rights`] has what this client may do, and where it writes.
 //!
 //! One put at a time, in its turn: so records are stamped in the order of their sequences, and puts of one client are committed
-//! in the order of asking. What is stamped is either published or made void before anything else is sent, also where the future
-//! that began it is dropped: that part is a task of its own.
+//! in the order of asking. A stamped record is either published or made void before anything else is sent, even if the future
+//! that began the put is dropped: that part is a task of its own.
 //!
 //! A put that is out of the ordinary is left to the server, with nothing done.
 
@@ -69,7 +69,7 @@ pub(super) struct Publisher {
     publishing: RefCell<Publishing>,
     /// Where the start of the record that is overwritten is read to in the call.
     start: RefCell<Box<[u8; START_SIZE_MAX]>>,
-    /// The end of the put that lost in the call, where it could not be made void there; that put waits for it.
+    /// The end of the put that lost in the call and could not be made void there; that put waits for it.
     taking_back: RefCell<Option<TakingBack>>,
 }
 
@@ -102,7 +102,7 @@ impl Publisher {
         let hash = KeyHash::of(self.connection.format.tag_key, draft.key);
         let mut found = self.find_target(hash, draft.key).await?;
         if found.is_some() && self.connection.has_puts() {
-            // What was sent to the server before comes before.
+            // Puts that were sent to the server earlier come first.
             self.connection.puts_done().await;
             found = self.find_target(hash, draft.key).await?;
         }
@@ -112,7 +112,7 @@ impl Publisher {
         if !self.prepare_publishing(size).await? || !self.is_of_present_index(&target) {
             return Ok(None);
         }
-        // What was stamped has to be concluded, so all that can be refused comes before.
+        // A stamped record has to be concluded, so every step that can be refused comes before the stamp.
         let lent = self.memory.lend()?;
         let mut sequence = 0;
         let counter = self.rights(|rights| rights.counter());
@@ -143,7 +143,7 @@ impl Publisher {
             rights.note_stamped(&attempt);
             attempt
         });
-        // What was stamped is concluded also where this future is dropped, and before the next put.
+        // A stamped record is concluded even if this future is dropped, and before the next put.
         let publisher = self.clone();
         self.connection
             .conclude_in_task(async move { publisher.conclude(attempt, lent).await })
@@ -201,8 +201,8 @@ impl Publisher {
         self.take_back(&attempt, place, &lent).await.map(|()| None)
     }
 
-    /// Makes a record void whose publication was lost to a faster writer, and tells that: what has its sequence already
-    /// must not count beside what came in between.
+    /// Makes a record void whose publication was lost to a faster writer, and announces that: a record that has its sequence
+    /// already must not count beside the writes that came in between.
     async fn take_back(
         &self,
         attempt: &Attempt,
@@ -214,8 +214,8 @@ impl Publisher {
             .await
     }
 
-    /// Changes that a record which was stamped needs. Where they fail, the connection ends, so that the server settles what
-    /// becomes of the record; until then it may count.
+    /// Does changes that a stamped record needs. If they fail, the connection ends, so that the server settles what becomes of
+    /// the record; until then the record may count.
     async fn change_stamped(
         &self,
         changes: &mut [ChangeNow<'_>],

@@ -1,4 +1,5 @@
-//! What a client that publishes holds of the server: the rights, an extent that it alone stamps records in, a ring for intents.
+//! What the server has given to a client that publishes: the rights, an extent that this client alone stamps records in, a ring for
+//! intents.
 
 use std::rc::Rc;
 
@@ -67,7 +68,7 @@ impl Publisher {
         }
         if !self.rights(|rights| rights.has_room(size)) {
             self.leases.release_beside(self.take_extent());
-            // Beside this put: where it is given up, the extent is there for the next one.
+            // Beside this put: if the put is given up, the extent is there for the next one.
             let publisher = self.clone();
             let leased = self
                 .connection
@@ -93,7 +94,7 @@ impl Publisher {
         }))
     }
 
-    /// Asks for the rights to publish in the present index, and gives those up that it had. False: there are none now.
+    /// Gives up the rights that the client had, and asks for rights to publish in the present index. False: there are none now.
     async fn ask_rights(self: &Rc<Self>, now: Nanoseconds) -> Result<bool, StoreError> {
         let extent = match std::mem::replace(&mut *self.publishing.borrow_mut(), Publishing::MayAsk)
         {
@@ -192,7 +193,7 @@ impl Rights {
             .is_some_and(|extent| u64::from(extent.unit) * UNIT_SIZE + size <= segment_size)
     }
 
-    /// Whether there is room for all that one put can have to announce: what is about to happen, and that it has not.
+    /// Whether there is room for both intents that one put may write: that the put is about to happen, and that it was taken back.
     pub(super) fn has_room_for_intents(&self) -> bool {
         self.announced + 2 - self.taken <= INTENTS
     }
@@ -229,7 +230,7 @@ impl Rights {
             opening,
             &mut self.record,
         );
-        // One writer, whose stores are there in their order: what is below is as durable as it is promised.
+        // The extent has one writer, whose stores arrive in their order: everything below is as durable as promised.
         let stamp = Stamp {
             sequence,
             previous: last,
@@ -272,7 +273,7 @@ impl Rights {
         }
     }
 
-    /// The record is there, or on its way: from here on it is concluded.
+    /// Notes that the record is in the log, or on its way there: from here on it has to be concluded.
     pub(super) fn note_stamped(&mut self, attempt: &Attempt) {
         let extent = self.extent.as_mut().expect("it was looked at in this turn");
         extent.last = extent.unit;

@@ -1,4 +1,4 @@
-//! What a client overwrites: the word of a key, found by a look-up that reads no more of the record than its key.
+//! The word of a key that a client overwrites, found by a look-up that reads no more of the record than its key.
 
 use stonecast_log::{LogFormat, RECORD_START_SIZE, RecordHeader, record_size};
 
@@ -62,14 +62,14 @@ impl Wanted for Overwritable<'_> {
         if !is_keys {
             return Judged::OtherKey;
         }
-        // A word of another class is claimed. Where generations have come round, a word may come back.
+        // A word of another class is claimed. If generations have come round, a word may come back.
         let is_plain = word == word.natural(header.size()) && header.generation() < GENERATIONS;
         Judged::Found(is_plain.then(|| header.size()))
     }
 }
 
 impl Target {
-    /// What `look_up` has found in the index of this number: a record of `size` bytes.
+    /// The word that `look_up` has found in the index of this number; its record takes `size` bytes.
     #[inline(always)]
     pub fn new(table: u32, look_up: &LookUp<Overwritable<'_>>, size: u64) -> Self {
         let (bucket, slot) = look_up.place();

@@ -1,4 +1,4 @@
-//! The future of a GET, which has next to nothing to set up or to tidy away where the key is found in the call.
+//! The future of a GET, which has next to nothing to set up or to tidy away if the key is found in the call.
 //!
 //! ```text
 //!   Asked --found in the call, and its turn-----------------> Over
@@ -6,7 +6,7 @@
 //!     \--not so--> LookedUp, a future in memory of its own------^
 //! ```
 //!
-//! Where a READ is a load a GET is some hundred instructions, and a future that has room for a look-up with all its rules takes a
+//! If a READ is a load, a GET takes a few hundred instructions, and a future that has room for a look-up with all its rules takes a
 //! hundred more to be set up, to be entered, to hand out its result and to be dropped. So that room is made when it is needed.
 
 use std::pin::Pin;
@@ -49,7 +49,7 @@ impl<'a> Get<'a> {
         }
     }
 
-    /// Begins to look up what was not found in the call.
+    /// Begins the look-up of a key that was not found in the call.
     #[cold]
     fn look_up(&mut self, start: Option<Nanoseconds>) {
         let reader = self.reader;
@@ -63,7 +63,7 @@ impl<'a> Get<'a> {
         }));
     }
 
-    /// What is done after the first poll, or where the first one found nothing.
+    /// The work of every later poll, and of a first poll that found nothing in the call.
     #[inline(never)]
     fn poll_on(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
         let connection = &self.reader.connection;
@@ -87,7 +87,7 @@ impl<'a> Get<'a> {
 impl Future for Get<'_> {
     type Output = Outcome;
 
-    // Small enough, and at the one place where a caller waits there is nothing left of the stages.
+    // The function is small enough, and inlined at the one place where a caller waits it leaves nothing of the stages.
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let this = self.get_mut();

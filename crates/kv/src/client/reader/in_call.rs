@@ -11,14 +11,14 @@
 //!
 //! *A READ is executed in the call* (shared memory). Then the memory's latency is nearly all of a GET, and the processor hides
 //! part of it if it finds the next GET's first load among the few hundred instructions that it looks ahead, and if it need
-//! not guess a jump. So which word of the bucket it is is computed without a jump, and places are not remembered: a table of
-//! them takes as long to look into as the bucket, and drives out of the caches what it saves.
+//! not guess a jump. So the matching word of the bucket is computed without a jump, and places are not remembered: looking into a
+//! table of places takes as long as looking into the bucket, and the table displaces from the caches what it would save.
 //!
-//! *A READ comes soon* (cards). Then a client that waits for nothing else waits for it in the call (`memory/soon.rs`), and
-//! posts the next one as soon as it has seen what the first one brought.
+//! *A READ comes soon* (cards). Then a client that waits for nothing else waits for the READ in the call (`memory/soon.rs`), and
+//! posts the next one as soon as it has seen the bytes of the first one.
 //!
-//! Invariants: both drive the look-up that [`Reader::find`] drives, and leave to it whatever takes more than a bucket and a
-//! record. Why what is found is right: `docs/design/0004`, and `0017` for remembered places.
+//! Invariants: both drive the look-up that [`Reader::find`] drives, and leave to it every GET that takes more than a bucket and a
+//! record. Why the result is right: `docs/design/0004`, and `0017` for remembered places.
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
@@ -48,7 +48,7 @@ impl Default for Buffers {
 }
 
 impl Reader {
-    /// The version of `key`, whose value is left in `value`, or that it is absent; `None`: not to be told without a future.
+    /// The version of `key`, whose value is left in `value`, or that the key is absent; `None`: the answer needs a future.
     #[inline(always)]
     pub fn find_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
         match self.memory.execution {
@@ -61,7 +61,7 @@ impl Reader {
         }
     }
 
-    /// The same where READs come soon, or are executed in the call: nothing of the one is in the way of the other.
+    /// The same for READs that come soon, or for READs in the call, each compiled without the other's code.
     #[inline(never)]
     fn find_without_future<const SOON: bool>(
         &self,
@@ -85,7 +85,7 @@ impl Reader {
             None
         };
         let step = if let Some(location) = remembered {
-            // Where the key lies farther on, two buckets would have to be read. A long record takes more READs.
+            // A key that lies farther on would take two buckets. A long record takes more READs.
             let recall = look_up
                 .recall(location)
                 .filter(|it| it.buckets == 1 && !location.word.is_long())?;
@@ -127,7 +127,7 @@ impl Reader {
             }
             _ => return None,
         };
-        // The record that tells of generations that come round was read without a look at the clock.
+        // The record that shows that generations have come round was read without a look at the clock.
         if self.generations.have_come_round() {
             return None;
         }
@@ -153,7 +153,7 @@ impl Reader {
 /// Leaves the value `found` in `value`.
 #[inline(always)]
 fn leave_value(found: &[u8], value: &mut Vec<u8>) {
-    // Where the one before it was as long nothing is left to do but the copy.
+    // If the value before it was as long, nothing is left to do but the copy.
     if value.len() == found.len() {
         value.copy_from_slice(found);
     } else {

@@ -1,5 +1,5 @@
 //! Reading many keys at once: with one doorbell their buckets and the records whose places are remembered, with a second
-//! one the other records. What is out of the ordinary is looked up alone.
+//! one the other records. Keys that are out of the ordinary are looked up alone.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ impl Values {
         self.found.is_empty()
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory that the values hold.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() + self.buckets.capacity()
     }
@@ -45,8 +45,8 @@ impl Values {
     }
 }
 
-/// A key on its way. Its look-up is made anew for each batch of READs: kept in memory, that of every key would cost more than
-/// its few facts.
+/// A key on its way. Its look-up is made anew for each batch of READs: keeping the look-up of every key in memory would cost more
+/// than keeping its few facts.
 struct Asked {
     hash: KeyHash,
     /// The word whose record is fetched next; `None`: nothing to fetch.
@@ -119,13 +119,13 @@ impl Reader {
         let access = memory.access();
         let bits = access.index_bits;
         let mut asked: Many<Asked> = keys.iter().map(|key| self.ask(key, bits)).collect();
-        // Each with whether its record is known to be long.
+        // Each key, and whether its record is known to be long.
         let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
 
         values.buckets.resize(keys.len() * LINE_SIZE, 0);
         values.bytes.clear();
         let mut reads = self.reads_of_records(&mut asked, &mut values.bytes);
-        // A bucket comes behind the record that it judges.
+        // A bucket is read after the record that it judges.
         let buckets = values.buckets.chunks_exact_mut(LINE_SIZE);
         reads.extend(asked.iter().zip(buckets).map(|(asked, into)| ReadInto {
             remote: memory.index_address(asked.hash.bucket(bits)),

@@ -6,7 +6,7 @@
 //!   place not known     bucket -> record                                          two
 //! ```
 //!
-//! What a READ brings may be old or in the middle of a change, so nothing is believed before it is checked: a record must
+//! The bytes of a READ may be old or in the middle of a change, so nothing is believed before it is checked: a record must
 //! carry the tag of its position, the generation that the word names, and the key. A word is stored after what it points
 //! to is durable, and a record does not change while a word points to it, so a record that does not check means that the
 //! word is old (read it again) or the record is damaged (the word has not changed). A remembered place says which record
@@ -45,7 +45,7 @@ pub(super) struct Reader {
     memory: Rc<ServerMemory>,
     locations: Rc<Locations>,
     pub generations: Generations,
-    /// Where a GET that needs no future reads to.
+    /// The memory that a GET without a future reads to.
     buffers: RefCell<Buffers>,
 }
 
@@ -126,7 +126,7 @@ impl Reader {
         }
     }
 
-    /// Counts a key that was found, and remembers its place if that was not known.
+    /// Counts a key that was found, and remembers its place if the place was not known.
     #[inline(always)]
     fn learn(&self, hash: KeyHash, look_up: &LookUp<WholeRecord<'_>>) {
         self.connection.meter.note_location(look_up.is_recalled());
@@ -164,7 +164,7 @@ impl Reader {
         Ok(look_up.recalled(lines, record))
     }
 
-    /// Judges what was found behind `word` in place of a record: seen twice in a row behind an unchanged word, it is no race.
+    /// Judges bytes that were found behind `word` in place of a record: seen twice in a row behind an unchanged word, they are no race.
     async fn judge_fault(
         &self,
         word: Word,

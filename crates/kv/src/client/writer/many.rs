@@ -3,12 +3,12 @@
 //! ```text
 //!   a client that publishes, a provider that reads and changes in the call
 //!     all buckets -> all old records      fetched together, so that the memory works on all of them at the same time
-//!     one put after the other             as it would be alone, and what it reads is near by now
+//!     one put after the other             as it would be alone, with the lines that it reads in the cache by now
 //!   any other client
 //!     all puts under way together
 //! ```
 //!
-//! Invariants: what is fetched together is a hint, from which nothing is concluded; puts are begun in the order of the pairs, so
+//! Invariants: bytes fetched together are a hint, from which nothing is concluded; puts are begun in the order of the pairs, so
 //! those of one key are committed in it, unless the server sends one back for want of staging memory (see `Client::put`).
 
 use std::future::{Future, poll_fn};
@@ -54,7 +54,7 @@ impl Writer {
                     self.connection.end_call(Call::Write, start);
                     outcome
                 });
-                // Begun now, so that what comes behind it comes after it.
+                // Begun now, so that later pairs come after it.
                 match poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await {
                     Poll::Ready(outcome) => outcomes.push(outcome),
                     Poll::Pending => {

@@ -1,8 +1,8 @@
 //! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND; each is answered after it is
 //! durable and visible.
 //!
-//! Where this client publishes its overwrites itself, the [`Publisher`] tries first: in the call where no write is before
-//! this one ([`Writer::put_in_call`]), else in the turn of the put. What it leaves over goes through the server.
+//! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write is before this one
+//! ([`Writer::put_in_call`]), else in the turn of the put. Puts that it leaves over go through the server.
 
 mod many;
 mod token;
@@ -36,7 +36,7 @@ pub enum Written {
     Conflict(Option<u64>),
 }
 
-/// What of a put was tried before it takes its turn.
+/// What was tried of a put before the put takes its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tried {
     Nothing,
@@ -96,7 +96,7 @@ impl Writer {
         }
     }
 
-    /// The same, once: `None` where the server has no room for the record at the moment.
+    /// The same, once: `None` if the server has no room for the record at the moment.
     pub async fn put_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
         match self
             .put_record(&plain_put(key, value), Tried::InCall)
@@ -191,7 +191,7 @@ impl Writer {
         VALUE_SIZE_MAX.min(room as usize)
     }
 
-    /// What `verdict` says of a write that was not done; `number` came with it.
+    /// The error that `verdict` stands for, of a write that was not done; `number` came with the verdict.
     fn failure(&self, verdict: Verdict, number: u64) -> StoreError {
         match verdict {
             Verdict::NoSpace => StoreError::NoSpace {
@@ -247,7 +247,7 @@ impl Writer {
                 let answer = answered.await?;
                 return self.take_answer(answer, draft.key, size, &spot);
             }
-            // The place stays empty: what comes behind it says where it is.
+            // The place stays empty: the next record names its own place.
             if pauses == BUSY_RETRIES_MAX {
                 return Err(StoreError::Busy);
             }
@@ -256,8 +256,8 @@ impl Writer {
         }
     }
 
-    /// Waits until a record of `size` bytes has a place in the log, and in staging memory. `Some`: it gets none, and what
-    /// the server says. The turn is kept: writes asked for later stay behind this one.
+    /// Waits until a record of `size` bytes has a place in the log, and in staging memory. `Some`: it gets none, for the reason
+    /// that the server gives. The turn is kept: writes asked for later stay behind this one.
     async fn find_room(
         &self,
         size: u64,
@@ -288,7 +288,7 @@ impl Writer {
         }
     }
 
-    /// Writes what the client writes of the record for `spot`, all behind its stamp, to `offset` of the staging memory, for
+    /// Writes the client's part of the record for `spot`, all behind its stamp, to `offset` of the staging memory, for
     /// the operation that brings it to the server.
     fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) -> Operation {
         let record = &mut *self.record.borrow_mut();

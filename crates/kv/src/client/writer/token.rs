@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The token lies in the record, so recovery finds it. Asking ends the connection of the attempt before, so that nothing of
-//! it can take effect after the answer. What is bounded: the server remembers the latest [`crate::wire::limits::OUTCOMES_MAX`]
+//! it can take effect after the answer. Memory is bounded: the server remembers the latest [`crate::wire::limits::OUTCOMES_MAX`]
 //! writes with tokens, of all clients together; a write that may be older than these is *forgotten*, never done twice.
 //!
 //! Only effects are remembered. A conditional write whose condition did not hold, or one for which there was no space, has

@@ -14,9 +14,9 @@
 //! does so in its own memory.
 //!
 //! A key's *remembered* location names a record that is read together with its bucket. The bucket alone says whether the
-//! record is the key's; otherwise the look-up goes on from that bucket as if it had begun there.
+//! record is the key's; otherwise the look-up continues from that bucket as if it had begun there.
 //!
-//! What lies behind a word is judged by a [`Wanted`]: readers want the [`WholeRecord`] of a key.
+//! A [`Wanted`] judges the bytes behind a word: readers want the [`WholeRecord`] of a key.
 
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ pub(crate) trait Wanted {
     /// What the bytes from the start of the record behind `word` are.
     fn judge(&self, word: Word, bytes: &[u8]) -> Judged<Self::Found>;
 
-    /// The same where nothing but what is wanted is of use.
+    /// The same for drivers that have no use for anything but what is wanted.
     #[inline(always)]
     fn found(&self, word: Word, bytes: &[u8]) -> Option<Self::Found> {
         match self.judge(word, bytes) {
@@ -220,8 +220,8 @@ impl<W: Wanted> LookUp<W> {
         }
     }
 
-    /// What [`LookUp::record`] would find. For drivers that give up on everything else: nothing of the look-up has to be kept
-    /// for later, so all of it stays in registers.
+    /// The find that [`LookUp::record`] would return. For drivers that give up on every other outcome: nothing of the look-up
+    /// has to be kept for later, so all of it stays in registers.
     #[inline(always)]
     pub fn found(&self, bytes: &[u8]) -> Option<W::Found> {
         self.wanted.found(self.word, bytes)
@@ -341,7 +341,7 @@ impl Wanted for WholeRecord<'_> {
 }
 
 impl WholeRecord<'_> {
-    /// What bytes are that are not the key's whole record.
+    /// Judges bytes that are not the key's whole record.
     #[cold]
     fn judge_other(&self, word: Word, bytes: &[u8]) -> Judged<FoundRecord> {
         // A record of any other class is read whole at first.
@@ -360,7 +360,7 @@ impl WholeRecord<'_> {
                 Judged::Fault("a record that gives the key no value".to_owned())
             }
             Ok(record) => {
-                // Where it is of a later generation than the word means, the key's own record was here before.
+                // If it is of a later generation than the word means, the key's own record was here before.
                 self.generations.note(record.header.generation());
                 Judged::OtherKey
             }
@@ -381,7 +381,7 @@ pub(crate) fn first_read_size(format: &LogFormat, word: Word) -> usize {
         .min(segment_size - (word.position() & (segment_size - 1))) as usize
 }
 
-/// The size of the record behind `word` of which `bytes` are the start alone. `None`: they are all of it, or no record.
+/// The size of the record behind `word` if `bytes` are only its start. `None`: they are all of it, or no record.
 pub(crate) fn whole_size(format: &LogFormat, word: Word, bytes: &[u8]) -> Option<usize> {
     let size = RecordHeader::parse(bytes.first_chunk()?).ok()?.size();
     let fits = word.position() % format.segment_size + size <= format.segment_size;

@@ -1,4 +1,4 @@
-//! Look-ups over buckets and records that are made by hand. The records here are bytes of which the judge knows all.
+//! Look-ups over buckets and records that are made by hand. The judge knows every byte of these records.
 
 use super::*;
 use crate::wire::{BUCKET_WORDS, MOVED};
