@@ -68,9 +68,9 @@ stat! {
     capacity_bytes: u64,
     /// Segments never used.
     segments_free: u64,
-    /// Segments with room that nobody appends to.
+    /// Segments with room and without an appender.
     segments_partial: u64,
-    /// Segments somebody appends to.
+    /// Segments with an appender.
     segments_taken: u64,
     /// Segments without room.
     segments_full: u64,
@@ -100,7 +100,7 @@ stat! {
     index_bytes: u64,
     /// How often the index has grown.
     index_growths: u64,
-    /// How often the medium failed to give space for another reason than that it is full.
+    /// How often the medium failed to give space though it was not full.
     space_failures: u64,
 }
 

@@ -40,8 +40,8 @@ impl Committer {
         Ok(persisted)
     }
 
-    /// Whether a persist is a sync of a file: it costs the same for one line and for many, and it pays to wait for more arrivals
-    /// before.
+    /// Whether a persist is a sync of a file: a sync costs the same for one line and for many, so it pays to wait for more
+    /// arrivals before it.
     pub fn syncs_files(&self) -> bool {
         self.syncs_files
     }

@@ -22,11 +22,11 @@ use super::noted::Noted;
 use super::space::{Purpose, Space, Taken};
 use crate::wire::{KeyHash, Word};
 
-/// The sequence that is given out next: a word that clients which publish take from, too.
+/// The sequence that is given out next: a word from which publishing clients take sequences, too.
 pub(super) struct Sequences(pub Rc<dyn Region>);
 
 impl Sequences {
-    /// Bytes of its memory: a page, since that is what is opened to a client.
+    /// Bytes of its memory: a page, the smallest part that can be opened to a client.
     const SIZE: u64 = 4096;
 
     /// Sequences from `next` on.
@@ -38,7 +38,7 @@ impl Sequences {
         Ok(Self(memory))
     }
 
-    /// The one that is given out next. Where clients publish, it may be given out already.
+    /// The sequence that is given out next. If clients publish, it may have been given out already.
     pub fn next(&self) -> u64 {
         self.0.load(0)
     }
@@ -130,12 +130,12 @@ impl Journal {
         self.opening
     }
 
-    /// How often the medium failed to give space for another reason than that it is full.
+    /// How often the medium failed to give space though it was not full.
     pub fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// Takes a segment with room for `units`. Where the segment was free, its header is written, and returned to be persisted.
+    /// Takes a segment with room for `units`. If the segment was free, its header is written, and returned to be persisted.
     pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<(u32, Option<Span>), NoSegment> {
         match self.space.take(units, purpose) {
             Ok(Taken::Segment { number, fresh }) => {
@@ -147,7 +147,7 @@ impl Journal {
             }
             Ok(Taken::Pending) => Err(NoSegment::Pending),
             Ok(Taken::NoSpace) => Err(NoSegment::NoSpace),
-            // Nothing was written, and nothing that was is in doubt: the asker is told, everybody else is served.
+            // Nothing was written, and no earlier write is in doubt: the writer that asked is told, and all others are served.
             Err(error) => {
                 self.trouble.note(error);
                 self.failures += 1;
@@ -204,7 +204,7 @@ impl Journal {
         own.is_some_and(|number| self.space.room(number) >= units)
     }
 
-    /// Goes over to a segment of the server's own with room for `units`.
+    /// Switches to a segment of the server's own with room for `units`.
     pub fn take_own(&mut self, units: u32, purpose: Purpose) -> Result<(), NoSegment> {
         if let Some(number) = self.own(purpose).take() {
             self.give_back(number);
@@ -215,7 +215,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Gives the server's own segments back: what is dead in them can be cleaned then.
+    /// Gives the server's own segments back, so that they can be cleaned.
     pub fn give_back_own(&mut self) {
         for number in [self.own_put.take(), self.own_delete.take()] {
             number.into_iter().for_each(|number| self.give_back(number));
@@ -247,7 +247,7 @@ impl Journal {
         (segment.end, segment.generation)
     }
 
-    /// Stamps a record that lies above the end of its segment. Returns its sequence; `None` where it lies below: two records of one
+    /// Stamps a record that lies above the end of its segment. Returns its sequence; `None` if it lies below: two records of one
     /// batch claim the same place.
     pub fn stamp(&mut self, placed: &Placed, kind: Kind) -> Option<u64> {
         if placed.unit < self.space.state(placed.segment).end {
@@ -309,14 +309,14 @@ impl Journal {
         spans.extend(self.space.take_due_witnesses());
     }
 
-    /// What awaits a persist, if any of it lies in this segment.
+    /// Everything that awaits a persist, if any of it lies in this segment.
     pub fn take_unpersisted_with(&mut self, segment: u32) -> Option<Vec<Span>> {
         let lies_there = |span: &Span| self.format.locate(span.offset).0 == u64::from(segment);
         let any = self.unpersisted.iter().any(lies_there);
         any.then(|| std::mem::take(&mut self.unpersisted))
     }
 
-    /// Seals everything, to end in good order. Returns what is to be persisted.
+    /// Seals everything, to end in good order. Returns the spans to persist.
     pub fn seal_all(&mut self) -> Vec<Span> {
         let mut spans = std::mem::take(&mut self.unpersisted);
         spans.extend(self.space.seal_all(&*self.log));

@@ -18,8 +18,8 @@
 //! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
 //!
 //! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree. A rule of one
-//! component is its method; a rule over several is a function that takes [`State`]. No rule waits; what waits (pipeline, sweeper)
-//! borrows the state for one step at a time.
+//! component is its method; a rule over several is a function that takes [`State`]. No rule waits. Pipeline and sweeper wait, and
+//! borrow the state for one step at a time.
 
 mod clean;
 mod clients;
@@ -72,7 +72,7 @@ pub enum ClientPolicy {
     /// Like trusted; those that write their records to the final place also publish their overwrites themselves. For pools that
     /// survive processes alone.
     Publishing,
-    /// Everybody writes through staging memory, and the server copies.
+    /// All clients write through staging memory, and the server copies.
     Copying,
 }
 
@@ -109,8 +109,8 @@ impl Default for ServerOptions {
 pub enum Closing {
     /// In good order: the next opening takes the checkpoint.
     Clean,
-    /// As a killed server leaves it, because a client was stopped in the middle of a publication and may go on: all that was
-    /// acknowledged is there, the next opening waits for that client and reads the log.
+    /// As a killed server leaves it, because a client was stopped in the middle of a publication and may continue: every
+    /// acknowledged write is there, and the next opening waits for that client and reads the log.
     Unclean,
 }
 
@@ -127,7 +127,7 @@ pub struct Server {
     serving: Cell<bool>,
 }
 
-/// What changes while serving, by its owner.
+/// The state that changes while serving, by its owner.
 struct State {
     shard: Shard,
     journal: Journal,
@@ -143,9 +143,9 @@ impl State {
     }
 }
 
-/// How often a closing server looks whether all revocations are through.
+/// How often a closing server checks whether all revocations have ended.
 const RETIRE_LOOK_NS: Nanoseconds = 20_000;
-/// How often an idle server looks whether it should stop.
+/// How often an idle server checks whether it should stop.
 const STOP_CHECK_NS: Nanoseconds = 20_000_000;
 /// How long clients have to take the last answers of a server that cannot go on.
 const LAST_ANSWERS_NS: Nanoseconds = 5_000_000;
@@ -230,8 +230,8 @@ impl Server {
     /// opening. A crash inside costs only the checkpoint, and so does a medium without room for it: the pool is closed, and the
     /// next opening scans the log.
     ///
-    /// Where a client was stopped inside a publication, and has not gone on in the time that the fabric gives it, the pool is left
-    /// as a killed server leaves it: what that client publishes when it goes on counts, and the next server waits for it.
+    /// If a client was stopped inside a publication, and has not continued in the time that the fabric gives it, the pool is left
+    /// as a killed server leaves it: a record that the client publishes once it continues counts, and the next server waits for it.
     pub async fn close(self) -> Result<Closing, StoreError> {
         self.end_all_sessions();
         while self.state.borrow().clients.departures.are_under_way() {
@@ -248,7 +248,7 @@ impl Server {
         let spans = journal.seal_all();
         let sealed = self.committer.persist(&spans).await?;
         if clients.departures.may_be_publishing() {
-            // Nothing that was written down now would stay true, and a pool that is not clean makes the next server wait before it scans.
+            // A checkpoint taken now would not stay true, and a pool that is not clean makes the next server wait before it scans.
             return Ok(Closing::Unclean);
         }
         let bytes = checkpoint::encode(
@@ -264,13 +264,13 @@ impl Server {
         Ok(Closing::Clean)
     }
 
-    /// Why the medium gave no space, for the messages of the program that runs the server: once, and again where that goes on for a
+    /// Why the medium gave no space, for the messages of the program that runs the server: once, and again if that lasts for a
     /// minute. Clients are told what became of their writes.
     pub fn take_trouble(&self) -> Option<MediaError> {
         self.state.borrow_mut().journal.trouble.take()
     }
 
-    /// Why a client was not accepted, where the server lacks what it needs for one: once, and again where that goes on for a
+    /// Why a client was not accepted, if the server lacks a resource that it needs for one: once, and again if that lasts for a
     /// minute. The client is told, too.
     pub fn take_refusal(&self) -> Option<DeviceError> {
         self.state.borrow_mut().clients.admission.refused.take()
@@ -315,7 +315,7 @@ impl Server {
         let _ = self.runtime.within(pause_ns, self.port.activity()).await;
     }
 
-    /// Takes what happened to connections, and what clients lost or announced. Whether they announced anything.
+    /// Handles events of connections, and takes what clients lost or announced. Returns whether they announced anything.
     fn take_events(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         while let Some(event) = self.port.take_event() {
@@ -351,7 +351,7 @@ impl Server {
         departures.end_all_sessions(sessions);
     }
 
-    /// Goes on with the growth of the index, in proportion to the `operations` of the batch before.
+    /// Advances the growth of the index, in proportion to the `operations` of the batch before.
     fn tend_index(&self, operations: usize) {
         let State { shard, clients, .. } = &mut *self.state.borrow_mut();
         shard.tend_index(operations);

@@ -34,7 +34,7 @@ impl<T> Noted<T> {
         }
     }
 
-    /// What was noted, once.
+    /// Takes the noted trouble, once.
     pub fn take(&mut self) -> Option<T> {
         self.latest.take()
     }

@@ -1,4 +1,4 @@
-//! What the server tells of itself.
+//! The server's report of itself.
 
 use std::rc::Rc;
 

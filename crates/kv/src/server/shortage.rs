@@ -1,7 +1,7 @@
 //! The answer to a writer that finds no segment.
 //!
-//! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is on its way back. Where it
-//! may, the answer is *busy*, and what brings the room is set in motion. Where it may not, the answer says what is full.
+//! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is on its way back. If it
+//! may, the answer is *busy*, and the server sets in motion what brings the room. Otherwise the answer says what is full.
 
 use super::State;
 use super::journal::NoSegment;
@@ -12,11 +12,11 @@ use crate::wire::Verdict;
 pub(super) enum NoPlace {
     /// Its segment is being prepared.
     Pending,
-    /// This is to be told.
+    /// The writer gets this answer.
     Refused(Verdict),
 }
 
-/// What to do about a record of `units` that the server cannot place.
+/// Decides about a record of `units` that the server cannot place.
 pub(super) fn no_place(
     state: &mut State,
     none: NoSegment,
@@ -33,8 +33,8 @@ pub(super) fn no_place(
     }
 }
 
-/// What to tell a writer that finds no segment with room for `units`: *busy* if one can be made free, then it is, or if there
-/// is room that is only leased, then it is asked for, or if a segment is on its way back; else what is full.
+/// The answer to a writer that finds no segment with room for `units`: *busy* if a segment can be made free, and cleaning makes it
+/// free; or if room is only leased, and the server asks for it; or if a segment is on its way back. Otherwise, what is full.
 pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     let State {
         cleaner, journal, ..
@@ -58,8 +58,8 @@ pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     }
 }
 
-/// What to tell a delete that finds no room for its tombstone: *busy*, and a segment is made free. Refusing it takes
-/// segments that stay because something in them is damaged.
+/// The answer to a delete that finds no room for its tombstone: *busy*, and a segment is made free. A delete is refused only if
+/// segments stay because something in them is damaged.
 fn make_room_for_deletes(state: &mut State) -> Verdict {
     let State {
         cleaner,
@@ -85,7 +85,7 @@ fn make_room_for_deletes(state: &mut State) -> Verdict {
     }
 }
 
-/// Takes leases back that were not used for long. Whether there were any.
+/// Takes leases back that were not used for long. Returns whether there were any.
 pub(super) fn reclaim_unused(state: &mut State) -> bool {
     let reclaimed = state.clients.reclaim_unused(&mut state.journal.space);
     if let Some(count) = reclaimed {
@@ -99,7 +99,7 @@ fn is_room_leased(state: &State, units: u32, is_gain: bool) -> bool {
     sessions.lease_room(&state.journal.space, units, is_gain)
 }
 
-/// What is full where nothing can be made free.
+/// Names what is full when no segment can be made free.
 fn full(state: &State) -> Verdict {
     match state.journal.space.lacks_medium() {
         true => Verdict::MediumFull,

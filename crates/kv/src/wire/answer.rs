@@ -1,4 +1,4 @@
-//! What a server answers. A message holds one or more answers, in order: per answer a tag byte and a body of the size that
+//! The answers of a server. A message holds one or more answers, in order: per answer a tag byte and a body of the size that
 //! the tag says.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -68,7 +68,7 @@ message! {
 }
 
 message! {
-    /// Where a client reads, and where it stages, as it travels.
+    /// The memory that a client reads and stages in, as it travels.
     AccessBody, ACCESS:
     table: U32, "number of the index";
     index_bits: U32, "log2 of its buckets";
@@ -114,7 +114,7 @@ impl std::fmt::Debug for RightsGrant {
 }
 
 impl RightsGrant {
-    /// What is wrong with it, if anything; see [`Accesses::fault`].
+    /// The fault of the rights, if they have one; see [`Accesses::fault`].
     pub fn fault(&self) -> Option<&'static str> {
         let fits = |address: u64, size: u64| {
             address.is_multiple_of(64) && address.checked_add(size).is_some()
@@ -132,13 +132,13 @@ pub(crate) struct Grant {
     pub generation: u32,
     /// First free 64-byte unit of the segment.
     pub start: u32,
-    /// What the first stamp there says of those before.
+    /// The facts of earlier stamps that the first stamp there repeats.
     pub last: u32,
     pub durable: u32,
     pub rkey: u32,
 }
 
-/// What a client may touch, but for its leases.
+/// The memory that a client may access, apart from its leases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accesses {
     /// Number of the index: another one is another index.
@@ -256,7 +256,7 @@ impl AnswerWriter {
     }
 }
 
-/// Takes the next answer off `bytes`; `None` at the end or where the bytes make no sense (then `bytes` is not empty).
+/// Takes the next answer off `bytes`; `None` at the end, or if the bytes make no sense (then `bytes` is not empty).
 pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
     let (&tag, rest) = bytes.split_first()?;
     let (answer, rest) = match tag {
@@ -352,7 +352,8 @@ impl From<&AccessBody> for Accesses {
 }
 
 impl Accesses {
-    /// What is wrong with it, if anything: every address that a client calculates from it stays in the range of its type.
+    /// The fault of the access, if it has one. Without a fault, every address that a client calculates from it stays in the range of
+    /// its type.
     pub fn fault(&self, log_size: u64, staging_size: u64) -> Option<&'static str> {
         let fits = |address: u64, size: u64| {
             address.is_multiple_of(64) && address.checked_add(size).is_some()

@@ -66,7 +66,7 @@ impl<'a> Bucket<'a> {
     /// All words, free places included.
     #[inline(always)]
     pub fn words(self) -> [Word; BUCKET_WORDS as usize] {
-        // Neither `from_fn` nor `map`: without link-time optimization they are a call for each word.
+        // `from_fn` and `map` would be a call for each word without link-time optimization.
         let word = |slot| Word(self.number(slot));
         [
             word(0),

@@ -1,4 +1,4 @@
-//! What both sides say when they connect.
+//! The messages with which both sides connect.
 
 use stonecast_log::{KEY_SIZE_MAX, LogFormat, UNIT_SIZE, VALUE_SIZE_MAX, record_size};
 use stonecast_media::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
@@ -12,7 +12,7 @@ use crate::metrics::ClientPath;
 use crate::wire::LOG_SIZE_MAX;
 use crate::wire::limits::{PROTOCOL_VERSION, STAGING_SIZE};
 
-/// What both sides speak. Its greeting is the start of [`Hello`] and [`Welcome`].
+/// The protocol of both sides. Its greeting is the start of [`Hello`] and [`Welcome`].
 const PROTOCOL: Protocol = Protocol {
     magic: *b"stonecdk",
     name: "the direct store",
@@ -33,7 +33,7 @@ message! {
 }
 
 message! {
-    /// Server's private data when it accepts: what a client must know of the pool.
+    /// Server's private data when it accepts: the facts of the pool that a client needs.
     Welcome, WELCOME:
     magic: [u8; 8], "`stonecdk`";
     version: U32, "protocol version";
@@ -48,17 +48,17 @@ message! {
     publication: U32, "1: the client may ask for the rights to publish; 0: not";
 }
 
-/// What is wrong with what a server said when it accepted.
+/// The fault of a server's welcome.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BadWelcome {
     /// It is no server that this client could use.
     Mismatch(Mismatch),
-    /// It says what no server says.
+    /// It contains values that no server sends.
     Nonsense(&'static str),
 }
 
 impl BadWelcome {
-    /// What the client of the server at `address` is told.
+    /// The error for the client of the server at `address`.
     pub fn at(self, address: &str) -> StoreError {
         match self {
             Self::Mismatch(mismatch) => StoreError::refused(address, mismatch.to_string()),
@@ -89,7 +89,7 @@ impl Hello {
         }
     }
 
-    /// How the client of a hello that is not refused comes to the store. What it says changes what is counted where.
+    /// The path of the client of a hello that is not refused. The path decides only where the client's calls are counted.
     pub fn path(private_data: &[u8]) -> ClientPath {
         let said = Self::read_from_bytes(private_data).map(|hello| hello.path);
         ClientPath::ALL
@@ -120,7 +120,7 @@ impl Welcome {
         }
     }
 
-    /// Takes what a server said. On error, what is wrong with it.
+    /// Checks the welcome of a server. An error names its fault.
     ///
     /// Every number that a client calculates with is held against its limits here, so that no later calculation can leave
     /// the range of its type or divide by zero, whatever the server is.

@@ -1,4 +1,4 @@
-//! What a client that publishes announces to the server: intents, and the ring that they lie in.
+//! The intents that a publishing client announces to the server, and the ring that they lie in.
 //!
 //! ```text
 //!   ring   | taken | ...  64 bytes | intent | intent | ...     INTENTS times 32 bytes
@@ -17,7 +17,7 @@ use crate::wire::Word;
 pub(crate) const INTENTS: u64 = 16384;
 /// Bytes of an intent.
 pub(crate) const INTENT_SIZE: usize = 32;
-/// Where the intents begin.
+/// Offset of the first intent.
 const INTENTS_OFFSET: u64 = 64;
 /// Bytes of a ring.
 pub(crate) const RING_SIZE: u64 = INTENTS_OFFSET + INTENTS * INTENT_SIZE as u64;
@@ -39,11 +39,11 @@ pub(crate) struct Intent {
     pub sequence: u64,
     /// Units of the record before, and after: at most 64.
     pub units: (u64, u64),
-    /// The record is void: what an earlier intent said of it was not done.
+    /// The record is void: the publication that an earlier intent announced was not done.
     pub is_taken_back: bool,
 }
 
-/// Where intent `number`, from 1, lies in its ring.
+/// The offset of intent `number`, from 1, in its ring.
 pub(crate) fn intent_offset(number: u64) -> u64 {
     INTENTS_OFFSET + (number - 1) % INTENTS * INTENT_SIZE as u64
 }

@@ -36,28 +36,28 @@ pub(crate) const STAGING_SIZE: u64 = 4 << 20;
 pub(crate) const LEASES_PER_CLIENT: usize = 8;
 /// How long a client keeps an extent that it does not write to. Then it asks for another one when it needs one.
 pub(crate) const LEASE_UNUSED_NS: Nanoseconds = 500_000_000;
-/// How long a lease may be unused before the server takes it back where space is short: longer than a client that goes by
-/// the rule above writes to it, on clocks of its own and with what it has under way.
+/// How long a lease may be unused before the server takes it back because space is short: longer than a client that keeps the
+/// rule above writes to it, by its own clock and with the writes that it has under way.
 pub(crate) const LEASE_RECLAIM_NS: Nanoseconds = 2 * LEASE_UNUSED_NS;
-/// How long a client keeps a lease at least that it writes to while others find no segment: much longer than asking for the next
-/// one takes, and short enough that as many clients as there may be have had one before any of them gives up.
+/// The shortest time for which a client keeps a lease that it writes to while others find no segment: much longer than asking for the
+/// next one takes, and short enough that the largest number of clients have each had a lease before any of them gives up.
 pub(crate) const LEASE_TURN_NS: Nanoseconds = 10_000_000;
 /// Segments that only deletes may use, so that a full pool can still forget.
 pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
     (segment_count / 64).max(1)
 }
-/// Segments that only the cleaner may use: room to make room in. One is enough where nothing goes wrong, since what is
-/// needed of a segment fits into one; a crash in the middle wastes what was being copied.
+/// Segments that only the cleaner may use: room to make room in. One is enough if nothing goes wrong, since the needed records
+/// of a segment fit into one; a crash in the middle wastes the copies made so far.
 pub(crate) fn cleaning_segments(segment_count: u32) -> u32 {
     if segment_count < 64 { 1 } else { 2 }
 }
-/// Of so many bytes of the pool one may be taken by tombstones before segments are cleaned for their sake.
+/// Tombstones may take one byte of so many bytes of the pool before segments are cleaned for their sake.
 pub(crate) const TOMBSTONES_SHARE: u64 = 16;
-/// Segments of those that have their space on the medium at all times, so that deletes go on when the file system is full.
-/// Each holds tens of thousands of them.
+/// Segments of those that have their space on the medium at all times, so that deletes continue when the file system is full.
+/// Each holds tens of thousands of tombstones.
 pub(crate) const RESERVE_PREPARED_MAX: usize = 3;
-/// How long the pauses of a write last that asks for room: 20 seconds, more than preparing a segment takes on the slowest disk.
-/// Between two pauses of 200 microseconds is a request. What has not come by then is [`StoreError::Busy`].
+/// The total time of the pauses of a write that asks for room: 20 seconds, more than preparing a segment takes on the slowest disk.
+/// Between two pauses of 200 microseconds is a request. A write that has no room by then ends with [`StoreError::Busy`].
 pub const ROOM_WAIT_NS: u64 = 20_000_000_000;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all
 /// clients is told what became of the first attempt.

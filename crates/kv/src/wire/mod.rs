@@ -3,7 +3,7 @@
 //! Each request gets exactly one answer, and the answers of a connection come in the order of its
 //! requests (a WRITE_WITH_IMM into leased or staging memory is a request too). So an answer names no request.
 //!
-//! Whatever arrives is unchecked bytes until one of the `parse` functions here has accepted it.
+//! An arriving message is unchecked bytes until one of the `parse` functions here has accepted it.
 
 mod answer;
 mod bucket;
@@ -31,7 +31,7 @@ pub(crate) fn immediate(slot: u8, unit: u32) -> u32 {
     u32::from(slot) << 24 | unit
 }
 
-/// What an immediate names.
+/// The lease slot and unit that an immediate names.
 pub(crate) fn split_immediate(immediate: u32) -> (u8, u32) {
     ((immediate >> 24) as u8, immediate & 0xff_ffff)
 }

@@ -1,4 +1,4 @@
-//! What a client asks for by SEND.
+//! The requests that a client sends by SEND.
 
 use stonecast_log::Condition;
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -24,14 +24,14 @@ pub(crate) enum Request<'a> {
     },
     /// Report a page of the store's counters.
     Stat { page: u8 },
-    /// What the client has done, see [`crate::metrics`].
+    /// The client's report of its calls, see [`crate::metrics`].
     Report(&'a [u8]),
     /// Open index, log and staging memory as they are now.
     Access,
     /// Index number `table` is read no more.
     LeaveIndex { table: u32 },
-    /// What became of the write with `token`, which was sent through `session` when the latest version that its client
-    /// knew was `since`. That session is ended, so that the answer stays true.
+    /// Ask for the outcome of the write with `token`, which was sent through `session` when the latest version that its client
+    /// knew was `since`. The server ends that session, so that the answer stays true.
     Outcome {
         token: u64,
         since: u64,

@@ -1,4 +1,4 @@
-//! The 8-byte index word and what a key's hash says.
+//! The 8-byte index word, and the bucket and fingerprint that a key's hash gives.
 //!
 //! ```text
 //!   63    60 59            44 43        34 33                                   0
@@ -122,7 +122,7 @@ impl Word {
     /// Whether the word can belong to a key with this hash.
     #[inline]
     pub fn matches(self, hash: KeyHash) -> bool {
-        // Without a jump: which word of a bucket it is no processor can foresee.
+        // Without a jump: no processor can foresee which word of a bucket matches.
         ((self.0 >> FINGERPRINT_SHIFT) as u16 == hash.fingerprint()) & (self.0 != 0)
     }
 }

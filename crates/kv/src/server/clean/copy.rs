@@ -1,4 +1,4 @@
-//! Copying what is needed of a segment to a segment of the cleaner's own.
+//! Copying the needed records of a segment to a segment of the cleaner's own.
 
 use stonecast_base::{Span, mutant};
 use stonecast_log::{Found, Heritage, Kind, Record, STAMP_SIZE, UNIT_SIZE, relocate, walk_some};
@@ -39,7 +39,7 @@ impl Cleaner {
             .unit
             .saturating_add(units_of(budget))
             .min(victim.state.end);
-        // Where there is no room for a copy: from there it goes on when there is.
+        // The first record without room for its copy: the next step continues there once there is room.
         let mut stopped = None;
         let place = (number, victim.state.generation);
         let (log, format) = (journal.log().clone(), *journal.format());
@@ -94,7 +94,7 @@ impl Cleaner {
         victim.next = Some(next);
     }
 
-    /// Copies what is needed of `batch`; an error is the unit of the first record that there was no room for.
+    /// Copies the needed records of `batch`; an error is the unit of the first record that there was no room for.
     fn copy_batch(
         &mut self,
         (shard, journal): (&mut Shard, &mut Journal),
@@ -205,7 +205,7 @@ impl Cleaner {
         }
     }
 
-    /// Goes over to another segment of the cleaner's own with room for `units`.
+    /// Switches to another segment of the cleaner's own with room for `units`.
     fn take_for_moves(
         &mut self,
         journal: &mut Journal,

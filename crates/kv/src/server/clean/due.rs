@@ -16,11 +16,11 @@ const STEP_SIZE: u64 = 32 << 10;
 const LATE_SHARE: u64 = 4;
 /// The same where persisting is a sync of a file, which costs the same for one line and for many.
 const SYNCED_STEP_SIZE: u64 = 256 << 10;
-/// What is cleaned is ahead of what is written by a half.
+/// Cleaning looks at one and a half times the bytes that the room for the writes needs, and so stays ahead of the writes.
 const AHEAD_NUMERATOR: u64 = 3;
 const AHEAD_DENOMINATOR: u64 = 2;
 
-/// What is to be done in a step.
+/// The work of one step.
 pub(super) struct Due {
     /// Bytes of the victim to look at.
     pub bytes: u64,
@@ -66,7 +66,7 @@ pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
     } = state;
     let (space, segment_size) = (&journal.space, journal.format().segment_size);
     let victim = cleaner.victim.as_ref().expect("there is one by now");
-    // To make room for what was written, so much has to be looked at.
+    // The credit grows by the bytes that have to be looked at to make room for what was written.
     let horizon = space.horizon(victim.state.number);
     let gain = space.gain(victim.state.number, horizon).max(1);
     let ratio = (segment_size * AHEAD_NUMERATOR).div_ceil(gain * AHEAD_DENOMINATOR);
@@ -91,7 +91,7 @@ pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
     })
 }
 
-/// The segment to clean next. Where there is none and one is needed, what keeps segments from being cleaned is set in motion.
+/// The segment to clean next. If there is none and one is needed, sets in motion whatever keeps segments from being cleaned.
 fn choose(state: &mut State, next_sequence: u64) -> Option<u32> {
     let State {
         cleaner, journal, ..
@@ -106,7 +106,7 @@ fn choose(state: &mut State, next_sequence: u64) -> Option<u32> {
         _ => space.choose_victim(need, next_sequence),
     };
     if chosen.is_none() && need == Need::Now {
-        // What is dead lies in the segments that the server itself appends to: it takes others.
+        // The dead records lie in the segments that the server itself appends to: the server takes others.
         let own = cleaner.own.take();
         own.into_iter().for_each(|number| journal.give_back(number));
         journal.give_back_own();
@@ -118,10 +118,10 @@ fn choose(state: &mut State, next_sequence: u64) -> Option<u32> {
     let is_awaited = std::mem::take(&mut cleaner.credit) >= segment_size;
     if need == Need::Now && !reclaim_unused(state) {
         if is_awaited {
-            // What is dead lies where clients write.
+            // The dead records lie in segments that clients write to.
             state.clients.lender.ask_back();
         }
-        // What there is to gain lies where an appender writes: it may be given back at any moment.
+        // The space to gain lies in a segment with an appender, which may give the segment back at any moment.
         let State {
             cleaner, journal, ..
         } = state;

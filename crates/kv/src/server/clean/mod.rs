@@ -10,16 +10,16 @@
 //! ```
 //!
 //! Steps are taken between batches, in the server's task, so index and log agree and no word changes under them. A step is a
-//! few pieces long and ends behind the piece in which a request arrives, as long as what is cleaned is ahead of what is
-//! written; so the wait for one is bounded. How much is copied follows what is written. Nothing runs in a
-//! server without writes.
+//! few pieces long and ends behind the piece in which a request arrives, as long as cleaning is ahead of the writes; so the
+//! wait of a request is bounded. The bytes copied are in proportion to the bytes written. Nothing runs in a server without
+//! writes.
 //!
-//! Reads go on all the time, one-sided: the old place stays as it is until its segment is written in its next generation.
+//! Reads continue all the time, one-sided: the old place stays as it is until its segment is written in its next generation.
 //! A reader that comes through an old word finds another generation, or no whole record, and reads the word again.
 //!
 //! Invariants:
 //! - A segment gets its next generation only when the index names nothing in it, everything that was stamped in it was
-//!   seen, and the copies are durable. Where not everything is found again, something is damaged, and it stays.
+//!   seen, and the copies are durable. If not everything is found again, something is damaged, and the segment stays.
 //! - A tombstone is left behind only when no other segment can have an older version of its key, or a newer one is there.
 //! - A segment is written only when its next generation is durable; what the log has to remember of it is durable before.
 //!
@@ -53,7 +53,7 @@ pub(super) struct Cleaner {
     barren: u32,
     /// Nothing is gained until more than this has died.
     exhausted_until: u64,
-    /// What the log remembers of freed segments.
+    /// The facts of freed segments that the log remembers.
     heritage: Heritage,
     /// What was done so far.
     counters: Cleaning,
@@ -64,18 +64,18 @@ pub(super) struct Cleaner {
 /// A segment that is being cleaned.
 struct Victim {
     state: SegmentState,
-    /// Where to go on.
+    /// The unit at which the next step continues.
     unit: u32,
     /// Records seen so far, and the XOR of their commit tags.
     count: u32,
     xor: u64,
     /// Highest sequence of a record with a token that was left behind.
     tokens_lost: u64,
-    /// What it will be; its seal is durable.
+    /// The segment's next state; its seal is durable.
     next: Option<SegmentState>,
 }
 
-/// What was done of it.
+/// The work that a step has done.
 struct Copied {
     /// Bytes of the victim that were looked at.
     bytes: u64,
@@ -83,7 +83,7 @@ struct Copied {
     is_last: bool,
 }
 
-/// What a step has to make durable and visible.
+/// The copies that a step has to make durable and visible.
 #[derive(Default)]
 struct Step {
     moves: Vec<Move>,
@@ -138,8 +138,8 @@ impl Cleaner {
         self.exhausted_until = 0;
     }
 
-    /// A segment was freed, or none was found to clean, and no appender was given one yet. Once that has happened often nothing is
-    /// gained any more: what is moved takes as much room as before, since records are too large for what is left.
+    /// Notes that a segment was freed, or none was found to clean, and no appender was given one yet. Once that has happened often,
+    /// cleaning gains nothing any more: moved records take as much room as before, since records are too large for the rests.
     fn note_barren(&mut self, died: u64, format: &LogFormat) {
         self.barren += 1;
         if self.barren > 2 * format.segment_count + 8 {
@@ -158,7 +158,7 @@ impl Cleaner {
         self.barren = 0;
     }
 
-    /// Stores the index words of what was moved. Takes the proof that the copies are durable.
+    /// Stores the index words of moved records. Takes the proof that the copies are durable.
     fn publish_moves(
         &mut self,
         step: &Step,
@@ -199,7 +199,7 @@ impl Cleaner {
         let live = journal.space.occupancy(old.number).live;
         let is_counted = live == 0 || (live < 0 && is_guess);
         if !is_counted && !mutant!(LiveRecordLeftBehind) && !mutant!(RepublishedUnchecked) {
-            // The index names something that was not found: its word, or where it points, is not what it was.
+            // The index names a record that was not found: its word, or the record itself, has changed.
             journal.space.abandon(old.number);
             self.counters.abandoned += 1;
             self.victim = None;

@@ -67,8 +67,8 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Copies one piece after the other of what is due. When a request arrives meanwhile the rest is left for later, unless
-    /// that is late: an operation waits for a piece and a persist, not for a step.
+    /// Copies the due bytes piece by piece. When a request arrives meanwhile, the rest is left for later, unless cleaning is
+    /// late: an operation waits for a piece and a persist, not for a step.
     async fn copy_due(&self, state: &RefCell<State>, due: &Due) -> Step {
         let mut step = Step::default();
         let piece = match due.is_late || self.committer.syncs_files() {
@@ -150,7 +150,7 @@ impl Sweeper {
     }
 }
 
-/// Lets what has arrived be seen.
+/// Lets the server see what has arrived.
 async fn give_way() {
     let mut gave = false;
     std::future::poll_fn(|context| {

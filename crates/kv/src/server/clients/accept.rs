@@ -31,13 +31,13 @@ pub(in crate::server) struct Admission {
     format: LogFormat,
     opening: u32,
     secret: [u64; 2],
-    /// Where the log is a file that is synced, a page that a client has written is taken from its mapping at each sync, with an
-    /// interrupt of its processor, and faults at its next store: more than copying its records costs.
+    /// A sync of a log on a file takes each page that a client has written from the client's mapping, with an interrupt of its
+    /// processor, and the client's next store to the page faults: more than copying its records costs.
     syncs_files: bool,
     receives: Receives,
     /// Connections accepted so far.
     begun: u64,
-    /// Why clients were not accepted, where the server lacked what it needs for them.
+    /// Why clients were not accepted, if the server lacked a resource that it needs for them.
     pub refused: Noted<DeviceError>,
 }
 

@@ -1,8 +1,8 @@
 //! The end of connections, and of what clients hold.
 //!
-//! What a client may write to goes to no other client before the fabric says that nothing can arrive through its windows any more. Where
-//! the fabric cannot say so (a stopped client may still be in the middle of a write), a segment is left alone for good: its records
-//! stay readable, its rest is wasted until the pool is opened again.
+//! Memory that a client may write to goes to no other client before the fabric says that nothing can arrive through its windows any
+//! more. If the fabric cannot say so (a stopped client may still be in the middle of a write), the segment is left alone for good: its
+//! records stay readable, and its rest is wasted until the pool is opened again.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use crate::wire::limits::SERVER_RECEIVES;
 /// some to spare for those of other clients.
 const PUMPS_MAX: u32 = SERVER_RECEIVES / 64 * 2;
 
-/// What clients lease.
+/// Memory that a client leases.
 enum Leased {
     /// To write records to.
     Extent(Extent),
@@ -49,7 +49,7 @@ impl From<PublishingRights> for Leased {
     }
 }
 
-/// What ends where a client loses `rights` and `extents`.
+/// The leases that end when a client loses `rights` and `extents`.
 fn ending(
     rights: Option<Lease<PublishingRights>>,
     extents: impl IntoIterator<Item = Lease<Extent>>,
@@ -68,7 +68,7 @@ fn ending(
 
 /// See the module documentation.
 pub(in crate::server) struct Departures {
-    /// What clients lose, until nothing opens it any more.
+    /// Memory that clients lose, until no key opens it any more.
     revocations: Revocations<Leased>,
     /// Rights to publish were taken from a client that was stopped inside a publication, and may finish it at any time.
     may_be_publishing: bool,
@@ -127,8 +127,8 @@ impl Departures {
         self.revocations.begin(ending);
     }
 
-    /// Ends the connection that is called `id`, unless it is that of `qp` itself. Nothing that is still on its way through
-    /// it is looked at afterwards.
+    /// Ends the connection that is called `id`, unless it is that of `qp` itself. The server looks at no message that arrives
+    /// through it afterwards.
     pub fn end_session_called(&self, sessions: &mut Sessions, id: u64, qp: QueuePair) {
         if let Some(named) = sessions.called(id).filter(|&named| named != qp) {
             self.end_session(sessions, named);
@@ -142,10 +142,10 @@ impl Departures {
         }
     }
 
-    /// Takes all rights to publish away from a client, with what it was lent.
+    /// Takes all rights to publish away from a client, with the extents lent to it.
     pub fn end_rights(&self, session: &mut Session) {
         if let Some(rights) = session.rights.take() {
-            // The client may still return what it was lent.
+            // The client may still return the extent that was lent to it.
             let lent = session.leases.reclaim(|lease| lease.object().publishes);
             self.revocations.begin(ending(Some(rights), lent));
         }
@@ -186,7 +186,7 @@ fn settle(state: &mut State, ended: Ended<Leased>) {
         revoked,
         unquiesced,
     } = ended;
-    // A client stopped in the middle of publishing may finish it at any time: what was lent to it stays as it is.
+    // A client stopped in the middle of publishing may finish at any time: memory lent to it stays as it is.
     let may_publish = unquiesced.iter().any(|part| part.object().publishes());
     state.clients.departures.may_be_publishing |= may_publish;
     let (mut ended_ring, mut extents) = (None::<Rc<Ring>>, Vec::new());

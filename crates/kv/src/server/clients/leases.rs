@@ -1,7 +1,7 @@
 //! Extents of the log that clients write to.
 //!
-//! A lease opens the rest of one segment to one queue pair through a memory window. It ends when the client gives it back, does not
-//! use it where space is short, or is gone; [`end`](super::end) says what becomes of the segment.
+//! A lease opens the rest of one segment to one queue pair through a memory window. It ends when the client gives it back, leaves
+//! it unused while space is short, or is gone; [`end`](super::end) says what becomes of the segment.
 
 use std::rc::Rc;
 
@@ -24,12 +24,12 @@ pub(in crate::server) struct Extent {
     pub segment: u32,
     /// Whether the client stamps what it writes there.
     pub publishes: bool,
-    /// The segment's end when it was last seen that the client goes on, and when that was.
+    /// The segment's end when the client was last seen to advance, and the time of that.
     seen: (u32, Nanoseconds),
 }
 
 impl Extent {
-    /// Notes how far the client has come. Whether it writes there, or did so lately.
+    /// Notes how far the client has come. Returns whether the client writes there, or did so lately.
     fn is_used(&mut self, end: u32, now: Nanoseconds) -> bool {
         if end != self.seen.0 {
             self.seen = (end, now);
@@ -152,13 +152,13 @@ impl Lender {
         let Some(lease) = held.and_then(|leases| leases.held_mut().find(had_its_turn)) else {
             return Verdict::Done;
         };
-        // Where it is not returned it is asked for again, not with each answer until then.
+        // A lease that is not returned is asked for again later, not with each answer until then.
         lease.recall(now);
         self.is_wanted = false;
         Verdict::DoneReturn
     }
 
-    /// Takes leases back that were not used for long. Returns how many.
+    /// Takes leases back that were not used for long. Returns their number.
     pub fn reclaim_unused(
         &self,
         sessions: &mut Sessions,
@@ -180,8 +180,8 @@ impl Lender {
 }
 
 impl Sessions {
-    /// Whether what is leased to clients has room for `units`, or something to clean where all in all there `is_gain`: they use it
-    /// up, return it, or lose it after a while. What a client that publishes has used of it is not known yet.
+    /// Whether extents leased to clients have room for `units`, or something to clean if all in all there `is_gain`: clients use
+    /// them up, return them, or lose them after a while. How much a publishing client has used of its extent is not known yet.
     pub fn lease_room(&self, space: &Space, units: u32, is_gain: bool) -> bool {
         self.leased().any(|extent| {
             space.has_worthwhile_room(extent.segment, units)
@@ -189,8 +189,8 @@ impl Sessions {
         })
     }
 
-    /// What to say of a record that breaks the rules, written to `slot`. A lease that was taken back because it was not used
-    /// for long, by this machine's clock, is no fault of the client: its clock may say otherwise.
+    /// The answer to a record that breaks the rules, written to `slot`. A lease that was taken back because it was not used for
+    /// long, by this machine's clock, is no fault of the client: its own clock may say otherwise.
     pub fn verdict_on_stray(&self, qp: QueuePair, slot: u8) -> Verdict {
         let is_reclaimed = |session: &Session| session.leases.is_reclaimed(slot.into());
         match self.get(qp).is_some_and(is_reclaimed) {
@@ -217,7 +217,7 @@ pub(in crate::server) fn grant_lease(
     let Some(session) = session.filter(|session| session.may_lease(publishes)) else {
         return Verdict::Invalid.into();
     };
-    // What the client gives back may be behind this request, on its way.
+    // The extent that the client gives back may be on its way, behind this request.
     let Some(slot) = session.leases.free_slot() else {
         return Verdict::Busy.into();
     };
@@ -226,7 +226,7 @@ pub(in crate::server) fn grant_lease(
         return Verdict::Invalid.into();
     }
     if size == 0 && state.journal.space.is_short() {
-        // It is leased ahead: where segments run short, each client has the one that it writes to.
+        // The extent is leased ahead: if segments run short, each client has only the one that it writes to.
         return Verdict::Busy.into();
     }
     let segment = match state.journal.take_for_client(units) {

@@ -6,7 +6,7 @@
 //!   leases     extents of the log that a client writes to                leases.rs
 //!   rights     to publish overwrites, and what is announced              rights.rs
 //!   answers    one message for the answers of a batch                    answers.rs
-//!   served     what is counted of each way to come here                  served.rs
+//!   served     counts of the clients of each path                        served.rs
 //!   end        all of it comes back, once nothing opens it               end.rs
 //! ```
 //!
@@ -65,9 +65,9 @@ pub(super) struct Session {
     id: u64,
     /// The identity that the fabric vouches for.
     peer: PeerIdentity,
-    /// How it comes here.
+    /// The path by which it reaches the store.
     pub path: ClientPath,
-    /// What it may read, and where it may stage.
+    /// Windows that it reads through, and on its staging memory.
     pub windows: Windows,
     /// Extents that it writes to.
     pub leases: Leases<Extent, LEASES_PER_CLIENT>,
@@ -75,7 +75,7 @@ pub(super) struct Session {
     rights: Option<Lease<PublishingRights>>,
     /// Where a copying client writes its records.
     pub staging: Option<MemoryRegion>,
-    /// Receive buffers of its own; none where it shares those of all.
+    /// Receive buffers of its own; none if it shares those of all clients.
     pub receives: Option<ReceiveBuffers>,
     answers: Answers,
 }
@@ -87,9 +87,9 @@ pub(super) struct Sessions {
 }
 
 impl Clients {
-    /// Takes back what was not used for long, and that space is short for: leases of extents, and rights to publish, which end with
-    /// the next look at what comes back. The clients ask again when they write. Returns the number of extents; `None` where
-    /// nothing was taken back.
+    /// Takes back what clients did not use for long, because space is short: leases of extents, and rights to publish, which end
+    /// with the next look at what comes back. The clients ask again when they write. Returns the number of extents; `None` if nothing
+    /// was taken back.
     pub fn reclaim_unused(&mut self, space: &mut Space) -> Option<usize> {
         let unused = self
             .publishing
@@ -100,7 +100,7 @@ impl Clients {
         (count > 0 || unused > 0).then_some(count)
     }
 
-    /// Takes all rights to publish away from the client of `qp`, with what it was lent.
+    /// Takes all rights to publish away from the client of `qp`, with the extents lent to it.
     pub fn end_rights(&mut self, qp: QueuePair) {
         if let Some(session) = self.sessions.get_mut(qp) {
             self.departures.end_rights(session);
@@ -116,7 +116,7 @@ impl Sessions {
         }
     }
 
-    /// How many there are.
+    /// The number of connected clients.
     pub fn len(&self) -> usize {
         self.all.len()
     }

@@ -20,8 +20,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// So many places, a quarter of them for one user and half of them for one process: four users, or two programs that
-    /// leak connections, fill them.
+    /// `clients` places, a quarter of them for one user and half of them for one process: four users, or two programs that leak
+    /// connections, fill them.
     pub fn of(clients: usize) -> Self {
         let clients = clients.clamp(1, CLIENTS_MAX);
         Self {

@@ -8,9 +8,9 @@
 //! The shared queue needs less memory and fewer doorbells. A device that keeps clients apart by protection domains cannot
 //! have it: a buffer would belong to one of these alone.
 //!
-//! Invariant: a client that keeps to its operations in flight finds a buffer. Of own ones, because a message that was not
-//! answered holds at most one. Of shared ones, because each is posted again, also where its client is gone before its message
-//! is looked at.
+//! Invariant: a client that keeps to its operations in flight finds a buffer. Own buffers suffice because a message that was not
+//! answered holds at most one. Shared buffers suffice because each is posted again, even if its client is gone before its
+//! message is looked at.
 
 use stonecast_fabric::{
     Access, Device, DeviceError, ReceiveQueue, SharedReceiveQueue, SharedReceiveQueueOptions,
@@ -34,7 +34,7 @@ pub(in crate::server) enum Receives {
 }
 
 impl Receives {
-    /// What the device can do; a shared queue is filled.
+    /// A shared queue, filled, if the device can have one; else buffers for each client.
     pub fn new(device: &dyn Device) -> Result<Self, DeviceError> {
         if device.capabilities().protection_domains {
             return Ok(Self::Own);
@@ -67,7 +67,7 @@ impl Receives {
         }
     }
 
-    /// The own buffers of one more client, where it needs them.
+    /// The own buffers of one more client, if it needs them.
     pub fn allocate_own(
         &self,
         making: &mut Making<'_>,

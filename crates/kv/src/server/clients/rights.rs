@@ -5,7 +5,7 @@
 //!   grant     windows on index (atomics), counter (atomics), ring (write)          until the client asks again, or is gone
 //!   lend      an extent in which it stamps its own records
 //!   drain     its intents                    before a tombstone's horizon, before a segment is freed, between batches
-//!   take over the extent, once it cannot be written any more                      void what no word names, where the client died
+//!   take over the extent, once it cannot be written any more                      a dead client's records that no word names become void
 //! ```
 
 use std::cell::Cell;
@@ -29,16 +29,16 @@ use crate::wire::{Answer, RightsGrant, Verdict};
 
 /// Pause between two looks whether the clients of the server before are gone.
 const PUBLISHERS_LOOK_NS: Nanoseconds = 10_000_000;
-/// How often it is looked: for two seconds. A client that has not run by then stands still.
+/// Number of looks: two seconds in all. A client that has not run by then stands still.
 const PUBLISHERS_LOOKS_MAX: u32 = 200;
 
 /// What a client announces.
 pub(super) struct Ring {
     memory: Rc<dyn Region>,
     taken: Cell<u64>,
-    /// What its client has stamped with a lower sequence than this is published or void: it publishes one record after the other.
+    /// Records that the client has stamped with a lower sequence are published or void: it publishes one record after the other.
     unsettled: Cell<u64>,
-    /// How its client comes here.
+    /// The path by which its client reaches the store.
     path: ClientPath,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Ring {
 pub(super) struct PublishingRights {
     ring: Rc<Ring>,
     region: MemoryRegion,
-    /// Intents taken when it was last seen that the client goes on, and when that was.
+    /// Intents taken when the client was last seen to advance, and the time of that.
     seen: (u64, Nanoseconds),
 }
 
@@ -95,7 +95,7 @@ pub(in crate::server) fn publishing_refusal(
     }
 }
 
-/// Waits until no client of a server before this one can publish any more: what it publishes after the log was scanned would
+/// Waits until no client of an earlier server can publish any more: a record that it publishes after the scan of the log would
 /// be acknowledged and lost. Clients notice the end of their server when they run next.
 pub(in crate::server) async fn wait_for_publishers(
     pool: &Pool,
@@ -117,7 +117,7 @@ pub(in crate::server) struct Publishing {
     /// The epoch of all leases: that of the opening of the pool.
     epoch: u64,
     secret: [u64; 2],
-    /// Where clients take sequences from, if they may.
+    /// The counter that clients take sequences from, if they may.
     counter: Option<MemoryRegion>,
     /// What clients that publish report.
     rings: Vec<Rc<Ring>>,
@@ -126,7 +126,7 @@ pub(in crate::server) struct Publishing {
 }
 
 impl Publishing {
-    /// With the memory of the sequence, where clients may publish.
+    /// With the memory of the sequence if clients may publish.
     pub fn new(
         (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
         pool: &Pool,
@@ -215,7 +215,7 @@ impl Publishing {
         self.rings.retain(|ring| !Rc::ptr_eq(ring, ended));
     }
 
-    /// Finds clients that did not use their rights for so long that they ask again before they do. Returns how many; they lose their
+    /// Finds clients that did not use their rights for so long that they ask again before they do. Returns their number; they lose their
     /// rights with the next look at what comes back.
     pub fn find_unused(&mut self, sessions: &mut Sessions, unused_ns: Nanoseconds) -> usize {
         let now = self.runtime.now();
@@ -315,7 +315,7 @@ pub(super) fn take_over(state: &mut State, returned: &Returned) {
     if returned.stamper == Stamper::Server {
         return;
     }
-    // What its client said before it was gone is known before it is judged.
+    // The client's last intents are taken before the segment is judged.
     drain_intents(state);
     let State { journal, shard, .. } = state;
     let mut live = 0;

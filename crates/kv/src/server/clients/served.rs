@@ -15,7 +15,7 @@ pub(in crate::server) struct Served {
 }
 
 impl Served {
-    /// What was counted, with the clients that are connected.
+    /// The counts, with the clients that are connected.
     pub fn paths(&self, sessions: &Sessions) -> [PathMetrics; ClientPath::ALL.len()] {
         let mut paths = self.paths;
         sessions
@@ -24,7 +24,7 @@ impl Served {
         paths
     }
 
-    /// A client reports what it did without the server.
+    /// Adds what a client reports to have done without the server.
     pub fn take_report(&mut self, path: ClientPath, report: &Report) {
         self.paths[path as usize].take_report(report);
     }
@@ -56,7 +56,7 @@ impl Served {
         path.written_bytes += size;
     }
 
-    /// A client took back what it had announced to publish.
+    /// A client took back a publication that it had announced.
     pub fn count_taken_back(&mut self, path: ClientPath, size: u64) {
         let path = &mut self.paths[path as usize];
         path.puts = path.puts.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What a client may touch but for its leases: it reads index and log, and a copying client writes staging memory.
+//! The memory that a client may access apart from its leases: it reads index and log, and a copying client writes staging memory.
 
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ pub(in crate::server) struct Windows {
 }
 
 impl Doors {
-    /// To the memory of the log, and whatever else clients read.
+    /// On the memory of the log, and on everything else that clients read.
     pub fn new(port: Rc<Port>, log: MemoryRegion) -> Self {
         Self { port, log }
     }

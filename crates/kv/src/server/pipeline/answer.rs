@@ -8,18 +8,18 @@ use crate::server::clients::Clients;
 use crate::server::shard::outcomes::Outcome;
 use crate::wire::{Answer, Verdict};
 
-/// What is known of a batch when its persist has ended.
+/// The outcome of a batch's persist.
 #[derive(Clone, Copy)]
 pub(super) enum Durable<'p> {
-    /// All that was stamped is durable.
+    /// All stamped records are durable.
     Proven(&'p Persisted),
     /// Nothing was stamped, so no write is done.
     NothingStamped,
-    /// The medium failed, and it is unknown what of the batch is durable.
+    /// The medium failed, and nobody knows which part of the batch is durable.
     Failed,
 }
 
-/// Queues what a client is owed.
+/// Queues an answer that a client is owed.
 pub(super) fn answer(state: &mut State, batch: &Batch, item: &Item, durable: Durable<'_>) {
     let answer = match item.owed {
         Owed::Write(index) => answer_write(state, batch, (item, index), durable),

@@ -1,4 +1,4 @@
-//! What arrived together, and what becomes of it on its way.
+//! Requests that arrived together, and their state on the way to their answers.
 
 use stonecast_fabric::QueuePair;
 use stonecast_log::{Condition, Kind, record_size};
@@ -18,7 +18,7 @@ pub(super) struct Batch {
     pub bytes: Vec<u8>,
 }
 
-/// What a client is owed.
+/// An answer that a client is owed.
 pub(super) struct Item {
     pub qp: QueuePair,
     pub path: ClientPath,
@@ -49,10 +49,10 @@ pub(super) struct Write {
     pub verdict: Verdict,
     /// The new version if done, the present one after a conflict.
     pub version: u64,
-    /// Where the record is, once stamped.
+    /// The place of the record, once stamped.
     pub word: Word,
     pub segment: u32,
-    /// The word before, where this write keeps clients that publish off it.
+    /// The earlier word, if this write keeps publishing clients off it.
     pub claimed: Option<Word>,
 }
 
@@ -73,7 +73,7 @@ impl Batch {
         self.bytes.clear();
     }
 
-    /// Takes a write in. Returns what its client is owed.
+    /// Takes a write in. Returns the answer that its client is owed.
     pub fn push(&mut self, write: Write) -> Owed {
         self.writes.push(write);
         Owed::Write(self.writes.len() - 1)
@@ -112,7 +112,7 @@ impl Write {
         }
     }
 
-    /// What becomes visible of it, once stamped.
+    /// The change that makes it visible, once stamped.
     pub fn change(&self) -> Change {
         Change {
             kind: self.kind,

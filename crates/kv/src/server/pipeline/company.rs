@@ -1,8 +1,8 @@
 //! How long a batch waits for company before a sync that many share.
 //!
 //! Clients that keep a number of writes in flight send the next ones when they have their answers; a write that comes too late for
-//! this sync waits for two. So the server waits while others keep arriving, at most as long as the sync takes. That as many have
-//! come as last time is no sign that these were all: else a pipeline that was once cut in two would be so for ever.
+//! this sync waits for two. So the server waits while others keep arriving, at most as long as the sync takes. It does not stop once
+//! as many have come as last time: otherwise a pipeline that was once cut in two would stay so for ever.
 
 use stonecast_base::Nanoseconds;
 
@@ -18,12 +18,12 @@ pub(super) const LOOK_NS: Nanoseconds = 500;
 pub(super) struct Company {
     /// Operations of the batches lately.
     expected: usize,
-    /// What the last persist took.
+    /// The time that the last persist took.
     persist_ns: Nanoseconds,
 }
 
 impl Company {
-    /// Whether a batch of so many operations waits on, which has waited since `start` and has seen no arrival since `quiet_since`.
+    /// Whether a batch of so many operations waits longer: it has waited since `start` and has seen no arrival since `quiet_since`.
     pub fn is_worth_it(
         &self,
         operations: usize,

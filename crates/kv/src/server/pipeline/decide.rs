@@ -17,23 +17,23 @@ use crate::wire::Verdict;
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
 const SPACE_LOOK_NS: Nanoseconds = 50_000;
-/// How often it looks: for 20 seconds, more than that takes on the slowest disk. Not by the clock, which goes on while server
-/// and preparing thread are both stopped.
+/// Number of looks: 20 seconds in all, more than preparing takes on the slowest disk. The looks are counted because a clock
+/// advances while server and preparing thread are both stopped.
 const SPACE_LOOKS_MAX: u32 = 400_000;
 
-/// What the decisions on a batch have stamped: in the log, in the order of their sequences, neither durable nor visible. Whatever
-/// makes a batch durable takes this: the [`Committer`](crate::server::commit::Committer) for the log of this node.
+/// The records that the decisions on a batch have stamped: in the log, in the order of their sequences, neither durable nor visible.
+/// Each part that makes a batch durable takes this: the [`Committer`](crate::server::commit::Committer) for the log of this node.
 #[derive(Default)]
 pub(super) struct Stamped {
     /// Bytes of the log to persist.
     pub spans: Vec<Span>,
-    /// How many of the batch's writes are decided.
+    /// Number of the batch's writes that are decided.
     decided: usize,
-    /// Keys that what is decided adds to the index, those that it takes out subtracted; at most, while there is room for all.
+    /// Keys that the decided writes add to the index, less the keys that they remove; an upper bound while there is room for all.
     inserted: i64,
 }
 
-/// What all decisions on a part of a batch have in common.
+/// The facts that all decisions on a part of a batch share.
 struct Round {
     /// While the index has room for the whole batch, an unconditional put needs no look at what is there.
     is_roomy: bool,
@@ -50,8 +50,8 @@ impl Stamped {
     }
 
     /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no
-    /// room because a segment is still being prepared waits for that, for a while, and everything behind it: sent back, it
-    /// would be overtaken by what its client sent after it. No record waits here for a segment that has to be cleaned first:
+    /// room because a segment is still being prepared waits for that, for a while, and everything behind it: if the record were
+    /// sent back, later writes of its client would overtake it. No record waits here for a segment that has to be cleaned first:
     /// segments are cleaned between batches.
     pub async fn decide(
         &mut self,

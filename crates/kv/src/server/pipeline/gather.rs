@@ -18,7 +18,7 @@ use crate::server::report::Reporter;
 use crate::wire::limits::{BATCH_BYTES_MAX, BATCH_MAX};
 use crate::wire::{Verdict, split_immediate};
 
-/// Bytes of a record that are asked for before it is read; of a longer one the rest follows by itself.
+/// Bytes of a record that are asked for before it is read; the processor fetches the rest of a longer record by itself.
 const PREFETCHED_MAX: u64 = 1024;
 /// Receive buffers that are posted again with one doorbell: a small part of all.
 const REPOSTED_TOGETHER: usize = 64;
@@ -80,8 +80,8 @@ impl Gather {
         !self.arrivals.is_empty()
     }
 
-    /// What a client has just written lies in its processor's cache, or comes from far away: all records of a batch are asked
-    /// for before the first one is read.
+    /// A record that a client has just written lies in its processor's cache, or comes from far away: all records of a batch are
+    /// asked for before the first one is read.
     fn prefetch_record(&self, state: &State, arrival: &Received) {
         if arrival.opcode != Opcode::ReceiveWriteWithImmediate {
             return;
@@ -163,7 +163,7 @@ impl Gather {
                 .iter()
                 .map(|arrival| buffers.request(arrival.wr_id))
                 .collect();
-            // A queue pair that takes none any more is one whose connection has ended, which its event tells.
+            // A queue pair refuses buffers when its connection has ended, which its event tells.
             let _ = self
                 .port
                 .device()

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Each step hands the next one a value, and nothing goes back. `persist` is the one place between what is stamped and what is
-//! visible: whatever else has to hold a batch before it counts, as the logs of other nodes, takes the same [`Stamped`] there, and
+//! visible: any other log that has to hold a batch before it counts, as those of other nodes, takes the same [`Stamped`] there, and
 //! `publish` follows when all have given their [`Persisted`].
 //!
-//! While a sync of a file is waited for to be worth its time, what arrives is decided as it comes; when it is done, the
-//! first operations are published and answered before the rest, so that their clients send while the server works.
+//! While the server waits for a sync of a file to be worth its time, it decides writes as they arrive. When the sync is done,
+//! the first operations are published and answered before the rest, so that their clients send while the server works.
 //!
 //! A crash before `persist` is done leaves records that were not acknowledged; recovery keeps those that are whole. A crash
 //! after it leaves records that recovery finds.
@@ -49,7 +49,7 @@ use company::{Company, LOOK_NS};
 use decide::Stamped;
 use gather::Gather;
 
-/// Operations that are published and answered before those that follow them: their clients go on meanwhile.
+/// Operations that are published and answered before those that follow them: their clients continue meanwhile.
 const ANSWERED_TOGETHER: usize = 32;
 
 /// See the module documentation.
@@ -62,7 +62,7 @@ pub(super) struct Pipeline {
     stamped: Stamped,
 }
 
-/// What is done with a batch when its persist has ended: both, but for mutants.
+/// The work on a batch when its persist has ended: both parts, but for mutants.
 #[derive(Clone, Copy)]
 struct Conclusion {
     publishes: bool,
@@ -158,7 +158,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the index takes everything in the batch whatever is there already.
+    /// Whether the index has room for every key of the batch, even if none is there already.
     fn is_roomy(&self, state: &RefCell<State>) -> bool {
         let count = self.batch.writes.len() as u64;
         state.borrow().shard.is_roomy(count)
@@ -167,7 +167,7 @@ impl Pipeline {
     /// Makes durable what was stamped, and what awaits a persist, with one persist. `None`: there is nothing.
     async fn persist(&mut self, state: &RefCell<State>) -> Result<Option<Persisted>, StoreError> {
         let spans = &mut self.stamped.spans;
-        // The mutant has writes that are done and nothing that is stamped.
+        // The mutant has writes that are done without a stamped record.
         if spans.is_empty() && !mutant!(TombstoneLeftOut) {
             return Ok(None);
         }
@@ -205,7 +205,7 @@ impl Pipeline {
         }
     }
 
-    /// Stores the index words of those of `writes` that are done. Takes the proof that what they point to is durable.
+    /// Stores the index words of those of `writes` that are done. Takes the proof that their records are durable.
     fn publish(&self, state: &mut State, writes: Range<usize>, persisted: &Persisted) {
         let State { shard, journal, .. } = state;
         let writes = self.batch.writes[writes].iter();
@@ -249,7 +249,7 @@ impl Pipeline {
     }
 }
 
-/// What the mutants of a batch leave out of a persist; nothing without them.
+/// Takes out of a persist the spans that the mutants of a batch leave out; none without a mutant.
 fn leave_out(spans: &mut Vec<Span>, segment_size: u64) {
     let is_header = |span: &Span| span.offset.is_multiple_of(segment_size);
     if mutant!(RecordNotWrittenBack) {

@@ -17,7 +17,7 @@ use crate::wire::limits::STAGING_SIZE;
 use crate::wire::split_immediate;
 use crate::wire::staging::staging_position;
 
-/// Where a client says that it wrote a record, as far as it may write there.
+/// The place where a client says that it wrote a record, as far as the client may write there.
 struct Spot {
     /// The staging memory that it lies in; `None`: the log.
     staging: Option<Rc<dyn Region>>,
@@ -77,7 +77,7 @@ pub(super) fn take_record(
     ))
 }
 
-/// Where `size` bytes lie that a client says it wrote. `None`: the client may not write there.
+/// The place of `size` bytes that a client says it wrote. `None`: the client may not write there.
 fn find_spot(
     state: &mut State,
     device: &dyn Device,
@@ -143,7 +143,7 @@ fn checked<'b>(
     record.filter(|record| allowed(&record.header))
 }
 
-/// A record that was checked no further than it takes to read it: for a mutant.
+/// A record that was checked only as far as reading it demands: for a mutant.
 fn unchecked(bytes: &[u8]) -> Option<Record<'_>> {
     let header = RecordHeader::parse(bytes.first_chunk()?).ok()?;
     let value = header.key_start() + header.key_size();

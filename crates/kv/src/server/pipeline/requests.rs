@@ -38,7 +38,7 @@ pub(super) fn take_message(
             since,
             session,
         } => {
-            // What the first attempt sent and is not among the writes before this is lost with its connection.
+            // A request of the first attempt that is not among the earlier writes is lost with its connection.
             let Clients {
                 departures,
                 sessions,

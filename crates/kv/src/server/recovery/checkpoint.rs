@@ -1,10 +1,10 @@
 //! The index, the state of all segments and the remembered tokens, written when a pool is closed, so that the next opening
 //! scans only what was appended since.
 //!
-//! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and where
-//! it is absent, damaged or does not fit, the log is scanned instead. It stays useful after a crash as long as segments only
-//! grow: recovery goes on from where each segment ended when the checkpoint was taken. Once a segment was freed since then,
-//! words may name what is gone, and the checkpoint does not count.
+//! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and if it is
+//! absent, damaged or does not fit, the log is scanned instead. It stays useful after a crash as long as segments only grow:
+//! recovery continues from where each segment ended when the checkpoint was taken. Once a segment was freed since then, words
+//! may name records that are gone, and the checkpoint does not count.
 
 use stonecast_base::{Corruption, hash, mutant};
 use stonecast_log::{Heritage, LogFormat, SegmentState};
@@ -152,11 +152,11 @@ impl Segment {
 const _: () =
     assert!(size_of::<Header>() == 96 && size_of::<Segment>() == 96 && size_of::<Bucket>() == 72);
 
-/// What a checkpoint holds beside the index.
+/// The content of a checkpoint beside the index.
 #[derive(Default)]
 pub(crate) struct Checkpoint {
     pub segments: Vec<SegmentState>,
-    /// What is needed of each segment, by its number; those that were never used may be missing at the end.
+    /// The occupancy of each segment, by its number; segments that were never used may be missing at the end.
     pub occupancy: Vec<Occupancy>,
     pub sequence: u64,
     pub live_bytes: u64,
@@ -266,7 +266,7 @@ impl<'a> Image<'a> {
                 "this pool".to_owned(),
             ));
         }
-        // The checksum holds, so what follows is what `encode` wrote; lengths are still checked, as a bug is no licence to
+        // The checksum holds, so the rest is what `encode` wrote; lengths are still checked, because a bug must not cause a
         // read outside.
         let parts =
             take::<Segment>(rest, header.segment_count.get()).and_then(|(segments, rest)| {
@@ -343,7 +343,7 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// What it knows of segments.
+    /// The states of the segments that it knows.
     pub fn segments(&self) -> Vec<SegmentState> {
         self.segments.iter().map(Segment::to_state).collect()
     }

@@ -1,11 +1,11 @@
-//! From what a crash left to a state that can be served.
+//! Recovery: makes a state that can be served from the pool that a crash left.
 //!
 //! 1. `survey.rs` reads checkpoint and log into an index, and changes nothing.
-//! 2. What was found is persisted, then sealed, and the seals are persisted, before any appender is there.
+//! 2. The records found are persisted, then sealed, and the seals are persisted, before any appender is there.
 //! 3. Each segment's neighbour is told what is durable of it by now (`space/witnesses.rs`), and that is persisted.
 //!
 //! A crash inside changes nothing that matters: seals only say what a scan finds anyway, and what a neighbour says is true before
-//! it is stored. Where the log lacks what was told, nothing that neighbours say is believed until [`Pool::recovered`].
+//! it is stored. If the log lacks records that a neighbour tells of, no neighbour is believed until [`Pool::recovered`].
 
 pub(crate) mod checkpoint;
 pub(crate) mod rebuild;
@@ -29,7 +29,7 @@ use crate::server::recovery::survey::{
 use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::{Space, Witnesses};
 
-/// What recovery found and did, for messages.
+/// The findings and repairs of a recovery, for messages.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
     /// Keys present.
@@ -105,7 +105,7 @@ pub(crate) async fn recover(
         live_bytes,
         occupancy,
     } = rebuilt;
-    // What was taken back has used its sequence, too.
+    // Records that were taken back have used their sequences, too.
     let mut sequence_max = sequence_max.max(report.sequence_max);
     report.keys = index.len();
     if !pool.was_clean() {
@@ -121,7 +121,7 @@ pub(crate) async fn recover(
         outcomes.forget_up_to(heritage.tokens_lost);
     }
     let space = Space::new(pool.backing(), &*log, segments, occupancy, witnesses);
-    // Versions that were told and lost with a power cycle are not given to other values.
+    // Versions that clients were told and a power cycle has lost are not given to other values.
     let lost_versions = if lacks_what_was_told(pool) {
         LOST_VERSIONS
     } else {
@@ -143,8 +143,8 @@ pub(crate) async fn recover(
     ))
 }
 
-/// Persists what was found, then seals it, then lets the neighbours tell of it, each with what it rests on persisted before. Returns
-/// the proof that all of it is durable.
+/// Persists the records found, then seals them, then lets the neighbours tell of them; each step begins when the one before is
+/// persisted. Returns the proof that everything is durable.
 async fn seal(
     pool: &Pool,
     commit: &Commit,
@@ -152,7 +152,7 @@ async fn seal(
     occupied: &[Span],
 ) -> Result<(Witnesses, Persisted), MediaError> {
     let (log, format) = (pool.log(), format_of(pool));
-    // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
+    // After the death of a process alone, the records found may never have been persisted; a seal must not cover such records.
     let unsealed = segments.iter().filter_map(|state| state.unsealed(&format));
     let unsealed: Vec<Span> = unsealed.collect();
     let found = commit.persist(&*log, &unsealed).await?;
@@ -166,8 +166,8 @@ async fn seal(
     Ok((witnesses, sealed))
 }
 
-/// Marks what a failed sync that the server before did not live to hear of has left as durable as it looks; below a seal all was
-/// synced before. Holes were never written, and are not touched: on a full disk that ends the server.
+/// Marks bytes as changed that look durable though their sync may have failed after the death of the server that asked for it. Bytes
+/// below a seal were synced before. Holes were never written, and are not touched: a store there would end the server on a full disk.
 fn mark_doubtful(
     log: &dyn PersistentRegion,
     format: &LogFormat,
@@ -185,7 +185,8 @@ fn mark_doubtful(
     log.mark_changed(&doubtful.collect::<Vec<_>>());
 }
 
-/// Seals what was found, which is durable: a seal must not cover what a later crash may take. What has to be persisted then.
+/// Seals the records found, which are durable: a seal must not cover records that a later crash may take. Returns the spans to
+/// persist.
 fn settle(
     segments: &mut [SegmentState],
     log: &dyn Region,
@@ -214,5 +215,5 @@ fn settle(
 /// Bytes of a segment that hold its header and seals.
 const SEGMENT_START_SIZE: u64 = SEGMENT_HEADER_UNITS as u64 * UNIT_SIZE;
 
-/// More versions than a run can have told before a power cut took them: a thousand million commits.
+/// More versions than a run can have given out before a power cut took them: a thousand million commits.
 const LOST_VERSIONS: u64 = 1 << 30;

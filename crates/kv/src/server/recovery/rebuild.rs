@@ -1,7 +1,7 @@
 //! Filling the index from records that a scan finds, in any order.
 //!
 //! For each key the record with the highest sequence wins; of several copies of it, the one that was moved last. Deletes are kept in the index as words too until everything
-//! was seen, because an older put of the same key may come later; then they are taken out.
+//! was seen, because an older put of the same key may come later; then they are removed.
 //!
 //! Random memory accesses dominate, so each batch goes through in three passes: prefetch the buckets, prefetch the keys
 //! that the words in them point to, then decide.
@@ -35,16 +35,16 @@ pub(crate) struct Rebuild {
     failure: Option<MediaError>,
 }
 
-/// What a rebuild made.
+/// The result of a rebuild.
 pub(crate) struct Rebuilt {
     pub index: Index,
-    /// What became of the latest writes with tokens.
+    /// The outcomes of the latest writes with tokens.
     pub outcomes: Outcomes,
     /// Highest sequence number seen.
     pub sequence_max: u64,
     /// Bytes of the records that the index points to.
     pub live_bytes: u64,
-    /// What is needed of each segment, by its number.
+    /// The occupancy of each segment, by its number.
     pub occupancy: Vec<Occupancy>,
 }
 
@@ -65,13 +65,13 @@ pub(crate) fn index_memory(
     }
 }
 
-/// What stands at a position of the log: enough to compare keys and versions.
+/// The record at a position of the log: enough of it to compare keys and versions.
 pub(crate) struct Resident {
     pub header: RecordHeader,
     pub same_key: bool,
 }
 
-/// Reads header and key at `position` and compares the key. `None` where no record header is. `scratch` is reused.
+/// Reads header and key at `position` and compares the key. `None` if no record header is there. `scratch` is reused.
 pub(crate) fn resident(
     log: &dyn Region,
     position: u64,
@@ -208,7 +208,7 @@ impl Rebuild {
         }
     }
 
-    /// Takes note that a record is there, whatever becomes of it.
+    /// Notes a record, whether its key's word will name it or not.
     fn note_found(&mut self, found: &Found<'_>) {
         let Found {
             position, header, ..
@@ -220,7 +220,7 @@ impl Rebuild {
         }
     }
 
-    /// Words of the index point into the log: what a checkpoint says was checked, and all else was found there.
+    /// Words of the index point into the log: those of a checkpoint were checked, and all others were found there.
     fn occupancy_at(&mut self, position: u64) -> &mut Occupancy {
         &mut self.occupancy[self.format.locate(position).0 as usize]
     }
@@ -237,8 +237,8 @@ impl Rebuild {
     }
 }
 
-/// Which of two records of a key counts: the later version, and of copies of one version that which was moved last, because
-/// that is the one that the cleaner needs no more room for.
+/// Which of two records of a key counts: the later version, and of copies of one version the one that was moved last, because
+/// the cleaner needs no more room for that one.
 fn age(header: &RecordHeader) -> (u64, Option<u64>) {
     (header.sequence(), header.moved_at())
 }
@@ -263,7 +263,7 @@ impl Visitor for Rebuild {
         }
         let mut scratch = Vec::new();
         for (&hash, found) in hashes.iter().zip(batch) {
-            // Whatever comes after a failure is only looked at for its own damage.
+            // Records after a failure are only checked for their own damage.
             if self.failure.is_none() {
                 self.insert(found, hash, &mut scratch);
             }

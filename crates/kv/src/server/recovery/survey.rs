@@ -1,11 +1,11 @@
-//! What an opening reads of a pool, before it changes anything: the checkpoint and the log, made into an index.
+//! The survey of a pool, which an opening makes before it changes anything: reads checkpoint and log into an index.
 //!
 //! 1. The checkpoint, if it is whole and no segment was freed since, gives the index and the ends of the segments as they were
 //!    when it was taken.
-//! 2. Each segment is scanned from there on; what is found goes into the index.
-//! 3. What is found of a segment is compared with what its neighbour says of it: a segment can be lost whole.
+//! 2. Each segment is scanned from there on; the records found go into the index.
+//! 3. The records found in a segment are compared with the word that its neighbour has of it: a segment can be lost whole.
 //!
-//! Recovery goes on from here, and a check of a pool that is not served ends here, so both read a pool by the same rules.
+//! Recovery continues from here, and a check of a pool that is not served ends here, so both read a pool by the same rules.
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
@@ -20,12 +20,12 @@ use crate::server::recovery::RecoveryReport;
 use crate::server::recovery::checkpoint::{Checkpoint, Image};
 use crate::server::recovery::rebuild::{Rebuild, Rebuilt, index_memory};
 
-/// What an index is made from.
+/// The source of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Basis {
-    /// The checkpoint, where it counts, and what was appended since.
+    /// The checkpoint, if it counts, and the records appended since.
     Checkpoint,
-    /// Every record of the log, whatever a checkpoint says.
+    /// Every record of the log, without a checkpoint.
     LogAlone,
 }
 
@@ -37,23 +37,23 @@ pub(crate) trait Surveyor {
     fn refuse(&mut self, number: u32, corruption: Corruption) -> Result<(), Corruption>;
 }
 
-/// What was found. See the module documentation.
+/// The findings of a survey. See the module documentation.
 pub(crate) struct Survey {
     pub rebuilt: Rebuilt,
     /// The segments in use that are not refused.
     pub segments: Vec<(SegmentState, SegmentReport)>,
-    /// Whether there is a checkpoint, whatever it is worth.
+    /// Whether there is a checkpoint, believed or not.
     pub has_checkpoint: bool,
     /// Whether a checkpoint gave the index.
     pub used_checkpoint: bool,
-    /// Why the checkpoint is not believed, where it is damaged.
+    /// Why the checkpoint is not believed, if it is damaged.
     pub checkpoint_damage: Option<Corruption>,
     /// The parts of the log that are no holes.
     pub occupied: Vec<Span>,
 }
 
 impl Survey {
-    /// What an opening says of it.
+    /// The report that an opening makes of it.
     pub fn report(&self) -> RecoveryReport {
         let mut report = RecoveryReport {
             used_checkpoint: self.used_checkpoint,
@@ -83,18 +83,18 @@ pub(crate) fn format_of(pool: &Pool) -> LogFormat {
     }
 }
 
-/// After a power cycle a pool that never synced may have lost anything that was written, also what a checkpoint knows.
+/// After a power cycle a pool that never synced may have lost any written record, even those that a checkpoint knows.
 fn was_unsynced(pool: &Pool) -> bool {
     pool.durability() == Durability::Process && !pool.same_power_cycle()
 }
 
-/// Whether the log may lack what was written, and the checkpoint is of another moment: also in a copy of a pool that was served.
+/// Whether the log may lack written records, with a checkpoint of another moment: also in a copy of a pool that was served.
 pub(crate) fn lacks_what_was_told(pool: &Pool) -> bool {
     was_unsynced(pool) || pool.was_copied()
 }
 
-/// Bytes of the log that a key takes at least, as a guess from which the index starts: where keys take more, its table is
-/// made again afterwards.
+/// Bytes of the log that a key takes at least, as a guess from which the index starts: if keys take more, its table is made
+/// again afterwards.
 const BYTES_PER_KEY: u64 = 256;
 
 /// Whether any of `occupied` touches `part`.
@@ -103,7 +103,7 @@ fn is_occupied(occupied: &[Span], part: Span) -> bool {
 }
 
 /// Whether no segment was freed since a checkpoint was taken that knows the segments `known`: otherwise its words may name
-/// what is gone. A header that is lost is judged by the scan.
+/// records that are gone. The scan judges a header that is lost.
 fn fits(log: &dyn Region, format: &LogFormat, known: &[SegmentState]) -> bool {
     let mut expected = vec![1; format.segment_count as usize];
     known

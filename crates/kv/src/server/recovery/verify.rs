@@ -1,9 +1,9 @@
 //! A full check of a pool without serving it, and without writing to it.
 //!
-//! 1. The survey that an opening makes: what it refuses, a server refuses.
-//! 2. Where a checkpoint stood for a part of the log, the survey that an opening without it would make, so that each byte
-//!    that a server may ever rely on is looked at: what only this one refuses is *latent*.
-//! 3. A segment that either of them refuses is walked to its end, to name all that is wrong with it.
+//! 1. The check makes the survey that an opening makes: a server refuses the damage that it refuses.
+//! 2. If a checkpoint stood for a part of the log, the check also makes the survey of an opening without it, so that it looks at
+//!    each byte that a server may ever rely on: damage that only this survey refuses is *latent*.
+//! 3. The check walks each segment that either of them refuses to its end, to name all its damage.
 
 use stonecast_base::Corruption;
 use stonecast_log::{Finding, UNIT_SIZE, walk_segment};
@@ -12,7 +12,7 @@ use stonecast_media::{MediaError, Pool};
 use crate::error::StoreError;
 use crate::server::recovery::survey::{Basis, Survey, Surveyor, format_of, survey};
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Debug, Default)]
 pub struct Verification {
     /// Keys present. Like all counts, of what is not damaged.
@@ -29,12 +29,12 @@ pub struct Verification {
     pub refusal: Option<MediaError>,
     /// Damage: a server refuses a pool with any of these.
     pub damage: Vec<Corruption>,
-    /// Damage in what a checkpoint stands for: a server opens the pool with it and refuses the pool without it, and tells a
-    /// reader of such a record that it is damaged.
+    /// Damage in the part of the log that a checkpoint stands for: a server opens the pool with the checkpoint and refuses the
+    /// pool without it, and a reader of such a record is told that the record is damaged.
     pub latent: Vec<Corruption>,
-    /// Byte positions in the log of what a crash left of writes that were not acknowledged.
+    /// Byte positions in the log of the remains of writes that a crash interrupted before they were acknowledged.
     pub torn: Vec<u64>,
-    /// What a server mends and says: a checkpoint that does not check, a copy of a segment's header that is not there.
+    /// Damage that a server mends and reports: a checkpoint that does not check, a copy of a segment's header that is missing.
     pub harmless: Vec<Corruption>,
 }
 
@@ -79,7 +79,7 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     Ok(result)
 }
 
-/// What a survey refuses, by the number of the segment.
+/// The segments that a survey refuses, by number.
 type Refused = Vec<(u32, Corruption)>;
 
 struct Check<'p> {

@@ -1,4 +1,4 @@
-//! The keys of one shard: their index with its tables, what became of their latest writes, and the bytes that are live.
+//! The keys of one shard: their index with its tables, the outcomes of their latest writes, and the bytes that are live.
 //!
 //! ```text
 //!   mod.rs      versions, claims, room for more keys
@@ -90,7 +90,7 @@ impl Shard {
         self.live_bytes
     }
 
-    /// The number that goes with a verdict on a write that is not done for want of room: what is live, where that is why.
+    /// The number that goes with a verdict on a write that is not done for want of room: the live bytes, if these are the reason.
     pub fn number_with(&self, verdict: Verdict) -> u64 {
         match verdict {
             Verdict::NoSpace => self.live_bytes,
@@ -98,7 +98,7 @@ impl Shard {
         }
     }
 
-    /// Whether the index takes `more` keys, whatever is there already.
+    /// Whether the index has room for `more` keys, even if none of them is there already.
     pub fn is_roomy(&self, more: u64) -> bool {
         self.index.len() + more < self.index.capacity()
     }
@@ -185,7 +185,7 @@ impl Shard {
         }
     }
 
-    /// Begins, goes on with or ends a growth of the index, in proportion to the `operations` of the batch before.
+    /// Begins, continues or ends a growth of the index, in proportion to the `operations` of the batch before.
     pub fn tend_index(&mut self, operations: usize) {
         self.tables.begin_if_wanted(&mut self.index);
         if self.index.is_growing() {

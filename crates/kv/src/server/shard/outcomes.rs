@@ -1,8 +1,8 @@
-//! What became of the latest writes that carried tokens, so that one whose answer was lost can be asked for again.
+//! The outcomes of the latest writes that carried tokens, so that a client can ask again if an answer was lost.
 //!
-//! Bounded: the oldest are forgotten, and it is remembered up to where. A client that asks names the latest version that it knew
-//! when it first sent the write; the write, if it was done, has a later one. So where that version lies at or above what was
-//! forgotten, a write that is not remembered was not done.
+//! Memory is bounded: the oldest outcomes are forgotten, and the horizon says up to which version. A client that asks names the
+//! latest version that it knew when it first sent the write; the write, if it was done, has a later one. So if that version lies at
+//! or above the horizon, a write that is not remembered was not done.
 //!
 //! Nothing here is made durable by itself: tokens lie in the records, and recovery finds them there.
 
@@ -18,7 +18,7 @@ pub(crate) struct Outcomes {
     horizon: u64,
 }
 
-/// What is known of a write.
+/// The outcome of a write, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It was done, as this version.
@@ -43,7 +43,7 @@ impl Outcomes {
         self.horizon = self.horizon.max(horizon);
     }
 
-    /// Remembers that the write with `token` was done as version `sequence`. In any order. Token 0 is none.
+    /// Remembers that the write with `token` was done as version `sequence`. Calls may come in any order. Token 0 stands for none.
     pub fn note(&mut self, token: u64, sequence: u64) {
         if token == 0 {
             return;
@@ -64,7 +64,7 @@ impl Outcomes {
         }
     }
 
-    /// What became of the write with `token`, which was sent when the latest version was at least `since`.
+    /// The outcome of the write with `token`, which was sent when the latest version was at least `since`.
     pub fn find(&self, token: u64, since: u64) -> Outcome {
         match self.by_token.get(&token) {
             Some(&sequence) => Outcome::Done(sequence),
@@ -95,7 +95,7 @@ mod tests {
     fn the_oldest_are_forgotten_and_not_taken_for_never_done() {
         let mut outcomes = Outcomes::default();
         let count = OUTCOMES_MAX as u64 + 10;
-        // The order of recovery is any order.
+        // Recovery finds records in any order.
         for sequence in (1..=count).rev() {
             outcomes.note(sequence + 1_000_000, sequence);
         }

@@ -1,4 +1,4 @@
-//! Making words of the index visible: of writes, of moved records, and of what clients published themselves.
+//! Making words of the index visible: of writes, of moved records, and of records that clients published themselves.
 
 use stonecast_base::mutant;
 use stonecast_log::{Kind, RecordHeader};
@@ -9,7 +9,7 @@ use crate::server::journal::Journal;
 use crate::server::recovery::rebuild::resident;
 use crate::wire::{KeyHash, Word};
 
-/// A write that is done: what becomes visible of it.
+/// The change that makes a write visible that is done.
 pub(in crate::server) struct Change {
     pub kind: Kind,
     pub hash: KeyHash,
@@ -54,7 +54,7 @@ impl Shard {
         }
     }
 
-    /// Stores the word of `change`. Returns whether the write is the newest of its key, and what the word named before.
+    /// Stores the word of `change`. Returns whether the write is the newest of its key, and the record that the word named before.
     fn store(&mut self, change: &Change, key: &[u8]) -> (bool, Option<(u64, RecordHeader)>) {
         loop {
             let mut old = None;

@@ -20,7 +20,7 @@ pub(in crate::server) struct SharedTable {
 const BUCKETS_PER_OPERATION: u64 = 4;
 /// Buckets that are copied at least in a step, also by an idle server: about 20 microseconds.
 const BUCKETS_MIN: u64 = 128;
-/// After an attempt for which there was no memory, how long not to ask again.
+/// Pause after an attempt for which there was no memory.
 const PAUSE_NS: Nanoseconds = 1_000_000_000;
 
 /// Buckets to copy after a batch of so many operations.
@@ -86,7 +86,7 @@ impl Tables {
         self.growths
     }
 
-    /// Begins a growth where the index wants one.
+    /// Begins a growth if the index wants one.
     pub fn begin_if_wanted(&mut self, index: &mut Index) {
         if let Some(bits) = index.wants() {
             self.begin(index, bits);
@@ -98,7 +98,7 @@ impl Tables {
         index.is_growing() || index.larger().is_some_and(|bits| self.begin(index, bits))
     }
 
-    /// Begins a growth, unless there was no memory for one lately. Whether it has begun.
+    /// Begins a growth, unless there was no memory for one lately. Returns whether it has begun.
     fn begin(&mut self, index: &mut Index, bits: u32) -> bool {
         if self.runtime.now() < self.pause_until {
             return false;
@@ -146,7 +146,7 @@ impl Tables {
 fn free(port: &Rc<Port>, runtime: &dyn Runtime, region: MemoryRegion) {
     let port = port.clone();
     runtime.spawn(Box::pin(async move {
-        // What a provider cannot free now it frees when the device is dropped.
+        // Memory that a provider cannot free now is freed when the device is dropped.
         if port.invalidate(region.rkey).await.is_ok() {
             let _ = port.device().deregister(region);
         }

@@ -1,4 +1,4 @@
-//! What becomes of the records in each segment: which are live, which died, and when.
+//! The accounts of each segment: which of its records are live, which died, and when.
 
 use stonecast_log::{Kind, RecordHeader, UNIT_SIZE};
 

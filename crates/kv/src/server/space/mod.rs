@@ -18,12 +18,12 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `segment.rs` | what is kept of one segment |
+//! | `segment.rs` | the facts of one segment |
 //! | `shelves.rs` | free and partial segments |
 //! | `medium.rs` | the space that the medium gives to segments |
 //! | `accounts.rs` | live and dead records of each segment, with `occupancy.rs` |
 //! | `policy.rs` | when to clean what, and what is reserved |
-//! | `witnesses.rs` | what each segment's neighbour is told of it |
+//! | `witnesses.rs` | the words that each segment's neighbour has of it |
 
 mod accounts;
 mod medium;
@@ -94,7 +94,7 @@ impl Space {
     /// The space of a pool whose used segments are `used`, each with what of it is needed, by its number, and with what its
     /// neighbour was told of it.
     ///
-    /// Clients of a killed server may outlive it, with their mappings, and finish a store into what they had leased. While
+    /// Clients of a killed server may outlive it, with their mappings, and finish a store into memory that they had leased. While
     /// any can, segments that they may have leased are neither appended to nor cleaned; published records lie below what such
     /// a client writes. See [`Space::release_earlier_run`].
     pub fn new(
@@ -158,14 +158,14 @@ impl Space {
         if !may_append && purpose == Purpose::Put {
             segment.hold = Hold::EarlierRun;
         } else if !self.shelve(number) && purpose != Purpose::Put && self.room(number) > 0 {
-            // What is left of a segment that was being cleaned may need just this room.
+            // The rest of a segment that was being cleaned may need just this room.
             let room = self.room(number);
             self.shelves.put_partial(purpose, room, number);
         }
     }
 
-    /// Where segments run short: once the last writer of an earlier run is gone, what that run used is cleaned like all else.
-    /// The rests get no appender, since recovery cleared them before that writer had done its last store.
+    /// Called when segments run short: once the last writer of an earlier run is gone, the segments of that run are cleaned like all
+    /// others. Their rests get no appender, since recovery cleared them before that writer had done its last store.
     pub fn release_earlier_run(&mut self) {
         if self.is_short() && self.waits_for_earlier_run() && self.medium.earlier_writers_are_gone()
         {
@@ -196,7 +196,7 @@ impl Space {
         all.filter_map(|segment| Some((segment.known()?, &segment.occupancy)))
     }
 
-    /// What all segments remember of those that were freed.
+    /// The facts of freed segments that all segments together remember.
     pub fn heritage(&self) -> Heritage {
         self.states().fold(Heritage::default(), |all, (state, _)| {
             all.and(state.heritage)
@@ -214,8 +214,8 @@ impl Space {
         self.segments[number as usize].is_lent = true;
     }
 
-    /// Takes over what a client has stamped in a lent segment, where it cannot write any more. `is_void` says of each record whether
-    /// it is taken back. Returns what the caller must persist before anything more is stamped there.
+    /// Takes over the records that a client has stamped in a lent segment, which it cannot write any more. `is_void` says of each
+    /// record whether it is taken back. Returns the spans that the caller must persist before anything more is stamped there.
     pub fn take_over(
         &mut self,
         number: u32,
@@ -248,7 +248,7 @@ impl Space {
         }
     }
 
-    /// Lets the neighbour of a segment say of what was just stamped there that it is durable: for a mutant.
+    /// Lets the neighbour of a segment say that records just stamped there are durable: for a mutant.
     pub fn tell_too_early(&mut self, number: u32, log: &dyn PersistentRegion) {
         let early = SegmentState {
             durable: self.state(number).end,
@@ -257,7 +257,7 @@ impl Space {
         self.witnesses.tell(log, &early, Telling::Settled);
     }
 
-    /// What of the segments' neighbours is to be persisted with whatever is persisted next.
+    /// The lines of the segments' neighbours that go with the next persist.
     pub fn take_due_witnesses(&mut self) -> impl Iterator<Item = Span> + '_ {
         self.witnesses.take_due()
     }
@@ -396,7 +396,7 @@ impl Space {
         (full && state.needs_seal()).then(|| state.seal(log, &format))
     }
 
-    /// Puts a segment with room enough for another appender among the partial ones. Whether it had.
+    /// Puts a segment with room enough for another appender among the partial ones. Returns whether it had.
     fn shelve(&mut self, number: u32) -> bool {
         let room = self.room(number);
         let purpose = self.segments[number as usize].purpose;

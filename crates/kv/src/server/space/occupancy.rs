@@ -1,4 +1,4 @@
-//! What of a segment is still needed, and since when something of it is not.
+//! The needed bytes of a segment, and the moment from which some of its records were needed no more.
 //!
 //! ```text
 //!   | header, seals | live | dead | tombstone | hole | live | ...      rest |
@@ -17,8 +17,8 @@ use stonecast_base::mutant;
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
-    /// Bytes of the records that the index names. Where clients publish, what they are about to do is told before it is done, and
-    /// deaths may be told before births: then it is a guess that is seldom too high, and may be below zero.
+    /// Bytes of the records that the index names. If clients publish, publications are announced before they are done, and deaths
+    /// may be announced before births: then the number is a guess that is seldom too high, and may be below zero.
     pub live: i64,
     /// Bytes of tombstones.
     pub tombstones: u64,

@@ -2,8 +2,8 @@
 //!
 //! Cleaning begins when free segments run short, and not before: the longer it waits, the less is left to move. Of the
 //! segments without a holder the one with the best ratio of what it gives to what it costs goes first, weighed by its age:
-//! what has been there for long changes seldom, so its room is kept for long (Rosenblum and Ousterhout's cost-benefit
-//! policy). Where a writer waits, the one that gives most goes first.
+//! old records change seldom, so room made among them is kept for long (Rosenblum and Ousterhout's cost-benefit policy). If
+//! a writer waits, the segment that gives most goes first.
 //!
 //! Tombstones can be dropped below the *horizon*, the first death of all other segments, and the lowest sequence that a client
 //! which publishes may have stamped something with that is neither published nor void. When they take more than a share
@@ -25,7 +25,7 @@ const GAIN_SHARE: u64 = 32;
 /// Pools of so many segments keep more than one free ahead of the puts.
 const LARGE_POOL_SEGMENTS: u32 = 128;
 
-/// How much is asked of the cleaner.
+/// The amount of work that is asked of the cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// Nothing.
@@ -37,7 +37,7 @@ pub(crate) enum Need {
 }
 
 impl Space {
-    /// How much there is to clean.
+    /// The urgency of cleaning now.
     pub fn need(&self) -> Need {
         let (free, reserve) = (self.usable_free(), self.reserve_for(Purpose::Put));
         let ahead = if self.format.segment_count < LARGE_POOL_SEGMENTS {
@@ -61,8 +61,8 @@ impl Space {
 
     /// Whether cleaning can make a segment free that was not, and leave enough to a put.
     ///
-    /// What is dead in segments with an appender counts, too: a client that is told to wait gives its own back, and
-    /// from one that does not use them they are taken.
+    /// Dead records in segments with an appender count, too: a client that is told to wait gives its segments back, and a
+    /// client that does not use its segments loses them.
     pub fn may_gain(&self) -> bool {
         let horizons = Horizons::of(self);
         let (mut whole, mut bytes) = (0, 0);
@@ -120,7 +120,7 @@ impl Space {
 
     /// The segment to clean next. `sequence` is the one that is given out next.
     ///
-    /// Where a delete waits, each that is chosen has tombstones that can go, nothing that is needed, or something dead, and its
+    /// If a delete waits, each chosen segment has tombstones that can go, nothing that is needed, or something dead, and its
     /// copy has none of these: so each is chosen once at most, and then the tombstones can go. The room at the ends of
     /// full segments, which records are too large for, could be moved about for ever.
     pub fn choose_victim(&self, need: Need, sequence: u64) -> Option<u32> {
@@ -286,7 +286,7 @@ impl Space {
         }
     }
 
-    /// Whether the cleaner has all the room that the segment in its hands needs.
+    /// Whether the cleaner has all the room that its victim needs.
     fn is_moving_on(&self) -> bool {
         let (Some(from), Some(to)) = (self.victim, self.for_moves) else {
             return false;
@@ -304,7 +304,7 @@ impl Space {
         self.room(number) >= units.max(self.format.segment_units() / WORTHWHILE_SHARE)
     }
 
-    /// Whether the medium is what is full: there are free segments that it gives no space to.
+    /// Whether the medium is full: there are free segments that it gives no space to.
     pub fn lacks_medium(&self) -> bool {
         self.medium.is_full()
             && self.shelves.free.len() as u32
@@ -319,12 +319,13 @@ impl Space {
     }
 }
 
-/// The first deaths of all segments, to leave one out, and of what clients may have stamped and not published.
+/// The first deaths of all segments, of which one can be left out, and the first sequence that clients may have stamped and not
+/// published.
 struct Horizons {
     first: u64,
     in_segment: u32,
     second: u64,
-    /// What clients have stamped from here on may still be made void.
+    /// Records that clients have stamped from this sequence on may still be made void.
     unsettled: u64,
 }
 
@@ -371,7 +372,7 @@ impl Horizons {
 mod tests {
     use super::Horizons;
 
-    /// Needs what is unsettled in the horizon of every segment: a client that stands still between stamp and CAS, or between a CAS
+    /// Needs the unsettled sequences in the horizon of every segment: a client that stands still between stamp and CAS, or between a CAS
     /// that was lost and the void, has a record in the log that a scan counts; the tombstone of a delete that came in between is
     /// all that says otherwise.
     #[test]

@@ -1,4 +1,4 @@
-//! What a segment is for.
+//! The purpose of a segment.
 
 use stonecast_log::{
     Kind, LogFormat, RECORD_START_SIZE, RecordHeader, SEGMENT_HEADER_UNITS, SegmentState, Stamp,
@@ -6,7 +6,7 @@ use stonecast_log::{
 };
 use stonecast_media::PersistentRegion;
 
-/// What a segment is asked for, and used for.
+/// The kind of records that a segment is asked for and used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Records that are put.
@@ -18,11 +18,11 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// How many purposes there are.
+    /// Number of purposes.
     pub const COUNT: usize = 3;
 
-    /// What the segment of `state` is for, by the first stamp in it: that of the first record, or where a power cut took that, of
-    /// the next one. Only the server makes stamps, so what else looks like a record says nothing.
+    /// The purpose of the segment of `state`, by the first stamp in it: that of the first record or, if a power cut took that, of
+    /// the next one. Only the server makes stamps, so other bytes that look like a record prove nothing.
     pub(super) fn of(state: &SegmentState, log: &dyn PersistentRegion, format: &LogFormat) -> Self {
         let first = (SEGMENT_HEADER_UNITS..state.end)
             .find_map(|unit| stamped_header(log, format, state, unit));
@@ -112,8 +112,8 @@ mod tests {
         Pool::create(Rc::new(backing), options).unwrap()
     }
 
-    /// Needs the look behind the first record, which a power cut may have taken, and the stamp: what a client left in front of the
-    /// first stamp says nothing.
+    /// Needs the look behind the first record, which a power cut may have taken, and the stamp: bytes that a client left in front of
+    /// the first stamp prove nothing.
     #[test]
     fn the_first_stamp_of_a_segment_says_what_the_segment_is_for() {
         let directory = tempfile::TempDir::new().unwrap();

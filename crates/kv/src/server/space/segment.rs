@@ -33,7 +33,7 @@ pub(super) struct Segment {
     pub blank: Option<SegmentState>,
     pub occupancy: Occupancy,
     pub hold: Hold,
-    /// What it is for, while it is in use.
+    /// Its purpose, while it is in use.
     pub purpose: Purpose,
     /// A client stamps its own records in it. Until it is taken over its content is unknown, and no seal may cover it.
     pub is_lent: bool,
@@ -42,7 +42,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Never used, with what of it is needed.
+    /// A segment that was never used, with its occupancy.
     pub fn unused(occupancy: Occupancy) -> Self {
         Self {
             used: None,

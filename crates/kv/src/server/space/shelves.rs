@@ -14,7 +14,7 @@ pub(super) struct Shelves {
 }
 
 impl Shelves {
-    /// Puts a segment among the partial ones; false where it is there already.
+    /// Puts a segment among the partial ones; false if it is there already.
     pub fn put_partial(&mut self, purpose: Purpose, room: u32, number: u32) -> bool {
         self.partial[purpose as usize].insert((room, number))
     }

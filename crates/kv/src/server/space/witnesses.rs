@@ -1,4 +1,4 @@
-//! What each segment's neighbour is told of it, and when: `docs/design/0028-segments-that-are-lost-whole.md`.
+//! The words that each segment's neighbour has of it, and when they are stored: `docs/design/0028-segments-that-are-lost-whole.md`.
 //!
 //! ```text
 //!   persist done --> tell      one 8-byte store: true from here on, whatever a crash keeps of it
@@ -29,7 +29,7 @@ const STEP_UNITS: u32 = (WITNESS_STEP / UNIT_SIZE) as u32;
 pub(super) enum Telling {
     /// More of the same will come: as often as it costs next to nothing.
     Gained,
-    /// Nothing may come for long: stored now, persisted with whatever is persisted next.
+    /// Nothing may come for long: stored now, persisted with the next persist.
     Settled,
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct Witnesses {
     due: Vec<Span>,
 }
 
-/// What the neighbour of a segment was told.
+/// The word that the neighbour of a segment has of it.
 #[derive(Clone, Copy)]
 struct Told {
     stored: Witness,
-    /// What of it a power cut leaves, once the lines that are due are persisted.
+    /// The part of the word that a power cut leaves, once the due lines are persisted.
     kept: u32,
     line: Line,
 }
@@ -112,7 +112,7 @@ impl Witnesses {
             let line = Witness::line(&self.format, number);
             let is_hole = !occupied.iter().any(|span| span.overlap(line).is_some());
             let word = Witness::word(witness, &self.format, number);
-            // What is read from a hole takes memory.
+            // Reading a hole takes memory.
             let found = if is_hole {
                 0
             } else {
@@ -133,7 +133,7 @@ impl Witnesses {
         changed
     }
 
-    /// Tells what is durable of the segment of `state`, if that is worth it by now.
+    /// Tells how much of the segment of `state` is durable, if that is worth a store by now.
     pub(super) fn tell(
         &mut self,
         log: &dyn PersistentRegion,
@@ -166,7 +166,7 @@ impl Witnesses {
         }
     }
 
-    /// The lines to persist with what is persisted next.
+    /// The lines that go with the next persist.
     pub fn take_due(&mut self) -> impl Iterator<Item = Span> + '_ {
         self.due.drain(..)
     }
