@@ -9,8 +9,8 @@ use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
 use crate::pool::geometry::check_geometry;
 use crate::pool::layout::{
-    COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, INCOMPATIBLE, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE,
-    VERSION, checksum,
+    COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, INCOMPATIBLE, INCOMPATIBLE_APPENDED,
+    INCOMPATIBLE_PUBLISHED, MAGIC, SIZE, VERSION, checksum,
 };
 use crate::pool::options::PoolOptions;
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
@@ -273,7 +273,7 @@ impl Header {
 
     fn changed(&self) -> Self {
         let mut next = self.clone();
-        // An opening makes five changes, and openings are counted in 32 bits.
+        // An opening makes six changes, and openings are counted in 32 bits.
         next.bytes.generation = U64::new(
             self.generation()
                 .checked_add(1)
@@ -289,6 +289,13 @@ impl Header {
         next
     }
 
+    /// The header of a pool to which other nodes append.
+    pub fn appended(&self) -> Self {
+        let mut next = self.changed();
+        next.bytes.incompatible = U64::new(next.bytes.incompatible.get() | INCOMPATIBLE_APPENDED);
+        next
+    }
+
     /// Features that this program does not know and without which no program opens the pool.
     pub fn unknown_incompatible(&self) -> u64 {
         self.bytes.incompatible.get() & !INCOMPATIBLE
@@ -296,6 +303,10 @@ impl Header {
     /// Whether clients have ever published in this pool.
     pub fn is_published(&self) -> bool {
         self.bytes.incompatible.get() & INCOMPATIBLE_PUBLISHED != 0
+    }
+    /// Whether other nodes have ever appended to this pool.
+    pub fn is_appended(&self) -> bool {
+        self.bytes.incompatible.get() & INCOMPATIBLE_APPENDED != 0
     }
     pub fn read_only_compatible(&self) -> u64 {
         self.bytes.read_only_compatible.get()

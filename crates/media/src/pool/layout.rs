@@ -15,9 +15,11 @@ pub(crate) const MAGIC: [u8; 8] = *b"stonpool";
 pub(super) const VERSION: u32 = 2;
 
 /// The incompatible features that this program knows, as bits.
-pub(super) const INCOMPATIBLE: u64 = INCOMPATIBLE_PUBLISHED;
+pub(super) const INCOMPATIBLE: u64 = INCOMPATIBLE_PUBLISHED | INCOMPATIBLE_APPENDED;
 /// Clients have published: the log may hold void records.
 pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
+/// Segments may be filled by appends.
+pub(super) const INCOMPATIBLE_APPENDED: u64 = 2;
 /// The compatible features that this program knows, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME;
 /// The header has the home of the pool. A program that does not know the feature leaves it as it is.
@@ -86,7 +88,7 @@ fields! {
     version: "format version, 2",
     size: "bytes of this copy, 4096",
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
-    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records",
+    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill",
     read_only_compatible: "feature bits; a program that does not know one of them reads the pool and writes nothing",
     compatible: "feature bits; a program that does not know one of them keeps it and goes on. Bit 0: `home` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",

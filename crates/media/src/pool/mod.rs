@@ -220,6 +220,16 @@ impl Pool {
         self.store_header(COPIES)
     }
 
+    /// Notes durably that other nodes append to this pool. Call it before the first segment becomes one that appends fill: earlier
+    /// versions of the program take such a segment for a free one.
+    pub fn let_nodes_append(&mut self) -> Result<(), MediaError> {
+        if self.header.is_appended() {
+            return Ok(());
+        }
+        self.header = self.header.appended();
+        self.store_header(COPIES)
+    }
+
     /// Whether clients of an earlier server may still publish: they did, that server did not close the pool, and some still have
     /// the log mapped ([`Backing::earlier_writers_are_gone`]). What they publish after the log was scanned would be lost.
     pub fn may_be_published(&self) -> bool {

@@ -131,6 +131,24 @@ fn a_pool_in_which_clients_published_tells_its_next_server_whether_they_may_stil
     drop(pool);
 }
 
+/// An earlier program would take a segment that appends fill for a free one.
+#[test]
+fn a_pool_to_which_nodes_append_says_so_to_each_program_that_opens_it() {
+    let place = fast_place();
+    let directory = place.path().join("pool");
+    let mut pool = create(&directory, options(Durability::Process)).unwrap();
+    for _ in 0..2 {
+        pool.let_nodes_append().unwrap();
+    }
+    drop(pool);
+    let header = std::fs::read(directory.join("header")).unwrap();
+    assert_eq!(header[32], 2);
+    let (pool, repairs) = serve(&directory).unwrap();
+    assert_eq!(repairs, []);
+    pool.close().unwrap();
+    assert_eq!(std::fs::read(directory.join("header")).unwrap()[32], 2);
+}
+
 #[test]
 fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
     let Some(place) = durable_place("a_pool_on_a_disk_promises_power_and_syncs_its_log") else {
