@@ -17,7 +17,7 @@ use crate::metadata::Metadata;
 use crate::step::cargo;
 
 /// Tests that hunt bugs which no store shows, by package; each plants its own.
-const HUNTS: [(&str, &str); 4] = [
+const HUNTS: [(&str, &str); 5] = [
     (
         "stonecast-fabric-sim",
         "every_seeded_bug_of_appends_is_found",
@@ -33,6 +33,10 @@ const HUNTS: [(&str, &str); 4] = [
     (
         "stonecast-replication",
         "every_seeded_bug_of_replication_is_found",
+    ),
+    (
+        "stonecast-log",
+        "every_seeded_bug_of_the_log_of_appends_is_found",
     ),
 ];
 /// Minimum number of seeds of the unchanged store.

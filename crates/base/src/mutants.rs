@@ -212,6 +212,12 @@ mutants! {
     HandshakeThroughPartition in "appends", "a partition keeps everything";
     /// A port gives an arrival on a claimed queue pair to the first caller that asks.
     ArrivalToAnybody in "appends", "arrivals go to who claimed them";
+    /// A segment is posted before the floors are durable that make its old entries no news.
+    LedgerNotPersisted in "append-log", "floors are durable before a buffer is posted";
+    /// Old entries count, wherever they stand.
+    OldEntryCounts in "append-log", "an old entry is no news";
+    /// Ledgers leave cuts out.
+    CutNotWritten in "append-log", "an entry above the cut stays void";
     /// A receiver grants credits for which its buffers have no room.
     CreditWithoutRoom in "appends", "who pays finds room";
 }

@@ -16,7 +16,8 @@ use stonecast_check::{Scenario, run, scenario};
 /// Seeds within which each mutant must be found.
 const SEEDS_MAX: u64 = 10_000;
 /// Places of bugs that no store shows: tests of these crates hunt them, those of `appends` in `fabric-sim`.
-const ELSEWHERE: [&str; 5] = [
+const ELSEWHERE: [&str; 6] = [
+    "append-log",
     "appends",
     "cluster",
     "member",

@@ -8,7 +8,7 @@ use crate::judge::{Judge, Loss, Place};
 use crate::record::{RecordFault, RecordHeader};
 use crate::recovery::{SegmentReport, SegmentVerdict};
 use crate::seal::Seal;
-use crate::segment::{self, HeaderFound};
+use crate::segment::{self, HeaderFound, SegmentKind};
 use crate::state::SegmentState;
 use crate::walk::{Found, Sink, Source, walk};
 
@@ -45,7 +45,16 @@ pub(crate) fn examine(
         "the caller finds a checkpoint's segment by its number"
     );
     let (generation, header_whole) = match segment::read(region, format, number) {
-        HeaderFound::Valid { generation, both } => (generation, both),
+        HeaderFound::Valid {
+            kind: SegmentKind::Appends,
+            generation,
+            both,
+        } => return appended(region, &place, from, (generation, both), listener),
+        HeaderFound::Valid {
+            kind: SegmentKind::Records,
+            generation,
+            both,
+        } => (generation, both),
         HeaderFound::Lost { written } => {
             match generation_without_header(region, &place, from, listener)? {
                 Some(generation) => (generation, false),
@@ -119,6 +128,34 @@ pub(crate) fn examine(
         state.seal_end = 0;
     }
     Ok(SegmentVerdict::Used(state, report))
+}
+
+/// The verdict on a segment that appends fill: none of its bytes is looked at for records.
+fn appended(
+    region: &dyn Region,
+    place: &Place<'_>,
+    from: Option<&SegmentState>,
+    (generation, both): (u32, bool),
+    listener: &mut dyn Listener,
+) -> Result<SegmentVerdict, Corruption> {
+    if let Some(known) = from.filter(|known| known.generation > generation) {
+        let found = format!("generation {generation}, filled by appends");
+        let expected = format!("at least {}: the checkpoint knows it", known.generation);
+        listener.loss(Loss {
+            records: known.count.into(),
+            corruption: place.corruption("segment header", 0, found, expected),
+        })?;
+    }
+    let (seal, _) = Seal::newest(region, place, generation);
+    let state = SegmentState {
+        seal_serial: seal.map_or(0, |seal| seal.serial),
+        heritage: seal.map_or_else(Default::default, |seal| seal.heritage),
+        ..SegmentState::fresh(place.number, generation)
+    };
+    Ok(SegmentVerdict::Appended {
+        state,
+        header_damaged: !both,
+    })
 }
 
 struct Examination<'a, 'l> {

@@ -41,7 +41,7 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
-    use crate::{record, seal, segment};
+    use crate::{appended, record, seal, segment};
 
     fn table(fields: &[Field]) -> String {
         let mut table = String::from(
@@ -75,13 +75,18 @@ mod tests {
 
     #[test]
     fn the_format_page_shows_the_tables_that_the_types_give() {
-        let page = include_str!("../../../docs/formats/log.md");
+        let log = ("log.md", include_str!("../../../docs/formats/log.md"));
+        let append_log = (
+            "append-log.md",
+            include_str!("../../../docs/formats/append-log.md"),
+        );
         let tables = [
-            ("record", record::FIELDS),
-            ("segment header", segment::FIELDS),
-            ("seal", seal::FIELDS),
+            (log, "record", record::FIELDS),
+            (log, "segment header", segment::FIELDS),
+            (log, "seal", seal::FIELDS),
+            (append_log, "ledger", appended::LEDGER_FIELDS),
         ];
-        for (name, fields) in tables {
+        for ((file, page), name, fields) in tables {
             let (_, rest) = page
                 .split_once(&format!("<!-- {name} table -->\n"))
                 .expect("the page has the first marker");
@@ -91,7 +96,7 @@ mod tests {
             let printed = table(fields);
             assert!(
                 shown == printed,
-                "put this between the markers of the {name} in docs/formats/log.md:\n{printed}"
+                "put this between the markers of the {name} in docs/formats/{file}:\n{printed}"
             );
         }
     }

@@ -14,6 +14,9 @@
 //! above it each stamp links to the previous one. `docs/formats/log.md` describes the bytes, and
 //! `docs/design/0001-the-log-is-the-database.md` the reasons.
 //!
+//! `appended/` has segments of another kind: those that other nodes fill with entries for the copies that
+//! this node keeps.
+//!
 //! Invariants:
 //! - Records of a segment are stamped in ascending order of position, and a position is stamped once in a generation
 //!   unless recovery found nothing there and cleared it ([`SegmentState::settle`]).
@@ -32,6 +35,7 @@
 //! persist them.
 #![forbid(unsafe_code)]
 
+mod appended;
 mod examine;
 mod format;
 mod inspect;
@@ -50,6 +54,10 @@ mod witness;
 #[path = "../tests/it/memory.rs"]
 mod memory;
 
+pub use appended::{
+    Arrival, ArrivalScan, Buffers, Consumption, EntryFacts, EntryFormat, Floors, Ledger,
+    LedgerFull, Turn, Turned, first_unit, mend_header,
+};
 pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};
 pub use record::{

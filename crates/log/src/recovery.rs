@@ -3,6 +3,7 @@
 //! ```text
 //!   scan_segment --> Free          may be given out
 //!                --> Used(state)   persist state.unsealed(), state.settle(), persist; then it may be written
+//!                --> Appended      belongs to the log of appends (`appended/`)
 //!                --> Corruption    the pool is refused
 //! ```
 //!
@@ -47,13 +48,21 @@ pub enum SegmentVerdict {
     },
     /// A segment with its records. It must be settled before it is written.
     Used(SegmentState, SegmentReport),
+    /// A segment that other nodes' appends fill. It holds no record, and is neither settled nor
+    /// given out: [`Ledger::read`](crate::Ledger::read) and [`ArrivalScan`](crate::ArrivalScan) read it.
+    Appended {
+        /// Number, generation and heritage.
+        state: SegmentState,
+        /// Whether a copy of the header is missing.
+        header_damaged: bool,
+    },
 }
 
 impl SegmentVerdict {
-    /// The segment, if it is in use.
+    /// The segment, if records are in it.
     pub fn used(self) -> Option<(SegmentState, SegmentReport)> {
         match self {
-            Self::Free { .. } => None,
+            Self::Free { .. } | Self::Appended { .. } => None,
             Self::Used(state, report) => Some((state, report)),
         }
     }

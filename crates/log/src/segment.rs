@@ -9,6 +9,10 @@
 //! The second copy also keeps a word that is not part of this header: the witness of the next
 //! segment (`witness.rs`).
 //!
+//! The magic says what fills the segment: records of this log, or appends of other nodes. A segment
+//! that changes its kind gets another generation, and each copy changes in more than one word. So
+//! the caller persists the first copy before it changes the second: one of them is always whole.
+//!
 //! The first use is persisted together with the first records. So where a crash leaves no valid
 //! copy, the `durable` of every stamped record in the segment says that nothing there was durable
 //! yet.
@@ -23,7 +27,6 @@ use crate::layout::layout;
 use crate::record::GENERATION_MAX;
 use crate::witness::{self, WITNESS_OFFSET};
 
-const MAGIC: [u8; 8] = *b"stonsegm";
 const VERSION: u32 = 2;
 /// Units that hold a copy of the header.
 const COPIES: [u32; 2] = [0, 3];
@@ -37,7 +40,7 @@ const _: () = assert!(std::mem::offset_of!(HeaderBytes, witness) == WITNESS_OFFS
 layout! {
     /// A copy of the header.
     HeaderBytes, FIELDS:
-    magic: [u8; 8], "server", "`stonsegm`";
+    magic: [u8; 8], "server", "`stonsegm`: a segment of records; `stonappd`: one that appends fill ([append log](append-log.md))";
     version: U32, "server", "format version, 2";
     number: U32, "server", "number of the segment in the log";
     uuid: [u8; 16], "server", "UUID of the pool; bytes in the order of its text";
@@ -47,11 +50,32 @@ layout! {
     reserved: [u8; 16], "server", "zero";
 }
 
+/// What fills a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// Records of this log.
+    Records,
+    /// Entries that other nodes append.
+    Appends,
+}
+
+impl SegmentKind {
+    const ALL: [Self; 2] = [Self::Records, Self::Appends];
+
+    fn magic(self) -> [u8; 8] {
+        *match self {
+            Self::Records => b"stonsegm",
+            Self::Appends => b"stonappd",
+        }
+    }
+}
+
 /// The content of the places of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderFound {
     /// At least one copy is valid.
     Valid {
+        kind: SegmentKind,
         generation: u32,
         /// Whether both copies are valid and agree.
         both: bool,
@@ -71,9 +95,9 @@ pub(crate) enum HeaderFound {
 }
 
 impl HeaderBytes {
-    fn new(format: &LogFormat, number: u32, generation: u32) -> Self {
+    fn new(format: &LogFormat, number: u32, kind: SegmentKind, generation: u32) -> Self {
         let mut header = Self {
-            magic: MAGIC,
+            magic: kind.magic(),
             version: U32::new(VERSION),
             number: U32::new(number),
             uuid: format.uuid.to_be_bytes(),
@@ -84,6 +108,13 @@ impl HeaderBytes {
         };
         header.check = U32::new(hash::xxh3_64(0, &header.as_bytes()[..CHECK_OFFSET]) as u32);
         header
+    }
+
+    /// What fills the segment; `None` where the magic is none.
+    fn kind(&self) -> Option<SegmentKind> {
+        SegmentKind::ALL
+            .into_iter()
+            .find(|kind| kind.magic() == self.magic)
     }
 
     /// The pool and the number of the segment to which this header belongs, if it is valid as that
@@ -99,7 +130,7 @@ impl HeaderBytes {
         let (number, generation) = (self.number.get(), self.generation.get());
         let expected = Self {
             witness: self.witness,
-            ..Self::new(&format, number, generation)
+            ..Self::new(&format, number, self.kind()?, generation)
         };
         let word = self.witness.get();
         let next = if number.wrapping_add(1) < segment_count {
@@ -115,29 +146,49 @@ impl HeaderBytes {
     }
 }
 
-/// Writes both copies of the header and returns what the caller must persist. The witness of the
-/// next segment stays.
+/// Writes both copies of the header of a segment of records and returns what the caller must
+/// persist. The witness of the next segment stays. The segment was one of records before, or none.
 pub(crate) fn write(region: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Span {
+    for copy in 0..COPIES.len() {
+        write_copy(
+            region,
+            format,
+            number,
+            (SegmentKind::Records, generation),
+            copy,
+        );
+    }
+    format.span(number, 0, SEGMENT_HEADER_UNITS)
+}
+
+/// Writes one copy of the header, 0 or 1, and returns what the caller must persist. The witness of
+/// the next segment stays.
+pub(crate) fn write_copy(
+    region: &dyn Region,
+    format: &LogFormat,
+    number: u32,
+    (kind, generation): (SegmentKind, u32),
+    copy: usize,
+) -> Span {
     assert!(
         (1..=GENERATION_MAX).contains(&generation),
         "generations count from 1 to {GENERATION_MAX}"
     );
-    let header = HeaderBytes::new(format, number, generation);
+    let header = HeaderBytes::new(format, number, kind, generation);
     let (before, from_witness) = header.as_bytes().split_at(WITNESS_OFFSET as usize);
     let behind = &from_witness[size_of::<U64>()..];
-    for (copy, unit) in COPIES.into_iter().enumerate() {
-        let position = format.position(number, unit);
-        if copy == WITNESS_COPY {
-            region.write(position, before);
-            region.write(
-                position + (UNIT_SIZE as usize - behind.len()) as u64,
-                behind,
-            );
-        } else {
-            region.write(position, header.as_bytes());
-        }
+    let unit = COPIES[copy];
+    let position = format.position(number, unit);
+    if copy == WITNESS_COPY {
+        region.write(position, before);
+        region.write(
+            position + (UNIT_SIZE as usize - behind.len()) as u64,
+            behind,
+        );
+    } else {
+        region.write(position, header.as_bytes());
     }
-    format.span(number, 0, SEGMENT_HEADER_UNITS)
+    format.span(number, unit, unit + 1)
 }
 
 /// Reads the header. Of two valid copies the newer generation counts: a crash came between the two
@@ -152,10 +203,17 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
         copies.map(|bytes| HeaderBytes::read_from_bytes(&bytes).expect("a header is one line"));
     let owners = [0, 1].map(|copy| headers[copy].owner(copy, format.segment_count));
     let valid = [0, 1].map(|copy| {
-        (owners[copy] == Some((format.uuid, number))).then(|| headers[copy].generation.get())
+        (owners[copy] == Some((format.uuid, number)))
+            .then(|| Some((headers[copy].generation.get(), headers[copy].kind()?)))
+            .flatten()
     });
-    if let Some(generation) = valid[0].max(valid[1]) {
+    let newest = valid
+        .into_iter()
+        .flatten()
+        .max_by_key(|(generation, _)| *generation);
+    if let Some((generation, kind)) = newest {
         return HeaderFound::Valid {
+            kind,
             generation,
             both: valid[0] == valid[1],
         };
@@ -168,7 +226,8 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
     }
 }
 
-/// The generation of segment `number`; `None` where no copy of its header is valid.
+/// The generation of segment `number`, whatever fills it; `None` where no copy of its header is
+/// valid.
 pub fn generation_of(region: &dyn Region, format: &LogFormat, number: u32) -> Option<u32> {
     match read(region, format, number) {
         HeaderFound::Valid { generation, .. } => Some(generation),
@@ -194,6 +253,7 @@ mod tests {
         assert_eq!(
             read(&memory, &format, 1),
             HeaderFound::Valid {
+                kind: SegmentKind::Records,
                 generation: 7,
                 both: true
             }
@@ -203,6 +263,7 @@ mod tests {
             assert_eq!(
                 read(&memory, &format, 1),
                 HeaderFound::Valid {
+                    kind: SegmentKind::Records,
                     generation: 7,
                     both: false
                 }
@@ -216,6 +277,7 @@ mod tests {
             assert_eq!(
                 read(&memory, &format, 1),
                 HeaderFound::Valid {
+                    kind: SegmentKind::Records,
                     generation: 7,
                     both: false
                 }
@@ -258,6 +320,7 @@ mod tests {
         for generation in [1, 2] {
             write(&memory, &format, 1, generation);
             let both = HeaderFound::Valid {
+                kind: SegmentKind::Records,
                 generation,
                 both: true,
             };
@@ -265,6 +328,7 @@ mod tests {
             assert_eq!(Witness::load(&memory, &format, 0), word);
         }
         let damaged = HeaderFound::Valid {
+            kind: SegmentKind::Records,
             generation: 2,
             both: false,
         };
@@ -308,6 +372,7 @@ mod tests {
             assert_eq!(
                 read(&memory, &format, 0),
                 HeaderFound::Valid {
+                    kind: SegmentKind::Records,
                     generation: expected,
                     both: subset == 0 || subset == 3
                 }

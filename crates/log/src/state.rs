@@ -21,7 +21,7 @@ use stonecast_media::Region;
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use crate::record::GENERATION_MAX;
 use crate::seal::{Heritage, Seal};
-use crate::segment::{self, HeaderFound};
+use crate::segment::{self, HeaderFound, SegmentKind};
 use crate::stamp::{self, commit_tag_position, may_be_stamped, void_tag};
 use crate::walk::{Found, walk_some};
 
@@ -89,6 +89,13 @@ impl SegmentState {
         format: &LogFormat,
         heritage: Heritage,
     ) -> (Self, Span) {
+        let next = self.next_generation(heritage);
+        (next, next.write_first_seal(region, format))
+    }
+
+    /// The state of the next generation, whose first seal goes to the slot that does not hold the
+    /// newest seal of this one.
+    pub(crate) fn next_generation(&self, heritage: Heritage) -> Self {
         assert!(
             self.may_be_used_again(),
             "the last generation of a segment is not freed"
@@ -99,20 +106,23 @@ impl SegmentState {
         } else {
             generation
         };
-        let seal_serial = 1 + self.seal_serial % 2;
-        let next = Self {
-            seal_serial,
+        Self {
+            seal_serial: 1 + self.seal_serial % 2,
             heritage,
             ..Self::fresh(self.number, generation)
-        };
+        }
+    }
+
+    /// Writes the empty seal of a generation that begins, and returns what the caller must persist.
+    pub(crate) fn write_first_seal(&self, region: &dyn Region, format: &LogFormat) -> Span {
         let seal = Seal {
-            serial: seal_serial,
-            end: next.end,
+            serial: self.seal_serial,
+            end: self.end,
             count: 0,
             xor: 0,
-            heritage,
+            heritage: self.heritage,
         };
-        (next, seal.write(region, format, self.number, generation))
+        seal.write(region, format, self.number, self.generation)
     }
 
     /// Whether nothing was ever stamped here in this generation.
@@ -259,6 +269,7 @@ impl SegmentState {
     pub fn settle(&mut self, region: &dyn Region, format: &LogFormat) -> [Span; 2] {
         if segment::read(region, format, self.number)
             != (HeaderFound::Valid {
+                kind: SegmentKind::Records,
                 generation: self.generation,
                 both: true,
             })

@@ -66,11 +66,16 @@ struct PoolReport {
     segments: Vec<SegmentReport>,
 }
 
+/// What fills a segment that belongs to the log of appends.
+const APPENDS: &str = "appends";
+
 /// What `inspect` shows of a segment in use.
 #[derive(Serialize)]
 struct SegmentReport {
     number: u32,
     generation: u32,
+    /// `records`, or `appends` of other nodes, of which nothing else is told here.
+    filled_by: &'static str,
     records: u64,
     used_bytes: u64,
     sealed_records: u32,
@@ -167,13 +172,16 @@ fn segments_of(pool: &Pool) -> Vec<SegmentReport> {
                 Finding::Fault(_) => faults += 1,
             },
         );
-        let SegmentVerdict::Used(state, scanned) = verdict else {
-            return None;
+        let (filled_by, state, records) = match verdict {
+            SegmentVerdict::Free { .. } => return None,
+            SegmentVerdict::Used(state, scanned) => ("records", state, scanned.records),
+            SegmentVerdict::Appended { state, .. } => (APPENDS, state, 0),
         };
         Some(SegmentReport {
             number,
             generation: state.generation,
-            records: scanned.records,
+            filled_by,
+            records,
             used_bytes: u64::from(state.end) * UNIT_SIZE,
             sealed_records: seal.map_or(0, |seal| seal.count),
             sealed_bytes: seal.map_or(0, |seal| u64::from(seal.end) * UNIT_SIZE),
@@ -228,6 +236,7 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
         let SegmentReport {
             number,
             generation,
+            filled_by,
             records,
             used_bytes,
             sealed_records,
@@ -236,6 +245,12 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
             faults,
             ..
         } = segment;
+        if *filled_by == APPENDS {
+            return (
+                "",
+                format!("{number}: generation {generation}, filled by appends"),
+            );
+        }
         let mut words = format!(
             "{number}: generation {generation}, {records} records in {}, {sealed_records} sealed",
             size(*used_bytes)

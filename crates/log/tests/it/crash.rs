@@ -68,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Different habits reach different states: single words lost, single words kept, whole lines.
-fn cut_power(memory: &Memory, seed: u64, habit: u8) {
+pub fn cut_power(memory: &Memory, seed: u64, habit: u8) {
     let mut random = random_from_seed(seed);
     let mut any = move |count: usize| random.random_range(0..count);
     match habit {

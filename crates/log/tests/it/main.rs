@@ -4,6 +4,7 @@
 
 use stonecast_log::{LogFormat, Secret};
 
+mod appended;
 mod checkpoint;
 mod crash;
 mod damage;

@@ -74,7 +74,9 @@ pub fn scan_with(
 pub fn used(verdict: SegmentVerdict) -> (SegmentState, SegmentReport) {
     match verdict {
         SegmentVerdict::Used(state, report) => (state, report),
-        SegmentVerdict::Free { .. } => panic!("the segment is in use"),
+        SegmentVerdict::Free { .. } | SegmentVerdict::Appended { .. } => {
+            panic!("the segment is in use for records")
+        }
     }
 }
 

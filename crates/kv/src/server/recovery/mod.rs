@@ -15,7 +15,9 @@ pub(crate) mod verify;
 use std::collections::BTreeSet;
 
 use stonecast_base::{Corruption, Span, mutant};
-use stonecast_log::{Heritage, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE, Witness};
+use stonecast_log::{
+    Heritage, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE, Witness, mend_header,
+};
 use stonecast_media::{Blob, MediaError, PersistentRegion, Pool, Region};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
@@ -24,7 +26,7 @@ use crate::error::StoreError;
 use crate::index::Index;
 use crate::server::recovery::rebuild::Rebuilt;
 use crate::server::recovery::survey::{
-    Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey,
+    Appended, Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey,
 };
 use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::{Space, Witnesses};
@@ -94,6 +96,7 @@ pub(crate) async fn recover(
     let Survey {
         rebuilt,
         segments,
+        appended,
         occupied,
         ..
     } = survey;
@@ -111,16 +114,19 @@ pub(crate) async fn recover(
     if !pool.was_clean() {
         mark_doubtful(&*log, &format, &segments, &occupied);
     }
-    let (witnesses, sealed) = seal(pool, commit, &mut segments, &occupied).await?;
+    let (witnesses, sealed) = seal(pool, commit, (&mut segments, &appended), &occupied).await?;
+    let appended: Vec<SegmentState> = appended.into_iter().map(|found| found.state).collect();
     let heritage = segments
         .iter()
+        .chain(&appended)
         .fold(Heritage::default(), |all, state| all.and(state.heritage));
     sequence_max = sequence_max.max(heritage.sequence_floor);
     if !report.used_checkpoint {
         // A checkpoint that counts knows all tokens since its own horizon: no segment was freed after it.
         outcomes.forget_up_to(heritage.tokens_lost);
     }
-    let space = Space::new(pool.backing(), &*log, segments, occupancy, witnesses);
+    let mut space = Space::new(pool.backing(), &*log, segments, occupancy, witnesses);
+    space.hold_for_appends(&appended);
     // Versions that clients were told and a power cycle has lost are not given to other values.
     let lost_versions = if lacks_what_was_told(pool) {
         LOST_VERSIONS
@@ -148,7 +154,7 @@ pub(crate) async fn recover(
 async fn seal(
     pool: &Pool,
     commit: &Commit,
-    segments: &mut [SegmentState],
+    (segments, appended): (&mut [SegmentState], &[Appended]),
     occupied: &[Span],
 ) -> Result<(Witnesses, Persisted), MediaError> {
     let (log, format) = (pool.log(), format_of(pool));
@@ -156,10 +162,15 @@ async fn seal(
     let unsealed = segments.iter().filter_map(|state| state.unsealed(&format));
     let unsealed: Vec<Span> = unsealed.collect();
     let found = commit.persist(&*log, &unsealed).await?;
-    let settled = settle(segments, &*log, &format, &found);
+    let mut settled = settle(segments, &*log, &format, &found);
+    for found in appended.iter().filter(|found| found.header_damaged) {
+        settled.extend(mend_header(&*log, &format, &found.state));
+    }
     let mut sealed = commit.persist(&*log, &settled).await?;
     let mut witnesses = Witnesses::new(pool.backing(), &*log, format);
-    let renewed = witnesses.renew(&*log, segments, occupied, &sealed);
+    let appended = appended.iter().map(|found| found.state);
+    let told: Vec<SegmentState> = segments.iter().copied().chain(appended).collect();
+    let renewed = witnesses.renew(&*log, &told, occupied, &sealed);
     if !renewed.is_empty() {
         sealed = commit.persist(&*log, &renewed).await?;
     }

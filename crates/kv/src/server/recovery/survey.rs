@@ -9,8 +9,8 @@
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
-    LogFormat, ScanPolicy, Secret, SegmentReport, SegmentState, SegmentVerdict, Witness,
-    check_witness, generation_of, scan_segment,
+    LogFormat, SEGMENT_HEADER_UNITS, ScanPolicy, Secret, SegmentReport, SegmentState,
+    SegmentVerdict, Witness, check_witness, generation_of, scan_segment,
 };
 use stonecast_media::{Blob, Durability, Pool, Region};
 
@@ -42,6 +42,8 @@ pub(crate) struct Survey {
     pub rebuilt: Rebuilt,
     /// The segments in use that are not refused.
     pub segments: Vec<(SegmentState, SegmentReport)>,
+    /// The segments that other nodes' appends fill.
+    pub appended: Vec<Appended>,
     /// Whether there is a checkpoint, believed or not.
     pub has_checkpoint: bool,
     /// Whether a checkpoint gave the index.
@@ -50,6 +52,47 @@ pub(crate) struct Survey {
     pub checkpoint_damage: Option<Corruption>,
     /// The parts of the log that are no holes.
     pub occupied: Vec<Span>,
+}
+
+/// A segment that other nodes' appends fill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    pub state: SegmentState,
+    /// Whether a copy of its header is missing.
+    pub header_damaged: bool,
+}
+
+/// What a scan of all segments found.
+#[derive(Default)]
+struct Scanned {
+    segments: Vec<(SegmentState, SegmentReport)>,
+    appended: Vec<Appended>,
+}
+
+impl Scanned {
+    fn note(&mut self, verdict: SegmentVerdict) {
+        match verdict {
+            SegmentVerdict::Free { .. } => {}
+            SegmentVerdict::Used(state, report) => self.segments.push((state, report)),
+            SegmentVerdict::Appended {
+                state,
+                header_damaged,
+            } => self.appended.push(Appended {
+                state,
+                header_damaged,
+            }),
+        }
+    }
+}
+
+/// What a witness may say of a segment; `None`: nothing.
+fn witness_of(verdict: &SegmentVerdict) -> Option<Witness> {
+    let (generation, unit) = match verdict {
+        SegmentVerdict::Free { .. } => return None,
+        SegmentVerdict::Used(state, report) => (state.generation, report.whole_end),
+        SegmentVerdict::Appended { state, .. } => (state.generation, SEGMENT_HEADER_UNITS),
+    };
+    Some(Witness { generation, unit })
 }
 
 impl Survey {
@@ -68,6 +111,8 @@ impl Survey {
             report.lost += found.missing;
             report.headers_repaired += u64::from(found.header_damaged);
         }
+        let damaged = self.appended.iter().filter(|found| found.header_damaged);
+        report.headers_repaired += damaged.count() as u64;
         report
     }
 }
@@ -153,10 +198,12 @@ pub(crate) fn survey(
         (index, is_shared),
         checkpoint,
     );
-    let segments = scan_all(pool, (&known, &occupied), &mut rebuild, surveyor)?;
+    let Scanned { segments, appended } =
+        scan_all(pool, (&known, &occupied), &mut rebuild, surveyor)?;
     Ok(Survey {
         rebuilt: rebuild.finish()?,
         segments,
+        appended,
         has_checkpoint: bytes.is_some(),
         used_checkpoint,
         checkpoint_damage,
@@ -171,14 +218,14 @@ fn scan_all(
     (known, occupied): (&[SegmentState], &[Span]),
     rebuild: &mut Rebuild,
     surveyor: &mut dyn Surveyor,
-) -> Result<Vec<(SegmentState, SegmentReport)>, StoreError> {
+) -> Result<Scanned, StoreError> {
     let (log, format) = (pool.log(), format_of(pool));
     let policy = ScanPolicy {
         tolerate_missing: was_unsynced(pool),
     };
     let believes_witnesses = !lacks_what_was_told(pool);
     let name = pool.backing().name();
-    let mut segments = Vec::new();
+    let mut all = Scanned::default();
     for number in 0..format.segment_count {
         surveyor.progress(format.position(number, 0));
         let from = known.iter().find(|state| state.number == number);
@@ -187,28 +234,129 @@ fn scan_all(
         if mutant!(StaleCheckpointBelieved)
             && let Some(known) = from
         {
-            segments.push((*known, SegmentReport::default()));
+            all.segments.push((*known, SegmentReport::default()));
             continue;
         }
         let scanned = match is_hole {
-            true => Ok(None),
-            false => scan_segment(&*log, &format, &name, number, from, policy, rebuild)
-                .map(SegmentVerdict::used),
+            true => Ok(SegmentVerdict::Free { torn_header: false }),
+            false => scan_segment(&*log, &format, &name, number, from, policy, rebuild),
         };
-        let vouched = scanned.and_then(|used| {
-            let found = used.as_ref().map(|(state, report)| Witness {
-                generation: state.generation,
-                unit: report.whole_end,
-            });
+        let vouched = scanned.and_then(|verdict| {
+            let found = witness_of(&verdict);
             if believes_witnesses && is_occupied(occupied, Witness::line(&format, number)) {
                 check_witness(&*log, &format, &name, number, found)?;
             }
-            Ok(used)
+            Ok(verdict)
         });
         match vouched {
-            Ok(used) => segments.extend(used),
+            Ok(verdict) => all.note(verdict),
             Err(corruption) => surveyor.refuse(number, corruption)?,
         }
     }
-    Ok(segments)
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use stonecast_log::{
+        EntryFacts, EntryFormat, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
+    };
+    use stonecast_media::{
+        Ddio, DeclaredPlatform, DirectoryBacking, PersistenceDomain, PoolOptions, ReceiveBuffers,
+    };
+
+    use super::*;
+    use crate::server::space::{Purpose, Space, Taken, Witnesses};
+
+    struct NoEntries;
+
+    impl EntryFormat for NoEntries {
+        fn header(&self, _: &[u8; UNIT_SIZE as usize]) -> Option<EntryFacts> {
+            None
+        }
+        fn is_whole(&self, _: &[u8]) -> bool {
+            false
+        }
+    }
+
+    struct Strict;
+
+    impl Surveyor for Strict {
+        fn refuse(&mut self, _: u32, corruption: Corruption) -> Result<(), Corruption> {
+            Err(corruption)
+        }
+    }
+
+    fn pool(directory: &std::path::Path) -> Pool {
+        let backing = DirectoryBacking::create(directory).unwrap();
+        let options = PoolOptions {
+            capacity: 2 << 20,
+            segment_size: 256 << 10,
+            platform: DeclaredPlatform {
+                persistence_domain: PersistenceDomain::Volatile,
+                ddio: Ddio::On,
+                receive_buffers: ReceiveBuffers::Dram,
+            },
+            durability: Durability::Process,
+            entropy: [3; 64],
+        };
+        Pool::create(Rc::new(backing), options).unwrap()
+    }
+
+    fn turn_to_appends(pool: &Pool, number: u32) -> SegmentState {
+        let mut turn = Turn::to_appends(number, None, Heritage::default());
+        let mut ledger = Ledger::default();
+        loop {
+            let step = turn.step(&*pool.log(), &format_of(pool), &NoEntries, &mut ledger);
+            match step.unwrap() {
+                Turned::Persist(_) => {}
+                Turned::Done(state) => return state,
+            }
+        }
+    }
+
+    /// Needs the hold: a segment of this kind has no record, like a free one.
+    #[test]
+    fn a_segment_that_appends_fill_is_found_and_never_given_to_a_writer() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let pool = pool(&directory.path().join("pool"));
+        let state = turn_to_appends(&pool, 2);
+        let found = survey(&pool, false, Basis::LogAlone, &mut Strict).unwrap();
+        assert!(found.segments.is_empty());
+        let [appended] = found.appended[..] else {
+            panic!("one segment: {:?}", found.appended);
+        };
+        assert_eq!((appended.state, appended.header_damaged), (state, false));
+        let (log, format) = (pool.log(), format_of(&pool));
+        let witnesses = Witnesses::new(pool.backing(), &*log, format);
+        let mut space = Space::new(pool.backing(), &*log, Vec::new(), Vec::new(), witnesses);
+        space.hold_for_appends(&[state]);
+        let mut given = Vec::new();
+        loop {
+            match space.take(1, Purpose::Clean).unwrap() {
+                Taken::Segment { number, .. } => given.push(number),
+                Taken::Pending => std::thread::yield_now(),
+                Taken::NoSpace => break,
+            }
+        }
+        given.sort_unstable();
+        assert_eq!(given, [0, 1, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn a_lost_copy_of_the_header_of_a_segment_that_appends_fill_is_reported_and_mended() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let pool = pool(&directory.path().join("pool"));
+        let state = turn_to_appends(&pool, 2);
+        let (log, format) = (pool.log(), format_of(&pool));
+        log.store(format.position(2, 0), 0);
+        let found = survey(&pool, false, Basis::LogAlone, &mut Strict).unwrap();
+        assert_eq!(found.report().headers_repaired, 1);
+        stonecast_log::mend_header(&*log, &format, &state);
+        let found = survey(&pool, false, Basis::LogAlone, &mut Strict).unwrap();
+        assert_eq!(found.report().headers_repaired, 0);
+        assert_eq!(found.appended.len(), 1);
+    }
 }

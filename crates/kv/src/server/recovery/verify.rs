@@ -69,7 +69,7 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     let report = whole.report();
     result.records = report.records;
     result.bytes = report.bytes_scanned;
-    result.segments = whole.segments.len() as u64;
+    result.segments = (whole.segments.len() + whole.appended.len()) as u64;
     result.torn = whole
         .segments
         .iter()
@@ -116,11 +116,13 @@ fn check(
 /// Copies of headers that an opening writes again.
 fn note_headers(pool: &Pool, survey: &Survey, result: &mut Verification) {
     let (format, file) = (format_of(pool), pool.backing().name());
-    let mended = survey
-        .segments
-        .iter()
-        .filter(|(_, found)| found.header_damaged);
-    result.harmless.extend(mended.map(|(state, _)| Corruption {
+    let of_records = survey.segments.iter();
+    let of_records = of_records.filter(|(_, found)| found.header_damaged);
+    let of_appends = survey.appended.iter().filter(|found| found.header_damaged);
+    let mended = of_records
+        .map(|(state, _)| state)
+        .chain(of_appends.map(|found| &found.state));
+    result.harmless.extend(mended.map(|state| Corruption {
         what: "segment header".into(),
         file: file.clone().into(),
         offset: format.position(state.number, 0),

@@ -164,6 +164,16 @@ impl Space {
         }
     }
 
+    /// Keeps segments that other nodes' appends fill: nobody takes them, and they are not cleaned.
+    pub fn hold_for_appends(&mut self, appended: &[SegmentState]) {
+        for &state in appended {
+            self.shelves.free.retain(|&number| number != state.number);
+            let segment = &mut self.segments[state.number as usize];
+            segment.used = Some(state);
+            segment.hold = Hold::Appends;
+        }
+    }
+
     /// Called when segments run short: once the last writer of an earlier run is gone, the segments of that run are cleaned like all
     /// others. Their rests get no appender, since recovery cleared them before that writer had done its last store.
     pub fn release_earlier_run(&mut self) {

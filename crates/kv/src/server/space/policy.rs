@@ -84,7 +84,7 @@ impl Space {
                         - self.lost_end(state);
                     bytes += room.saturating_sub(needed);
                 }
-                Hold::Cleaner | Hold::EarlierRun | Hold::Stays => {}
+                Hold::Cleaner | Hold::EarlierRun | Hold::Stays | Hold::Appends => {}
             }
         }
         // Something is always wasted at the ends of the segments that records are moved to.

@@ -22,6 +22,8 @@ pub(super) enum Hold {
     EarlierRun,
     /// Never used again in this run: something there is damaged.
     Stays,
+    /// Other nodes' appends fill it.
+    Appends,
 }
 
 /// See the module documentation.

@@ -1,0 +1,175 @@
+//! The accounting of segments that are posted as buffers: which are being filled, which have come back, and which may be used again.
+//!
+//! ```text
+//!   posted ---------------> consumed ----------> settled ---------------> reusable
+//!           device gives it back     scan is done    floors settle all of it, no doubtful peer
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stonecast_media::Region;
+
+use super::entry::EntryFormat;
+use super::floors::Floors;
+use super::scan::{Arrival, ArrivalScan};
+use crate::format::LogFormat;
+use crate::state::SegmentState;
+
+/// The segments that appends fill, oldest first.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    held: Vec<Held>,
+    /// Segments that may be filled at once, or are being filled.
+    ahead: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    state: SegmentState,
+    scan: ArrivalScan,
+    /// Its buffer has come back, or is that of an earlier run.
+    consumed: bool,
+    /// The highest version of a record that was found, by shard and term.
+    newest: BTreeMap<(u32, u64), u64>,
+    /// Peers that may still write here, though nobody waits for them.
+    doubtful: BTreeSet<u64>,
+}
+
+/// How much of a buffer was taken, for the credits of senders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consumption {
+    /// Number of the segment.
+    pub number: u32,
+    /// Units up to the end of the last entry found, places that stay empty included.
+    pub units: u32,
+}
+
+impl Buffers {
+    /// No segment, and `ahead` of them to be posted at any time: while one is being filled, others must be there, or senders wait.
+    pub fn new(ahead: usize) -> Self {
+        Self {
+            held: Vec::new(),
+            ahead,
+        }
+    }
+
+    /// Takes over a segment that an earlier run left. No peer appends to it any more: connections end with the run, and a machine
+    /// that lost power has none. Peers that may have outlived the run on the same machine are [doubtful](Self::doubt).
+    pub fn adopt(&mut self, format: &LogFormat, state: SegmentState) {
+        self.posted(format, state);
+        self.consumed(state.number);
+    }
+
+    /// How many more segments to post now.
+    pub fn wanted(&self) -> usize {
+        let posted = self.held.iter().filter(|held| !held.consumed).count();
+        self.ahead.saturating_sub(posted)
+    }
+
+    /// The segment of `state` is given to the device as a buffer, from [`first_unit`](super::first_unit) to its end.
+    ///
+    /// # Panics
+    /// Where it is one of these already.
+    pub fn posted(&mut self, format: &LogFormat, state: SegmentState) {
+        let is_new = !self.numbers().any(|number| number == state.number);
+        assert!(is_new, "segment {} is posted once", state.number);
+        self.held.push(Held {
+            state,
+            scan: ArrivalScan::new(format, state.number),
+            consumed: false,
+            newest: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
+        });
+    }
+
+    /// The device has given the buffer of segment `number` back: nothing lands there any more, except from doubtful peers.
+    pub fn consumed(&mut self, number: u32) {
+        let held = self.find(number);
+        held.consumed = true;
+        held.scan.close();
+    }
+
+    /// A peer was asked to be quiet and has not confirmed it: it may still finish a write into any segment posted so far.
+    pub fn doubt(&mut self, peer: u64) {
+        self.held.iter_mut().for_each(|held| {
+            held.doubtful.insert(peer);
+        });
+    }
+
+    /// The peer is quiet, or gone.
+    pub fn trust(&mut self, peer: u64) {
+        self.held.iter_mut().for_each(|held| {
+            held.doubtful.remove(&peer);
+        });
+    }
+
+    /// Looks for entries in all segments that are not settled, at most about `budget` units in each; see [`ArrivalScan::step`].
+    /// Returns the segments that have become settled.
+    pub fn step(
+        &mut self,
+        (region, format): (&dyn Region, &LogFormat),
+        entries: &dyn EntryFormat,
+        floors: &Floors,
+        (budget, under_way): (u32, u32),
+        visit: &mut dyn FnMut(&Arrival<'_>),
+    ) -> Vec<Consumption> {
+        let mut settled = Vec::new();
+        for held in self.held.iter_mut().filter(|held| !held.scan.is_settled()) {
+            let newest = &mut held.newest;
+            let mut note = |arrival: &Arrival<'_>| {
+                let facts = arrival.facts;
+                if !facts.is_mark {
+                    let version = newest.entry((facts.shard, facts.term)).or_default();
+                    *version = facts.version.max(*version);
+                }
+                visit(arrival);
+            };
+            let budget = (budget, under_way);
+            held.scan
+                .step((region, format), entries, floors, budget, &mut note);
+            if held.scan.is_settled() {
+                settled.push(Consumption {
+                    number: held.state.number,
+                    units: held.scan.reach() - super::first_unit(format),
+                });
+            }
+        }
+        settled
+    }
+
+    /// The segments that may be used again: their scan is settled, `floors` settle every record found there, and no doubtful peer
+    /// may still write there. The floors have to be durable before such a segment is used.
+    pub fn reusable(&self, floors: &Floors) -> Vec<SegmentState> {
+        let is_free = |held: &&Held| {
+            let mut newest = held.newest.iter();
+            held.scan.is_settled()
+                && held.doubtful.is_empty()
+                && newest.all(|(&(shard, term), &version)| floors.settles(shard, term, version))
+        };
+        let free = self.held.iter().filter(is_free);
+        free.map(|held| held.state).collect()
+    }
+
+    /// Takes a reusable segment out: it is about to change its generation.
+    ///
+    /// # Panics
+    /// Where `floors` do not make it reusable.
+    pub fn release(&mut self, number: u32, floors: &Floors) -> SegmentState {
+        let mut reusable = self.reusable(floors).into_iter();
+        let state = reusable.find(|state| state.number == number);
+        let state = state.unwrap_or_else(|| panic!("segment {number} is needed"));
+        self.held.retain(|held| held.state.number != number);
+        state
+    }
+
+    /// All segments, oldest first.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.held.iter().map(|held| held.state.number)
+    }
+
+    fn find(&mut self, number: u32) -> &mut Held {
+        let mut all = self.held.iter_mut();
+        all.find(|held| held.state.number == number)
+            .unwrap_or_else(|| panic!("segment {number} was not posted"))
+    }
+}

@@ -1,0 +1,273 @@
+//! The durable form of the floors: two slots at the start of each segment that appends fill.
+//!
+//! ```text
+//!   unit   4                4 + n              4 + 2n
+//!          | head, rows ... | head, rows ...   | entries
+//! ```
+//!
+//! A ledger has a serial that grows by 1 with each ledger of the pool, in whatever segment: the highest one counts. A ledger is
+//! written to the slot of its segment that does not have the segment's newest one, so a crash while it is written leaves that.
+//! The checksum binds it to pool, segment and generation. A segment is posted after a ledger of its generation is durable in it.
+//! Later ones are of the same generation, or of the next one: that of a [`Turn`](super::Turn) that a crash interrupted, once or
+//! several times. So a segment without any of these is damaged.
+
+use stonecast_base::{Corruption, Span, hash, mutant};
+use stonecast_media::Region;
+use zerocopy::little_endian::{U32, U64, U128};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::floors::{Floors, Row};
+use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
+use crate::judge::Place;
+use crate::layout::layout;
+use crate::state::SegmentState;
+
+const MAGIC: [u8; 8] = *b"stonledg";
+/// Units of a segment for each unit of a slot.
+const SLOT_SHARE: u32 = 64;
+/// Units of the largest slot: rows of 2,730 shards, more than the 64 nodes of a cluster spread.
+const SLOT_UNITS_MAX: u32 = 1024;
+const CHECKSUM_OFFSET: usize = std::mem::offset_of!(HeadBytes, checksum);
+const FLOOR: u32 = 1;
+const CUT: u32 = 2;
+
+layout! {
+    /// The head of a ledger; its rows follow.
+    HeadBytes, LEDGER_FIELDS:
+    magic: [u8; 8], "server", "`stonledg`";
+    serial: U64, "server", "counts the ledgers of the pool, from 1";
+    number: U32, "server", "number of the segment";
+    generation: U32, "server", "generation of the segment";
+    rows: U32, "server", "rows that follow";
+    reserved: [u8; 20], "server", "zero";
+    checksum: U128, "server", "XXH3-128 over bytes 0 to 48, the UUID (16 bytes) and the rows";
+}
+
+/// A row: what is said of one shard.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RowBytes {
+    shard: U32,
+    /// 1: floor, the term is the last closed one; 2: cut.
+    what: U32,
+    term: U64,
+    version: U64,
+}
+
+/// Units of a slot.
+fn slot_units(format: &LogFormat) -> u32 {
+    (format.segment_units() / SLOT_SHARE).clamp(1, SLOT_UNITS_MAX)
+}
+
+/// The first unit of a segment that appends may fill.
+pub fn first_unit(format: &LogFormat) -> u32 {
+    SEGMENT_HEADER_UNITS + 2 * slot_units(format)
+}
+
+/// The floors have more rows than a segment of this size keeps. Nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{rows} floors and cuts, and a segment keeps {rows_max}: use larger segments, or let fewer shards have copies on this node"
+)]
+pub struct LedgerFull {
+    /// Rows that there are.
+    pub rows: usize,
+    /// Rows that a slot holds.
+    pub rows_max: usize,
+}
+
+/// The floors of a pool, and the segment whose slot holds the newest ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    floors: Floors,
+    serial: u64,
+    home: Option<u32>,
+}
+
+/// What a slot holds, if it is whole.
+struct Slot {
+    serial: u64,
+    generation: u32,
+    floors: Floors,
+}
+
+impl Ledger {
+    /// Reads the newest ledger of the segments `segments`, which appends fill, in the log that messages call `file`.
+    ///
+    /// # Errors
+    /// A segment has no ledger of its generation or the next: no crash leaves that.
+    pub fn read<'s>(
+        region: &dyn Region,
+        format: &LogFormat,
+        file: &str,
+        segments: impl IntoIterator<Item = &'s SegmentState>,
+    ) -> Result<Self, Corruption> {
+        let mut newest = Self::default();
+        for state in segments {
+            let slots = [0, 1].map(|slot| read_slot(region, format, state.number, slot));
+            let whole = slots.into_iter().flatten();
+            let (mut has_own, mut found) = (false, None);
+            for slot in whole {
+                has_own |= [state.generation, state.generation + 1].contains(&slot.generation);
+                if found
+                    .as_ref()
+                    .is_none_or(|best: &Slot| best.serial < slot.serial)
+                {
+                    found = Some(slot);
+                }
+            }
+            let Some(slot) = found.filter(|_| has_own) else {
+                return Err(no_ledger(format, file, state));
+            };
+            if slot.serial > newest.serial {
+                newest = Self {
+                    floors: slot.floors,
+                    serial: slot.serial,
+                    home: Some(state.number),
+                };
+            }
+        }
+        Ok(newest)
+    }
+
+    /// What counts.
+    pub fn floors(&self) -> &Floors {
+        &self.floors
+    }
+
+    /// Changes what counts. The change is durable when a later [`Ledger::write`] is persisted.
+    pub fn floors_mut(&mut self) -> &mut Floors {
+        &mut self.floors
+    }
+
+    /// The segment with the newest ledger: it keeps its kind until a ledger was persisted in another one.
+    pub fn home(&self) -> Option<u32> {
+        self.home
+    }
+
+    /// Writes the floors into the segment of `state`, which has its generation or is about to get it, and returns what the caller
+    /// must persist before anything relies on a change: before a cut is confirmed, and before a segment is posted that a floor
+    /// set free. A crash before leaves the ledger before this one.
+    ///
+    /// # Errors
+    /// Nothing was written: there are too many rows.
+    pub fn write(
+        &mut self,
+        region: &dyn Region,
+        format: &LogFormat,
+        state: &SegmentState,
+    ) -> Result<Span, LedgerFull> {
+        let rows = self.encode_rows();
+        let slot_size = u64::from(slot_units(format)) * UNIT_SIZE;
+        let rows_max = (slot_size - UNIT_SIZE) as usize / size_of::<RowBytes>();
+        if rows.len() > rows_max {
+            let rows = rows.len();
+            return Err(LedgerFull { rows, rows_max });
+        }
+        let serials = [0, 1].map(|slot| {
+            read_slot(region, format, state.number, slot).map_or(0, |slot| slot.serial)
+        });
+        let slot = u32::from(serials[0] > serials[1]);
+        self.serial += 1;
+        self.home = Some(state.number);
+        let mut head = HeadBytes {
+            magic: MAGIC,
+            serial: self.serial.into(),
+            number: state.number.into(),
+            generation: state.generation.into(),
+            rows: (rows.len() as u32).into(),
+            reserved: [0; 20],
+            checksum: U128::ZERO,
+        };
+        head.checksum = checksum(&head, format, rows.as_bytes()).into();
+        let position = slot_position(format, state.number, slot);
+        region.write(position, head.as_bytes());
+        region.write(position + UNIT_SIZE, rows.as_bytes());
+        let size = UNIT_SIZE + rows.as_bytes().len() as u64;
+        Ok(Span::new(position, size.next_multiple_of(UNIT_SIZE)))
+    }
+
+    fn encode_rows(&self) -> Vec<RowBytes> {
+        let rows = self.floors.rows();
+        let rows =
+            rows.filter(|(_, row)| !(matches!(row, Row::Cut { .. }) && mutant!(CutNotWritten)));
+        rows.map(|(shard, row)| {
+            let (what, term, version) = match row {
+                Row::Floor { version, closed } => (FLOOR, closed, version),
+                Row::Cut { term, version } => (CUT, term, version),
+            };
+            RowBytes {
+                shard: shard.into(),
+                what: what.into(),
+                term: term.into(),
+                version: version.into(),
+            }
+        })
+        .collect()
+    }
+}
+
+fn slot_position(format: &LogFormat, number: u32, slot: u32) -> u64 {
+    format.position(number, SEGMENT_HEADER_UNITS + slot * slot_units(format))
+}
+
+fn checksum(head: &HeadBytes, format: &LogFormat, rows: &[u8]) -> u128 {
+    let mut bound = head.as_bytes()[..CHECKSUM_OFFSET].to_vec();
+    bound.extend_from_slice(&format.uuid.to_be_bytes());
+    bound.extend_from_slice(rows);
+    hash::xxh3_128(&bound)
+}
+
+/// What a slot holds; `None`: nothing whole. A crash leaves that in the slot that was being written, and an earlier use of the
+/// segment in both.
+fn read_slot(region: &dyn Region, format: &LogFormat, number: u32, slot: u32) -> Option<Slot> {
+    let position = slot_position(format, number, slot);
+    let mut bytes = vec![0; slot_units(format) as usize * UNIT_SIZE as usize];
+    region.read(position, &mut bytes);
+    let (head, rest) = bytes.split_at(UNIT_SIZE as usize);
+    let head = HeadBytes::read_from_bytes(head).expect("a head is one line");
+    let size = (head.rows.get() as usize).checked_mul(size_of::<RowBytes>())?;
+    let rows = rest.get(..size)?;
+    let is_whole = head.magic == MAGIC
+        && head.number.get() == number
+        && head.checksum.get() == checksum(&head, format, rows);
+    if !is_whole {
+        return None;
+    }
+    let mut floors = Floors::default();
+    for row in rows.chunks_exact(size_of::<RowBytes>()) {
+        let row = RowBytes::read_from_bytes(row).expect("the rows are cut by their size");
+        let (term, version) = (row.term.get(), row.version.get());
+        let told = match row.what.get() {
+            FLOOR => Row::Floor {
+                version,
+                closed: term,
+            },
+            CUT => Row::Cut { term, version },
+            _ => return None,
+        };
+        floors.take_row(row.shard.get(), told);
+    }
+    Some(Slot {
+        serial: head.serial.get(),
+        generation: head.generation.get(),
+        floors,
+    })
+}
+
+fn no_ledger(format: &LogFormat, file: &str, state: &SegmentState) -> Corruption {
+    let place = Place {
+        format,
+        file,
+        number: state.number,
+    };
+    place.corruption(
+        "ledger of a segment that appends fill",
+        SEGMENT_HEADER_UNITS,
+        "no whole ledger of this generation or the next in either slot".to_owned(),
+        format!(
+            "one of generation {}: it was durable before the header said so",
+            state.generation
+        ),
+    )
+}

@@ -1,0 +1,241 @@
+//! The search for entries in a segment while appends fill it, and after.
+//!
+//! ```text
+//!   | entry | entry |  open  | entry |  open | entry |            room               |
+//!                   may still arrive, or never       ^ reach      ^ reach + under way
+//! ```
+//!
+//! Senders place entries side by side, and in any order of time: behind a place that is still empty, entries of other senders are
+//! found. So a scan keeps the *open* units, those without an entry up to the last one that was found, and looks at them again and
+//! again, with bounded work a step. An entry is reported when it is first found whole; nothing waits for what is open before it.
+//!
+//! A whole entry may begin in open units and cover units of one that was reported: that one lay inside its value. It was genuine
+//! all the same, and its version tells that it is no news, or that it is early.
+
+use std::ops::Range;
+
+use stonecast_media::Region;
+
+use super::entry::{EntryFacts, EntryFormat};
+use super::floors::Floors;
+use super::ledger::first_unit;
+use crate::format::{LogFormat, UNIT_SIZE};
+
+/// A whole entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Bytes from the start of the log.
+    pub position: u64,
+    /// What its header says.
+    pub facts: EntryFacts,
+    /// A copy of it.
+    pub bytes: &'a [u8],
+}
+
+/// The progress of a search in one segment.
+#[derive(Clone, Debug)]
+pub struct ArrivalScan {
+    number: u32,
+    first: u32,
+    units: u32,
+    /// The unit after the last entry found.
+    reach: u32,
+    /// Open units below the reach, ascending, each range followed by an entry.
+    open: Vec<Range<u32>>,
+    /// The unit to look at next in this round over what is open.
+    cursor: u32,
+    /// The end of the round. It stays where it is while the reach moves on, so that each round ends.
+    round_end: u32,
+    /// Nothing arrives any more.
+    closed: bool,
+    settled: bool,
+}
+
+impl ArrivalScan {
+    /// The search in segment `number`, which was just posted, or which a crash left.
+    pub fn new(format: &LogFormat, number: u32) -> Self {
+        let first = first_unit(format);
+        Self {
+            number,
+            first,
+            units: format.segment_units(),
+            reach: first,
+            open: Vec::new(),
+            cursor: format.segment_units(),
+            round_end: first,
+            closed: false,
+            settled: false,
+        }
+    }
+
+    /// Nothing lands in the segment any more: its buffer has come back, or its senders are gone. The next steps look once more at
+    /// each unit that is open, and then the scan is [settled](Self::is_settled).
+    pub fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.cursor = self.first;
+            self.round_end = self.units;
+        }
+    }
+
+    /// Whether every entry of the segment was reported, and what is open stays empty.
+    pub fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// The unit after the last entry found.
+    pub fn reach(&self) -> u32 {
+        self.reach
+    }
+
+    /// Units without an entry below the reach, in ascending order. Once the scan is settled they are holes, for good.
+    pub fn open_units(&self) -> &[Range<u32>] {
+        &self.open
+    }
+
+    /// Looks at about `budget` units (an entry is looked at as a whole, whatever is left), and passes each entry that is found and
+    /// counts to `visit`. `under_way` bounds the units behind the reach in which something may have arrived: what senders hold of
+    /// credits. Returns how many entries were found.
+    ///
+    /// `floors` are those of the moment at which the segment was posted, or later ones.
+    pub fn step(
+        &mut self,
+        (region, format): (&dyn Region, &LogFormat),
+        entries: &dyn EntryFormat,
+        floors: &Floors,
+        (budget, under_way): (u32, u32),
+        visit: &mut dyn FnMut(&Arrival<'_>),
+    ) -> u64 {
+        let place = (region, format, self.number);
+        let mut look = Look::new(place, entries, floors);
+        let mut found = 0;
+        // Entries mostly arrive behind the last one. The other half of the budget is for those that do not.
+        while !self.closed && look.looked < budget / 2 && self.reach < self.units {
+            let unit = self.reach;
+            let Some(arrival) = look.at(unit) else { break };
+            visit(&arrival);
+            found += 1;
+            self.cover(unit, units_of(&arrival.facts));
+        }
+        let (start, mut began) = (self.cursor, false);
+        while look.looked < budget && !self.settled {
+            let Some(unit) = self.open_from(self.cursor) else {
+                self.settled = self.closed;
+                if began {
+                    self.cursor = self.units;
+                    break;
+                }
+                (self.cursor, began) = (self.first, true);
+                self.round_end = self.units.min(self.reach.saturating_add(under_way));
+                continue;
+            };
+            if began && unit >= start {
+                break;
+            }
+            self.cursor = unit + 1;
+            if let Some(arrival) = look.at(unit) {
+                visit(&arrival);
+                found += 1;
+                let count = units_of(&arrival.facts);
+                self.cover(unit, count);
+                self.cursor = unit + count;
+            }
+        }
+        found
+    }
+
+    /// The first unit at or above `from` that has to be looked at in this round.
+    fn open_from(&self, from: u32) -> Option<u32> {
+        let next = self.open.partition_point(|range| range.end <= from);
+        let unit = match self.open.get(next) {
+            Some(range) => range.start.max(from),
+            None => from.max(self.reach),
+        };
+        (unit < self.round_end).then_some(unit)
+    }
+
+    /// Takes the units of an entry for decided.
+    fn cover(&mut self, unit: u32, count: u32) {
+        let end = unit + count;
+        if unit > self.reach {
+            self.open.push(self.reach..unit);
+        }
+        self.reach = self.reach.max(end);
+        let from = self.open.partition_point(|range| range.end <= unit);
+        let to = self.open.partition_point(|range| range.start < end);
+        if from < to {
+            let (first, last) = (self.open[from].start, self.open[to - 1].end);
+            let rest = [first..unit, end..last];
+            self.open
+                .splice(from..to, rest.into_iter().filter(|range| !range.is_empty()));
+        }
+    }
+}
+
+/// Units that an entry takes.
+fn units_of(facts: &EntryFacts) -> u32 {
+    facts.size.div_ceil(UNIT_SIZE as u32)
+}
+
+/// Looks at places of entries. Bytes are copied once, and the copy is judged and passed on.
+pub(super) struct Look<'r> {
+    region: &'r dyn Region,
+    format: &'r LogFormat,
+    number: u32,
+    entries: &'r dyn EntryFormat,
+    floors: &'r Floors,
+    bytes: Vec<u8>,
+    /// Units copied so far.
+    looked: u32,
+}
+
+impl<'r> Look<'r> {
+    pub fn new(
+        (region, format, number): (&'r dyn Region, &'r LogFormat, u32),
+        entries: &'r dyn EntryFormat,
+        floors: &'r Floors,
+    ) -> Self {
+        Self {
+            region,
+            format,
+            number,
+            entries,
+            floors,
+            bytes: Vec::new(),
+            looked: 0,
+        }
+    }
+
+    /// The whole entry at `unit`, if there is one that counts. The body of another one is not read: a segment that is used again
+    /// is full of them.
+    pub fn at(&mut self, unit: u32) -> Option<Arrival<'_>> {
+        let position = self.format.position(self.number, unit);
+        let mut line = [0; UNIT_SIZE as usize];
+        self.looked += 1;
+        self.region.read(position, &mut line);
+        let size = self.judge(&line)?.size;
+        let units = size.div_ceil(UNIT_SIZE as u32);
+        if units > self.format.segment_units() - unit {
+            return None;
+        }
+        self.looked += units;
+        self.bytes
+            .resize((u64::from(units) * UNIT_SIZE) as usize, 0);
+        self.region.read(position, &mut self.bytes);
+        // The first line may have changed since it was looked at.
+        let line = self.bytes.first_chunk().expect("an entry has a line");
+        let facts = self.judge(line).filter(|facts| facts.size == size)?;
+        let bytes = &self.bytes[..size as usize];
+        self.entries.is_whole(bytes).then_some(Arrival {
+            position,
+            facts,
+            bytes,
+        })
+    }
+
+    /// The facts in a line, if an entry begins with it that may count.
+    fn judge(&self, line: &[u8; UNIT_SIZE as usize]) -> Option<EntryFacts> {
+        let facts = self.entries.header(line)?;
+        (u64::from(facts.size) >= UNIT_SIZE && self.floors.counts(&facts)).then_some(facts)
+    }
+}

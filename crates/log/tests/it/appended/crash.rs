@@ -1,0 +1,353 @@
+//! Any history of appends, looks, takeovers, reuse and power cuts, also in the middle of a turn: what was persisted and is needed is
+//! found, and what is settled or void is never told again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rand::RngExt as _;
+use stonecast_base::{Span, random_from_seed};
+use stonecast_log::{
+    Buffers, Floors, Heritage, Ledger, ScanPolicy, SegmentState, SegmentVerdict, Turn, Turned,
+    scan_segment,
+};
+use stonecast_media::Region;
+
+use super::node::{FIRST, Format, Found, SEGMENTS, SHARD, UNITS, entry, log, place, pool, units};
+use crate::memory::Memory;
+use crate::server::Collect;
+
+const STEPS: u32 = 60;
+const SEEDS: u64 = 1_500;
+
+/// An entry in the memory of the node.
+#[derive(Clone, Debug)]
+struct Placed {
+    position: u64,
+    id: (u64, u64),
+    span: Span,
+    persisted: bool,
+}
+
+/// A node with one shard, the primary that appends to it, and what both must not forget.
+struct History {
+    memory: Memory,
+    random: Box<dyn FnMut(u64) -> u64>,
+    ledger: Ledger,
+    buffers: Buffers,
+    /// The states of segments that are blank, by number; `None`: never used.
+    blank: BTreeMap<u32, Option<SegmentState>>,
+    /// Posted segments, and the unit at which the device places the next entry in the first of them.
+    posted: VecDeque<u32>,
+    unit: u32,
+    /// By segment: what was appended in this use of it.
+    placed: BTreeMap<u32, Vec<Placed>>,
+    /// The primary: its term, what it stamped, and which versions it has still to send.
+    primary: Primary,
+    /// Everything up to this version is settled, durably.
+    settled: u64,
+    /// Contiguous version that the node has seen.
+    digested: u64,
+    void: BTreeSet<(u64, u64)>,
+    told: Found,
+}
+
+#[derive(Default)]
+struct Primary {
+    term: u64,
+    /// Bytes of each entry of the history that counts, by version.
+    entries: BTreeMap<u64, Vec<u8>>,
+    term_of: BTreeMap<u64, u64>,
+    to_send: VecDeque<u64>,
+}
+
+impl Primary {
+    fn last(&self) -> u64 {
+        self.entries.keys().next_back().copied().unwrap_or(0)
+    }
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut random = random_from_seed(seed);
+        Self {
+            memory: log(),
+            random: Box::new(move |below| random.random_range(0..below)),
+            ledger: Ledger::default(),
+            buffers: Buffers::new(1),
+            blank: (0..SEGMENTS).map(|number| (number, None)).collect(),
+            posted: VecDeque::new(),
+            unit: FIRST,
+            placed: BTreeMap::new(),
+            primary: Primary {
+                term: 1,
+                ..Primary::default()
+            },
+            settled: 0,
+            digested: 0,
+            void: BTreeSet::new(),
+            told: Found::new(),
+        }
+    }
+
+    fn any(&mut self, below: u64) -> u64 {
+        (self.random)(below)
+    }
+
+    fn step(&mut self) {
+        match self.any(20) {
+            0..=8 => self.append(),
+            9..=10 => self.persist(),
+            11..=12 => self.look(),
+            13..=14 => self.settle(),
+            15 => self.take_over(),
+            16..=17 => self.reuse(),
+            18 => self.interrupted_turn(),
+            _ => self.power_cut(),
+        }
+    }
+
+    /// Appends what the primary has to send, or a new entry. Its value may hold an old one.
+    fn append(&mut self) {
+        if self.buffers.wanted() > 0 {
+            self.post();
+        }
+        let Some(&number) = self.posted.front() else {
+            return;
+        };
+        let version = match self.primary.to_send.pop_front() {
+            Some(version) => version,
+            None => self.stamp(),
+        };
+        let bytes = self.primary.entries[&version].clone();
+        if self.unit + units(&bytes) > UNITS {
+            self.primary.to_send.push_front(version);
+            self.buffers.consumed(number);
+            self.posted.pop_front();
+            self.unit = FIRST;
+            return;
+        }
+        // A message of another sender, which never arrives, takes a place before.
+        if self.any(6) == 0 && self.unit + 3 + units(&bytes) <= UNITS {
+            self.unit += 3;
+        }
+        let position = pool().position(number, self.unit);
+        let span = place(&self.memory, number, self.unit, &bytes);
+        self.unit += units(&bytes);
+        let id = (self.primary.term_of[&version], version);
+        self.placed.entry(number).or_default().push(Placed {
+            position,
+            id,
+            span,
+            persisted: false,
+        });
+    }
+
+    fn stamp(&mut self) -> u64 {
+        let (term, version) = (self.primary.term, self.primary.last() + 1);
+        let size = [0, 40, 200, 700][self.any(4) as usize];
+        let mut body = vec![version as u8; size];
+        if self.any(4) == 0 && version > 1 {
+            let old = 1 + self.any(version - 1);
+            body.resize(64, 0);
+            body.extend_from_slice(&self.primary.entries[&old].clone());
+        }
+        body.truncate(2048);
+        let bytes = entry(term, version, &body);
+        self.primary.entries.insert(version, bytes);
+        self.primary.term_of.insert(version, term);
+        version
+    }
+
+    fn post(&mut self) {
+        let number = self.blank.keys().next().copied();
+        if let Some(number) = number {
+            let before = self.blank.remove(&number).expect("it is blank");
+            let turn = Turn::to_appends(number, before.as_ref(), Heritage::default());
+            let state = super::node::turn(&self.memory, turn, &mut self.ledger);
+            self.placed.insert(number, Vec::new());
+            self.buffers.posted(&pool(), state);
+            self.posted.push_back(number);
+        }
+    }
+
+    fn persist(&mut self) {
+        for placed in self.placed.values_mut().flatten() {
+            self.memory.persist(&[placed.span]);
+            placed.persisted = true;
+        }
+    }
+
+    /// Looks for entries, and digests those that follow each other.
+    fn look(&mut self) {
+        let mut found = Found::new();
+        let floors = self.ledger.floors().clone();
+        let region: &dyn Region = &self.memory;
+        self.buffers.step(
+            (region, &pool()),
+            &Format,
+            &floors,
+            (10_000, UNITS),
+            &mut |arrival| {
+                found.insert(
+                    arrival.position,
+                    (arrival.facts.term, arrival.facts.version),
+                );
+            },
+        );
+        for (position, id) in found {
+            assert!(id.1 > self.settled, "{id:?} was settled before");
+            assert!(!self.void.contains(&id), "{id:?} is void");
+            self.told.insert(position, id);
+        }
+        while self
+            .told
+            .values()
+            .any(|&(_, version)| version == self.digested + 1)
+        {
+            self.digested += 1;
+        }
+    }
+
+    /// Writes what was digested elsewhere, and raises the floor.
+    fn settle(&mut self) {
+        self.look();
+        let version = self.digested;
+        if self.buffers.numbers().next().is_none() {
+            return;
+        }
+        self.ledger.floors_mut().raise(SHARD, version);
+        self.write_ledger();
+        self.settled = version;
+    }
+
+    /// A new primary cuts the shard behind what this node has.
+    fn take_over(&mut self) {
+        self.look();
+        if self.buffers.numbers().next().is_none() {
+            return;
+        }
+        let (term, cut) = (self.primary.term, self.digested);
+        self.ledger.floors_mut().cut(SHARD, term, cut);
+        self.write_ledger();
+        let above = self.primary.entries.split_off(&(cut + 1));
+        for version in above.into_keys() {
+            self.void.insert((self.primary.term_of[&version], version));
+            self.primary.term_of.remove(&version);
+        }
+        let void = &self.void;
+        self.told.retain(|_, id| !void.contains(id));
+        self.primary.to_send.retain(|version| *version <= cut);
+        self.primary.term += 1;
+    }
+
+    fn write_ledger(&mut self) {
+        let states: Vec<SegmentState> = self.states();
+        let index = self.any(states.len() as u64) as usize;
+        let span = self.ledger.write(&self.memory, &pool(), &states[index]);
+        self.memory.persist(&[span.unwrap()]);
+    }
+
+    /// The segments that appends fill, as recovery finds them.
+    fn states(&self) -> Vec<SegmentState> {
+        let verdicts = (0..SEGMENTS).map(|number| {
+            let policy = ScanPolicy::default();
+            let mut none = Collect::default();
+            let from = None;
+            let memory: &dyn Region = &self.memory;
+            let verdict = scan_segment(memory, &pool(), "log", number, from, policy, &mut none);
+            assert_eq!(none.0, [], "no record was put here");
+            verdict.unwrap()
+        });
+        let states = verdicts.filter_map(|verdict| match verdict {
+            SegmentVerdict::Appended { state, .. } => Some(state),
+            SegmentVerdict::Free { .. } | SegmentVerdict::Used(..) => None,
+        });
+        states.collect()
+    }
+
+    fn release(&mut self) -> Option<SegmentState> {
+        let floors: Floors = self.ledger.floors().clone();
+        let state = *self.buffers.reusable(&floors).first()?;
+        let state = self.buffers.release(state.number, &floors);
+        self.placed.remove(&state.number);
+        let gone = |&position: &u64| pool().locate(position).0 == u64::from(state.number);
+        self.told.retain(|position, _| !gone(position));
+        Some(state)
+    }
+
+    fn reuse(&mut self) {
+        self.look();
+        if let Some(state) = self.release() {
+            self.blank.insert(state.number, Some(state));
+        }
+    }
+
+    /// A turn of a segment that is free again, up to some step, and a power cut.
+    fn interrupted_turn(&mut self) {
+        let Some((number, before)) = self.blank.pop_first() else {
+            return;
+        };
+        let mut turn = Turn::to_appends(number, before.as_ref(), Heritage::default());
+        for _ in 0..self.any(4) {
+            let step = turn.step(&self.memory, &pool(), &Format, &mut self.ledger);
+            match step.unwrap() {
+                Turned::Persist(spans) => self.memory.persist(&spans),
+                Turned::Done(_) => break,
+            }
+        }
+        turn.step(&self.memory, &pool(), &Format, &mut self.ledger)
+            .unwrap();
+        self.power_cut();
+    }
+
+    fn power_cut(&mut self) {
+        let (seed, habit) = (self.any(1 << 40), self.any(6) as u8);
+        crate::crash::cut_power(&self.memory, seed, habit);
+        let states = self.states();
+        self.ledger = Ledger::read(&self.memory, &pool(), "log", &states).unwrap();
+        self.buffers = Buffers::new(1);
+        self.blank = (0..SEGMENTS).map(|number| (number, None)).collect();
+        for &state in &states {
+            self.buffers.adopt(&pool(), state);
+            self.blank.remove(&state.number);
+        }
+        self.posted.clear();
+        self.unit = FIRST;
+        self.told.clear();
+        self.digested = self.settled;
+        self.look();
+        for placed in self.placed.values().flatten() {
+            let needed = placed.id.1 > self.settled && !self.void.contains(&placed.id);
+            assert!(
+                !needed || !placed.persisted || self.told.get(&placed.position) == Some(&placed.id),
+                "{placed:?} was persisted"
+            );
+        }
+        // What a power cut leaves, the medium has.
+        let told = &self.told;
+        for placed in self.placed.values_mut() {
+            placed.retain(|placed| told.contains_key(&placed.position));
+            placed.iter_mut().for_each(|placed| placed.persisted = true);
+        }
+        // The primary connects again, and sends what the node does not have.
+        let above = self.primary.entries.range(self.digested + 1..);
+        self.primary.to_send = above.map(|(&version, _)| version).collect();
+    }
+}
+
+/// One history. Panics where a promise is broken.
+pub fn run(seed: u64) {
+    let mut history = History::new(seed);
+    for _ in 0..STEPS {
+        history.step();
+    }
+    history.power_cut();
+}
+
+/// Needs each step of a turn and their order, the floors, the cuts, the slots of a ledger, and the look at open units.
+#[test]
+fn no_crash_loses_what_was_persisted_or_brings_back_what_was_settled_or_void() {
+    for seed in 0..SEEDS {
+        println!("seed {seed}");
+        run(seed);
+    }
+}

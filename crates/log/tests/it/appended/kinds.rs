@@ -1,0 +1,220 @@
+//! A segment is of one kind, whatever lies in it and wherever a crash comes, and it keeps a ledger.
+
+use stonecast_log::{
+    Condition, Draft, Heritage, Kind, Ledger, LedgerFull, STAMP_SIZE, ScanPolicy, SegmentState,
+    SegmentVerdict, Stamp, Turn, Turned, UNIT_SIZE, scan_segment,
+};
+use stonecast_media::Region as _;
+
+use super::node::{Format, SHARD, UNITS, entry, log, place, pool, posted, turn};
+use crate::memory::Memory;
+use crate::server::Collect;
+
+fn verdict(memory: &Memory, number: u32) -> SegmentVerdict {
+    let policy = ScanPolicy::default();
+    let mut found = Collect::default();
+    let verdict = scan_segment(memory, &pool(), "log", number, None, policy, &mut found).unwrap();
+    assert_eq!(found.0, [], "no record was put here");
+    verdict
+}
+
+fn state_of(verdict: SegmentVerdict) -> SegmentState {
+    match verdict {
+        SegmentVerdict::Appended { state, .. } => state,
+        other => panic!("appends fill the segment, and not {other:?}"),
+    }
+}
+
+/// A peer may append anything, records with right stamps included.
+#[test]
+fn what_appends_put_into_a_segment_is_never_a_record() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    let (unit, mut record) = (20, Vec::new());
+    let position = pool().position(1, unit);
+    let draft = Draft {
+        kind: Kind::Put,
+        condition: Condition::None,
+        token: 0,
+        key: b"key",
+        value: b"value",
+    };
+    let tag = draft.encode(&pool(), position, state.generation, 1, &mut record);
+    memory.write(position + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
+    let stamp = Stamp {
+        sequence: 1,
+        previous: 0,
+        durable: 4,
+        opening: 1,
+    };
+    stamp.write(&memory, &pool(), position, state.generation, tag, UNIT_SIZE);
+    assert_eq!(state_of(verdict(&memory, 1)), state);
+}
+
+/// Each way in which a power cut leaves the words of the step that it interrupts, for the first use, a later one, and the way back.
+#[test]
+fn a_turn_that_a_power_cut_interrupts_leaves_the_kind_before_or_after_it() {
+    for stage in 0..5 {
+        for habit in 0..6 {
+            let memory = log();
+            let mut ledger = Ledger::default();
+            posted(&memory, 0, &mut ledger);
+            ledger.floors_mut().raise(SHARD, 7);
+            let fresh = Turn::to_appends(1, None, Heritage::default());
+            interrupt(&memory, fresh, &mut ledger, stage, habit);
+            match verdict(&memory, 1) {
+                SegmentVerdict::Appended { state, .. } => {
+                    assert!(stage >= 2 && state.generation == 1);
+                    Ledger::read(&memory, &pool(), "log", [&state]).unwrap();
+                }
+                SegmentVerdict::Free { .. } => assert!(stage < 4),
+                // The head of a ledger may look like the remains of a stamp. The segment is blank all the same.
+                SegmentVerdict::Used(state, _) => assert!(stage < 4 && state.is_blank()),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_changes_its_kind_keeps_a_whole_header_and_its_heritage() {
+    let heritage = Heritage {
+        tokens_lost: 5,
+        sequence_floor: 11,
+    };
+    for to_records in [false, true] {
+        for (stage, habit) in (0..4).flat_map(|stage| (0..6).map(move |habit| (stage, habit))) {
+            let memory = log();
+            let mut ledger = Ledger::default();
+            let state = posted(&memory, 1, &mut ledger);
+            posted(&memory, 0, &mut ledger);
+            let next = match to_records {
+                true => Turn::to_records(&state, heritage, &ledger),
+                false => {
+                    let blank = Turn::to_records(&state, Heritage::default(), &ledger);
+                    let state = turn(&memory, blank, &mut ledger);
+                    Turn::to_appends(1, Some(&state), heritage)
+                }
+            };
+            interrupt(&memory, next, &mut ledger, stage, habit);
+            let generation = if to_records { 1 } else { 2 };
+            match verdict(&memory, 1) {
+                SegmentVerdict::Appended { state, .. } if to_records => {
+                    assert_eq!(state.generation, generation);
+                }
+                SegmentVerdict::Used(state, _) if !to_records => {
+                    assert_eq!(state.generation, generation);
+                }
+                SegmentVerdict::Used(state, _) | SegmentVerdict::Appended { state, .. } => {
+                    assert_eq!(
+                        (state.generation, state.heritage),
+                        (generation + 1, heritage)
+                    );
+                }
+                SegmentVerdict::Free { .. } => panic!("stage {stage}: no header"),
+            }
+        }
+    }
+}
+
+/// Needs the choice of the slot, and the next generation among those that count: the second turn tears the only ledger of the
+/// generation that the header says.
+#[test]
+fn however_often_a_turn_is_interrupted_the_segment_keeps_a_ledger() {
+    for stages in (0..4).flat_map(|first| (0..4).map(move |second| [first, second, 1, 3])) {
+        for habit in 0..6 {
+            let memory = log();
+            let mut ledger = Ledger::default();
+            posted(&memory, 1, &mut ledger);
+            for (version, stage) in (10..).zip(stages) {
+                ledger.floors_mut().raise(SHARD, version);
+                let state = state_of(verdict(&memory, 1));
+                let span = ledger.write(&memory, &pool(), &state).unwrap();
+                memory.persist(&[span]);
+                let again = Turn::to_appends(1, Some(&state), Heritage::default());
+                interrupt(&memory, again, &mut ledger, stage, habit);
+                let state = state_of(verdict(&memory, 1));
+                let read = Ledger::read(&memory, &pool(), "log", [&state]).unwrap();
+                assert_eq!(read.floors(), ledger.floors());
+                ledger = read;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_segment_without_a_ledger_is_damaged_and_the_message_says_what_is_missing() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    memory.flip(pool().position(1, 4) + 24, 0);
+    let error = Ledger::read(&memory, &pool(), "log", [&state]).unwrap_err();
+    assert_eq!((&*error.file, error.offset), ("log", pool().position(1, 4)));
+    assert!(error.to_string().contains("generation 1"), "{error}");
+}
+
+/// The newest one counts, whatever segment it stands in, and one of another pool is none.
+#[test]
+fn the_newest_ledger_of_all_segments_counts() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let states = [1, 2, 0].map(|number| {
+        ledger.floors_mut().raise(SHARD, 10 + u64::from(number));
+        posted(&memory, number, &mut ledger)
+    });
+    ledger.floors_mut().cut(SHARD, 3, 40);
+    let span = ledger.write(&memory, &pool(), &states[1]).unwrap();
+    memory.persist(&[span]);
+    let read = Ledger::read(&memory, &pool(), "log", &states).unwrap();
+    assert_eq!((&read, read.home()), (&ledger, Some(2)));
+    let mut other = pool();
+    other.uuid += 1;
+    assert!(Ledger::read(&memory, &other, "log", &states).is_err());
+}
+
+#[test]
+#[should_panic(expected = "segment 1 has the newest ledger")]
+fn the_segment_with_the_newest_ledger_keeps_its_kind() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    Turn::to_records(&state, Heritage::default(), &ledger);
+}
+
+#[test]
+fn more_floors_than_a_slot_holds_are_refused_with_their_number_and_nothing_changes() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    (0..8).for_each(|shard| ledger.floors_mut().raise(shard, 1));
+    ledger.write(&memory, &pool(), &state).unwrap();
+    let before = memory.bytes();
+    ledger.floors_mut().raise(8, 1);
+    let refused = LedgerFull {
+        rows: 9,
+        rows_max: 8,
+    };
+    assert_eq!(ledger.write(&memory, &pool(), &state), Err(refused));
+    let again = Turn::to_appends(1, Some(&state), Heritage::default());
+    let mut again = again;
+    let refusal = loop {
+        match again.step(&memory, &pool(), &Format, &mut ledger) {
+            Ok(Turned::Persist(_)) => {}
+            other => break other,
+        }
+    };
+    assert_eq!(refusal, Err(refused));
+    assert!(memory.bytes() == before);
+}
+
+/// Takes `stage` steps that become durable and one that does not, and cuts the power.
+fn interrupt(memory: &Memory, mut turn: Turn, ledger: &mut Ledger, stage: u32, habit: u8) {
+    place(memory, 2, UNITS - 1, &entry(1, 1, b""));
+    for step in 0..=stage {
+        match turn.step(memory, &pool(), &Format, ledger).unwrap() {
+            Turned::Persist(spans) if step < stage => memory.persist(&spans),
+            Turned::Persist(_) | Turned::Done(_) => {}
+        }
+    }
+    crate::crash::cut_power(memory, u64::from(stage), habit);
+}

@@ -1,0 +1,8 @@
+//! The log of appends, with a device and primaries that the tests play.
+
+mod crash;
+mod kinds;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod node;
+mod scan;

@@ -1,0 +1,265 @@
+//! What a scan finds while senders write, and what it takes for no news.
+
+use std::slice::from_ref;
+
+use stonecast_log::{ArrivalScan, Floors, Ledger, Turn};
+
+use super::node::{
+    FIRST, Format, SHARD, UNITS, entry, entry_of, log, look, look_within, place, pool, posted,
+    turn, units,
+};
+use crate::memory::Memory;
+
+fn scan() -> ArrivalScan {
+    ArrivalScan::new(&pool(), 1)
+}
+
+/// Needs the look behind the reach, and the second look at what was open: nothing waits for a sender that has stopped.
+#[test]
+fn entries_behind_a_place_that_stays_empty_are_found_at_once_and_that_place_when_it_is_filled() {
+    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    place(&memory, 1, FIRST, &entry(1, 1, &[7; 100]));
+    place(&memory, 1, FIRST + 9, &entry(1, 3, &[9; 10]));
+    assert_eq!(
+        look(&memory, &mut scan, &floors),
+        [(FIRST, 1), (FIRST + 9, 3)]
+    );
+    assert_eq!(
+        (scan.open_units(), scan.reach()),
+        (from_ref(&(FIRST + 3..FIRST + 9)), FIRST + 11)
+    );
+    assert_eq!(look(&memory, &mut scan, &floors), []);
+    place(&memory, 1, FIRST + 5, &entry(1, 2, &[8; 70]));
+    assert_eq!(look(&memory, &mut scan, &floors), [(FIRST + 5, 2)]);
+    assert_eq!(
+        scan.open_units(),
+        [FIRST + 3..FIRST + 5, FIRST + 8..FIRST + 9]
+    );
+    scan.close();
+    assert_eq!(
+        (look(&memory, &mut scan, &floors), scan.is_settled()),
+        (vec![], true)
+    );
+}
+
+/// Needs the order of reads: the header is judged on the same copy as the body.
+#[test]
+fn an_entry_of_which_a_part_has_arrived_is_found_when_the_rest_has() {
+    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    let whole = entry(1, 1, &[7; 300]);
+    for words in 0..whole.len() / 8 {
+        let (torn, _) = whole.split_at(words * 8);
+        place(&memory, 1, FIRST, torn);
+        assert_eq!(look(&memory, &mut scan, &floors), [], "{words} words");
+    }
+    place(&memory, 1, FIRST, &whole);
+    assert_eq!(look(&memory, &mut scan, &floors), [(FIRST, 1)]);
+}
+
+/// The value of an entry holds a genuine older one. Its own header arrives last.
+#[test]
+fn an_entry_whose_value_held_another_one_is_found_though_that_one_was_found_first() {
+    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    let old = entry(1, 1, &[3; 40]);
+    let mut body = vec![5; 64];
+    body.extend_from_slice(&old);
+    body.resize(400, 6);
+    let outer = entry(1, 2, &body);
+    place(&memory, 1, FIRST + 1, &outer[64..]);
+    place(&memory, 1, FIRST + units(&outer), &entry(1, 3, b""));
+    let inner = FIRST + 2;
+    let behind = FIRST + units(&outer);
+    assert_eq!(look(&memory, &mut scan, &floors), [(inner, 1), (behind, 3)]);
+    place(&memory, 1, FIRST, &outer);
+    assert_eq!(look(&memory, &mut scan, &floors), [(FIRST, 2)]);
+    assert_eq!((scan.open_units(), scan.reach()), (&[][..], behind + 1));
+}
+
+/// Needs the floors: otherwise old entries would hide the places of new ones.
+#[test]
+fn old_entries_of_a_segment_that_is_used_again_are_no_news_and_new_ones_among_them_are() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    let mut at = FIRST;
+    for version in 1..=60 {
+        let bytes = entry(1, version, &[version as u8; 130]);
+        place(&memory, 1, at, &bytes);
+        at += units(&bytes);
+    }
+    ledger.floors_mut().raise(SHARD, 60);
+    let again = Turn::to_appends(1, Some(&state), Default::default());
+    assert_eq!(turn(&memory, again, &mut ledger).generation, 2);
+    let mut scan = scan();
+    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    place(&memory, 1, FIRST + 2, &entry(1, 62, &[1; 500]));
+    place(&memory, 1, FIRST, &entry(1, 61, &[1; 20]));
+    let mut found = look(&memory, &mut scan, ledger.floors());
+    found.extend(look(&memory, &mut scan, ledger.floors()));
+    assert_eq!(found, [(FIRST, 61), (FIRST + 2, 62)]);
+    assert_eq!(scan.reach(), FIRST + 11);
+}
+
+/// Needs the clearing: version 40 is not settled, so its copy inside a value would take the place of the entry that arrives there.
+#[test]
+fn a_copy_of_an_entry_that_still_counts_is_cleared_before_its_segment_is_used_again() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    let copied = entry_of(SHARD + 1, 1, 40, false, &[4; 300]);
+    let mut body = vec![0; 64];
+    body.extend_from_slice(&copied);
+    place(&memory, 1, FIRST, &entry(1, 9, &body));
+    ledger.floors_mut().raise(SHARD, 9);
+    let again = Turn::to_appends(1, Some(&state), Default::default());
+    turn(&memory, again, &mut ledger);
+    let mut scan = scan();
+    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    place(&memory, 1, FIRST, &entry(1, 10, &[1; 150]));
+    place(&memory, 1, FIRST + 4, &entry(1, 11, &[1; 10]));
+    assert_eq!(
+        look(&memory, &mut scan, ledger.floors()),
+        [(FIRST, 10), (FIRST + 4, 11)]
+    );
+}
+
+#[test]
+fn a_mark_is_told_and_one_of_an_earlier_use_is_not() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    let mark = entry_of(SHARD, 1, 9, true, b"");
+    place(&memory, 1, FIRST, &mark);
+    ledger.floors_mut().raise(SHARD, 9);
+    let mut first = scan();
+    assert_eq!(look(&memory, &mut first, ledger.floors()), [(FIRST, 9)]);
+    let again = Turn::to_appends(1, Some(&state), Default::default());
+    turn(&memory, again, &mut ledger);
+    let mut scan = scan();
+    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    place(&memory, 1, FIRST, &mark);
+    assert_eq!(look(&memory, &mut scan, ledger.floors()), [(FIRST, 9)]);
+}
+
+/// A header whose size reaches over the end is no entry here, whoever made it.
+#[test]
+fn an_entry_lies_in_one_segment_up_to_its_last_unit() {
+    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    place(&memory, 1, UNITS - 2, &entry(1, 1, &[1; 64]));
+    place(&memory, 1, UNITS - 4, &entry(1, 2, &[1; 65]));
+    let long = entry(1, 3, &[1; 65]);
+    place(&memory, 1, UNITS - 2, &long[..128]);
+    scan.close();
+    assert_eq!(look(&memory, &mut scan, &floors), []);
+    place(&memory, 1, UNITS - 2, &entry(1, 1, &[1; 64]));
+    let mut scan = ArrivalScan::new(&pool(), 1);
+    assert_eq!(look(&memory, &mut scan, &floors), [(UNITS - 2, 1)]);
+    assert_eq!(scan.reach(), UNITS);
+}
+
+/// Counts the bytes that a step reads.
+fn work(memory: &Memory, scan: &mut ArrivalScan, budget: u32, under_way: u32) -> (u64, usize) {
+    let counted = Counted {
+        memory,
+        read: std::cell::Cell::new(0),
+    };
+    let mut found = 0;
+    let place = (&counted as &dyn stonecast_media::Region, &pool());
+    scan.step(
+        place,
+        &Format,
+        &Floors::default(),
+        (budget, under_way),
+        &mut |_| found += 1,
+    );
+    (counted.read.get(), found)
+}
+
+#[test]
+fn a_step_reads_no_more_than_its_budget_and_one_entry_and_all_are_found_in_the_end() {
+    let memory = log();
+    let mut at = FIRST;
+    let mut expected = 0;
+    for version in 1.. {
+        let bytes = entry(1, version, &[1; 250]);
+        if at + units(&bytes) > UNITS {
+            break;
+        }
+        // Every fourth place stays empty.
+        if version % 4 != 0 {
+            place(&memory, 1, at, &bytes);
+            expected += 1;
+        }
+        at += units(&bytes);
+    }
+    let (mut scan, mut total, mut steps) = (scan(), 0, 0);
+    while total < expected {
+        let (read, found) = work(&memory, &mut scan, 16, 10);
+        assert!(read <= (16 + 6) * 64, "{read} bytes");
+        (total, steps) = (total + found, steps + 1);
+        assert!(steps < 100, "{total} of {expected}");
+    }
+    let (read, found) = work(&memory, &mut scan, 1000, 10);
+    let open: u32 = scan
+        .open_units()
+        .iter()
+        .map(|range| range.end - range.start)
+        .sum();
+    assert_eq!(
+        (u64::from(open) + 1, found),
+        (read / 64 - (10.min(UNITS - scan.reach())) as u64, 0)
+    );
+}
+
+/// Entries keep arriving behind the reach, as many as a step can look at.
+#[test]
+fn a_place_that_is_filled_late_is_found_while_the_budget_is_used_up_by_others() {
+    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    let mut at = FIRST + 2;
+    let mut late = None;
+    for version in 2..60 {
+        if version == 10 {
+            place(&memory, 1, FIRST, &entry(1, 1, b""));
+        }
+        for _ in 0..2 {
+            place(&memory, 1, at, &entry(1, version, b""));
+            at += 1;
+        }
+        let found = look_within(&memory, &mut scan, &floors, (4, 4));
+        if found.contains(&(FIRST, 1)) {
+            late = Some(version);
+        }
+    }
+    assert!(late.is_some_and(|version| version < 20), "{late:?}");
+}
+
+/// Memory that counts what is read of it.
+struct Counted<'m> {
+    memory: &'m Memory,
+    read: std::cell::Cell<u64>,
+}
+
+impl stonecast_media::Region for Counted<'_> {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        self.read.set(self.read.get() + into.len() as u64);
+        self.memory.read(offset, into);
+    }
+    fn write(&self, offset: u64, from: &[u8]) {
+        self.memory.write(offset, from);
+    }
+    fn load(&self, offset: u64) -> u64 {
+        self.memory.load(offset)
+    }
+    fn store(&self, offset: u64, value: u64) {
+        self.memory.store(offset, value);
+    }
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.memory.compare_exchange(offset, current, new)
+    }
+    fn fetch_add(&self, offset: u64, add: u64) -> u64 {
+        self.memory.fetch_add(offset, add)
+    }
+}
