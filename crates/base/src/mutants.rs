@@ -192,6 +192,10 @@ mutants! {
     ServedEarly in "replication", "an heir settles what it found";
     /// An heir serves while its predecessor may hold a lease.
     LeasesNotAwaited in "replication", "one leader at a time";
+    /// A joiner pulls before everything is published that was stamped before its first append.
+    PullWithoutBarrier in "replication", "a joiner gets everything";
+    /// A joiner is named as in sync while the primary does not wait for it.
+    NamedBeforeAwaited in "replication", "acknowledged means on every copy";
     /// A primary that starts again goes on in its old term.
     TermReused in "replication", "each start takes a new term";
     /// Persisting does not wait for the lines that it wrote back.

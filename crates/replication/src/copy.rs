@@ -165,11 +165,11 @@ impl ShardCopy {
         self.horizon = self.horizon.max(horizon);
     }
 
-    /// The primary of this copy publishes everything up to the horizon, which is how a primary digests.
-    pub(crate) fn published(&mut self) {
-        let published = self
-            .chain
-            .partition_point(|entry| entry.version <= self.horizon);
+    /// The primary of this copy has published everything up to the horizon, which is how a primary digests. Entries above `kept` are still to
+    /// be sent to somebody.
+    pub(crate) fn published(&mut self, kept: u64) {
+        let upto = self.horizon.min(kept);
+        let published = self.chain.partition_point(|entry| entry.version <= upto);
         if let Some(last) = self.chain.drain(..published).next_back() {
             self.digested = last.point();
         }

@@ -6,6 +6,7 @@
 //!   lineage   which entries count: floor and cuts, kept durably
 //!   copy      one node's copy: gaps, horizon, what may be digested, the history of an heir
 //!   primary   writes on their way: who has them, which are done, what waits for them
+//!     joining   a node on its way from nothing to everything
 //!   takeover  the way of an heir, from its durable epoch until it serves
 //!
 //!   copy ──(heir of a new term)──▶ takeover ──(serve)──▶ primary ──(resign)──▶ copy
@@ -37,6 +38,7 @@
 
 mod copy;
 mod entry;
+mod joining;
 mod lineage;
 mod point;
 mod primary;

@@ -7,6 +7,8 @@ use stonecast_cluster::{NodeName, Term};
 
 use crate::copy::ShardCopy;
 use crate::entry::{Entry, Kind};
+use crate::joining::Joining;
+use crate::lineage::Lineage;
 
 /// The primary of a shard in one term.
 ///
@@ -24,15 +26,26 @@ pub struct Primary<W> {
     copy: ShardCopy,
     min_copies: usize,
     copies: BTreeMap<NodeName, Progress>,
+    joiners: BTreeMap<NodeName, Joining>,
     writes: VecDeque<(u64, W)>,
     refusals: BTreeMap<u64, Vec<W>>,
 }
 
-/// Versions up to which a copy was sent everything, and has everything durably.
+/// Versions up to which a node was sent everything, and has everything durably.
 #[derive(Clone, Copy, Debug)]
-struct Progress {
-    sent: u64,
-    persisted: u64,
+pub(crate) struct Progress {
+    pub sent: u64,
+    pub persisted: u64,
+}
+
+impl Progress {
+    /// Of a node that lacks nothing up to `version`.
+    pub fn up_to(version: u64) -> Self {
+        Self {
+            sent: version,
+            persisted: version,
+        }
+    }
 }
 
 /// What the lease of the primary says at the moment at which [`Primary::settle`] is called.
@@ -96,14 +109,12 @@ impl<W> Primary<W> {
         min_copies: usize,
     ) -> Self {
         let settled = copy.end().version;
-        let progress = Progress {
-            sent: settled,
-            persisted: settled,
-        };
+        let progress = Progress::up_to(settled);
         Self {
             copy,
             min_copies,
             copies: in_sync.into_iter().map(|name| (name, progress)).collect(),
+            joiners: BTreeMap::new(),
             writes: VecDeque::new(),
             refusals: BTreeMap::new(),
         }
@@ -163,11 +174,11 @@ impl<W> Primary<W> {
 
     /// The entries that are to be appended to `copy` next, in this order on one connection. Each is given once, until the connection ends.
     pub fn take_unsent(&mut self, copy: &NodeName) -> Vec<Entry> {
-        let Some(progress) = self.copies.get_mut(copy) else {
+        let entries = self.copy.undigested();
+        let Some(progress) = progress_of(&mut self.copies, &mut self.joiners, copy) else {
             return Vec::new();
         };
         let sent = progress.sent;
-        let entries = self.copy.undigested();
         let first = entries.partition_point(|entry| entry.version <= sent);
         progress.sent = entries.back().map_or(sent, |last| last.version.max(sent));
         entries.range(first..).copied().collect()
@@ -175,7 +186,7 @@ impl<W> Primary<W> {
 
     /// The connection to `copy` is a new one: what is not persisted there is sent again.
     pub fn reconnected(&mut self, copy: &NodeName) {
-        if let Some(progress) = self.copies.get_mut(copy)
+        if let Some(progress) = progress_of(&mut self.copies, &mut self.joiners, copy)
             && !mutant!(ResentFromLastSent)
         {
             progress.sent = progress.persisted;
@@ -188,10 +199,10 @@ impl<W> Primary<W> {
     /// # Errors
     /// Another version comes next, and nothing has changed.
     pub fn persisted(&mut self, copy: &NodeName, version: u64) -> Result<(), ReportedOutOfOrder> {
-        let Some(progress) = self.copies.get_mut(copy) else {
+        let entries = self.copy.undigested();
+        let Some(progress) = progress_of(&mut self.copies, &mut self.joiners, copy) else {
             return Ok(());
         };
-        let entries = self.copy.undigested();
         let next = entries.partition_point(|entry| entry.version <= progress.persisted);
         let expected = entries.get(next).map(|entry| entry.version);
         let expected = expected.filter(|&next| next <= progress.sent);
@@ -209,6 +220,54 @@ impl<W> Primary<W> {
     /// A configuration without `copy` is in force: nobody waits for it any more. Not before: an heir may be that copy.
     pub fn removed(&mut self, copy: &NodeName) {
         self.copies.remove(copy);
+        self.joiners.remove(copy);
+    }
+
+    /// Begins to fill `joiner`: everything that is stamped from now on is appended to it, too, and is kept until the joiner has persisted it.
+    ///
+    /// The joiner forgets all that it has of the shard and keeps the lineage that is returned, durably, before it accepts the first entry. Called
+    /// again, the joiner begins anew.
+    ///
+    /// # Panics
+    /// Where `joiner` is awaited as a copy.
+    pub fn fill(&mut self, joiner: &NodeName) -> Lineage {
+        assert!(!self.copies.contains_key(joiner), "{joiner} is a copy");
+        self.joiners
+            .insert(joiner.clone(), Joining::after(self.last()));
+        Lineage {
+            term: self.term(),
+            floor: self.copy.end(),
+            cuts: BTreeMap::new(),
+        }
+    }
+
+    /// Whether `joiner` may pull what is published: everything that was stamped before its first append is.
+    pub fn may_pull(&self, joiner: &NodeName) -> bool {
+        let joining = self.joiners.get(joiner);
+        joining.is_some_and(|joining| joining.may_pull(self.horizon()))
+    }
+
+    /// `joiner` has persisted all that it pulled.
+    pub fn pulled(&mut self, joiner: &NodeName) {
+        if let Some(joining) = self.joiners.get_mut(joiner) {
+            joining.pulled();
+        }
+    }
+
+    /// Whether the configuration may name `joiner` as in sync. It has everything that is published, and from the first `true` on it is awaited like
+    /// a copy, whatever becomes of the compare-and-set.
+    pub fn admit(&mut self, joiner: &NodeName) -> bool {
+        let published = self.horizon();
+        let joining = self.joiners.get(joiner);
+        let filled = joining.filter(|joining| joining.is_filled(published));
+        if let Some(progress) = filled.map(|joining| joining.progress) {
+            if mutant!(NamedBeforeAwaited) {
+                return true;
+            }
+            self.joiners.remove(joiner);
+            self.copies.insert(joiner.clone(), progress);
+        }
+        self.copies.contains_key(joiner)
     }
 
     /// Keeps an answer that appends nothing (a conflict, an absent key, an outcome) until the version that it saw is on all copies. What it
@@ -250,7 +309,9 @@ impl<W> Primary<W> {
         let written = self.writes.drain(..written);
         let mut settled: Vec<_> = written.map(|(_, write)| Settled::Written(write)).collect();
         self.copy.raise_horizon(self.on_all_copies());
-        self.copy.published();
+        let joiners = self.joiners.values().map(|one| one.progress.persisted);
+        let kept_for_joiners = joiners.min().unwrap_or(u64::MAX);
+        self.copy.published(kept_for_joiners);
         settled.extend(self.settled_refusals());
         Some(settled)
     }
@@ -271,4 +332,14 @@ impl<W> Primary<W> {
             unanswered: self.refusals.into_values().flatten().collect(),
         }
     }
+}
+
+/// How far a node is that entries are sent to.
+fn progress_of<'a>(
+    copies: &'a mut BTreeMap<NodeName, Progress>,
+    joiners: &'a mut BTreeMap<NodeName, Joining>,
+    node: &NodeName,
+) -> Option<&'a mut Progress> {
+    let joining = joiners.get_mut(node).map(|one| &mut one.progress);
+    joining.or_else(|| copies.get_mut(node))
 }

@@ -70,7 +70,7 @@ impl World {
     /// One thing happens.
     pub fn event(&mut self) {
         let node = self.busy_node();
-        match self.random.random_range(0..22) {
+        match self.random.random_range(0..24) {
             0 => self.start_somebody(),
             1 | 2 => self.work(node, Self::call),
             3..=5 => self.work(node, Self::send),
@@ -93,6 +93,7 @@ impl World {
                 world.hear_reports(node);
                 world.settle(node);
             }),
+            22 | 23 => self.work(node, Self::fill),
             _ => {}
         }
     }
@@ -136,7 +137,7 @@ impl World {
     /// A lease of an earlier term ends; that of the present one seldom.
     fn end_leases(&mut self) {
         let present = self.configuration.term;
-        let ends = self.random.random_bool(0.1);
+        let ends = self.random.random_bool(0.04);
         let rare = !self.is_calm && self.random.random_bool(0.02);
         self.leases.retain(|&term| match term == present {
             true => !rare,
@@ -218,7 +219,8 @@ impl World {
         }
         if !self.wires.contains_key(&wire) {
             // A node of another epoch accepts no connection.
-            if !self.nodes[to].runs() || self.nodes[to].epoch != term {
+            let joins = self.joins.get(&to).is_some_and(|join| !join.dropped);
+            if !self.nodes[to].runs() || self.nodes[to].epoch != term || joins {
                 return;
             }
             self.wires.insert(wire, Wire::default());

@@ -82,7 +82,7 @@ impl World {
     }
 
     /// Ends all connections of earlier terms from `peer`.
-    fn quiesce(&mut self, node: usize, peer: usize, term: Term) -> Fence {
+    pub fn quiesce(&mut self, node: usize, peer: usize, term: Term) -> Fence {
         let mut fence = Fence::Quiesced;
         for earlier in 1..term.0 {
             let wire_name = (Epoch(earlier), peer, node);
@@ -163,6 +163,9 @@ impl World {
                     takeover.confirmed(&name(mail.from));
                 }
             }
+            Letter::Drop(number, lineage) => self.drop_copy(number, mail.term, mail.to, lineage),
+            Letter::Pull(number, pulled) => self.take_pulled(number, mail.from, mail.to, pulled),
+            Letter::Pulled(number) => self.hear_pulled(number, mail.from, mail.to),
             Letter::History(lineage, cells) => {
                 self.follow(mail.term, mail.from, mail.to, lineage, cells)
             }
