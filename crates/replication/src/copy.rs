@@ -43,10 +43,10 @@ pub enum Taken {
     Void,
 }
 
-/// An entry of a term that the node has not entered: whoever accepts a connection enters its term first.
+/// An entry of a term that the node has not entered. A node enters the term of a connection before it accepts the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{found} was found in term {term}: enter the term of a connection before its entries are read"
+    "{found} was found in term {term}: the term of a connection is entered before its entries are read"
 )]
 pub struct LaterTerm {
     /// The entry.

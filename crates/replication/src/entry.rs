@@ -51,7 +51,7 @@ const _: () = assert!(size_of::<HeaderBytes>() == HEADER_SIZE);
 
 /// Opens the log of one pool to appends. Each pool draws a key of its own, and keeps it durably as long as entries lie in the pool.
 ///
-/// Whoever has the key can make entries: primaries of the pool's shards, and no client.
+/// Primaries of the pool's shards have the key, and no client has: the key is all that is needed to make entries.
 #[derive(Clone)]
 pub struct AppendKey {
     tag: [u64; 2],
@@ -106,7 +106,7 @@ impl Kind {
 pub struct Entry {
     /// Number of the shard.
     pub shard: u32,
-    /// Term of the primary that stamped the entry. Whoever sends the entry again leaves the term as it is.
+    /// Term of the primary that stamped the entry. An heir sends the entry again with this term.
     pub term: Term,
     /// Version of the record, from 1. Versions ascend within a term, with gaps: a worker counts for all of its shards.
     pub version: u64,
@@ -168,7 +168,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads a header from a copy of its bytes: whoever may still write the memory must not change what is judged.
+    /// Reads a header from a copy of its bytes: a sender that may still write the memory must not change what is judged.
     ///
     /// # Errors
     /// No entry of the pool that has `key` begins there. None of the reasons is damage: a crash, an unfinished append or content of
@@ -244,7 +244,7 @@ pub enum NotAnEntry {
         /// The number found.
         found: u32,
     },
-    /// They are torn, of another pool, or made by nobody who may append.
+    /// They are torn, of another pool, or made by somebody that may not append.
     #[error("found tag {found:#018x}, expected {expected:#018x}")]
     Tag {
         /// The tag found.

@@ -12,7 +12,7 @@
 //!   copy ──(heir of a new term)──▶ takeover ──(serve)──▶ primary ──(resign)──▶ copy
 //! ```
 //!
-//! The crate knows no record, no connection and no medium: a body is opaque, and whoever drives the crate says what arrived, what
+//! The crate knows no record, no connection and no medium: a body is opaque, and the store that drives the crate says what arrived, what
 //! is durable and whether a lease holds. So the simulated world and real processes run the same rules.
 //!
 //! # Example

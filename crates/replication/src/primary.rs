@@ -73,7 +73,7 @@ pub struct Resigned<W> {
     pub copy: ShardCopy,
     /// Writes that were stamped and are not done: an heir may settle them or not. Their outcome is unknown.
     pub unknown: Vec<W>,
-    /// Refusals that nobody was told. Whoever asked asks the next primary.
+    /// Refusals that nobody was told. Their clients ask the next primary.
     pub unanswered: Vec<W>,
 }
 

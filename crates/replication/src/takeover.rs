@@ -10,7 +10,7 @@ use crate::entry::Entry;
 use crate::lineage::Lineage;
 use crate::primary::Primary;
 
-/// What ended the appends of a peer.
+/// How the appends of a peer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Nothing of that peer lands any more.
@@ -85,7 +85,7 @@ impl Takeover {
     /// The node has been in this term: a process that starts again, also in the middle of a takeover, needs another one.
     ///
     /// # Panics
-    /// Where `me` is not in sync: whoever leads has everything.
+    /// Where `me` is not in sync: a primary has everything.
     pub fn new(
         term: Term,
         before: Epoch,

@@ -100,7 +100,7 @@ fn a_report_of_what_was_not_sent_is_refused_by_name() {
 }
 
 #[test]
-fn who_resigns_gives_back_what_waited_and_stays_a_copy() {
+fn a_primary_that_resigns_gives_back_what_waited_and_stays_a_copy() {
     let mut primary = primary(1);
     primary.stamp(5, "put").unwrap();
     primary.refuse(5, "conflict");
