@@ -72,11 +72,11 @@ impl Floors {
         is_new && entry.term > floor.closed && entry.version <= floor.last_of(entry.term)
     }
 
-    /// Whether no record of `shard` in `term`, up to `version`, counts. For a segment whose highest version of that term it is.
+    /// Whether no record of `shard` in `term`, up to `version`, counts. For a segment whose highest version of that term it is. A
+    /// record above a cut is settled with its term, once the floor has reached the cut.
     pub fn settles(&self, shard: u32, term: u64, version: u64) -> bool {
-        self.shards.get(&shard).is_some_and(|floor| {
-            term <= floor.closed || version.min(floor.last_of(term)) <= floor.version
-        })
+        let floor = self.shards.get(&shard);
+        floor.is_some_and(|floor| term <= floor.closed || version <= floor.version)
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = (u32, Row)> {
@@ -172,7 +172,7 @@ mod tests {
         assert!(!floors.counts(&EntryFacts { version: 9, ..mark }));
     }
 
-    /// Needs the cut in `settles`: what lies above it is void, and would hold its segment for ever.
+    /// Needs the closing of settled terms: what lies above a cut is void, and would hold its segment for ever.
     #[test]
     fn what_is_below_the_floor_or_above_the_cut_holds_no_segment() {
         let mut floors = Floors::default();

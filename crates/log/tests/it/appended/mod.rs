@@ -1,5 +1,6 @@
 //! The log of appends, with a device and primaries that the tests play.
 
+mod buffers;
 mod crash;
 mod kinds;
 #[cfg(feature = "mutants")]

@@ -148,7 +148,7 @@ fn an_entry_lies_in_one_segment_up_to_its_last_unit() {
     place(&memory, 1, UNITS - 2, &entry(1, 1, &[1; 64]));
     place(&memory, 1, UNITS - 4, &entry(1, 2, &[1; 65]));
     let long = entry(1, 3, &[1; 65]);
-    place(&memory, 1, UNITS - 2, &long[..128]);
+    place(&memory, 1, UNITS - 2, &long);
     scan.close();
     assert_eq!(look(&memory, &mut scan, &floors), []);
     place(&memory, 1, UNITS - 2, &entry(1, 1, &[1; 64]));

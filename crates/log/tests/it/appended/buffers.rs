@@ -1,0 +1,88 @@
+//! Which segments are posted, and which may be used again.
+
+use stonecast_log::{Buffers, Consumption, Ledger, SegmentState};
+use stonecast_media::Region;
+
+use super::node::{FIRST, Format, SHARD, UNITS, entry, entry_of, log, place, pool, posted};
+use crate::memory::Memory;
+
+/// Two posted segments; entries of versions 1 and 2, and a mark, in the first, which has come back.
+fn filled(memory: &Memory, ledger: &mut Ledger) -> (Buffers, SegmentState) {
+    let mut buffers = Buffers::new(2);
+    assert_eq!(buffers.wanted(), 2);
+    let first = posted(memory, 1, ledger);
+    buffers.posted(&pool(), first);
+    buffers.posted(&pool(), posted(memory, 3, ledger));
+    assert_eq!(buffers.wanted(), 0);
+    place(memory, 1, FIRST, &entry(1, 1, b""));
+    place(memory, 1, FIRST + 3, &entry(1, 2, &[1; 80]));
+    place(memory, 1, FIRST + 6, &entry_of(SHARD, 1, 9, true, b""));
+    (buffers, first)
+}
+
+fn look(memory: &Memory, buffers: &mut Buffers, ledger: &Ledger) -> Vec<Consumption> {
+    let place = (memory as &dyn Region, &pool());
+    let bounds = (10_000, UNITS);
+    buffers.step(place, &Format, ledger.floors(), bounds, &mut |_| {})
+}
+
+/// Needs each of the three conditions. A mark holds no segment.
+#[test]
+fn a_segment_is_reusable_when_it_has_come_back_is_searched_and_the_floors_settle_its_records() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let (mut buffers, first) = filled(&memory, &mut ledger);
+    assert_eq!(look(&memory, &mut buffers, &ledger), []);
+    let mut settled = ledger.floors().clone();
+    settled.raise(SHARD, 2);
+    assert_eq!(buffers.reusable(&settled), [], "it has not come back");
+    buffers.consumed(1);
+    assert_eq!(buffers.wanted(), 1);
+    assert_eq!(
+        buffers.reusable(&settled),
+        [],
+        "something may have landed since"
+    );
+    let taken = Consumption {
+        number: 1,
+        units: 7,
+    };
+    assert_eq!(look(&memory, &mut buffers, &ledger), [taken]);
+    let mut before = ledger.floors().clone();
+    before.raise(SHARD, 1);
+    assert_eq!(buffers.reusable(&before), [], "version 2 is needed");
+    assert_eq!(buffers.reusable(&settled), [first]);
+    assert_eq!(buffers.release(1, &settled), first);
+    assert!(buffers.numbers().eq([3]));
+}
+
+#[test]
+fn a_segment_where_a_peer_that_stopped_may_still_write_waits_until_that_peer_is_gone() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let (mut buffers, first) = filled(&memory, &mut ledger);
+    buffers.doubt(7);
+    buffers.consumed(1);
+    look(&memory, &mut buffers, &ledger);
+    ledger.floors_mut().raise(SHARD, 2);
+    assert_eq!(buffers.reusable(ledger.floors()), []);
+    buffers.trust(8);
+    assert_eq!(buffers.reusable(ledger.floors()), []);
+    // A segment that is posted later is none to which that peer may have been writing.
+    buffers.posted(&pool(), posted(&memory, 0, &mut ledger));
+    buffers.consumed(0);
+    look(&memory, &mut buffers, &ledger);
+    let free = buffers.reusable(ledger.floors());
+    assert!(free.iter().map(|state| state.number).eq([0]));
+    buffers.trust(7);
+    assert_eq!(buffers.reusable(ledger.floors())[0], first);
+}
+
+#[test]
+#[should_panic(expected = "segment 1 is needed")]
+fn a_segment_that_is_needed_is_not_released() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let (mut buffers, _) = filled(&memory, &mut ledger);
+    buffers.release(1, ledger.floors());
+}
