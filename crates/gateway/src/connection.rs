@@ -216,7 +216,7 @@ impl Connection {
             _ if len <= GUARANTEED - ROOM_MIN && is_scarce => GUARANTEED,
             _ => match INPUT_SIZES.into_iter().find(|&size| 2 * len <= size) {
                 Some(size) => size,
-                // What a large request leaves is not kept for the beginning of the next one.
+                // The memory of a large request is not kept for the beginning of the next one.
                 None if is_scarce => (2 * len).next_multiple_of(INPUT_SIZES[2]),
                 None => capacity,
             },

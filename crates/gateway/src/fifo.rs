@@ -252,7 +252,7 @@ impl<T> Turn<'_, T> {
             .with(self.key, |of_key| of_key.line.waiting.len() > 1)
     }
 
-    /// What the task before left to this one, if anything.
+    /// Takes the value that the task before left to this one, if it left one.
     pub fn take_left(&self) -> Option<T> {
         self.turns.with(self.key, |of_key| of_key.left.take())
     }

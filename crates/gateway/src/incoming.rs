@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(incoming.size(), 0);
         let bytes = [record(100), record(16_000)].concat();
         read(&mut incoming, &bytes[..105 + 9_000]);
-        // What is complete has become plaintext, which was taken.
+        // The complete record has become plaintext, which was taken.
         incoming.note_plaintext(80);
         incoming.note_taken(80);
         assert_eq!(incoming.size(), 9_000 + READ_SIZE);

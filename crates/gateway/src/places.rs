@@ -1,4 +1,4 @@
-//! A bounded number of places for connections that anybody may open. Where all are taken the oldest makes way.
+//! A bounded number of places for connections that anybody may open. If all are taken, the oldest makes way.
 //!
 //! Refusing the newest would let the first comers keep all others out by reconnecting as soon as they are cut. A
 //! newcomer instead keeps its place until as many others have come as there are places. An origin that holds half of

@@ -32,7 +32,7 @@ pub struct Reactor {
     work: Cell<usize>,
 }
 
-/// Ends the wait for events that is going on, or the next one at once. Each ring is an event of its own, so none is read.
+/// Ends the current wait for events, or the next one at once. Each ring is an event of its own, so none is read.
 struct Bell(OwnedFd);
 
 /// What a socket is ready for.
@@ -145,7 +145,7 @@ impl Reactor {
         !events.is_empty()
     }
 
-    /// Ends the [`poll`](Self::poll) that is going on, or the next one at once, whichever thread calls it.
+    /// Ends the current [`poll`](Self::poll), or the next one at once. Any thread may call it.
     pub fn waker(&self) -> Waker {
         Waker::from(self.bell.clone())
     }
@@ -174,7 +174,7 @@ impl Reactor {
         self.work.get() >= WORK_MAX
     }
 
-    /// Takes events if so much was done since the last time. For a task that goes on for long without a turn.
+    /// Takes events if so much was done since the last time. For a task that runs for long without a turn.
     pub fn look_if_late(&self) {
         if self.is_late() {
             self.poll(0);

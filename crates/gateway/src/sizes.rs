@@ -8,7 +8,7 @@ use crate::resp::RequestLimits;
 
 /// Bytes of values that are read together: those of short records, and one of the longest.
 pub const VALUES_SIZE_MAX: usize = limits::VALUE_SIZE_MAX + (256 << 10);
-/// What reading or writing a key costs, as if so many bytes were moved.
+/// The cost of reading or writing a key, as if so many bytes were moved.
 pub const KEY_WORK: usize = 256;
 /// Replies that are written without a reservation: numbers, errors, short answers.
 pub const SMALL_REPLIES: usize = 16 << 10;

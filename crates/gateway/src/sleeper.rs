@@ -92,7 +92,7 @@ impl Park for Sleeper {
     }
 }
 
-/// Ends a sleep on the doorbell and one in epoll. The one that is not going on ends at once when it comes next.
+/// Ends a sleep on the doorbell and a sleep in epoll. If one of them has not begun, it ends at once when it begins.
 struct Unpark {
     device: Waker,
     sockets: Waker,

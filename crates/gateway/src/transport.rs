@@ -22,7 +22,7 @@ struct Tls {
     incoming: Incoming,
 }
 
-/// What an attempt to read or write came to.
+/// The outcome of an attempt to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// The count of bytes that moved.
@@ -33,7 +33,7 @@ pub enum Moved {
     End,
 }
 
-/// Bytes that are encrypted together: a record of TLS. What the socket does not take of it waits in memory of its own.
+/// Bytes that are encrypted together: a record of TLS. The part that the socket does not take waits in memory of its own.
 const TLS_RECORD_SIZE: usize = 16 << 10;
 /// Received bytes that TLS may hold without a reservation: short records and their plaintext.
 const TLS_GUARANTEED: usize = 2 * READ_SIZE;

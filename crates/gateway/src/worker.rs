@@ -215,14 +215,14 @@ impl Acceptor {
 
     fn admit(&self, socket: TcpStream, peer: SocketAddr) {
         let counters = &self.context.thread.counters;
-        // Where peers have to authenticate, their connections begin without a seat.
+        // If peers have to authenticate, their connections begin without a seat.
         let is_newcomer = self.context.thread.shared.options.newcomers() > 0;
         let seat = (!is_newcomer)
             .then(|| self.context.thread.shared.seat())
             .flatten();
         if seat.is_none() && !is_newcomer {
             counters.connections_refused.add(1);
-            // The message fits the empty buffer of a new socket. Where it does not, the end of the connection says
+            // The message fits the empty buffer of a new socket. If it does not, the end of the connection says
             // enough.
             let _ = (&socket).write(format!("-{TOO_MANY}\r\n").as_bytes());
             return;

@@ -50,8 +50,8 @@ impl AnswerRing {
         self.region
     }
 
-    /// Sends `answer` behind the earlier ones. Where the send queue is full the peer does not take its answers: this one is lost, and
-    /// [`AnswerRing::is_stuck`] says so from then on.
+    /// Sends `answer` behind the earlier ones. If the send queue is full, the peer does not take its answers: this answer is lost,
+    /// and [`AnswerRing::is_stuck`] says so from then on.
     ///
     /// # Panics
     ///

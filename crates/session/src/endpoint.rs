@@ -70,7 +70,8 @@ impl Endpoint {
         self.inbox.port()
     }
 
-    /// What arrives for it. A task that takes arrivals may hold the inbox: the end of the endpoint does not wait for that task.
+    /// The arrivals of the endpoint. A task that takes arrivals may hold the inbox: the end of the endpoint does not wait for that
+    /// task.
     pub fn inbox(&self) -> &Rc<Inbox> {
         &self.inbox
     }
@@ -106,7 +107,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection, once. What waits on the queue pair is told; the memory stays until the endpoint goes.
+    /// Ends the connection, once. Tasks that wait on the queue pair are told; the memory stays until the endpoint is dropped.
     pub fn end(&self) {
         if !self.ended.replace(true) {
             // The queue pair goes too: a completion queue that overran delivers nothing any more to a waiting READ.
@@ -131,7 +132,7 @@ pub fn close(port: &Port, qp: QueuePair, regions: impl IntoIterator<Item = Memor
     free(port, regions);
 }
 
-/// Takes back memory that is open to no peer. What a provider cannot free now it frees when the device is dropped.
+/// Takes back memory that is open to no peer. Memory that a provider cannot free now is freed when the device is dropped.
 pub(crate) fn free(port: &Port, regions: impl IntoIterator<Item = MemoryRegion>) {
     let device = port.device();
     for region in regions {

@@ -6,7 +6,7 @@
 //!                       '-- the object is inside the lease: using it again takes a `Revoked`
 //! ```
 //!
-//! What is leased is the store's: an extent of a log, the right to publish, a reader's view of an index, the log of a writer. The
+//! The object of a lease is the store's: an extent of a log, the right to publish, a reader's view of an index, the log of a writer. The
 //! lease moves that value in, and it comes out of revocation alone, so that no path of a store can use memory again before the
 //! windows on it are closed. A lease that the device gave no window at all is none: its object comes out at once.
 
@@ -79,7 +79,7 @@ impl<O> Lease<O> {
         now.saturating_sub(self.asked_at)
     }
 
-    /// Notes that the owner is asked at `now` to give it back. It may go on until it does, or until the lease is ended.
+    /// Notes that the owner is asked at `now` to give it back. The owner may use the lease until then, or until the lease is ended.
     pub fn recall(&mut self, now: Nanoseconds) {
         self.asked_at = now;
     }
@@ -95,7 +95,7 @@ impl<O> Lease<O> {
         }
     }
 
-    /// What was to be leased, where no window was opened: nobody could reach it, so nothing has to end. Else the lease.
+    /// The object, if no window was opened: no peer could reach it, so nothing has to end. Otherwise the lease.
     pub fn into_unopened(self) -> Result<O, Self> {
         if self.windows.is_empty() {
             Ok(self.object)
@@ -121,7 +121,7 @@ pub struct Lessor<'a> {
 impl Lessor<'_> {
     /// Leases `object` to the peer of `owner` at `now`, by opening `openings` to it.
     ///
-    /// Where the device refuses a window, the lease comes back with those that it has: it ends like any other.
+    /// If the device refuses a window, the lease comes back with the windows that it has, and ends like any other.
     pub fn grant<O>(
         &self,
         owner: QueuePair,

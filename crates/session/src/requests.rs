@@ -6,8 +6,8 @@
 //!         [ bytes ] [ bytes ] [ bytes ]                    freed in the order of ids, as far as all are answered
 //! ```
 //!
-//! A connection keeps the order of messages, so a request carries no id: the server counts, too. Where the server answers in order,
-//! an answer carries none either, and [`Requests::answer_next`] takes it.
+//! A connection keeps the order of messages, so a request carries no id: the server counts, too. If the server answers in order, an
+//! answer carries no id either, and [`Requests::answer_next`] takes it.
 //!
 //! The memory is a ring. Its start is used again as soon as it is free, so that a client with little in flight writes to the same
 //! few lines, which its processor has, and not once around the ring.

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and no other
-//! client waits with it. Where the fabric cannot say that nothing arrives any more
-//! ([`Unquiesced`](stonecast_fabric::DeviceError::Unquiesced)), the object of the lease does not come back: the peer may finish its write whenever it goes on.
+//! client waits with it. If the fabric cannot say that nothing arrives any more
+//! ([`Unquiesced`](stonecast_fabric::DeviceError::Unquiesced)), the object of the lease does not come back: the peer may still finish its write.
 //!
 //! Invariants:
 //! - A [`Revoked`] comes from here alone, after every window of its lease was revoked.
-//! - What ends together is taken together: the store sees whether one part of it is unquiesced before it uses another part.
+//! - Leases that end together are taken together: the store sees whether one of them is unquiesced before it uses another.
 //! - A connection's queue pair goes before its memory: with it go its windows.
 //! - A shared receive buffer outlives the connection whose message it holds: the store takes the message, or gets it from here.
 
@@ -52,18 +52,18 @@ impl<O> Revoked<O> {
 pub struct Unquiesced<O>(Lease<O>);
 
 impl<O> Unquiesced<O> {
-    /// What was leased: not to be used again before the peer is gone for good, by a restart of the store for instance.
+    /// The object of the lease: not to be used again before the peer is gone for good, by a restart of the store for instance.
     pub fn object(&self) -> &O {
         self.0.object()
     }
 }
 
-/// What ends together.
+/// Connection, windows, leases and memory that end together.
 #[derive(Debug)]
 pub struct Ending<O> {
-    /// The connection, where that ends, too.
+    /// The connection, if it ends, too.
     pub connection: Option<QueuePair>,
-    /// Windows on what is not leased: to read through, or on memory that goes with the connection.
+    /// Windows on memory that is not leased: to read through, or on memory that goes with the connection.
     pub windows: Vec<Rkey>,
     /// Leases, in the order in which they are to end.
     pub leases: Vec<Lease<O>>,
@@ -82,12 +82,12 @@ impl<O> Default for Ending<O> {
     }
 }
 
-/// What has ended together.
+/// Leases that have ended together.
 #[derive(Debug)]
 pub struct Ended<O> {
-    /// What may be used again.
+    /// Leases whose objects may be used again.
     pub revoked: Vec<Revoked<O>>,
-    /// What may not.
+    /// Leases whose objects may not.
     pub unquiesced: Vec<Unquiesced<O>>,
 }
 
@@ -135,7 +135,7 @@ impl<O: 'static> Revocations<O> {
         self.shared.leases.get()
     }
 
-    /// What has ended since this was asked last.
+    /// Takes everything that has ended since the last call.
     pub fn take_ended(&self) -> Vec<Ended<O>> {
         let ended = self.shared.ended.take();
         let taken = |part: &Ended<O>| part.revoked.len() + part.unquiesced.len();
@@ -185,7 +185,7 @@ impl<O: 'static> Revocations<O> {
                 shared.untaken.borrow_mut().extend(untaken);
             }
             for region in regions {
-                // What a provider cannot free now it frees when the device is dropped.
+                // Memory that a provider cannot free now is freed when the device is dropped.
                 let _ = port.invalidate(region.rkey).await;
                 let _ = port.device().deregister(region);
             }

@@ -124,7 +124,7 @@ impl Client {
             .run(async |client| client.put_with(key.as_ref(), value.as_ref(), write).await)
     }
 
-    /// Removes `key`. Whether it was there.
+    /// Removes `key` and returns whether the key was there.
     ///
     /// # Errors
     ///

@@ -143,7 +143,7 @@ impl Client {
         .await
     }
 
-    /// Removes `key`. Whether it was there.
+    /// Removes `key` and returns whether the key was there.
     ///
     /// # Errors
     ///

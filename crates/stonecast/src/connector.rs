@@ -185,8 +185,8 @@ impl Connector {
 
     /// A connection that the calling thread drives itself, over a device of its own.
     ///
-    /// Where the connection is refused, the address is tried once more, to tell a server that refuses from none. A program
-    /// that opens many connections at once takes [`Connection::over`], which spares the server that.
+    /// If the connection is refused, the address is tried once more, to tell a server that refuses from an absent one. A program
+    /// that opens many connections at once takes [`Connection::over`], which spares the server the second attempt.
     ///
     /// # Errors
     ///

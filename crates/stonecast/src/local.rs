@@ -129,9 +129,9 @@ impl Connection {
         self.client.runtime.spawn(Box::pin(task));
     }
 
-    /// Gives back what the client holds and disconnects. Where the server does not answer within the time limit of an
-    /// operation, 5 seconds without one, it disconnects all the same. A connection that is dropped instead is noticed by the
-    /// server, which then takes back what the client held.
+    /// Gives back the leases of the client and disconnects. If the server does not answer within the time limit of an operation,
+    /// 5 seconds without one, the client disconnects all the same. If the connection is dropped instead, the server notices that
+    /// and takes the leases back.
     pub fn close(self) {
         let Self { executor, client } = self;
         let Client {
@@ -262,7 +262,7 @@ impl Client {
         }
     }
 
-    /// Removes `key`. Whether it was there. Durable and visible when it returns.
+    /// Removes `key` and returns whether the key was there. The removal is durable and visible when the call returns.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants:
-//! - A task answers only after the write that contains its change is durable. What it saw of the tasks before it is in the
+//! - A task answers only after the write that contains its change is durable. Changes of earlier tasks that it saw are in the
 //!   same write.
 //! - A write is done as a whole or not at all, so its tasks share its outcome. If another client was faster, or the write was
 //!   never sent, nothing was done and each task begins anew. If the outcome is unknown each task says so and none tries
@@ -76,11 +76,11 @@ enum Ended {
 /// would win, and the others would have written a record for nothing.
 pub type KeyTurns = Turns<Group>;
 
-/// What a command makes of a value: its replies, the value that it leaves, and whether that has to be written.
+/// The effect of a command on a value: its replies, the value that it leaves, and whether that has to be written.
 pub type Applied<'a> = (Replies<'a>, Value<'a>, bool);
 
-/// Lets `apply` change the value of `key`, and returns its replies when the change is durable. `apply` is called again where another
-/// client was faster. Where it declines a value nothing is done, and there are no replies.
+/// Lets `apply` change the value of `key`, and returns its replies when the change is durable. `apply` is called again if another
+/// client was faster. If it declines a value, nothing is done, and there are no replies.
 pub async fn write<'a>(
     store: &Store,
     turns: &KeyTurns,

@@ -4,7 +4,7 @@
 //!   arguments -> Spec (table.rs) -> arity -> Operation
 //! ```
 //!
-//! Every error that the command itself causes shows here. What is left can fail only because of the store.
+//! Every error that the command itself causes shows here. The later steps can fail only because of the store.
 
 use super::error::CommandError;
 use super::operation::{Arguments, Control, Operation};

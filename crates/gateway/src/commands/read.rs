@@ -5,7 +5,7 @@
 //!          |<- read: a b c ->|         what there was room for; it is answered, then d is next
 //! ```
 //!
-//! Room for replies is reserved before values are read. Where there is none, keys are read one at a time, and only
+//! Room for replies is reserved before values are read. If there is none, keys are read one at a time, and only
 //! short records: their replies are within what every connection may hold. A long record waits for room. It also waits
 //! for a turn if the thread has moved much since it looked at the sockets, so that short replies of other connections
 //! do not wait for it.
@@ -58,7 +58,7 @@ impl<'a> Run<'_, 'a> {
             has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
             let done = progress.operation - range.start;
             let keys = self.next_keys(&progress, &operations[done..], has_room);
-            // Where others have waited long enough only short values are read, and long ones wait for a turn.
+            // If others have waited long enough, only short values are read, and long ones wait for a turn.
             let is_late = self.context.thread.reactor.is_late();
             let size_max = match has_room && !is_late {
                 true => VALUES_SIZE_MAX,
@@ -115,7 +115,7 @@ impl<'a> Run<'_, 'a> {
         operations: &[Operation<'a>],
         has_room: bool,
     ) -> KeyList<'a> {
-        // Where memory is scarce a connection holds one long value, so that as many connections as possible have theirs.
+        // If memory is scarce, a connection holds one long value, so that as many connections as possible have one.
         let is_scarce = self.context.thread.shared.memory.is_scarce();
         let count = match has_room && progress.alone == 0 && !is_scarce {
             true => KEYS_MAX,

@@ -10,7 +10,7 @@ use super::error::CommandError;
 use crate::counters::{Counters, Lookups};
 use crate::fifo::{Budget, Share};
 
-/// One connection to the store. What waits for its turn is small: the client's call, which takes kilobytes, is made when the turn has come.
+/// One connection to the store. An operation that waits for its turn is small: the client's call, which takes kilobytes, is made when the turn has come.
 pub struct Store {
     client: Client,
     counters: Arc<Counters>,

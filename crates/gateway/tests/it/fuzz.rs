@@ -13,10 +13,10 @@ use stonecast_media::Durability;
 
 use crate::support::{Client, Process, Reply, request};
 
-/// Connections that are left open, in the middle of whatever they sent.
+/// Connections that are left open in the middle of their last request.
 const SILENT_MAX: usize = 200;
-/// What the process may hold more than before: stocks of buffers, and what 200 hostile connections had sent when they
-/// fell silent.
+/// Bytes that the process may hold more than before: stocks of buffers, and the bytes that 200 hostile connections had sent
+/// when they fell silent.
 const GROWTH_MAX: u64 = 48 << 20;
 
 fn variable(name: &str) -> Option<u64> {

@@ -225,7 +225,7 @@ fn what_a_sync_of_a_dead_server_may_have_lost_is_written_again_before_it_is_show
         .find(|&start| marked(start))
         .expect("the header of a segment");
     assert!(marked(segment + 192) && marked(segment + 256) && marked(segment + 19 * 5000));
-    // What was sealed meanwhile was synced before, but for the seal.
+    // Records that were sealed meanwhile were synced before; their seal was not.
     world.run_until(End::Close, async |_| {});
     assert!(marked(segment + 64) && !marked(segment + 256));
     world.run_until(End::Kill, async |_| {});

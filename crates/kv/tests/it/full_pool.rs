@@ -136,7 +136,7 @@ fn pools_of_the_default_shape_take_what_the_page_says() {
     assert!(table.starts_with(&measured), "measured:\n{measured}");
 }
 
-/// What the README says: overwrites of any number go on with 85 % of the capacity live, in the smallest pools of 32 segments, too.
+/// The README promises that overwrites continue without end with 85 % of the capacity live, even in the smallest pools of 32 segments.
 #[test]
 fn with_85_percent_live_a_pool_of_32_segments_takes_overwrites_of_several_times_its_capacity() {
     on_every_provider(|| {
@@ -446,7 +446,7 @@ fn no_delete_is_ever_refused_for_want_of_room() {
                     for _ in 0..steps {
                         story.act(&client, &mut model, &mut next).await;
                     }
-                    // Whatever is there can go, one after the other, in some of the runs.
+                    // In some of the runs all keys are deleted, one after the other.
                     if story.random.random_bool(0.3) {
                         while let Some((n, _)) = model.pop_first() {
                             delete(&client, n).await;

@@ -36,7 +36,7 @@ fn gets_that_are_given_up_leave_no_memory_behind_and_spoil_no_other() {
                         "where READs are posted a GET waits"
                     );
                 }
-                // What is read beside them comes from memory that none of them writes to.
+                // Keys read beside them lie in memory that none of them writes to.
                 let n = round % 4;
                 assert!(client.get(&key(n), &mut found).await.unwrap().is_some());
                 assert_eq!(found, value(n, 3000), "in round {round}");

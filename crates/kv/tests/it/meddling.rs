@@ -14,10 +14,10 @@ use stonecast_fabric::{Device, DeviceError, Port, Rkey, WorkRequest};
 
 use crate::fabric::Fabric;
 
-/// What it does to a work request, through the memory that the request names.
+/// A change to a work request, through the memory that the request names.
 pub type Forge = Box<dyn Fn(&dyn Device, &WorkRequest)>;
 
-/// What the one in between does.
+/// The actions of the party in between.
 #[derive(Default)]
 pub struct Meddler {
     pub stands_still: Cell<bool>,

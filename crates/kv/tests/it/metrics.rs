@@ -111,7 +111,7 @@ fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_c
                 (one_sided.read_bytes, gateway.read_bytes),
                 (64 + 64 + 64, 3 * 64 + 64)
             );
-            // Who writes into memory that the server copies from leases nothing, and does not know the places of its writes.
+            // A client that writes into memory that the server copies from leases nothing, and does not know the places of its writes.
             let one = u64::from(world.provider.leases_extents());
             assert_eq!(leases, one, "the gateway's; the other was given back");
             assert!(

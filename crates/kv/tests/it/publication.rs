@@ -387,12 +387,12 @@ fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_one_before() {
         world.client().await.get(b"key", &mut found).await.unwrap();
         assert_eq!(found, b"2");
     });
-    // Who was closed has nobody to wait for.
+    // A pool that was closed in order has no client to wait for.
     world.run(async |_| ());
 }
 
-/// Needs the look at the revocations in `Server::close`: what such a client publishes, into a log that was scanned by then, is
-/// acknowledged and lost. Who writes through the server has nothing acknowledged by what it may finish later.
+/// Needs the look at the revocations in `Server::close`: a record that such a client publishes, into a log that was scanned by then,
+/// is acknowledged and lost. A write through the server that its client finishes later is not acknowledged.
 #[test]
 fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_as_if_it_was_killed()
  {
@@ -439,8 +439,8 @@ fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_
     }
 }
 
-/// What readers see when a put was given up is what a recovery finds. Needs the conclusion in a task of its own: else a record that
-/// lost its CAS stays, and is the newest after the death of the server.
+/// Recovery finds the value that readers see after a put was given up. Needs the conclusion in a task of its own: otherwise a record
+/// that lost its CAS stays, and is the newest after the death of the server.
 #[test]
 fn a_put_that_is_given_up_at_any_step_leaves_nothing_that_readers_did_not_see() {
     let world = publishing(World::default());

@@ -296,7 +296,7 @@ fn clients_that_die_with_messages_unread_take_no_receive_buffers_with_them() {
                         Poll::Pending => None,
                     }
                 });
-                // Where the server's side has to move for the last one, its end is not known yet.
+                // If the last operation needs a step of the server's side, its end is not known yet.
                 assert!(
                     status.is_none_or(|status| status == Status::Success),
                     "no buffers for client {n}: {status:?}"

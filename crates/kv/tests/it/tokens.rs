@@ -9,8 +9,8 @@ use stonecast_kv::{
 use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
-/// Begins a write and gives it up after `patience_ns`, as a client does whose connection breaks. What was sent takes its
-/// course.
+/// Begins a write and gives it up after `patience_ns`, as a client does whose connection breaks. A request that was sent
+/// takes its course.
 async fn give_up<T>(
     runtime: std::rc::Rc<dyn Runtime>,
     patience_ns: u64,

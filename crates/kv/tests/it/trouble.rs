@@ -30,10 +30,10 @@ pub enum Trouble {
     TornMoves,
 }
 
-/// What was seen of the order in which a server makes things durable.
+/// The observed order in which a server makes bytes durable.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// What was marked as changed before anything was made durable, since the log was opened last.
+    /// Spans that were marked as changed before anything was made durable, since the log was opened last.
     pub marked: Vec<Span>,
     persisted: bool,
     /// Slots of seals that were written and not made durable since, by their offset.

@@ -13,11 +13,11 @@ use crate::world::{End, World, key, value};
 const KEYS: u64 = 300;
 const SEGMENT: usize = 256 << 10;
 const SEGMENTS: usize = 8;
-/// How many older copies of the log there are, beside one that is a few writes old.
+/// Number of older copies of the log, beside one that is a few writes old.
 const MOMENTS: u64 = 4;
 /// Writes since that one.
 const LAST_WRITES: u64 = 5;
-/// What a segment that is open may have gained unnoticed where persisting costs anything, bytes.
+/// Bytes that an open segment may have gained unnoticed if persisting costs anything.
 const UNNOTICED_MAX: usize = 16 << 10;
 
 /// A pool, the log as it was at some moments before its end, and what its keys read as.
@@ -170,7 +170,7 @@ fn whole_segments_of_a_killed_pool_are_lost_and_both_check_and_server_say_so() {
     assert!(served_silently(&world, &past).is_empty());
 }
 
-/// Where persisting costs anything, a segment's neighbour is told after every 16 KiB.
+/// If persisting costs anything, a segment's neighbour is told after every 16 KiB.
 #[test]
 fn whole_segments_of_a_killed_pool_that_is_synced_are_missed_but_for_the_last_16_kib_of_one_that_was_open()
  {

@@ -153,7 +153,7 @@ impl Server {
         self.store.take_refusal()
     }
 
-    /// Takes the opening back, for a program that cannot go on: the pool is closed, and one that the opening created is
+    /// Takes the opening back, for a program that cannot continue: the pool is closed, and one that the opening created is
     /// removed, with the folders that were made for it. A server that has run may have stored something, and is only closed.
     pub fn withdraw(self) {
         let Self {

@@ -41,8 +41,8 @@ pub struct PoolDescription {
     pub platform: DeclaredPlatform,
 }
 
-/// Where the pool of a server comes from. What can be refused without opening it has been refused when this value is
-/// there.
+/// The origin of a server's pool: creation or opening. Making this value has refused everything that can be refused without
+/// opening the pool.
 pub struct Origin {
     description: PoolDescription,
     source: Source,
@@ -231,7 +231,7 @@ fn whole_segments(capacity: u64, segment_size: u64) -> u64 {
     capacity - capacity.checked_rem(segment_size).unwrap_or(0)
 }
 
-/// What was asked for must be what the pool is: a promise is declared once, at creation.
+/// The settings asked for must be those of the pool: a promise is declared once, at creation.
 fn check_against(wanted: &Wanted, pool: &Pool) -> Result<(), Error> {
     let check = |setting, has: String, asked: Option<String>| match asked {
         Some(asked) if asked != has => Err(ErrorKind::OtherSetting {

@@ -69,7 +69,7 @@ impl ServerHandle {
     ///
     /// # Errors
     ///
-    /// What ended it before, or the medium failed at the end: the pool then opens as after a crash.
+    /// The error that ended the server earlier, or the medium failed at the end: the pool then opens as after a crash.
     ///
     /// # Panics
     ///
@@ -103,7 +103,7 @@ fn run(
     server.close()
 }
 
-/// What the thread says. A broken invariant of the server is the caller's, too.
+/// The result of the thread. A panic of the server becomes a panic of the caller.
 fn ended(thread: JoinHandle<Result<Closing, Error>>) -> Result<Closing, Error> {
     thread
         .join()
