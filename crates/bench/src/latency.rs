@@ -103,7 +103,7 @@ pub fn timing_interval(operation_ns: f64, look_ns: f64) -> u32 {
     (looks.clamp(1.0, 10_001.0).ceil() as u32) | 1
 }
 
-/// What one look at the clock costs here, in nanoseconds.
+/// The cost of one look at the clock on this machine, in nanoseconds.
 pub fn clock_look_ns() -> f64 {
     const LOOKS: u32 = 10_000;
     let start = Instant::now();

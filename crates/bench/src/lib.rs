@@ -1,7 +1,7 @@
 //! Measuring the store: workloads of YCSB over a fabric, beside a bare loop over the same memory.
 //!
-//! A figure is a ratio of two measurements of the same run, because machines differ and are shared. What is measured is
-//! a closed loop over operations that were drawn beforehand; throughput is that of the whole loop, latencies are those
+//! A figure is a ratio of two measurements of the same run, because machines differ and are shared. The subject is a
+//! closed loop over operations that were drawn beforehand; throughput is that of the whole loop, latencies are those
 //! of every n-th operation, n chosen so that the clock costs 1 % at most.
 #![forbid(unsafe_code)]
 

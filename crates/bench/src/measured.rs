@@ -1,4 +1,4 @@
-//! What a measured loop found, whoever was measured.
+//! The findings of a measured loop over any store.
 
 use crate::latency::Latencies;
 

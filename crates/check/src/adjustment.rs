@@ -20,8 +20,8 @@ pub struct Adjustment {
     pub every_moment: bool,
     /// Also demands a promise that no store keeps: that a write survives a power cut before it is
     /// answered. Every run that examines a power cut then fails, which shows what a failure looks
-    /// like. Where copies are kept, clients make a mistake instead: they take for persisted what has
-    /// only arrived.
+    /// like. If copies are kept, clients make a mistake instead: they take a write for persisted that
+    /// has only arrived.
     pub canary: bool,
 }
 

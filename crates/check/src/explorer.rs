@@ -87,8 +87,8 @@ impl<S: Subject> Explorer<S> {
         finding.map(|finding| self.with_less_lost(wrecks, finding, judge))
     }
 
-    /// Random numbers for the choice of states. Those of what is done with a state come from elsewhere, and go on from one
-    /// exploration to the next: else a run would cut the same few recoveries of each.
+    /// Random numbers for the choice of states. The numbers for the work on a state come from another source, which continues from
+    /// one exploration to the next: otherwise a run would cut the same few recoveries of each.
     fn fork(&mut self) -> Random {
         random_from_seed(self.random.random())
     }

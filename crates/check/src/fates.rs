@@ -1,7 +1,7 @@
 //! Choice of the crash states to examine.
 //!
 //! Each undecided line has several fates: none of its stores survived, the first, the first two,
-//! ... all, or one of them torn. Where there are few combinations, all are examined. Otherwise:
+//! ... all, or one of them torn. If there are few combinations, all are examined. Otherwise:
 //!
 //! ```text
 //!   nothing survived, everything survived
@@ -108,7 +108,7 @@ struct States<'a> {
 }
 
 impl States<'_> {
-    /// Examines one state. Returns whether to go on.
+    /// Examines one state. Returns whether to continue.
     fn look(&mut self, fates: &[Fate]) -> bool {
         if self.stopped || self.count == self.limit {
             return false;
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(count, 3);
     }
 
-    /// Needs the bound of tries: without it a search for states that do not exist goes on for ever.
+    /// Needs the bound of tries: without it a search for states that do not exist never ends.
     #[test]
     fn known_states_do_not_count_and_a_search_for_new_ones_ends() {
         let bytes = [7; 64];

@@ -1,5 +1,5 @@
 //! Recovery of what survived on all machines, in a separate world for each try, so that the world
-//! under test goes on undisturbed.
+//! under test continues undisturbed.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -88,7 +88,7 @@ pub(crate) struct Ended {
     pub is_excused: bool,
 }
 
-/// What clients told: their calls and answers, broken promises that they met, and faults whose consequence they saw.
+/// The testimony of clients: their calls and answers, broken promises that they met, and faults whose consequence they saw.
 pub(crate) struct Testimony<C, A> {
     pub history: RefCell<History<C, A>>,
     pub violations: RefCell<Vec<Violation>>,

@@ -1,4 +1,4 @@
-//! What a power cut of several machines at one moment may leave, all of it together.
+//! The states that a power cut of several machines at one moment may leave, each of all machines together.
 //!
 //! ```text
 //!   machine 0:  unit 0, 1, 2        each undecided line or page meets a fate; units of all machines

@@ -80,7 +80,7 @@ pub enum Problem {
 }
 
 impl LineError {
-    /// Whether the input only has nothing more yet: the next call goes on where this one stopped.
+    /// Whether the input only has nothing more yet: the next call continues where this one stopped.
     pub fn is_pause(&self) -> bool {
         matches!(&self.problem, Problem::Input(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -119,7 +119,7 @@ impl<R: BufRead> Reader<R> {
             let failed = |problem| LineError { line, problem };
             let room = LINE_SIZE_MAX + 1 - self.buffer.len() as u64;
             let limited = &mut self.input.by_ref().take(room);
-            // What was read before an error stays in the buffer.
+            // Bytes read before an error stay in the buffer.
             limited
                 .read_until(b'\n', &mut self.buffer)
                 .map_err(|error| failed(Problem::Input(error)))?;

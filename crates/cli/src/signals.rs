@@ -2,8 +2,8 @@
 //! not listen, so that a shell sees which signal it was.
 //!
 //! SIGHUP says that the terminal is gone. It often comes twice, from the kernel and from the shell, and a session's manager
-//! sends SIGTERM behind it: so it asks for the end, and is no first signal to a second one. Where the server was started to
-//! outlive its terminal (`nohup`), it is left ignored.
+//! sends SIGTERM behind it: so it asks for the end, and does not count as the first of two signals. If the server was started to
+//! outlive its terminal (`nohup`), SIGHUP is left ignored.
 
 use std::fs;
 use std::io;
@@ -55,7 +55,7 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// What a person is to be told about the end that was asked for; `None` where nobody asked, and after the first time.
+    /// The message to a person about the end that was asked for; `None` if nobody asked, and after the first time.
     pub fn news(&self) -> Option<String> {
         if !self.asked() || self.said.swap(true, Ordering::Relaxed) {
             return None;

@@ -8,12 +8,12 @@ use std::time::Duration;
 use stonecast::{Address, AddressError};
 pub use stonecast_console::Size;
 
-/// What somebody is told whose build has no verbs.
+/// The message to a user of a build without verbs.
 #[cfg(not(feature = "verbs"))]
 const NO_VERBS: &str = "this build speaks shared memory alone (shm:PATH); one that speaks to other machines over RDMA is made \
      with `cargo build --release --features verbs`, which needs cmake and libclang (apt install cmake libclang-dev)";
 
-/// Where a server listens. The error says what is wrong; who asked names the text.
+/// Parses the address at which a server listens. The error says what is wrong; the caller names the text.
 pub fn address(text: &str) -> Result<Address, String> {
     #[cfg(not(feature = "verbs"))]
     if text.starts_with("verbs:") {

@@ -15,7 +15,7 @@ use crate::walk::{Found, Sink, Source, walk};
 /// The generation of a segment without evidence of another one.
 const FIRST_GENERATION: u32 = 1;
 
-/// Receives the findings of an examination, and decides whether it goes on after a loss.
+/// Receives the findings of an examination, and decides whether it continues after a loss.
 pub(crate) trait Listener {
     /// Receives records that are not void, in ascending order of position.
     fn records(&mut self, batch: &[Found<'_>]);

@@ -63,7 +63,7 @@ pub(crate) struct Loss {
     pub corruption: Corruption,
 }
 
-/// Judges a segment. Takes each record in ascending order; goes on after a loss as well as it can.
+/// Judges a segment. Takes each record in ascending order, and continues after a loss as well as it can.
 pub(crate) struct Judge<'a> {
     place: Place<'a>,
     seal: Option<Seal>,

@@ -356,7 +356,7 @@ mod tests {
                 for word in (0..3).filter(|word| subset >> word & 1 == 0) {
                     torn[word * 8..][..8].copy_from_slice(&old[word * 8..][..8]);
                 }
-                // Where the old words equal the new ones, nothing is missing.
+                // If the old words equal the new ones, nothing is missing.
                 assert_eq!(
                     passes(&format, &torn, 256, 3),
                     torn == record,

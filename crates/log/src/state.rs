@@ -1,4 +1,4 @@
-//! What the server knows about a segment in use.
+//! The server's knowledge about a segment in use.
 //!
 //! ```text
 //!    fresh ---> write_header --------------------.

@@ -94,7 +94,7 @@ pub(crate) fn walk(
 }
 
 /// Passes to `visit` the stamped records, including void ones, that start at or above unit `from`
-/// and below `until`, in ascending order, in batches. Returns the unit from which to go on. The
+/// and below `until`, in ascending order, in batches. Returns the unit from which to continue. The
 /// segment is in generation `generation`, and nothing writes to it.
 pub fn walk_some(
     region: &dyn Region,

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Bytes of a large page. Where address and file offset of a mapping are multiples of it, the kernel can use large pages,
+/// Bytes of a large page. If address and file offset of a mapping are multiples of it, the kernel can use large pages,
 /// which makes dependent random reads of a large pool 1.4 to 1.9 times as fast.
 pub(crate) const LARGE_PAGE: usize = 2 << 20;
 

@@ -1,4 +1,4 @@
-//! Which start of the machine this is. What was written and not persisted may be gone when it is another one.
+//! The identity of the machine's present start. Bytes written and not persisted may be gone after another start.
 
 use std::path::Path;
 

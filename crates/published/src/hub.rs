@@ -166,7 +166,7 @@ impl Hub {
         }
     }
 
-    /// What client `number` must know.
+    /// The facts that client `number` needs.
     fn welcome(&self, number: u32) -> Welcome {
         Welcome {
             geometry: self.geometry,

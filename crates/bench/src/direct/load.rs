@@ -39,7 +39,7 @@ fn load_piece(session: &Session, data: DataSet, from: u64, to: u64) -> Result<()
             while next.get() < to {
                 let number = next.replace(next.get() + 1);
                 data.value(number, &mut value);
-                // After a failure no other task goes on.
+                // After a failure no other task continues.
                 client
                     .put(KeyName::of(number).as_bytes(), &value)
                     .await

@@ -154,13 +154,13 @@ impl ServerProcess {
         Ok(())
     }
 
-    /// Whether it serves. Where Redis clients connect it says in words, right after the file.
+    /// Whether it serves. It prints the address for Redis clients right after it has written the file.
     fn is_ready(&self) -> bool {
         self.folder.path().join(READY).exists()
             && (!self.options.resp || self.resp_address().is_some())
     }
 
-    /// What it wrote to stderr, on one line.
+    /// Its output to stderr, on one line.
     fn said(&mut self) -> String {
         let bytes = fs::read(self.folder.path().join("said")).unwrap_or_default();
         String::from_utf8_lossy(&bytes)
@@ -190,7 +190,7 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
     let said = fs::File::create(folder.join("said"))
         .map_err(system("making a file for the server's words".to_owned()))?;
     let mut command = Command::new(&options.program);
-    // What a person has set for other servers is not for this one.
+    // Settings that a person has made for other servers are not for this one.
     let settings = std::env::vars_os().map(|(name, _)| name);
     settings
         .filter(|name| name.to_string_lossy().starts_with("STONECAST_"))

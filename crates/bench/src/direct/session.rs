@@ -17,7 +17,7 @@ use crate::crowd::Crowd;
 /// what is measured.
 const SPIN: Duration = Duration::from_millis(2);
 
-/// A connection that one thread measures. What is measured is the store's own client.
+/// A connection that one thread measures: the store's own client.
 pub struct Session {
     connection: Connection,
     /// Where the server's memory is mapped.

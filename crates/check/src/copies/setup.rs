@@ -27,7 +27,7 @@ pub(crate) struct Setup {
     pub keys: u32,
     pub operations: u64,
     pub done: Done,
-    /// Power cuts after which the run goes on, each of some of the machines.
+    /// Power cuts after which the run continues, each of some of the machines.
     pub power_cuts: u64,
     /// Whether every moment is examined, or some only.
     pub every_moment: bool,

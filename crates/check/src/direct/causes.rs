@@ -57,7 +57,7 @@ impl Run {
             Mishap::ClientKilled => {
                 self.stage.clients[number].process.kill();
                 self.stage.count("client_deaths");
-                // Its operations under way may still take effect, since the server goes on.
+                // Its operations under way may still take effect, since the server continues.
                 self.start_client(number as u32);
                 self.stage
                     .mark(format!("client {number} is killed, and starts again"));

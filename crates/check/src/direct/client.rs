@@ -210,7 +210,7 @@ async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<U
         Err(error) if error.is_for_want_of_room() => Some(Answer::Refused),
         Err(error) => {
             judge_error(work, &error);
-            // Whatever became of this attempt, the outcome of the first is still unknown.
+            // The outcome of the first attempt is still unknown, with any outcome of this one.
             return Some(write);
         }
     };
@@ -227,7 +227,7 @@ pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Option<Answer>, b
             return (Some(Answer::Refused), true);
         }
         StoreError::NotPersisted => {}
-        // A client goes on without memory that it cannot register, and tries again.
+        // A client that cannot register memory continues without it, and tries again.
         StoreError::Refused { .. } => {}
         other => work.note(Violation::new(
             "clients see no errors but those of their surroundings",

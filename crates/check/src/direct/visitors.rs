@@ -1,5 +1,5 @@
 //! Unwanted clients: of another version, in crowds, hostile. Their attempts must change nothing and
-//! be refused with the proper error; whatever they do, the server goes on.
+//! be refused with the proper error, and the server must continue after all of them.
 
 use std::fmt;
 use std::rc::Rc;

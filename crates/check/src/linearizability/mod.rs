@@ -16,7 +16,7 @@
 //!
 //! Operations without an answer would make the search grow without bound, since each may be
 //! omitted. So the search merges cases that cannot matter: of operations with the same effect, the one that was called first and
-//! is cut off first goes first; and the search forgets whether an operation was done that is cut off by now. Where answers tell
+//! is cut off first goes first; and the search forgets whether an operation was done that is cut off by now. If answers tell
 //! more than a model can (versions that grow with each write), the caller ranks operations, and the search keeps their order.
 //!
 //! The problem is NP-complete (Gibbons and Korach 1997). So the search has a bound, and says *undecided* where it meets it.

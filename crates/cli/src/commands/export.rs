@@ -87,8 +87,8 @@ async fn write_all(client: &Client, output: &mut impl Write) -> Result<(u64, u64
     }
 }
 
-/// Where an export goes. A file of that name is replaced when all is written, so that it is never half an export; a pipe
-/// or a device is written as it comes.
+/// The destination of an export. A file of that name is replaced once all is written, so that it never holds half an export; a
+/// pipe or a device is written piece by piece.
 enum Destination {
     Stdout(io::Stdout),
     Device(fs::File),

@@ -91,7 +91,7 @@ struct Pages {
     size: usize,
     /// The latest version when the list began.
     begun_at: u64,
-    /// The version from which the next page goes on; `None`: there is none.
+    /// The version from which the next page continues; `None`: there is no next page.
     from: Option<u64>,
 }
 

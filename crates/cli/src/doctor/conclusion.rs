@@ -1,7 +1,7 @@
-//! What follows from the facts: the platform profile of this machine, and what of it nobody could see.
+//! The conclusion from the facts: the platform profile of this machine, and the properties that no file shows.
 //!
-//! Whatever is not seen is answered so that plans stay sound: DDIO on, relaxed ordering on, no battery, no FLUSH. An
-//! operator who knows better declares it in the profile, with the evidence.
+//! A property that no file shows gets the value with which plans stay sound: DDIO on, relaxed ordering on, no battery, no FLUSH.
+//! An operator who knows better declares the property in the profile, with the evidence.
 
 use std::fmt::Write as _;
 
@@ -145,7 +145,7 @@ impl Conclusion {
     }
 }
 
-/// The command for a pool at `path`, of which `persistence` survives a power cut. What a flag would say anyway is left out.
+/// The command for a pool at `path`, of which `persistence` survives a power cut. Flags that would state a default are left out.
 fn serve(path: &str, persistence: PersistenceDomain) -> String {
     let is_plain =
         |character: char| character.is_ascii_alphanumeric() || "/._-+:@".contains(character);
@@ -239,7 +239,7 @@ fn transport(facts: &Facts) -> Answer {
             KERNEL,
             "every device is a channel adapter",
         ),
-        // What holds over iWARP holds over the others too.
+        // A guarantee over iWARP holds over the others too.
         all if all.contains(&Speaks::Iwarp) => answer(
             Transport::Iwarp,
             KERNEL,

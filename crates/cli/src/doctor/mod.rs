@@ -7,7 +7,7 @@
 //!   report.rs     for people                              conclusion.rs     what follows, what must be declared
 //! ```
 //!
-//! A fact is what a file of the kernel said. What no file says is not filled in: it is listed as what must be declared.
+//! A fact is the content of a file of the kernel. A fact that no file states is not filled in: it is listed as one to declare.
 
 mod abilities;
 mod conclusion;
@@ -90,7 +90,7 @@ impl Facts {
 }
 
 fn place(folder: &Path) -> PlaceFacts {
-    // What is not there keeps the name that was typed.
+    // A folder that does not exist keeps the name that was typed.
     let path = fs::canonicalize(folder)
         .unwrap_or_else(|_| folder.to_owned())
         .display()

@@ -42,7 +42,7 @@ pub struct Port {
     pub rate: Fact,
 }
 
-/// What a device speaks, as far as its node type and its ports say.
+/// The protocols of a device, as far as its node type and its ports show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Speaks {

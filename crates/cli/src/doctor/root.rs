@@ -13,7 +13,7 @@ const SIZE_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Root(PathBuf);
 
-/// What a file of the kernel said.
+/// The content of a file of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// This, without the line feed.
@@ -25,7 +25,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// What was said, if anything was.
+    /// The content of the file, if it has any.
     pub fn said(&self) -> Option<&str> {
         match self {
             Self::Said(text) if !text.is_empty() => Some(text),
@@ -33,7 +33,7 @@ impl Fact {
         }
     }
 
-    /// For people: what was said, or why nothing was.
+    /// For people: the content of the file, or why there is none.
     pub fn or_why(&self) -> String {
         match self {
             Self::Said(text) if text.is_empty() => "the kernel's file is empty".to_owned(),
@@ -45,7 +45,7 @@ impl Fact {
 }
 
 impl Serialize for Fact {
-    /// What was said, or null: JSON's readers ask what is known.
+    /// The content of the file, or null: readers of JSON ask for known facts.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.said().serialize(serializer)
     }

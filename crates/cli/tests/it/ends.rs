@@ -63,7 +63,7 @@ fn a_server_whose_terminal_goes_ends_in_good_order() {
 fn a_server_is_asked_by_sigterm_after_its_terminal_went_and_not_stopped() {
     let place = Place::in_volatile_memory();
     let mut server = Server::start(&place.pool(), OPTIONS);
-    // Both are there when it goes on.
+    // Both signals are pending when the server continues.
     server.signal(Signal::STOP);
     server.signal(Signal::HUP);
     server.signal(Signal::TERM);
@@ -77,7 +77,7 @@ fn a_server_is_asked_by_sigterm_after_its_terminal_went_and_not_stopped() {
 fn a_second_signal_ends_a_server_as_one_that_does_not_listen() {
     let place = Place::in_volatile_memory();
     let mut server = Server::start(&place.pool(), OPTIONS);
-    // Both are there when it goes on: the first leaves it no time to end in good order.
+    // Both signals are pending when the server continues: the first leaves it no time to end in good order.
     server.signal(Signal::STOP);
     server.signal(Signal::INT);
     server.signal(Signal::TERM);

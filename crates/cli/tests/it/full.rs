@@ -1,4 +1,4 @@
-//! Pools without room and media without room: writes are refused, everything else goes on, nothing acknowledged is lost.
+//! Pools without room and media without room: writes are refused, everything else continues, nothing acknowledged is lost.
 
 use std::fs;
 use std::path::Path;
@@ -144,7 +144,7 @@ fn a_server_on_a_file_system_without_a_byte_left_ends_in_good_order_and_says_why
                 server.heard()
             );
             assert_eq!(server.client(&["export"]).text(), stored);
-            // What is known is forgotten there, too.
+            // A key can be deleted there, too.
             let first = key_of(&stored, round);
             server.client(&["delete", &first]).text();
         }

@@ -1,4 +1,4 @@
-//! An import that ends early says exactly which lines are stored, which may be, and where to go on.
+//! An import that ends early says exactly which lines are stored, which may be, and where to continue.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};

@@ -7,7 +7,7 @@
 //!
 //! Both are called by `cargo xtask guest`, which starts the machine and kills it. The folder of a site lies outside the
 //! machine, and a write to it returns when it is there. So a note is outside before the operation that it announces is
-//! asked for, and what was acknowledged is known outside as soon as the writer goes on.
+//! asked for, and an acknowledged write is known outside as soon as the writer continues.
 //!
 //! ```text
 //!   notes-B-W    of worker W in boot B       verified-B   what `verify` found before boot B served the pool

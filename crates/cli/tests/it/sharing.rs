@@ -94,7 +94,7 @@ fn other_users_connect_where_the_socket_lets_them() {
         } else {
             assert!(put.stderr.contains("Permission denied"), "{}", put.stderr);
         }
-        // What the rights are kept by: the pool is its owner's alone.
+        // The modes of the files keep the rights: the pool is its owner's alone.
         for name in ["", "log", "header"] {
             let status = fs::metadata(stage.place.pool().join(name)).expect("it is there");
             assert_eq!(status.permissions().mode() & 0o077, 0, "{name}");

@@ -61,7 +61,7 @@ fn scratch(header: &Path) {
     fs::write(header, bytes).expect("it can be written");
 }
 
-/// Needs the pause of the server: what was sent to it has no answer, and may be done when it goes on.
+/// Needs the pause of the server: a request that was sent to it has no answer, and may be done when the server continues.
 #[test]
 fn a_write_without_an_answer_has_an_unknown_outcome() {
     let place = Place::in_volatile_memory();

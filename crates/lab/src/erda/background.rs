@@ -23,7 +23,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Writes for a while, then returns; the client goes on for as long as the world runs.
+    /// Writes for a while, then returns; the client continues for as long as the world runs.
     pub fn start(
         contest: &Contest,
         mut writer: Contestant,

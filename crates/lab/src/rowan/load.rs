@@ -38,7 +38,7 @@ pub enum Design {
     WriteInTurns,
 }
 
-/// What is measured.
+/// The measured case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// How records travel.
@@ -49,7 +49,7 @@ pub struct Load {
     pub size: u32,
 }
 
-/// What came out.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Records that were persisted in the time that was measured.
@@ -84,7 +84,7 @@ const SEGMENT: u32 = 4 << 20;
 const BUFFERS: u32 = 16;
 /// Before this the senders are connecting, and the buffers of NIC and medium fill.
 const WARM_UP_NS: Nanoseconds = 2_000_000;
-/// What is measured after it.
+/// The measured time after it.
 const MEASURED_NS: Nanoseconds = 4_000_000;
 /// Where the objects of a sender begin in its memory, behind its record, and their size: far more than a cache holds.
 const OBJECTS: u64 = 4096;

@@ -57,7 +57,7 @@ fn a_seal_that_is_newer_than_the_checkpoint_is_still_checked() {
     );
 }
 
-/// Some records were not sealed when the checkpoint was taken: the chain goes on across it.
+/// Some records were not sealed when the checkpoint was taken: the chain continues across it.
 #[test]
 fn the_chain_goes_on_across_a_checkpoint() {
     let memory = log();

@@ -139,7 +139,7 @@ impl<'m> Server<'m> {
         ))
     }
 
-    /// Frees the segment, whatever it holds, and goes on in its next generation. Everything stamped
+    /// Frees the segment, needed records or not, and continues in its next generation. Everything stamped
     /// is durable.
     pub fn free(&mut self) {
         let heritage = Heritage {

@@ -12,8 +12,8 @@
 //! There is no file system: no names, no holes, no `write`. This module provides what a directory gets from one:
 //! - *Creation is whole or not at all*: the state in the device record is one word, *pool* only when everything before it
 //!   was written back. A crash leaves *creating*, which the next creation starts over.
-//! - *Unprepared bytes read as zero*: the log is cleared when the pool is created, at the speed of memory. What was
-//!   prepared since stands in the prepared map, so that a restart reads nothing else.
+//! - *Unprepared bytes read as zero*: the log is cleared when the pool is created, at the speed of memory. The
+//!   prepared map names the parts prepared since, so that a restart reads nothing else.
 //! - *A checkpoint is replaced whole*: it goes into the slot that holds the older one ([`slots`]).
 //! - *Locks* are locks of open file descriptions on the device's inode: one for the server, and one for the mapped
 //!   description, which all clients of a run share ([`crate::earlier_writers`]).

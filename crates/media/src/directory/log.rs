@@ -101,8 +101,8 @@ pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     })
 }
 
-/// Opens the log at `path` for serving. Where the means is a sync of the file, all bytes that it shows then are durable; with
-/// other means recovery persists the records that it accepts.
+/// Opens the log at `path` for serving. If a sync of the file is the means of persisting, all bytes that the log shows then are
+/// durable; with other means recovery persists the records that it accepts.
 pub(super) fn serve(
     path: &Path,
     pool: &Path,

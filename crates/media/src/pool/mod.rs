@@ -231,7 +231,7 @@ impl Pool {
     }
 
     /// Whether clients of an earlier server may still publish: they did, that server did not close the pool, and some still have
-    /// the log mapped ([`Backing::earlier_writers_are_gone`]). What they publish after the log was scanned would be lost.
+    /// the log mapped ([`Backing::earlier_writers_are_gone`]). Records that they publish after the log was scanned would be lost.
     pub fn may_be_published(&self) -> bool {
         self.may_be_published && !self.backing.earlier_writers_are_gone()
     }

@@ -3,7 +3,7 @@
 //! the paper on which the decisions rest (`docs/design/0015-published-designs.md`). The scenarios
 //! of `kv` check it for the same flaws.
 //!
-//! Where a schedule needs a race, the test tries all moments of a range and prints the one at which
+//! If a schedule needs a race, the test tries all moments of a range and prints the one at which
 //! it happened.
 
 use stonecast_media::Ddio;

@@ -1,11 +1,11 @@
-//! What an import came to: which lines are stored, which may be, and where to go on.
+//! The outcome of an import: which lines are stored, which may be, and where to continue.
 
 use stonecast::{Effect, Error};
 
 use crate::failure::{Failure, Status};
 use crate::ndjson::LineError;
 
-/// What became of the lines that were sent. Lines are counted from 1, answers come in their order.
+/// The outcome of the lines that were sent. Lines are counted from 1, and answers come in the order of the lines.
 #[derive(Default)]
 pub struct Outcome {
     /// Entries that are stored for certain.
@@ -73,7 +73,7 @@ impl Outcome {
         self.cause.is_some()
     }
 
-    /// What is to be said.
+    /// The failure that tells a person about it.
     pub fn failure(self) -> Failure {
         let resume = self.through + 1;
         let (entries, through) = (self.entries, self.through);

@@ -83,7 +83,7 @@ fn opens_at(run: &Run) -> usize {
         let is_under_way = |place: &Place| !matches!(place, Place::Nowhere | Place::Controller);
         pieces.chain(signals).filter(is_under_way).count()
     };
-    // Where everything is kept already, a power cut is no question.
+    // Once everything is kept, a power cut is no question.
     let is_open = |frame: &Frame| {
         frame
             .survivals
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Whoever opens the page has read no paper.
+    /// A reader of the page need not have read a paper.
     #[test]
     fn the_page_explains_its_terms() {
         let explained: Vec<&str> = FRAME

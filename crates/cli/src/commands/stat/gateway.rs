@@ -1,4 +1,4 @@
-//! What only the gateway knows, asked for at its admin port.
+//! The facts that only the gateway knows, asked for at its admin port.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -99,7 +99,7 @@ fn print(
     if flags.json {
         return output::json(&Report::of(metrics, gateway?));
     }
-    // What the server says is of use without the gateway's part, too.
+    // The server's part is of use without the gateway's part, too.
     output::bytes(report::text(metrics, before).as_bytes())?;
     match gateway? {
         Some(status) => output::table(&gateway::rows(&status)),

@@ -37,12 +37,12 @@ pub struct Report {
     process: u64,
     one_sided: PathReport,
     gateway: PathReport,
-    /// What the gateway's admin port says, if it was asked.
+    /// The answer of the gateway's admin port, if it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin: Option<Value>,
 }
 
-/// What the server did to make room.
+/// The server's work to make room.
 #[derive(Serialize)]
 struct CleaningReport {
     segments: u64,
@@ -55,7 +55,7 @@ struct CleaningReport {
     write_amplification: f64,
 }
 
-/// What clients of one path did.
+/// Calls of the clients of one path.
 #[derive(Serialize)]
 struct PathReport {
     clients: u64,

@@ -14,8 +14,8 @@
 //!
 //! A process that dies loses nothing that it stored in a mapping, so these tests need what makes a write count and what
 //! finds it again. Each of them fails them: a stamp left out now and then, a rebuilt index in which the older record of a
-//! key wins, one that forgets tombstones, sequence numbers that start again. What power loss takes is for tests on a
-//! medium that can lose it.
+//! key wins, one that forgets tombstones, sequence numbers that start again. Power loss is for tests on a
+//! medium that can lose bytes.
 
 pub mod model;
 mod notes;
@@ -182,7 +182,7 @@ impl Scene {
         bytes("used_bytes") / bytes("capacity_bytes") > FULL_ENOUGH
     }
 
-    /// Ends the pool with a kill and a full check, and goes on with a new one.
+    /// Ends the pool with a kill and a full check, and continues with a new one.
     fn replace_pool(&mut self) {
         self.verify();
         std::fs::remove_dir_all(self.pool()).expect("a pool that nobody serves can be removed");

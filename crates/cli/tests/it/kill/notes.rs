@@ -1,7 +1,7 @@
 //! What workers write down: one line a note, each with one `write`, so that it outlives the worker.
 //!
 //! A worker may be killed in the middle of a `write`: the kernel copies a page at a time and looks in between whether the
-//! process is to die. Such a note was not written, and who goes on with the notes cuts its beginning off.
+//! process is to die. Such a note was not written, and the next worker that continues the notes cuts its beginning off.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
