@@ -1,4 +1,4 @@
-//! Tasks that run side by side, and who waits until the last one has ended.
+//! Tasks that run side by side, and the wait until the last one has ended.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

@@ -72,7 +72,7 @@ impl Stop {
     }
 }
 
-/// Whether whoever started this process lets it ignore `signal`.
+/// Whether this process was started to ignore `signal`.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

@@ -194,7 +194,7 @@ impl Connection {
         Ok(self.input.resize(wanted).is_ok())
     }
 
-    /// Memory of the request, where it is more than every connection may hold.
+    /// Memory of the request, if it is more than every connection may hold.
     fn request_size(&self) -> usize {
         match self.input.capacity() {
             capacity if capacity <= GUARANTEED => 0,

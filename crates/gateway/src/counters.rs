@@ -20,7 +20,7 @@ impl Count {
         );
     }
 
-    /// Replaces the value, where it is a state and not a sum.
+    /// Replaces the value, if it is a state and not a sum.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }

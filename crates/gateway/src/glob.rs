@@ -34,7 +34,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Matches the item of `pattern` at `at` against `byte`: where the next item starts, if it matches.
+/// Matches the item of `pattern` at `at` against `byte`. Returns the start of the next item if it matches.
 fn match_one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     match *pattern.get(at)? {
         b'?' => Some(at + 1),

@@ -113,7 +113,7 @@ impl Transport {
         }
     }
 
-    /// Memory of received bytes that TLS holds, where it is more than every connection may hold.
+    /// Memory of received bytes that TLS holds, if it is more than every connection may hold.
     pub fn incoming_size(&self) -> usize {
         self.tls
             .as_ref()

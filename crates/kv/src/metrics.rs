@@ -1,7 +1,7 @@
 //! Counts of the calls on a store and of their cost, for each of the two paths to the store.
 //!
 //! ```text
-//!   one-sided client --reads, round trips, times: a report at intervals--> server <--asks-- whoever wants to know
+//!   one-sided client --reads, round trips, times: a report at intervals--> server <--asks-- any client
 //!   gateway          --the same-------------------------------------------^
 //!   the server itself counts writes, their bytes, and what made them durable
 //! ```

@@ -94,7 +94,7 @@ stat! {
     segment_size: u64,
     /// Whether power loss is survived.
     power: bool,
-    /// Process number of the server, where it has one.
+    /// Process number of the server, if it has one.
     process: u64,
     /// Bytes of the index.
     index_bytes: u64,

@@ -174,7 +174,7 @@ impl<'a> Examination<'a, '_> {
         self.listener.loss(loss)
     }
 
-    /// A judge that starts from the checkpoint's knowledge, where that is possible.
+    /// A judge that starts from the checkpoint's knowledge, if that is possible.
     fn judge(
         &mut self,
         seal: Option<Seal>,

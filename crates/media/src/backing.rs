@@ -60,7 +60,7 @@ pub trait Backing {
         None
     }
 
-    /// The process that serves the pool now, where the backing can tell. For inspection.
+    /// The process that serves the pool now, if the backing can tell. For inspection.
     fn in_use_by(&self) -> Option<u32> {
         None
     }
@@ -88,7 +88,7 @@ pub trait Backing {
     /// checkpoint without room in a place of fixed size is replaced by an empty one.
     fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError>;
 
-    /// New volatile memory, zeroed. Clients may map it and, where the system can enforce that, never write it.
+    /// New volatile memory, zeroed. Clients may map it and, if the system can enforce that, never write it.
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError>;
 
     /// As [`Backing::volatile`], for memory that other processes may be allowed to change.
@@ -96,7 +96,7 @@ pub trait Backing {
         self.volatile(name, size)
     }
 
-    /// Removes a pool that was created through this value, where the backing can, and leaves the place as it was before. For a
+    /// Removes a pool that was created through this value, if the backing can, and leaves the place as it was before. For a
     /// pool from which no client was served. A pool that existed before stays untouched.
     fn discard(&self) {}
 

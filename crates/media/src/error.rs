@@ -62,7 +62,7 @@ pub enum MediaError {
     InUse {
         /// The pool.
         path: PathBuf,
-        /// The process, where the lock names one.
+        /// The process, if the lock names one.
         pid: Option<u32>,
     },
     /// There is no pool here.

@@ -30,7 +30,7 @@ pub struct ClientOptions {
     /// The path under which the server counts the client's calls.
     pub path: ClientPath,
     /// Keys whose places in the log it remembers, so that reading one takes one round trip: 16 bytes of the client's memory
-    /// for each, the number rounded up to a power of two. 0: none, as where the provider executes READs in the call.
+    /// for each, the number rounded up to a power of two. 0: none, as if the provider executed READs in the call.
     pub locations: usize,
     /// Whether the client publishes its overwrites itself if the server lets it.
     pub publishes: bool,

@@ -81,7 +81,7 @@ pub(crate) enum Step {
     Ended,
 }
 
-/// The hash of the key of the record at `position`, and how many bytes the record takes. `None` where no record is. `scratch` is
+/// The hash of the key of the record at `position`, and how many bytes the record takes. `None` if no record is there. `scratch` is
 /// reused.
 fn record_at(
     log: &dyn Region,
@@ -329,7 +329,7 @@ impl Index {
         self.table = new;
     }
 
-    /// The larger table, where it has what is at `place`.
+    /// The larger table, if it has the word at `place`.
     fn copy_of(&self, place: Place) -> Option<&Table> {
         match &self.growth {
             Growth::Copying { new, copied } if place.bucket < *copied => Some(new),

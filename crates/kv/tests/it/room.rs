@@ -50,7 +50,7 @@ fn more_reads_than_the_send_queue_holds_wait_for_each_other_and_writes_find_room
     });
 }
 
-/// Needs that who waits in vain goes ahead: nobody tells of READs that were given up.
+/// Needs the READ that goes ahead after waiting in vain: no completion tells of READs that were given up.
 #[test]
 fn reads_that_are_given_up_keep_no_room() {
     on_every_provider(|| {

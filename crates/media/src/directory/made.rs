@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Identifies a file. Inode numbers are reused when a file is gone, so the time of creation is part of it, where the file
+/// Identifies a file. Inode numbers are reused when a file is gone, so the time of creation is part of it, if the file
 /// system keeps one.
 type Identity = (u64, u64, Option<SystemTime>);
 

@@ -62,7 +62,7 @@ pub(crate) fn detect(log: &File) -> io::Result<Medium> {
     })
 }
 
-/// Turns copy-on-write off for an empty file, where the file system can. [`detect`] sees the result.
+/// Turns copy-on-write off for an empty file, if the file system can. [`detect`] sees the result.
 pub(super) fn turn_copy_on_write_off(empty: &File) {
     if magic(empty).is_ok_and(|magic| magic == BTRFS)
         && let Ok(flags) = ioctl_getflags(empty)

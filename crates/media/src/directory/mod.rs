@@ -302,7 +302,7 @@ impl Backing for DirectoryBacking {
         self.opened_log().earlier_writers.are_gone()
     }
 
-    /// Inode numbers are reused when a file is gone, so the time of creation is part of the value, where the file system keeps
+    /// Inode numbers are reused when a file is gone, so the time of creation is part of the value, if the file system keeps
     /// one.
     fn home(&self) -> u128 {
         let Ok(status) = std::fs::metadata(self.log_path()) else {

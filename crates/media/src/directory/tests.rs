@@ -42,7 +42,7 @@ struct Place {
 }
 
 impl Place {
-    /// A place in the build directory; `None`, with a report, where that is no page file.
+    /// A place in the build directory; `None`, with a report, if that is no page file.
     fn new(test: &str) -> Option<Self> {
         let built = std::env::current_exe().unwrap();
         let directory = tempfile::tempdir_in(built.parent().unwrap()).unwrap();

@@ -194,7 +194,7 @@ impl MappedRegion {
         FutexWord::new(unsafe { AtomicU32::from_ptr(address) }, self.writable)
     }
 
-    /// Brings `span` into memory, for reading, so that the first touch costs no fault. A hint: where the kernel cannot do it,
+    /// Brings `span` into memory, for reading, so that the first touch costs no fault. A hint: if the kernel cannot do it,
     /// the touch does.
     pub fn populate(&self, span: Span) {
         self.advise(span, Advice::LinuxPopulateRead);
@@ -368,7 +368,7 @@ fn prefetch_line(address: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// A memory file that can be sealed and, where the kernel can forbid that, never executed.
+/// A memory file that can be sealed and, if the kernel can forbid that, never executed.
 fn create_memory_file(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {

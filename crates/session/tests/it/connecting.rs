@@ -22,7 +22,7 @@ fn greeting(version: u32, platform: u32) -> Greeting {
     })
 }
 
-/// Accepts whoever speaks version 7 on platform 3, and greets them.
+/// Accepts and greets each peer that speaks version 7 on platform 3.
 async fn doorkeeper(server: Node) -> Result<(), DeviceError> {
     loop {
         let (request, said) = server.request().await;

@@ -72,7 +72,7 @@ fn open(serving: &Serving, accepts_copy: bool) -> Result<Server, Failure> {
     opened.map_err(pool::refused)
 }
 
-/// Lets Redis clients come, and says to whoever waits that clients can.
+/// Lets Redis clients connect, and tells programs that wait for the server that clients can connect.
 fn start_gateway(serving: &Serving, flags: &Serve) -> Result<Option<GatewayHandle>, Failure> {
     // Its addresses are taken here; it is served by the server's loop, like every other client of the store.
     let gateway = serving.gateway.clone().map(stonecast_gateway::spawn);

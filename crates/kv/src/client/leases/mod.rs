@@ -102,7 +102,7 @@ impl Leases {
         }
     }
 
-    /// Asks for an extent with room for a record of `size` bytes, which this client stamps itself where it `publishes`.
+    /// Asks for an extent with room for a record of `size` bytes, which this client stamps itself if it `publishes`.
     pub async fn ask(
         &self,
         size: u64,

@@ -1,4 +1,4 @@
-//! An overwrite without a future: the ordinary case as straight as it can be. Only where the provider reads and changes the
+//! An overwrite without a future: the ordinary case as straight as it can be. Only if the provider reads and changes the
 //! server's memory in the call.
 //!
 //! ```text
@@ -37,7 +37,7 @@ const FETCHED_SIZE: usize = 2 * LINE_SIZE;
 
 impl Publisher {
     /// Publishes a plain put, if it is an overwrite that can be done in the call; its version then. `None`: nothing was done.
-    /// Called where no write of this client is before it.
+    /// Called only if no write of this client is before it.
     #[inline]
     pub fn overwrite_in_call(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
         if self.memory.execution != Execution::InCall {

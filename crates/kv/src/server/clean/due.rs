@@ -9,12 +9,12 @@ use crate::server::shortage::reclaim_unused;
 use crate::server::space::Need;
 use crate::wire::limits::LEASE_RECLAIM_NS;
 
-/// Bytes of a segment that are looked at in a step, where persisting costs by the line.
+/// Bytes of a segment that are looked at in a step, if persisting costs by the line.
 const STEP_SIZE: u64 = 32 << 10;
 /// A step is made in one piece when more than this part of a segment is due: what is cleaned must stay ahead of what
 /// is written.
 const LATE_SHARE: u64 = 4;
-/// The same where persisting is a sync of a file, which costs the same for one line and for many.
+/// The same if persisting is a sync of a file, which costs the same for one line and for many.
 const SYNCED_STEP_SIZE: u64 = 256 << 10;
 /// Cleaning looks at one and a half times the bytes that the room for the writes needs, and so stays ahead of the writes.
 const AHEAD_NUMERATOR: u64 = 3;

@@ -15,7 +15,7 @@ pub struct Places {
     pub clients: usize,
     /// Of each user but the server's own.
     pub per_user: usize,
-    /// Of each process but the server itself, where the provider names processes.
+    /// Of each process but the server itself, if the provider names processes.
     pub per_process: usize,
 }
 

@@ -144,7 +144,7 @@ impl Publishing {
     }
 
     /// Opens table, counter and a ring to the client of `qp`. An error is what has to end, or
-    /// nothing where the device has no memory.
+    /// nothing if the device has no memory.
     fn grant(
         &mut self,
         (qp, path): (QueuePair, ClientPath),

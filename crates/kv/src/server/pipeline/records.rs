@@ -26,7 +26,7 @@ struct Spot {
     /// The position that the record's tag names.
     position: u64,
     unit: u32,
-    /// Segment and generation, where it lies in the log.
+    /// Segment and generation, if it lies in the log.
     segment: Option<(u32, u32)>,
 }
 

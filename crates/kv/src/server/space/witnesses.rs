@@ -18,7 +18,7 @@ use stonecast_log::{LogFormat, SegmentState, UNIT_SIZE, Witness};
 use stonecast_media::{Backing, Means, PersistentRegion, Prepared};
 use stonecast_persist::Persisted;
 
-/// Bytes that a segment gains before what is known of it is persisted, and, where persisting costs anything, stored: a sync
+/// Bytes that a segment gains before its word is persisted and, if persisting costs anything, stored: a sync
 /// writes every page that was changed, so that a word for each batch would be a page for each batch, and on persistent memory
 /// it would be 8 bytes more of the medium for each put.
 const WITNESS_STEP: u64 = 16 << 10;

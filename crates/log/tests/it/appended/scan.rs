@@ -141,7 +141,7 @@ fn a_mark_is_told_and_one_of_an_earlier_use_is_not() {
     assert_eq!(look(&memory, &mut scan, ledger.floors()), [(FIRST, 9)]);
 }
 
-/// A header whose size reaches over the end is no entry here, whoever made it.
+/// A header whose size reaches over the end is no entry here, even with a valid tag.
 #[test]
 fn an_entry_lies_in_one_segment_up_to_its_last_unit() {
     let (memory, floors, mut scan) = (log(), Floors::default(), scan());
