@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use stonecast_base::Span;
+use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::decorate::{Counts, Meter, Observed};
 use stonecast_fabric::{Placing, Port, QueuePair, RemoteAddress, Rkey};
@@ -30,6 +30,8 @@ use crate::providers::{Provider, Reference, providers};
 const CAPACITY: u64 = 1 << 16;
 /// More than any story needs.
 const PLENTY: u64 = 1 << 20;
+/// Longest time for which a machine holds a message up on its way to memory.
+const STALL_NS_MAX: Nanoseconds = 4_000;
 
 fn of(persistence_domain: PersistenceDomain, ddio: Ddio) -> Platform {
     Platform::of(DeclaredPlatform {
@@ -173,10 +175,22 @@ impl Pair {
     }
 
     fn in_world(world: &Rc<World>, address: &str, platform: Platform, entries: u64) -> Self {
+        Self::stalling(world, address, platform, entries, 0)
+    }
+
+    /// On machines that hold messages up on their way to memory.
+    fn stalling(
+        world: &Rc<World>,
+        address: &str,
+        platform: Platform,
+        entries: u64,
+        inbound_stall_ns_max: Nanoseconds,
+    ) -> Self {
         let world = world.clone();
         let machine_options = MachineOptions {
             platform: platform.declared(),
             features: Features::ALL,
+            inbound_stall_ns_max,
             ..MachineOptions::new(MachineProfile::MODERN)
         };
         let (machine, other) = (
@@ -638,5 +652,46 @@ fn a_receiver_without_ddio_is_refused_by_an_appender_whose_processor_places_and_
             "{refused}"
         );
         assert!(says(Ddio::On).is_ok());
+    }
+}
+
+/// Whether entries that were persisted are gone after a reset of the receiver's NIC, at the moment at which they were persisted.
+fn loses_to_a_reset(platform: Platform, seed: u64) -> bool {
+    const ENTRIES: u64 = 3;
+    let world = Rc::new(World::new(seed));
+    let pair = Pair::stalling(&world, "sim:backup", platform, 0, STALL_NS_MAX);
+    pair.append(ENTRIES);
+    pair.flush();
+    let mut persisted = 0;
+    while persisted == 0 {
+        assert!(world.step(), "seed {seed}: the batch completes");
+        while let Poll::Ready(next) = look(&mut pair.appender.borrow_mut()) {
+            persisted = next.unwrap();
+        }
+    }
+    world.reset_nic(pair.machine);
+    let runtime = pair.processes[0].runtime();
+    world.block_on(async { runtime.sleep(1_000_000).await });
+    let terms = AppendTerms {
+        grain: 64,
+        message_size_max: 256,
+    };
+    (1..=persisted).any(|number| !is_whole(&*pair.region, terms, number))
+}
+
+/// Needs the READ: a SEND completes when the receiver's NIC has it, and with the power on a reset of that NIC takes what it has not
+/// placed. A platform that trusts NIC buffers has no READ, which is its declaration, and shows that the reset takes something.
+#[test]
+fn a_reset_of_the_receivers_nic_takes_no_persisted_entry_where_nic_buffers_are_not_trusted() {
+    let trusting = |trusted_nic_buffers| Platform {
+        trusted_nic_buffers,
+        ..of(PersistenceDomain::Wsp, Ddio::On)
+    };
+    let lost = (1..=20).filter(|&seed| loses_to_a_reset(trusting(true), seed));
+    assert!(lost.count() > 0, "a reset takes what the NIC had accepted");
+    for seed in 1..=20 {
+        assert!(!loses_to_a_reset(trusting(false), seed), "seed {seed}");
+        let dmp = of(PersistenceDomain::Dmp, Ddio::Off);
+        assert!(!loses_to_a_reset(dmp, seed), "seed {seed}");
     }
 }
