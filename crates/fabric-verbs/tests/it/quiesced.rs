@@ -1,10 +1,12 @@
 //! Nothing of a quiesced peer lands any more: an appender in another process that is killed, stopped, or loses its queue pair.
 //!
-//! `STONECAST_QUIESCE_TRIES` sets the number of tries.
+//! `STONECAST_QUIESCE_TRIES` sets the number of tries. `STONECAST_RDMA_LINK` names the network interface under the last device, which
+//! one test takes down.
 
+use std::process::Command;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
 use rustix::process::Signal;
@@ -17,10 +19,12 @@ use stonecast_fabric::{
 use stonecast_fabric_verbs::VerbsDevice;
 
 use crate::appender::{Appender, MESSAGE, Orders, OwnEnd, WRITE};
-use crate::device::devices_or_note;
+use crate::device::{devices_or_note, note};
 use crate::pairs::{connect, queue_pair_options, wait};
 use crate::world::{free_address, options};
 
+/// Names the network interface under the receiver's device, which a test takes down.
+const LINK: &str = "STONECAST_RDMA_LINK";
 /// Number of tries.
 const TRIES: &str = "STONECAST_QUIESCE_TRIES";
 const TRIES_IN_CI: u64 = 50;
@@ -290,6 +294,62 @@ fn a_stopped_appender_that_is_not_quiesced_goes_on() {
     receiver.clear();
     appender.signal(Signal::CONT);
     wait("late bytes", || (receiver.landed(qp) > 0).then_some(()));
+}
+
+/// Needs the event of the last buffer: without it quiet comes when the bound of half a second is over, and not before.
+#[test]
+fn quiet_of_a_queue_pair_that_shares_buffers_comes_with_the_event_of_its_last_one() {
+    let test = "quiet_of_a_queue_pair_that_shares_buffers_comes_with_the_event_of_its_last_one";
+    let Some((receiver, start)) = stage(test) else {
+        return;
+    };
+    let appender = start();
+    let took: Vec<Duration> = (0..5)
+        .map(|_| {
+            let qp = receiver.answer(OwnEnd::Never, 0);
+            wait("a message", || (receiver.take(qp) > 0).then_some(()));
+            let begun = Instant::now();
+            quiesce(&*receiver.device, qp);
+            let took = begun.elapsed();
+            receiver.take(qp);
+            receiver.device.destroy_queue_pair(qp).expect("it is there");
+            took
+        })
+        .collect();
+    drop(appender);
+    // A busy machine may be late, but not each time.
+    let soon = took.iter().any(|took| *took < Duration::from_millis(300));
+    assert!(soon, "{took:?}");
+}
+
+/// No completion, event or goodbye crosses a link that is down.
+#[test]
+fn quiet_comes_while_the_link_is_down_and_nothing_lands_when_it_is_up_again() {
+    let test = "quiet_comes_while_the_link_is_down_and_nothing_lands_when_it_is_up_again";
+    let Ok(link) = std::env::var(LINK) else {
+        return note(test, &format!("no network interface is named in {LINK}"));
+    };
+    let Some((receiver, start)) = stage(test) else {
+        return;
+    };
+    let appender = start();
+    let qp = receiver.answer(OwnEnd::Never, 0);
+    wait("a message", || (receiver.take(qp) > 0).then_some(()));
+    set_link(&link, "down");
+    quiesce(&*receiver.device, qp);
+    receiver.take(qp);
+    receiver.clear();
+    set_link(&link, "up");
+    std::thread::sleep(AFTERWARDS);
+    assert_eq!(receiver.landed(qp), 0, "after the promise");
+    drop(appender);
+}
+
+fn set_link(link: &str, state: &str) {
+    let set = Command::new("ip")
+        .args(["link", "set", link, state])
+        .status();
+    assert!(set.expect("ip runs").success(), "{link} goes {state}");
 }
 
 /// A NIC that lost its state gives nothing back: a reset behind the queue pair's back stands for it.
