@@ -106,6 +106,18 @@ pub enum DeviceError {
         /// Cause and cure, for people.
         reason: String,
     },
+    /// A NIC would write pages that only a sync makes durable. The kernel does not learn which pages a NIC has changed, so a sync may
+    /// leave them out.
+    #[error(
+        "{device} may not write {size} bytes of an ordinary file that only a sync makes durable, because a sync does not cover what a \
+         device has written: let it write other memory and copy, or put the file on persistent memory (devdax)"
+    )]
+    SyncedFile {
+        /// The device.
+        device: String,
+        /// Bytes of the region.
+        size: u64,
+    },
     /// The address cannot be used to listen or connect.
     #[error("cannot use address {address}: {reason}")]
     Address {

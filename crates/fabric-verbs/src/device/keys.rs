@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use stonecast_base::Span;
 use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey};
-use stonecast_media::{MappedRegion, Region, Sealing};
+use stonecast_media::{MappedRegion, Means, Region, Sealing};
 
 use super::completions::WorkId;
 use super::queue_pair::Phase;
@@ -66,14 +66,14 @@ impl State {
     ) -> Result<MemoryRegion, DeviceError> {
         let memory = MappedRegion::create_memory("stonecast-verbs", size, Sealing::None)
             .map_err(system("allocating memory"))?;
-        self.add_region(Rc::new(memory), access, false)
+        self.add_region(Rc::new(memory), access, None)
     }
 
     pub(super) fn add_region(
         &mut self,
         memory: Rc<dyn Region>,
         access: Access,
-        persistent: bool,
+        means: Option<Means>,
     ) -> Result<MemoryRegion, DeviceError> {
         let address = address_for(self.keys.next_address, &*memory)?;
         let grants = Grants {
@@ -87,7 +87,7 @@ impl State {
                 memory.clone(),
                 address,
                 access,
-                persistent,
+                means,
                 grants,
             )
         };

@@ -186,7 +186,7 @@ impl Device for VerbsDevice {
         memory: Rc<dyn Region>,
         access: Access,
     ) -> Result<MemoryRegion, DeviceError> {
-        self.state.borrow_mut().add_region(memory, access, false)
+        self.state.borrow_mut().add_region(memory, access, None)
     }
 
     fn register_persistent(
@@ -194,7 +194,8 @@ impl Device for VerbsDevice {
         memory: Rc<dyn PersistentRegion>,
         access: Access,
     ) -> Result<MemoryRegion, DeviceError> {
-        self.state.borrow_mut().add_region(memory, access, true)
+        let means = Some(memory.means());
+        self.state.borrow_mut().add_region(memory, access, means)
     }
 
     fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError> {

@@ -216,6 +216,7 @@ impl State {
                     });
                 }
                 let raw = region.raw(request.local, domain)?;
+                region.check_written()?;
                 Ok(RawReceive {
                     wr_id,
                     address: raw.address,

@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_fabric::{Access, DeviceError, LocalSpan};
-use stonecast_media::{Region, Writable};
+use stonecast_media::{Means, Region, Writable};
 
 use crate::verbs::cause::{self, Wanted};
 use crate::verbs::memory::{ProtectionDomain, Registration, Rights, Window};
@@ -50,8 +50,11 @@ pub(super) struct RegionState {
     local: Option<Registration>,
     /// The same in the protection domains of single queue pairs.
     elsewhere: Vec<(Rc<ProtectionDomain>, Registration)>,
-    /// The kernel pins the memory for reading alone; known once `local` was made.
+    /// The NIC may read the memory and not write it: the kernel pins it for reading alone, which is known once `local` was made,
+    /// or only a sync makes it durable. An older kernel would pin that for writing.
     is_read_only: bool,
+    /// Only a sync makes the memory durable.
+    is_synced: bool,
     remote: Option<Registration>,
     /// Windows that are bound to it.
     pub window_count: usize,
@@ -126,10 +129,10 @@ impl RegionState {
         memory: Rc<dyn Region>,
         address: u64,
         access: Access,
-        persistent: bool,
+        means: Option<Means>,
         grants: Grants,
     ) -> Result<Self, DeviceError> {
-        let size = memory.size();
+        let (size, is_synced) = (memory.size(), means == Some(Means::FileSync));
         let mut region = Self {
             memory,
             address,
@@ -138,7 +141,8 @@ impl RegionState {
             windows_possible: grants.windows,
             local: None,
             elsewhere: Vec::new(),
-            is_read_only: false,
+            is_read_only: is_synced,
+            is_synced,
             remote: None,
             window_count: 0,
         };
@@ -150,8 +154,11 @@ impl RegionState {
                 bind: false,
                 remote: access,
                 flush_global: grants.flush_global,
-                flush_persistent: persistent && grants.flush_persistent,
+                flush_persistent: means.is_some() && grants.flush_persistent,
             };
+            if rights.write() {
+                region.check_synced()?;
+            }
             region.remote = Some(region.register(rights)?);
         }
         Ok(region)
@@ -182,6 +189,26 @@ impl RegionState {
         }
     }
 
+    /// Refuses memory that the NIC may not write, as far as is known.
+    pub fn check_written(&self) -> Result<(), DeviceError> {
+        self.check_synced()?;
+        if self.is_read_only {
+            return Err(self.refusal(&rustix::io::Errno::FAULT.into(), Rights::local(true, true)));
+        }
+        Ok(())
+    }
+
+    /// Refuses memory that only a sync makes durable, where the NIC is to write it.
+    fn check_synced(&self) -> Result<(), DeviceError> {
+        if self.is_synced {
+            return Err(DeviceError::SyncedFile {
+                device: format!("verbs:{}", self.domain.context().name()),
+                size: self.size,
+            });
+        }
+        Ok(())
+    }
+
     /// What a window with `access` to `span` is made of. `exact`: its registration must be of the span alone.
     pub fn for_window(
         &mut self,
@@ -190,8 +217,8 @@ impl RegionState {
         exact: bool,
     ) -> Result<Ground, DeviceError> {
         self.local()?;
-        if self.is_read_only && access != Access::REMOTE_READ {
-            return Err(self.refusal(&rustix::io::Errno::FAULT.into(), Rights::local(true, true)));
+        if access != Access::REMOTE_READ {
+            self.check_written()?;
         }
         match (self.is_read_only, exact) {
             (true, _) => Ok(Ground::Reading),
@@ -230,10 +257,11 @@ impl RegionState {
 
     /// Makes a registration for the own NIC.
     fn local_in(&mut self, domain: &Rc<ProtectionDomain>) -> Result<Registration, DeviceError> {
-        let writable = self
+        let may_be_written = self
             .memory
             .mapped_at()
             .is_some_and(|place| place.writable() == Writable::Yes);
+        let writable = may_be_written && !self.is_synced;
         let rights = Rights::local(writable, writable && self.windows_possible);
         let whole = Span::new(0, self.size);
         match self.register_span(domain, whole, rights) {

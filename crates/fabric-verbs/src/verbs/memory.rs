@@ -36,7 +36,7 @@ impl ProtectionDomain {
     }
 
     /// The device that it is of.
-    pub(super) fn context(&self) -> &Context {
+    pub fn context(&self) -> &Context {
         &self.context
     }
 

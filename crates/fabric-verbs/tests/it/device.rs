@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use stonecast_fabric::{
-    Access, Device, DeviceError, MultiPacketOptions, Park, SharedReceiveQueueOptions,
+    Access, Device, DeviceError, LocalSpan, MultiPacketOptions, Park, ReceiveQueue, ReceiveRequest,
+    SharedReceiveQueueOptions,
 };
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{MappedRegion, Writable};
@@ -102,6 +103,50 @@ fn persistent_memory_of_a_device_is_registered_and_ordinary_memory_is_not_preten
             "{refused}"
         );
     }
+}
+
+/// Needs the look at the means: the file lies in memory here, which every kernel pins for writing.
+#[test]
+fn pages_that_only_a_sync_makes_durable_are_written_by_no_device_and_may_be_read() {
+    let test = "pages_that_only_a_sync_makes_durable_are_written_by_no_device_and_may_be_read";
+    let Some(names) = devices_or_note(test) else {
+        return;
+    };
+    let device = VerbsDevice::open(options(&names[0])).expect("the device can be opened");
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(8192).expect("room");
+    let memory = MappedRegion::map(file.into(), 0, 8192, Writable::Yes).expect("it can be mapped");
+    let memory = Rc::new(Dax::synced(memory));
+    let refused = |outcome: Result<(), DeviceError>| {
+        let refused = outcome.expect_err("a sync does not cover what a device writes");
+        let said = refused.to_string();
+        assert!(
+            matches!(refused, DeviceError::SyncedFile { size: 8192, .. })
+                && said.contains(&names[0])
+                && said.contains("let it write other memory and copy"),
+            "{said}"
+        );
+    };
+    for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC] {
+        refused(device.register_persistent(memory.clone(), access).map(drop));
+    }
+    let region = device
+        .register_persistent(memory, Access::REMOTE_READ)
+        .expect("peers may read it");
+    let queue = device
+        .create_shared_receive_queue(SharedReceiveQueueOptions {
+            capacity: 4,
+            multi_packet: None,
+            in_order: false,
+        })
+        .expect("a shared receive queue");
+    let local = LocalSpan {
+        region,
+        offset: 0,
+        size: 64,
+    };
+    let buffer = ReceiveRequest { wr_id: 1, local };
+    refused(device.post_receive(ReceiveQueue::Shared(queue), &[buffer]));
 }
 
 /// The sleep ends with the time that it was given, and not much earlier: nothing wakes an idle device.

@@ -146,7 +146,7 @@ impl World for VerbsWorld {
 }
 
 /// The beginning of a devdax device. Only the NIC makes its bytes durable here.
-pub struct Dax(MappedRegion);
+pub struct Dax(MappedRegion, Means);
 
 impl Dax {
     /// Maps `size` bytes of the device at `path`.
@@ -156,17 +156,20 @@ impl Dax {
             .write(true)
             .open(path)
             .expect("the persistent memory can be opened");
-        Self(
-            MappedRegion::map(file.into(), 0, size, Writable::Yes)
-                .expect("the persistent memory can be mapped"),
-        )
+        let memory = MappedRegion::map(file.into(), 0, size, Writable::Yes);
+        Self::of(memory.expect("the persistent memory can be mapped"))
     }
 }
 
 impl Dax {
     /// Memory that is none, to see that it is refused.
     pub fn of(memory: MappedRegion) -> Self {
-        Self(memory)
+        Self(memory, Means::WriteBack)
+    }
+
+    /// Memory that a sync alone makes durable.
+    pub fn synced(memory: MappedRegion) -> Self {
+        Self(memory, Means::FileSync)
     }
 }
 
@@ -199,7 +202,7 @@ impl Region for Dax {
 
 impl PersistentRegion for Dax {
     fn means(&self) -> Means {
-        Means::WriteBack
+        self.1
     }
 
     fn persist_counts(&self) -> PersistCounts {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use stonecast_base::{KIB, MIB, Span};
-use stonecast_fabric::{BusyPoll, Device as _, Placing, Port};
+use stonecast_fabric::{BusyPoll, Device as _, DeviceError, Placing, Port};
 use stonecast_fabric_verbs::control::{Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
@@ -386,9 +386,14 @@ fn a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes() {
     let plan = plan_for(&platform, Operation::Write, Update::Single).expect("there is one");
     let refused = Scene::new(&hardware, region, &plan)
         .err()
-        .expect("no device can write there")
-        .to_string();
-    assert!(refused.contains("ordinary file"), "{refused}");
+        .expect("no device can write there");
+    assert!(
+        matches!(
+            refused,
+            ExecuteError::Device(DeviceError::SyncedFile { .. })
+        ),
+        "{refused}"
+    );
 }
 
 /// Needs *unknown* for a FLUSH that failed, and a session that does nothing more: an update that counted as persisted, or as
