@@ -90,7 +90,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "mutants",
         what: "every seeded bug is found, and nothing in the unchanged store",
-        budget_minutes: 11,
+        budget_minutes: 6,
         run: seeded_bugs,
     },
     Step {

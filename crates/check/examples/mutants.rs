@@ -1,20 +1,30 @@
-//! The campaign that checks the checks: plants one seeded bug after the other and runs seeds until an oracle objects.
+//! The campaign that checks the checks: plants one seeded bug after the other and runs seeds until an oracle objects; then runs the
+//! same seeds of the unchanged store, in which no oracle may object.
 //!
 //! ```text
-//!   mutants [--shard I/N] [--seeds N] [NAME ...]      one line for each: name, seeds, oracle
-//!   mutants [--shard I/N] --control N                 the unchanged store, on N seeds: must find nothing
+//!   mutants [--seeds N] [NAME ...]      one line for each mutant: name, seeds, scenario, oracle
+//!                                       one line for each scenario: seeds of the unchanged store
 //! ```
 //!
-//! Exit status 1: a mutant was not found, or an oracle objected to the unchanged store.
+//! Threads share the work: a mutant is planted in one thread only. Exit status 1: a mutant was not found, or an oracle objected to
+//! the unchanged store.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 
 use stonecast_base::mutants::{Mutant, plant};
 use stonecast_check::{Scenario, run, scenario};
 
 /// Seeds within which each mutant must be found.
 const SEEDS_MAX: u64 = 10_000;
+/// Seeds within which a directed hunt must find its mutant.
+const DIRECTED_SEEDS_MAX: u64 = 200;
+/// Minimum number of seeds of the unchanged store, where every mutant is hunted.
+const CONTROL_MIN: u64 = 500;
 /// Places of bugs that no store shows: tests of these crates hunt them, those of `appends` in `fabric-sim`.
 const ELSEWHERE: [&str; 6] = [
     "append-log",
@@ -24,26 +34,38 @@ const ELSEWHERE: [&str; 6] = [
     "persist/append",
     "replication",
 ];
-/// The scenario to run.
+/// The scenario of all hunts but the directed ones.
 const SCENARIO: &str = "kv-lite";
+/// Mutants that show only where several rare things meet, and the scenarios that dwell on these.
+const DIRECTED: [(Mutant, &str); 6] = [
+    (Mutant::ClaimIgnored, "kv-rivals"),
+    (Mutant::OutcomesNotRecovered, "kv-restarts"),
+    (Mutant::TombstoneWinsAlways, "kv-reuse"),
+    (Mutant::SyncErrorIgnored, "kv-syncs"),
+    (Mutant::PublishBeforeDurable, "kv-syncs"),
+    (Mutant::DeletesNotReserved, "kv-full"),
+];
 
 struct Arguments {
-    shard: (usize, usize),
-    seeds: u64,
-    /// Seeds of the unchanged store; `None`: mutants.
-    control: Option<u64>,
+    /// Most seeds of each hunt; `None`: as many as each may need.
+    seeds: Option<u64>,
     names: Vec<String>,
 }
 
 fn main() -> ExitCode {
     let arguments = arguments(std::env::args().skip(1));
-    let scenario = scenario(SCENARIO).expect("there is such a scenario");
     // A broken assertion is a finding like any other; its text is in the report.
     std::panic::set_hook(Box::new(|_| {}));
-    let good = match arguments.control {
-        Some(seeds) => control(scenario, seeds, arguments.shard),
-        None => campaign(scenario, &arguments),
-    };
+    let hunted = campaign(&arguments);
+    let mut needed = hunted.needed;
+    if arguments.names.is_empty() {
+        let seeds = needed.entry(SCENARIO).or_default();
+        *seeds = CONTROL_MIN.max(*seeds);
+    }
+    let mut good = hunted.found_all;
+    for (name, seeds) in needed {
+        good &= control(name, seeds);
+    }
     if good {
         ExitCode::SUCCESS
     } else {
@@ -51,73 +73,114 @@ fn main() -> ExitCode {
     }
 }
 
-/// Hunts the shard's part of the mutants. Returns whether each was found.
-fn campaign(scenario: &Scenario, arguments: &Arguments) -> bool {
-    let chosen: Vec<Mutant> = match arguments.names.is_empty() {
-        true => Mutant::ALL
-            .iter()
-            .copied()
-            .filter(|mutant| !ELSEWHERE.contains(&mutant.place()))
-            .collect(),
-        false => arguments
-            .names
-            .iter()
-            .map(|name| Mutant::by_name(name).unwrap_or_else(|| unknown(name)))
-            .collect(),
-    };
-    let (index, count) = arguments.shard;
-    let mut good = true;
-    for mutant in chosen.into_iter().skip(index).step_by(count) {
-        match hunt(scenario, Some(mutant), 0..arguments.seeds) {
-            Some((seeds, oracle)) => println!(
-                "{:<28} found after {seeds:>5} seeds by: {oracle}",
-                mutant.name()
-            ),
-            None => {
+/// What the hunts came to.
+struct Hunted {
+    found_all: bool,
+    /// The most seeds that a mutant needed, by scenario.
+    needed: BTreeMap<&'static str, u64>,
+}
+
+/// Hunts the chosen mutants.
+fn campaign(arguments: &Arguments) -> Hunted {
+    let chosen = chosen(&arguments.names);
+    let next = AtomicUsize::new(0);
+    let hunted = Mutex::new(Hunted {
+        found_all: true,
+        needed: BTreeMap::new(),
+    });
+    on_every_processor(|| {
+        while let Some(&mutant) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (name, most) = hunt_of(mutant);
+            let seeds_max = arguments.seeds.unwrap_or(most);
+            let found = hunt(scenario_of(name), Some(mutant), 0..seeds_max);
+            let mut hunted = hunted.lock().expect("no hunt panics");
+            let Some((seed, oracle)) = found else {
                 println!(
-                    "{:<28} NOT FOUND in {} seeds: {}",
+                    "{:<28} NOT FOUND in {seeds_max} seeds of {name}: {}",
                     mutant.name(),
-                    arguments.seeds,
                     mutant.what()
                 );
-                good = false;
-            }
+                hunted.found_all = false;
+                continue;
+            };
+            let seeds = seed + 1;
+            println!(
+                "{:<28} found after {seeds:>5} seeds of {name} by: {oracle}",
+                mutant.name()
+            );
+            let needed = hunted.needed.entry(name).or_default();
+            *needed = seeds.max(*needed);
         }
-    }
-    good
+    });
+    hunted.into_inner().expect("no hunt panics")
 }
 
-/// Runs the shard's part of the seeds of the unchanged store. Returns whether nothing was found.
-fn control(scenario: &Scenario, seeds: u64, (index, count): (usize, usize)) -> bool {
-    match hunt(scenario, None, (0..seeds).skip(index).step_by(count)) {
-        Some((seed, oracle)) => {
-            println!(
-                "{:<28} VIOLATION in the unchanged store, seed {}: {oracle}",
-                "none",
-                seed - 1
-            );
-            false
-        }
-        None => {
-            println!(
-                "{:<28} nothing found in {seeds} seeds (part {} of {count})",
-                "none",
-                index + 1
-            );
-            true
-        }
+/// The mutants to hunt, those first that take longest.
+fn chosen(names: &[String]) -> Vec<Mutant> {
+    if !names.is_empty() {
+        let mutant = |name: &String| Mutant::by_name(name).unwrap_or_else(|| unknown(name));
+        return names.iter().map(mutant).collect();
     }
+    let is_here = |mutant: &Mutant| !ELSEWHERE.contains(&mutant.place());
+    let mut chosen: Vec<Mutant> = Mutant::ALL.iter().copied().filter(is_here).collect();
+    chosen.sort_by_key(|mutant| DIRECTED.iter().all(|(directed, _)| directed != mutant));
+    chosen
 }
 
-/// Runs `seeds` with `mutant` planted until an oracle objects. Returns how many seeds it took, and
-/// the oracle.
+/// The scenario in which `mutant` is hunted, and the seeds within which it must be found.
+fn hunt_of(mutant: Mutant) -> (&'static str, u64) {
+    let directed = DIRECTED.iter().find(|(directed, _)| *directed == mutant);
+    directed.map_or((SCENARIO, SEEDS_MAX), |(_, name)| {
+        (name, DIRECTED_SEEDS_MAX)
+    })
+}
+
+fn scenario_of(name: &str) -> &'static Scenario {
+    scenario(name).expect("there is such a scenario")
+}
+
+/// Runs the first `seeds` seeds of the unchanged store. Returns whether nothing was found.
+fn control(name: &'static str, seeds: u64) -> bool {
+    let next = AtomicU64::new(0);
+    let objections = Mutex::new(Vec::new());
+    on_every_processor(|| {
+        let turns = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
+        let own = turns.take_while(|seed| *seed < seeds);
+        if let Some(found) = hunt(scenario_of(name), None, own) {
+            objections.lock().expect("no hunt panics").push(found);
+        }
+    });
+    let objections = objections.into_inner().expect("no hunt panics");
+    for (seed, oracle) in &objections {
+        println!(
+            "{:<28} VIOLATION in the unchanged store, seed {seed} of {name}: {oracle}",
+            "none"
+        );
+    }
+    if objections.is_empty() {
+        println!("{:<28} nothing found in {seeds} seeds of {name}", "none");
+    }
+    objections.is_empty()
+}
+
+/// Runs `work` in one thread for each processor.
+fn on_every_processor(work: impl Fn() + Sync) {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(&work);
+        }
+    });
+}
+
+/// Runs `seeds` with `mutant` planted until an oracle objects. Returns the seed and the oracle.
 fn hunt(
     scenario: &Scenario,
     mutant: Option<Mutant>,
-    seeds: impl Iterator<Item = u64>,
+    mut seeds: impl Iterator<Item = u64>,
 ) -> Option<(u64, String)> {
     plant(mutant);
-    let found = seeds.into_iter().find_map(|seed| {
+    let found = seeds.find_map(|seed| {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, seed)));
         let oracle = match outcome {
             Ok(report) => report
@@ -126,7 +189,7 @@ fn hunt(
                 .map(|violation| violation.oracle.to_owned()),
             Err(panic) => Some(format!("assertion: {}", text_of(&*panic))),
         };
-        oracle.map(|oracle| (seed + 1, oracle))
+        oracle.map(|oracle| (seed, oracle))
     });
     plant(None);
     found
@@ -148,27 +211,15 @@ fn text_of(panic: &dyn std::any::Any) -> String {
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
     let mut arguments = Arguments {
-        shard: (0, 1),
-        seeds: SEEDS_MAX,
-        control: None,
+        seeds: None,
         names: Vec::new(),
-    };
-    let number = |text: Option<&str>| {
-        text.and_then(|text| text.parse().ok())
-            .unwrap_or_else(|| usage())
     };
     while let Some(word) = words.next() {
         match &*word {
-            "--shard" => {
-                let text = words.next().unwrap_or_else(|| usage());
-                let mut parts = text.split('/');
-                arguments.shard = (
-                    number(parts.next()) as usize,
-                    (number(parts.next()) as usize).max(1),
-                );
+            "--seeds" => {
+                let seeds = words.next().and_then(|text| text.parse().ok());
+                arguments.seeds = Some(seeds.unwrap_or_else(|| usage()));
             }
-            "--control" => arguments.control = Some(number(words.next().as_deref())),
-            "--seeds" => arguments.seeds = number(words.next().as_deref()),
             _ if word.starts_with('-') => usage(),
             _ => arguments.names.push(word),
         }
@@ -177,7 +228,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
 }
 
 fn usage() -> ! {
-    eprintln!("usage: mutants [--shard I/N] [--seeds N | --control N] [NAME ...]");
+    eprintln!("usage: mutants [--seeds N] [NAME ...]");
     std::process::exit(2)
 }
 

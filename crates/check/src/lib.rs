@@ -81,6 +81,33 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |seed, adjustment| run_direct("kv-lite", direct::Setup::lite(seed), adjustment),
     },
     Scenario {
+        name: "kv-rivals",
+        summary: "the direct store: clients that publish, and the server, write the same one or two keys",
+        run: |seed, adjustment| run_direct("kv-rivals", direct::Setup::rivals(seed), adjustment),
+    },
+    Scenario {
+        name: "kv-restarts",
+        summary: "the direct store: servers and clients die again and again, and writes of unknown outcome are repeated",
+        run: |seed, adjustment| {
+            run_direct("kv-restarts", direct::Setup::restarts(seed), adjustment)
+        },
+    },
+    Scenario {
+        name: "kv-reuse",
+        summary: "the direct store: segments are cleaned and written again, deletes are frequent, power cuts are examined often",
+        run: |seed, adjustment| run_direct("kv-reuse", direct::Setup::reuse(seed), adjustment),
+    },
+    Scenario {
+        name: "kv-syncs",
+        summary: "the direct store on a file: a sync fails, and a power cut is examined at every moment",
+        run: |seed, adjustment| run_direct("kv-syncs", direct::Setup::syncs(seed), adjustment),
+    },
+    Scenario {
+        name: "kv-full",
+        summary: "the direct store: the pool is filled, and then emptied",
+        run: |seed, adjustment| run_direct("kv-full", direct::Setup::full_pool(seed), adjustment),
+    },
+    Scenario {
         name: "copies",
         summary: "records with copies on two or three machines: a power cut of any of them at every moment",
         run: |seed, adjustment| {

@@ -371,7 +371,7 @@ fn pick_call(work: &Work, random: &mut Random, version: Option<u64>) -> Call {
         Call::Get
     } else if dice < setup.gets_percent + setup.deletes_percent {
         Call::Delete
-    } else if dice >= 90 {
+    } else if dice >= 100 - setup.conditional_percent {
         let expected = version.map_or(Expected::Absent, Expected::Version);
         Call::PutIf(work.fresh_value(), expected)
     } else {

@@ -6,6 +6,7 @@ mod contents;
 mod damage;
 mod drive;
 mod harm;
+mod hunts;
 mod keys;
 mod mishaps;
 mod progress;

@@ -34,6 +34,8 @@ pub(crate) struct Setup {
     /// Percentages of gets and of deletes.
     pub gets_percent: u32,
     pub deletes_percent: u32,
+    /// Percentage of puts on condition of a version.
+    pub conditional_percent: u32,
     /// Percentage of puts without a token, where clients publish: they publish no put with a token.
     pub plain_percent: u32,
     /// Keys whose places each client remembers.
@@ -75,7 +77,7 @@ const ALL_SHARE: f64 = 0.03;
 const PUBLISHED_SHARE: f64 = 0.2;
 /// Share of short runs whose pool is filled, and sizes of the values.
 const FILLED_SHARE: f64 = 0.15;
-const FILLED_SIZES: [usize; 4] = [1_000, 9_000, 60_000, 120_000];
+pub(super) const FILLED_SIZES: [usize; 4] = [1_000, 9_000, 60_000, 120_000];
 /// Operations that write several times the size of such a small pool with published values.
 const PUBLISHED_CHURN_OPERATIONS: u64 = 1500;
 /// Faults about which a pool that survives only processes promises nothing, or which need a power
@@ -139,6 +141,7 @@ impl Setup {
             long_percent: 20,
             gets_percent: random.random_range(20..70),
             deletes_percent: random.random_range(5..15),
+            conditional_percent: 10,
             plain_percent: 0,
             locations: LOCATIONS_DRAWN[locations.random_range(0..LOCATIONS_DRAWN.len())],
             reads_in_batches: locations.random_range(0..4) == 0,
@@ -156,7 +159,12 @@ impl Setup {
 
     /// In a share of the seeds: writes of several times the size of the pool, so that its segments
     /// are cleaned and reused.
-    fn churned(self, share: f64, longest: usize, segments: std::ops::Range<u64>) -> Self {
+    pub(super) fn churned(
+        self,
+        share: f64,
+        longest: usize,
+        segments: std::ops::Range<u64>,
+    ) -> Self {
         let random = &mut random_from_seed(self.seed ^ 0x0043_4c45_414e);
         if !random.random_bool(share) {
             return self;
@@ -214,13 +222,17 @@ impl Setup {
         }
     }
 
-    /// In a share of the seeds: clients that publish their overwrites, beside others. The pool
-    /// survives only processes, so only processes die.
+    /// In a share of the seeds: clients that publish.
     fn published(self) -> Self {
         let random = &mut random_from_seed(self.seed ^ 0x5055_424c_4953_4845);
         if !random.random_bool(PUBLISHED_SHARE) {
             return self;
         }
+        self.publishing(random)
+    }
+
+    /// Clients that publish their overwrites, beside others. The pool survives only processes, so only processes die.
+    pub(super) fn publishing(self, random: &mut Random) -> Self {
         let mut faults = self.faults;
         faults.leave_out(|name| NOT_WITHOUT_POWER.contains(&name));
         faults.process_kills += random.random_range(0..4);
@@ -286,6 +298,11 @@ impl Setup {
 
     /// A run with some of every kind of fault, for many seeds.
     pub fn lite(seed: u64) -> Self {
+        Self::plainly_lite(seed).published().filled()
+    }
+
+    /// The same, with clients that do not publish and a pool that is not filled.
+    pub(super) fn plainly_lite(seed: u64) -> Self {
         let full = Self::drawn(seed);
         let random = &mut random_from_seed(seed ^ 0x117e);
         Self {
@@ -306,8 +323,6 @@ impl Setup {
             ..full
         }
         .churned(CHURN_SHARE, 100_000, 5..8)
-        .published()
-        .filled()
     }
 
     /// In a share of the seeds: a pool that is filled at the end.
