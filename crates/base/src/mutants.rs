@@ -66,6 +66,8 @@ mutants! {
     ConditionIgnored in "kv", "conditional writes";
     /// Deletes take the word out of the index and leave no tombstone.
     TombstoneLeftOut in "kv", "E11";
+    /// A write is persisted beside the one on which its verdict rests.
+    StampedBesideItsCause in "kv", "a retried write is done once";
     /// A lease's segment is given to others while its key still opens it.
     LeaseNotRevoked in "session", "E8";
     /// A reader that finds an invalid record deletes the key.

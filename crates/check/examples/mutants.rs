@@ -37,9 +37,10 @@ const ELSEWHERE: [&str; 6] = [
 /// The scenario of all hunts but the directed ones.
 const SCENARIO: &str = "kv-lite";
 /// Mutants that show only where several rare things meet, and the scenarios that dwell on these.
-const DIRECTED: [(Mutant, &str); 6] = [
+const DIRECTED: [(Mutant, &str); 7] = [
     (Mutant::ClaimIgnored, "kv-rivals"),
     (Mutant::OutcomesNotRecovered, "kv-restarts"),
+    (Mutant::StampedBesideItsCause, "kv-restarts"),
     (Mutant::TombstoneWinsAlways, "kv-reuse"),
     (Mutant::SyncErrorIgnored, "kv-syncs"),
     (Mutant::PublishBeforeDurable, "kv-syncs"),

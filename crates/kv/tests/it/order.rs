@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use stonecast_kv::StoreError;
+use stonecast_kv::{Client, Condition, StoreError, Written};
 use stonecast_media::Durability;
 
 use crate::world::{World, key, value};
@@ -77,4 +77,63 @@ async fn take_first(flying: &mut VecDeque<Flying<'_>>, last: &mut u64) {
     flying.pop_front();
     assert!(version > *last, "version {version} after {last}");
     *last = version;
+}
+
+/// Sends `first` and then `second`, before the server takes either. Returns the number of persists that made both durable.
+async fn persists_of_two<A, B>(
+    client: &Client,
+    first: impl Future<Output = Result<A, StoreError>>,
+    second: impl Future<Output = Result<B, StoreError>>,
+) -> u64 {
+    let before = client.metrics().await.unwrap().stat.persists;
+    let (mut first, mut second) = (Box::pin(first), Box::pin(second));
+    poll_fn(|context| {
+        assert!(first.as_mut().poll(context).is_pending());
+        assert!(second.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    first.await.unwrap_or_else(|error| panic!("{error}"));
+    second.await.unwrap_or_else(|error| panic!("{error}"));
+    client.metrics().await.unwrap().stat.persists - before
+}
+
+/// Needs the persist before a write that rests on another one of its batch. A crash may keep any part of what one persist covers: a delete
+/// without the put that it removed is told as *removed*, and the put that its client repeats stores the key again.
+#[test]
+fn a_write_that_rests_on_another_one_of_its_batch_is_persisted_after_that_one() {
+    let world = World {
+        durability: Durability::Power,
+        ..World::default()
+    };
+    world.run(async |world| {
+        let client = &world.client().await;
+        client.put(b"there", b"1").await.unwrap();
+        let delete = async |key| {
+            let is_there = client.delete(key).await?;
+            assert!(is_there);
+            Ok(())
+        };
+        let put_if_absent = async |key| {
+            let mut token = client.token();
+            let written = client.put_with(&mut token, key, b"3", Condition::Absent);
+            assert!(matches!(written.await?, Written::Done(_)));
+            Ok(())
+        };
+        for (first, second, persists) in [("a", "there", 1), ("there", "there", 2)] {
+            let (first, second) = (first.as_bytes(), second.as_bytes());
+            let took = persists_of_two(client, client.put(first, b"2"), delete(second)).await;
+            assert_eq!(took, persists, "a put, then a delete");
+            client.put(b"there", b"1").await.unwrap();
+        }
+        for (second, persists) in [("b", 1), ("there", 2)] {
+            let (delete, put) = (delete(b"there"), put_if_absent(second.as_bytes()));
+            let took = persists_of_two(client, delete, put).await;
+            assert_eq!(took, persists, "a delete, then a put if absent");
+            client.put(b"there", b"1").await.unwrap();
+        }
+        let put = client.put(b"there", b"2");
+        let took = persists_of_two(client, put, client.put(b"there", b"3")).await;
+        assert_eq!(took, 1, "the second put does not depend on the first");
+    });
 }

@@ -13,7 +13,7 @@ use crate::server::journal::Placed;
 use crate::server::shard::Shard;
 use crate::server::shortage::{NoPlace, no_place};
 use crate::server::space::Purpose;
-use crate::wire::Verdict;
+use crate::wire::{KeyHash, Verdict};
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
 const SPACE_LOOK_NS: Nanoseconds = 50_000;
@@ -29,8 +29,21 @@ pub(super) struct Stamped {
     pub spans: Vec<Span>,
     /// Number of the batch's writes that are decided.
     decided: usize,
+    /// Number of those whose records are durable.
+    durable: usize,
     /// Keys that the decided writes add to the index, less the keys that they remove; an upper bound while there is room for all.
     inserted: i64,
+}
+
+/// How far the decisions on a batch have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Every write is decided.
+    Whole,
+    /// The next write waits for a segment that is being prepared.
+    WaitsForRoom,
+    /// The next write rests on a record of this batch that is not durable yet.
+    RestsOnStamped,
 }
 
 /// The facts that all decisions on a part of a batch share.
@@ -46,28 +59,44 @@ impl Stamped {
     pub fn clear(&mut self) {
         self.spans.clear();
         self.decided = 0;
+        self.durable = 0;
         self.inserted = 0;
+    }
+
+    /// Notes that everything that is stamped is durable.
+    pub fn note_durable(&mut self) {
+        self.spans.clear();
+        self.durable = self.decided;
     }
 
     /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no
     /// room because a segment is still being prepared waits for that, for a while, and everything behind it: if the record were
     /// sent back, later writes of its client would overtake it. No record waits here for a segment that has to be cleaned first:
     /// segments are cleaned between batches.
+    ///
+    /// Returns whether every write is decided. If not, the next write is done only because of a record that this batch has stamped: a
+    /// delete removes that record's key, or a condition names its version. The caller makes the record durable first. A crash may keep any
+    /// of the records that one persist covers: if it kept the second write alone, its client would be told *removed*, and the repeated
+    /// first write would take effect behind it.
     pub async fn decide(
         &mut self,
         state: &RefCell<State>,
         runtime: &Rc<dyn Runtime>,
         batch: &mut Batch,
-    ) {
+    ) -> bool {
         let mut looks = 0;
-        while !self.decide_now(&mut state.borrow_mut(), batch, looks < SPACE_LOOKS_MAX) {
-            looks += 1;
+        loop {
+            match self.decide_now(&mut state.borrow_mut(), batch, looks < SPACE_LOOKS_MAX) {
+                Progress::Whole => return true,
+                Progress::RestsOnStamped => return false,
+                Progress::WaitsForRoom => looks += 1,
+            }
             runtime.sleep(SPACE_LOOK_NS).await;
         }
     }
 
-    /// Decides as far as there is room. False: it may wait, and has to.
-    fn decide_now(&mut self, state: &mut State, batch: &mut Batch, may_wait: bool) -> bool {
+    /// Decides as far as there is room, and as far as nothing rests on a record that is not durable.
+    fn decide_now(&mut self, state: &mut State, batch: &mut Batch, may_wait: bool) -> Progress {
         let undecided = batch.writes[self.decided..].iter();
         let keys = undecided.map(|write| (write.hash, write.key_size()));
         state.shard.prefetch(keys);
@@ -80,40 +109,53 @@ impl Stamped {
         while self.decided < batch.writes.len() {
             let (earlier, rest) = batch.writes.split_at_mut(self.decided);
             let write = &mut rest[0];
-            if !self.decide_write(state, &round, (earlier, &batch.bytes), write) {
-                return false;
+            if let Err(waits) = self.decide_write(state, &round, (earlier, &batch.bytes), write) {
+                return waits;
             }
             self.decided += 1;
         }
-        true
+        Progress::Whole
     }
 
-    /// Decides one write behind the `earlier` ones. False: it waits.
+    /// Decides one write behind the `earlier` ones, or says why it waits.
     fn decide_write(
         &mut self,
         state: &mut State,
         round: &Round,
         (earlier, bytes): (&[Write], &[u8]),
         write: &mut Write,
-    ) -> bool {
+    ) -> Result<(), Progress> {
         let key = &bytes[write.key.0..write.key.1];
         if write.claimed.is_none() {
             write.claimed = state.shard.claim(write.hash, key);
         }
         let mut adds = write.kind == Kind::Put;
         if write.kind == Kind::Delete || write.condition != Condition::None || !round.is_roomy {
-            let present = present_version(&mut state.shard, (earlier, bytes), write, key);
+            let before = earlier
+                .iter()
+                .rposition(|other| is_done_on(other, bytes, (write.hash, key)));
+            let present = match before.map(|index| &earlier[index]) {
+                Some(other) => (other.kind == Kind::Put).then_some(other.version),
+                None => state.shard.version_of(write.hash, key),
+            };
             adds &= present.is_none();
             write.version = present.unwrap_or(0);
             let has_place = !adds || state.shard.has_place(self.inserted);
             write.verdict = judge(write, present, has_place);
             if write.verdict != Verdict::Done {
                 give_back(&state.shard, write);
-                return true;
+                return Ok(());
+            }
+            let is_plain = write.kind == Kind::Put && write.condition == Condition::None;
+            if before.is_some_and(|index| index >= self.durable)
+                && !is_plain
+                && !mutant!(StampedBesideItsCause)
+            {
+                return Err(Progress::RestsOnStamped);
             }
         }
         if write.kind == Kind::Delete && mutant!(TombstoneLeftOut) {
-            return true;
+            return Ok(());
         }
         let draft = Draft {
             kind: write.kind,
@@ -131,16 +173,16 @@ impl Stamped {
             Ok(span) => {
                 self.spans.push(span);
                 self.inserted += i64::from(adds) - i64::from(write.kind == Kind::Delete);
-                return true;
+                return Ok(());
             }
-            Err(NoPlace::Pending) if round.may_wait => return false,
+            Err(NoPlace::Pending) if round.may_wait => return Err(Progress::WaitsForRoom),
             Err(NoPlace::Pending) => Verdict::Busy,
             Err(NoPlace::Refused(verdict)) => verdict,
         };
         write.verdict = refused;
         write.version = state.shard.number_with(refused);
         give_back(&state.shard, write);
-        true
+        Ok(())
     }
 }
 
@@ -156,22 +198,9 @@ fn judge(write: &Write, present: Option<u64>, has_place: bool) -> Verdict {
     }
 }
 
-/// The key's version if everything decided so far were published.
-fn present_version(
-    shard: &mut Shard,
-    (earlier, bytes): (&[Write], &[u8]),
-    write: &Write,
-    key: &[u8],
-) -> Option<u64> {
-    let same = |other: &&Write| {
-        other.verdict == Verdict::Done
-            && other.hash == write.hash
-            && bytes[other.key.0..other.key.1] == *key
-    };
-    match earlier.iter().rev().find(same) {
-        Some(other) => (other.kind == Kind::Put).then_some(other.version),
-        None => shard.version_of(write.hash, key),
-    }
+/// Whether `other` is a write of this key that is done.
+fn is_done_on(other: &Write, bytes: &[u8], (hash, key): (KeyHash, &[u8])) -> bool {
+    other.verdict == Verdict::Done && other.hash == hash && bytes[other.key.0..other.key.1] == *key
 }
 
 /// Writes a record into a segment of the server's own.

@@ -3,7 +3,7 @@
 //! ```text
 //!   gather    copy and check each record        a Batch: nothing changed
 //!   decide    conditions, room, stamp           Stamped: in the log, not durable, invisible
-//!   persist   once for all                      Persisted: durable, invisible
+//!   persist   once, or before a dependent write Persisted: durable, invisible
 //!   publish   index words                       visible
 //!   answer    in the order of arrival
 //! ```
@@ -11,6 +11,9 @@
 //! Each step hands the next one a value, and nothing goes back. `persist` is the one place between what is stamped and what is
 //! visible: any other log that has to hold a batch before it counts, as those of other nodes, takes the same [`Stamped`] there, and
 //! `publish` follows when all have given their [`Persisted`].
+//!
+//! A write that is done only because of another write of its batch, as a delete of a key that the batch puts, is stamped after that
+//! one is durable: a crash may keep any part of what one persist covers.
 //!
 //! While the server waits for a sync of a file to be worth its time, it decides writes as they arrive. When the sync is done,
 //! the first operations are published and answered before the rest, so that their clients send while the server works.
@@ -96,12 +99,7 @@ impl Pipeline {
             self.finish(state)?;
             return Ok(0);
         }
-        self.decide(state).await;
-        if self.committer.syncs_files() && !self.stamped.spans.is_empty() {
-            self.wait_for_company(state).await;
-        }
-        self.conclude_too_early(state).await?;
-        let persisted = self.persist(state).await;
+        let persisted = self.decide_and_persist(state).await;
         let durable = match &persisted {
             Ok(Some(persisted)) => Durable::Proven(persisted),
             Ok(None) => Durable::NothingStamped,
@@ -132,14 +130,44 @@ impl Pipeline {
         self.gather.take_buffers_back(&untaken);
     }
 
-    /// Decides and stamps what was gathered.
-    async fn decide(&mut self, state: &RefCell<State>) {
-        let (batch, runtime) = (&mut self.batch, &self.runtime);
-        self.stamped.decide(state, runtime, batch).await;
+    /// Decides the batch, and makes durable what is stamped: with one persist, and with one more for each write that rests on
+    /// another write of the batch. `None`: nothing was stamped.
+    async fn decide_and_persist(
+        &mut self,
+        state: &RefCell<State>,
+    ) -> Result<Option<Persisted>, StoreError> {
+        let mut persisted = None;
+        loop {
+            let is_whole = self.decide_in_company(state).await;
+            if is_whole {
+                self.conclude_too_early(state).await?;
+            }
+            persisted = self.persist(state).await?.or(persisted);
+            self.stamped.note_durable();
+            if is_whole {
+                return Ok(persisted);
+            }
+        }
     }
 
-    /// Gathers and decides more while it keeps arriving; see [`company`].
-    async fn wait_for_company(&mut self, state: &RefCell<State>) {
+    /// Decides and stamps what was gathered, and what arrives while a sync of a file waits to be worth its time. Returns whether
+    /// every write is decided.
+    async fn decide_in_company(&mut self, state: &RefCell<State>) -> bool {
+        if !self.decide(state).await {
+            return false;
+        }
+        let waits = self.committer.syncs_files() && !self.stamped.spans.is_empty();
+        !waits || self.wait_for_company(state).await
+    }
+
+    /// Decides and stamps what was gathered. Returns whether every write is decided; see [`Stamped::decide`].
+    async fn decide(&mut self, state: &RefCell<State>) -> bool {
+        let (batch, runtime) = (&mut self.batch, &self.runtime);
+        self.stamped.decide(state, runtime, batch).await
+    }
+
+    /// Gathers and decides more while it keeps arriving; see [`company`]. Returns whether every write is decided.
+    async fn wait_for_company(&mut self, state: &RefCell<State>) -> bool {
         let start = self.runtime.now();
         let mut quiet_since = start;
         while self.batch.items.len() < BATCH_MAX && self.is_roomy(state) {
@@ -152,10 +180,13 @@ impl Pipeline {
             }
             self.runtime.sleep(LOOK_NS).await;
             if self.gather(state) {
-                self.decide(state).await;
+                if !self.decide(state).await {
+                    return false;
+                }
                 quiet_since = self.runtime.now();
             }
         }
+        true
     }
 
     /// Whether the index has room for every key of the batch, even if none is there already.
