@@ -1,4 +1,4 @@
-//! One client's connection: reads requests, does them batch by batch, sends replies.
+//! One client's connection: reads requests, runs them batch by batch, and sends replies.
 //!
 //! ```text
 //!   socket -> input -> commands -> batch -> output -> socket
@@ -8,11 +8,11 @@
 //!
 //! Invariants:
 //! - Replies are in the order of requests: a connection does one batch at a time.
-//! - Memory is reserved before it is taken (`memory`): for a request before it is read, for replies before the values are. A client that
-//!   takes nothing for too long, or does not finish a request, is cut off.
+//! - Memory is reserved before it is taken (`memory`): for a request before it is read, for replies before the values
+//!   are. A client that takes no replies for too long, or does not finish a request, is cut off.
 //! - An idle connection has no buffers.
-//! - A connection with much to do lets the others have their turn between the pieces.
-//! - Of what stands behind `QUIT` nothing is done or answered, and what stands before it is done and answered first.
+//! - A connection with much to do lets other connections have their turn between the pieces of its work.
+//! - Commands before `QUIT` are run and answered first; commands after it are neither run nor answered.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -46,11 +46,11 @@ pub struct Connection {
 
 /// The reply to a client that finds no seat.
 pub const TOO_MANY: &str = "ERR max number of clients reached";
-/// Requests that are discarded at the end, so that the last reply is not lost with them.
+/// Most bytes of requests that are discarded at the end, so that the last reply is not lost with them.
 const LINGER_SIZE_MAX: usize = 1 << 20;
 /// Time in which the last replies must be taken.
 const LINGER_NS_MAX: Nanoseconds = 1_000_000_000;
-/// Least room for a read, so that the rest of a command does not come in crumbs.
+/// Least room for a read, so that the rest of a command does not come in tiny pieces.
 const ROOM_MIN: usize = 512;
 /// The reply to a client whose request finds no memory.
 const NO_ROOM: &str = "OOM the gateway's memory for requests is used up; try again later";
@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Waits until something can be read or sent, and does it. Returns false where the client has its last reply.
+    /// Waits until something can be read or sent, and does it. Returns false if the client has its last reply.
     async fn round(&mut self) -> Result<bool, End> {
         self.wait().await?;
         let mut goes_on = true;
@@ -153,7 +153,7 @@ impl Connection {
         Ok(self.make_room_in_input().await? && self.make_room_beside_input().await?)
     }
 
-    /// Reserves memory for what TLS holds of a record until the rest comes.
+    /// Reserves memory for the part of a record that TLS holds until the rest comes.
     async fn make_room_beside_input(&self) -> Result<bool, End> {
         match self.outlet.incoming_size_after_read() {
             0 => Ok(true),
@@ -258,7 +258,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a seat once a newcomer is authenticated. Returns false where there is none and the client was told so.
+    /// Takes a seat once a newcomer is authenticated. Returns false if there is none and the client was told so.
     fn sit_down(&mut self) -> bool {
         let is_known = self.session.is_authenticated && !self.outlet.is_shaking_hands();
         if self.seat.is_none() && is_known {
@@ -273,7 +273,7 @@ impl Connection {
         true
     }
 
-    /// The time by which the handshake must be done, the password sent, or the request that has begun be complete.
+    /// The time by which the handshake must be done, the password sent, or the request that has begun completed.
     fn request_deadline(&self) -> Option<Nanoseconds> {
         let limits = &self.context.thread.shared.options.limits;
         if self.outlet.is_shaking_hands() {
@@ -288,7 +288,7 @@ impl Connection {
         }
     }
 
-    /// Does every complete request of the input. Returns false where the client has its last reply.
+    /// Runs every complete request of the input. Returns false if the client has its last reply.
     async fn execute(&mut self) -> Result<bool, End> {
         let context = self.context.clone();
         let arrived_at = context.thread.runtime.now();
@@ -303,7 +303,7 @@ impl Connection {
         self.input.consume(consumed);
         if consumed > 0 {
             self.outlet.note_request_done();
-            // The time of the batch does not count for the request behind it.
+            // The time of the batch does not count against the request after it.
             self.request_began_at = context.thread.runtime.now();
         }
         result
@@ -316,7 +316,7 @@ impl Connection {
     ) -> Result<bool, End> {
         let limits = self.context.thread.shared.options.limits;
         loop {
-            // Before the password one command at a time: what is allowed after it depends on it.
+            // Before the password, commands come one at a time: each decides what is allowed after it.
             let (request_limits, count_max) = match self.session.is_authenticated {
                 true => (limits.requests(), limits.pipeline_depth),
                 false => (RequestLimits::UNAUTHENTICATED, 1),
@@ -337,7 +337,7 @@ impl Connection {
             if !self.sit_down() {
                 return Ok(false);
             }
-            // A protocol error behind QUIT is not reported.
+            // A protocol error after QUIT is not reported.
             if self.session.has_quit {
                 return Ok(false);
             }
@@ -351,8 +351,8 @@ impl Connection {
         }
     }
 
-    /// Cuts the next batch out of the input: a few commands, and more where there is memory for what they hold until they are done.
-    /// The second value says whether no complete command is left.
+    /// Cuts the next batch out of the input: a few commands, and more if there is memory for what they hold until they
+    /// are done. The second value says whether no complete command is left.
     fn parse(
         &mut self,
         limits: &RequestLimits,
@@ -402,7 +402,7 @@ impl Connection {
             let is_last = operation.ends_the_connection();
             specs.push(spec);
             operations.push(operation);
-            // Commands behind QUIT are not done.
+            // Commands after QUIT are not run.
             if is_last {
                 break;
             }
@@ -463,7 +463,7 @@ fn batch_size_of(commands: &Commands) -> usize {
     batch_size(commands.len(), commands.argument_count())
 }
 
-/// Whether a command is the line of an HTTP request, which a browser that was tricked into it sends.
+/// Whether a command is a line of an HTTP request, as a browser that was tricked into it sends.
 fn is_http(arguments: Arguments<'_>) -> bool {
     let name = arguments.at(0);
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")

@@ -12,7 +12,7 @@ use crate::commands::COMMAND_COUNT;
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds to the count. With one writer no locked instruction is needed.
+    /// Adds to the count. With one writer, no locked instruction is needed.
     pub fn add(&self, more: u64) {
         self.0.store(
             self.0.load(Ordering::Relaxed).wrapping_add(more),
@@ -20,7 +20,7 @@ impl Count {
         );
     }
 
-    /// Replaces the value, if it is a state and not a sum.
+    /// Replaces the value of a count that is a state and not a sum.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -36,7 +36,7 @@ impl Count {
 pub struct Lookups {
     /// Keys that were there.
     pub hits: u64,
-    /// Keys that were not.
+    /// Keys that were not there.
     pub misses: u64,
 }
 
@@ -63,7 +63,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Other];
 
-    /// As a label.
+    /// The name as a label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -78,7 +78,7 @@ impl Kind {
 pub struct Counters {
     /// Commands done, by their place in the table. A command that is refused before it begins is not counted.
     pub commands: [Count; COMMAND_COUNT],
-    /// Commands done a second, over the last samples.
+    /// Commands done per second, over the last samples.
     pub commands_per_second: Count,
     /// Keys that a command looked up for its reply and found.
     pub hits: Count,
@@ -108,7 +108,7 @@ pub struct Counters {
     pub received_bytes: Count,
     /// Bytes of replies.
     pub sent_bytes: Count,
-    /// Compare-and-writes that lost against another client.
+    /// Compare-and-writes that lost to another client.
     pub conflicts: Count,
     /// From the arrival of a batch to its replies, by kind of step.
     pub latencies: [Histogram; Kind::ALL.len()],
@@ -169,7 +169,7 @@ impl Histogram {
         self.sum_ns.add(duration.saturating_mul(count));
     }
 
-    /// All that was noted.
+    /// All latencies that were noted.
     pub fn latencies(&self) -> Latencies {
         Latencies {
             sum_ns: self.sum_ns.get(),

@@ -14,7 +14,7 @@ pub enum GatewayError {
         "{address} can be reached from other machines: set a password (--password-file) or TLS (--tls-certificate and --tls-key), or listen at 127.0.0.1"
     )]
     Unprotected {
-        /// Where.
+        /// The address.
         address: SocketAddr,
     },
     /// The options contradict each other or allow nothing.
@@ -23,9 +23,9 @@ pub enum GatewayError {
     /// The gateway cannot listen at an address.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file for TLS cannot be used.
@@ -41,7 +41,7 @@ pub enum GatewayError {
     System {
         /// What was attempted.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The store could not be reached, or did not answer.

@@ -66,7 +66,7 @@ pub struct Share {
 }
 
 impl Budget {
-    /// `count` operations and `size` bytes. An operation with more bytes gets all of them.
+    /// A budget of `count` operations and `size` bytes. An operation with more bytes asks for all of them.
     pub fn new(count: usize, size: usize) -> Self {
         Self {
             count: Cell::new(count),
@@ -75,7 +75,7 @@ impl Budget {
         }
     }
 
-    /// Waits for one operation and `size` bytes, which is at most what there is.
+    /// Waits for one operation and `size` bytes, which must not exceed the whole budget.
     pub async fn take(self: &Rc<Self>, size: usize) -> Share {
         let fits = || self.count.get() > 0 && self.size.get() >= size;
         if !(fits() && self.line.borrow().waiting.is_empty()) {
@@ -126,7 +126,7 @@ impl Drop for Share {
     }
 }
 
-/// Tasks in line, of which the first polls for what it wants.
+/// A line of tasks, the first of which polls for what it wants.
 #[derive(Default)]
 pub struct Queue {
     line: RefCell<Line>,
@@ -257,8 +257,8 @@ impl<T> Turn<'_, T> {
         self.turns.with(self.key, |of_key| of_key.left.take())
     }
 
-    /// Ends the turn and leaves something to the next task. It is dropped if no task waits, or if none lives until its
-    /// turn.
+    /// Ends the turn and leaves something to the next task. The value is dropped if no task waits, or if none lives
+    /// until its turn.
     pub fn leave(self, left: T) {
         self.turns.with(self.key, |of_key| of_key.left = Some(left));
     }

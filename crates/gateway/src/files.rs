@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Files that everything beside the clients needs: the admin port, the store, its pool, standard streams.
 const OTHER_FILES: u64 = 256 + crate::admin::CONNECTIONS_MAX as u64;
 
-/// Raises the limit of open files as far as the system allows. Returns for how many connections there is room then, at
+/// Raises the limit of open files as far as the system allows. Returns for how many connections there is then room, at
 /// most `wanted`.
 pub fn raise_limit(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);

@@ -20,8 +20,8 @@ pub struct GatewayHandle {
     threads: Vec<JoinHandle<Result<(), GatewayError>>>,
 }
 
-/// Starts a gateway. When this returns the addresses are bound. Clients are served as soon as the store has accepted
-/// the gateway's connections. The store may run in the calling thread and begin to serve later.
+/// Starts a gateway. When the call returns, the addresses are bound. Clients are served as soon as the store has
+/// accepted the gateway's connections. The store may run in the calling thread and begin to serve later.
 pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError> {
     options.check()?;
     let tls = options.tls.as_ref().map(tls::configuration).transpose()?;
@@ -99,12 +99,12 @@ impl GatewayHandle {
         Ok(())
     }
 
-    /// Where Redis clients connect.
+    /// The address that Redis clients connect to.
     pub fn resp_address(&self) -> Option<SocketAddr> {
         self.shared.resp
     }
 
-    /// Where metrics and health are.
+    /// The address of metrics and health.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
     }
@@ -114,7 +114,7 @@ impl GatewayHandle {
         self.shared.is_ready()
     }
 
-    /// Waits until clients are served. Returns false if they are not by then or will not be.
+    /// Waits until clients are served. Returns false if they are not served within `timeout`, or never will be.
     pub fn wait_until_ready(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         while !self.is_ready() && !self.is_finished() && Instant::now() < deadline {
@@ -123,8 +123,8 @@ impl GatewayHandle {
         self.is_ready()
     }
 
-    /// Whether a thread has ended: it was asked to, lost the store, or failed; `stop` says which. The other threads end
-    /// then, too.
+    /// Whether a thread has ended because it was asked to, lost the store, or failed; `stop` tells which. The other
+    /// threads then end too.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
@@ -141,7 +141,7 @@ impl GatewayHandle {
         self.shared.stop();
     }
 
-    /// Ends the gateway: accepts no more connections, does and answers the commands under way, then ends all
+    /// Ends the gateway: accepts no more connections, finishes and answers the commands under way, then ends all
     /// connections.
     pub fn stop(mut self) -> Result<(), GatewayError> {
         self.shared.stop();

@@ -1,7 +1,7 @@
 //! Deadlines of connections, checked a few times a second, and the places of newcomers.
 //!
-//! A *newcomer* is a connection that is not authenticated: its TLS handshake is not done, or it has not sent the password.
-//! Newcomers have places of their own, beside those of clients, and make way for each other.
+//! A *newcomer* is a connection that is not authenticated: its TLS handshake is not done, or it has not sent the
+//! password. Newcomers have places of their own, apart from those of clients, and make way for each other.
 //!
 //! A connection sets the time by which its peer must have done something, and is cut off after that. One pass over all
 //! connections a few times a second costs less than a timer for each request.

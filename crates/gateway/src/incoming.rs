@@ -1,22 +1,22 @@
-//! How much memory rustls may hold for bytes that have come and are not taken: it does not say.
+//! Computes how much memory rustls may hold for bytes that have come and are not taken, which rustls does not report.
 //!
 //! ```text
 //!   socket --READ_SIZE at a time--> records, incomplete ones included --deciphered--> plaintext --> input
 //!                                   `------------ silent -----------'                `- plaintext -'
 //! ```
 //!
-//! Invariant: `size` is at least what rustls holds. Messages of a handshake may be joined from many records, so what has brought no
-//! plaintext counts as held until some comes.
+//! Invariant: `size` is at least what rustls holds. Messages of a handshake may be joined from many records, so bytes
+//! that have brought no plaintext count as held until some comes.
 
 use std::io::{self, Read};
 
 /// Bytes that one call reads: as many as rustls makes room for.
 pub const READ_SIZE: usize = 4 << 10;
-/// Bytes that rustls holds at most of messages that it cannot decipher yet.
+/// Most bytes that rustls holds of messages that it cannot decipher yet.
 const SILENT_MAX: usize = 64 << 10;
 /// Bytes of the longest record of TLS.
 const RECORD_SIZE_MAX: usize = (18 << 10) + HEADER_SIZE;
-/// What is held at most.
+/// Most bytes that rustls holds.
 pub const INCOMING_SIZE_MAX: usize = SILENT_MAX + READ_SIZE + RECORD_SIZE_MAX;
 /// Bytes of a record's header; the last two are its length.
 const HEADER_SIZE: usize = 5;
@@ -26,7 +26,7 @@ const HEADER_SIZE: usize = 5;
 pub struct Incoming {
     header: [u8; HEADER_SIZE],
     header_len: usize,
-    /// Bytes that the record under way lacks.
+    /// Bytes that the record under way still lacks.
     missing: usize,
     /// Bytes of the record under way, its header included, as far as it has come.
     record: usize,
@@ -35,7 +35,7 @@ pub struct Incoming {
     plaintext: usize,
 }
 
-/// A reader that has what it reads noted.
+/// A reader that notes in `incoming` what it reads.
 pub struct Noted<'a, R> {
     pub reader: R,
     pub incoming: &'a mut Incoming,
@@ -56,14 +56,14 @@ impl Incoming {
         let is_known = self.header_len == HEADER_SIZE;
         wire + self.plaintext
             + match is_known {
-                // Records that begin and end in what is read.
+                // Records may begin and end within the bytes that are read.
                 false => READ_SIZE,
                 true if self.missing <= READ_SIZE => self.record + READ_SIZE,
                 true => 0,
             }
     }
 
-    /// Says how much plaintext waits to be taken.
+    /// Notes how much plaintext waits to be taken.
     pub fn note_plaintext(&mut self, size: usize) {
         if size > self.plaintext {
             self.silent = self.record;
@@ -71,7 +71,7 @@ impl Incoming {
         self.plaintext = size;
     }
 
-    /// Says that so much plaintext was taken.
+    /// Notes that `size` bytes of plaintext were taken.
     pub fn note_taken(&mut self, size: usize) {
         self.plaintext -= size;
     }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(incoming.size(), 9_000 + READ_SIZE);
         assert_eq!(incoming.size_after_read(), 9_000 + READ_SIZE);
         read(&mut incoming, &bytes[105 + 9_000..105 + 12_000]);
-        // The next call brings its end, and its plaintext lies beside it.
+        // The next call brings the record's end, and the plaintext lies beside the record.
         assert!(incoming.size_after_read() > 16_000 + 12_000);
         read(&mut incoming, &bytes[105 + 12_000..]);
         incoming.note_plaintext(15_980);

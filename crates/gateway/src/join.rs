@@ -1,11 +1,11 @@
-//! Runs many futures of one task at once and hands on their results in order.
+//! Runs many futures of one task at once and passes on their results in order.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Futures that one task has under way at a time: as many as the store takes at once.
+/// Most futures that one task has in flight at a time: as many as the store takes at once.
 pub const WINDOW: usize = 256;
 
 /// Runs `futures`, a window of them at a time, and hands each result to `take`, in the order of the futures.

@@ -15,12 +15,12 @@
 //! - A reply that says *done* comes after the store has said *done*: what was acknowledged is as durable as the pool is.
 //! - Replies of a connection are in the order of its commands; commands on one key take effect in that order, and a read
 //!   sees every write before it.
-//! - A command is done as a whole for each key: what reads and writes is a compare-and-put, so no other client, through a
-//!   gateway or one-sided, comes between.
+//! - A command is done as a whole for each key: a command that reads and writes is a compare-and-put, so no other
+//!   client, through a gateway or one-sided, comes between.
 //! - An option that is not supported is an error. Memory for what clients send and do not take is bounded.
 //!
-//! A crash of the gateway loses nothing that was acknowledged, since it holds nothing; a write that was not answered may
-//! or may not have been done.
+//! A crash of the gateway loses nothing that was acknowledged, since the gateway holds no data; a write that was not
+//! answered may or may not have been done.
 #![forbid(unsafe_code)]
 
 mod admin;

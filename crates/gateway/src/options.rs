@@ -16,9 +16,10 @@ use crate::resp::RequestLimits;
 /// How to run a gateway. `GatewayOptions::new` sets the usual values.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// Where Redis clients connect. Port 0: the system chooses one. None: only metrics and health are served.
+    /// The address for Redis clients. With port 0 the system chooses a port. `None`: only metrics and health are
+    /// served.
     pub resp: Option<SocketAddr>,
-    /// Where metrics and health are served over HTTP.
+    /// The address at which metrics and health are served over HTTP.
     pub admin: Option<SocketAddr>,
     /// The store's address on the shared-memory fabric.
     pub store: String,
@@ -26,7 +27,7 @@ pub struct GatewayOptions {
     pub threads: NonZeroUsize,
     /// The password that clients must send before anything else.
     pub password: Option<Password>,
-    /// Encryption of connections, of clients and of the admin port.
+    /// Encryption of the connections of clients and of the admin port.
     pub tls: Option<TlsOptions>,
     /// Bounds on what clients may use.
     pub limits: GatewayLimits,
@@ -35,11 +36,11 @@ pub struct GatewayOptions {
 /// Files for TLS, in PEM.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
-    /// Certificate of the server, and those that lead to its authority.
+    /// Certificate of the server, and the certificates that lead to its authority.
     pub certificate: PathBuf,
     /// Private key of the certificate.
     pub key: PathBuf,
-    /// Authority that clients' certificates must come from. None: clients need no certificate.
+    /// Authority that must have signed clients' certificates. `None`: clients need no certificate.
     pub client_authority: Option<PathBuf>,
 }
 
@@ -50,13 +51,13 @@ pub struct Password(String);
 /// Bounds on what clients may use. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Clients at a time. Connections that are not authenticated have places beside these, see `newcomers`.
+    /// Clients at a time. Connections that are not authenticated have places in addition to these, see `newcomers`.
     pub connections: usize,
     /// One request as it is sent.
     pub request_size: u64,
     /// Commands of one connection that are done as one batch. Later commands wait for the next batch.
     pub pipeline_depth: usize,
-    /// Replies of one connection that wait to be taken. Above this bound its commands wait.
+    /// Replies of one connection that wait to be taken. Above this bound, the connection's commands wait.
     pub output_size: usize,
     /// Requests and replies of all connections together.
     pub memory_size: usize,
@@ -83,14 +84,14 @@ impl Default for GatewayLimits {
     }
 }
 
-/// Clients for each place of a newcomer, and least places of newcomers.
+/// Clients for each place of a newcomer, and the fewest places for newcomers.
 const NEWCOMERS_SHARE: usize = 4;
 const NEWCOMERS_MIN: usize = 16;
 /// The permission of everybody to read a file.
 const OTHERS_MAY_READ: u32 = 0o004;
 /// Most arguments of a command, as in Redis.
 const ARGUMENTS_MAX: u32 = 1 << 20;
-/// Smallest limit on a request: the longest key and value, and what is around them.
+/// Smallest limit on a request: the longest key and value, and the bytes around them.
 const REQUEST_SIZE_MIN: u64 = 2 << 20;
 /// Largest limit on a request: places in it are 4 bytes.
 const REQUEST_SIZE_MAX: u64 = 1 << 30;
@@ -167,7 +168,7 @@ impl GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Places for connections that are not authenticated; 0 where none has to be.
+    /// Places for connections that are not authenticated; 0 if none has to authenticate.
     pub(crate) fn newcomers(&self) -> usize {
         if self.password.is_none() && self.tls.is_none() {
             return 0;
@@ -177,7 +178,7 @@ impl GatewayOptions {
 }
 
 impl GatewayLimits {
-    /// Limits on a request after the password.
+    /// Limits on a request of an authenticated client.
     pub(crate) fn requests(&self) -> RequestLimits {
         RequestLimits {
             arguments: ARGUMENTS_MAX,
@@ -187,7 +188,7 @@ impl GatewayLimits {
     }
 }
 
-/// Reads a file that others must not know. Refused if everybody may read it.
+/// Reads a file that others must not know. A file that everybody may read is refused.
 pub fn read_secret(path: &Path) -> Result<String, GatewayError> {
     let refuse = |reason: String| {
         GatewayError::Options(format!("the secret file {}: {reason}", path.display()))
@@ -210,7 +211,7 @@ impl Password {
         Self(password.into())
     }
 
-    /// Reads the first line of a file. Refused if everybody may read the file.
+    /// Reads the first line of a file. A file that everybody may read is refused.
     pub fn read(path: &Path) -> Result<Self, GatewayError> {
         let text = read_secret(path)?;
         match text.lines().next() {
@@ -247,7 +248,7 @@ mod tests {
         GatewayOptions::new(resp.parse().unwrap(), "socket")
     }
 
-    /// Needs the check of addresses: without it anybody on the network reads and writes the store.
+    /// Needs the check of addresses: without it, anybody on the network could read and write the store.
     #[test]
     fn an_address_that_others_reach_needs_a_password_or_tls() {
         for loopback in ["127.0.0.1:6380", "[::1]:6380", "127.8.8.8:1"] {
@@ -281,7 +282,7 @@ mod tests {
         assert!(empty.check().is_err());
     }
 
-    /// Needs the look at the rights.
+    /// Needs the check of the file's permissions.
     #[test]
     fn a_private_key_is_used_only_if_others_cannot_read_it() {
         let key = tempfile::NamedTempFile::new().unwrap();
@@ -300,7 +301,7 @@ mod tests {
         assert!(refused.contains("everybody may read it"), "{refused}");
     }
 
-    /// Needs the look at the rights.
+    /// Needs the check of the file's permissions.
     #[test]
     fn a_password_file_is_read_only_if_others_cannot_read_it() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin(IpAddr);
 
-/// The part of an IPv6 address that names the network: a host may take any address in it.
+/// The part of an IPv6 address that names the network: a host may take any address in that network.
 const NETWORK_BITS: u32 = 64;
 
 impl Origin {

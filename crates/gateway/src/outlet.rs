@@ -57,9 +57,9 @@ pub struct Outlet {
     replies: Chain,
     /// Count of bytes sent.
     gone: u64,
-    /// Since when nothing was taken, if replies wait.
+    /// Since when the client has taken nothing, if replies wait.
     stuck_at: Option<Nanoseconds>,
-    /// The replies that waited at one moment, all of which must be taken by a deadline.
+    /// The replies that waited at one moment. All of them must be taken by a deadline.
     due: Option<Due>,
     /// The time by which the request must be complete.
     request_deadline: Cell<Option<Nanoseconds>>,
@@ -71,18 +71,19 @@ pub struct Outlet {
 
 /// Bytes of replies that are sent before the batch is done, so that the client can begin to read.
 const SEND_EARLY: usize = 64 << 10;
-/// Bytes that one call of `send` moves, at most.
+/// Most bytes that one call of `send` moves.
 const SEND_MAX: usize = 1 << 20;
-/// Work after which the other connections have their turn: some hundred microseconds.
+/// Work after which the other connections have their turn: a few hundred microseconds.
 const WORK_MAX: usize = 256 << 10;
-/// A client has this many output timeouts to take all that waits at one moment.
+/// A client has this many output timeouts to take all replies that wait at one moment.
 const OUTPUT_TIMEOUTS: Nanoseconds = 10;
-/// Pause between two looks for memory of the first in line. Memory that another thread gives back wakes no task here.
+/// Pause between two attempts of the first in line to get memory. Memory that another thread gives back wakes no task
+/// here.
 const LOOK_NS: Nanoseconds = 500_000;
-/// Work of one step of a TLS handshake: a signature takes some hundred microseconds.
+/// Work of one step of a TLS handshake: a signature takes a few hundred microseconds.
 const HANDSHAKE_WORK: usize = WORK_MAX;
-/// How long a connection waits for memory while no other in the line gets any. Then its client is told that there is
-/// none.
+/// How long a connection waits for memory while no other in the line gets any. After that, its client is told that
+/// there is none.
 const PATIENCE_NS: Nanoseconds = 10_000_000_000;
 
 impl Outlet {
@@ -111,7 +112,7 @@ impl Outlet {
         &mut self.replies
     }
 
-    /// A point in the replies to come back to.
+    /// A point in the replies to rewind to.
     pub fn mark(&self) -> u64 {
         self.gone + self.replies.len() as u64
     }
@@ -142,7 +143,7 @@ impl Outlet {
             || !self.thread.waiting_for_replies.is_empty()
     }
 
-    /// Sends as much as the socket takes, or a large part of it.
+    /// Sends as much as the socket takes, up to a bound.
     pub fn send(&mut self) -> Result<(), End> {
         self.check()?;
         let (mut progress, mut moved) = (false, 0);
@@ -169,8 +170,8 @@ impl Outlet {
         Ok(())
     }
 
-    /// Updates the deadlines after an attempt to send. The deadline for all that waits bounds how long a client keeps
-    /// memory that takes a byte now and then.
+    /// Updates the deadlines after an attempt to send. The deadline for all waiting replies bounds how long a client
+    /// that takes a byte now and then keeps memory.
     fn note_taken(&mut self, progress: bool) {
         if !self.has_pending() {
             (self.stuck_at, self.due) = (None, None);
@@ -182,7 +183,7 @@ impl Outlet {
         let now = self.thread.runtime.now();
         self.stuck_at = Some(now);
         if self.due.is_none_or(|due| self.gone >= due.end) {
-            // A record of TLS has been taken once anything behind it was.
+            // A TLS record has been taken once any byte after it was.
             let unsent = u64::from(self.transport.has_unsent());
             let timeout = self.output_timeout().saturating_mul(OUTPUT_TIMEOUTS);
             self.due = Some(Due {
@@ -203,8 +204,8 @@ impl Outlet {
             .map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// To be called between the pieces of a batch: sends much early, waits while too much waits, and lets other
-    /// connections have their turn.
+    /// To be called between the pieces of a batch: sends early if there is much to send, waits while too many replies
+    /// wait, and lets other connections have their turn.
     pub async fn relieve(&mut self) -> Result<(), End> {
         self.check()?;
         if self.replies.len() >= SEND_EARLY || self.is_full() {
@@ -221,7 +222,7 @@ impl Outlet {
         Ok(())
     }
 
-    /// Lets other connections have their turn, if this one has done much since they last had it.
+    /// Lets other connections have their turn if this one has done much since they last had theirs.
     pub async fn take_turn(&mut self) {
         if self.worked >= WORK_MAX {
             self.worked = 0;
@@ -229,7 +230,7 @@ impl Outlet {
         }
     }
 
-    /// Waits for a turn, if the thread has done much since it last looked at the sockets.
+    /// Waits for a turn if the thread has done much since it last looked at the sockets.
     pub async fn wait_if_late(&mut self) {
         if self.thread.reactor.is_late() {
             self.worked = 0;
@@ -243,7 +244,7 @@ impl Outlet {
         self.thread.reactor.note_work(bytes);
     }
 
-    /// Says that the connection has nothing to do, so others have their turn.
+    /// Notes that the connection has nothing to do, so that others have their turn.
     pub fn note_rest(&mut self) {
         self.worked = 0;
     }
@@ -260,14 +261,14 @@ impl Outlet {
     }
 
     /// Reserves memory for `size` more bytes of replies, if there is some at this moment. The next `relieve` gives back
-    /// what was not used.
+    /// the memory that was not used.
     pub fn try_room(&self, size: usize) -> bool {
         self.thread.waiting_for_replies.is_empty()
             && self.account.try_replies(self.replies.capacity() + size)
     }
 
-    /// The same, and waits: until its own client has taken what waits, then in line with other connections. Returns
-    /// false if there was none for too long.
+    /// Like `try_room`, but waits: first until its own client has taken the replies that wait, then in line with other
+    /// connections. Returns false if there was no memory for too long.
     pub async fn room(&mut self, size: usize) -> Result<bool, End> {
         loop {
             if self.try_room(size) {
@@ -295,7 +296,7 @@ impl Outlet {
         self.account.try_requests(size)
     }
 
-    /// The same, and waits in line with other connections. Returns false if there was none for too long.
+    /// Like `try_request`, but waits in line with other connections. Returns false if there was no memory for too long.
     pub async fn request(&self, size: usize) -> Result<bool, End> {
         let queue = &self.thread.waiting_for_requests;
         if self.account.has_requests(size) || queue.is_empty() && self.account.try_requests(size) {
@@ -309,7 +310,7 @@ impl Outlet {
     async fn memory(&self, queue: &Queue, is_there: impl Fn() -> bool) -> Result<bool, End> {
         let runtime = &self.thread.runtime;
         let place = queue.enter();
-        // A connection that is first for its request does not wait for those that wait for it.
+        // A connection that is first because of its request does not wait for connections that wait for it.
         let is_next = || place.is_first() || self.account.is_first();
         let (mut since, mut served) = (runtime.now(), queue.served());
         loop {
@@ -340,7 +341,7 @@ impl Outlet {
 
     /// Appends what the client has sent to `input`.
     pub fn read(&mut self, input: &mut Buffer) -> Result<Moved, End> {
-        // A handshake takes as long as moving many bytes does.
+        // A step of a handshake takes as long as moving many bytes.
         if self.is_shaking_hands() {
             self.note_work(HANDSHAKE_WORK);
         }
@@ -399,7 +400,7 @@ impl Outlet {
         self.transport.source().readiness()
     }
 
-    /// Says that a request is complete, so the connection is no longer first in line for memory.
+    /// Notes that a request is complete, so the connection is no longer first in line for memory.
     pub fn note_request_done(&self) {
         self.account.note_request_done();
     }
@@ -421,7 +422,7 @@ impl Outlet {
         self.renew_deadline();
     }
 
-    /// Sets the connection's deadline to the first of all that count.
+    /// Sets the connection's deadline to the earliest of those that apply.
     fn renew_deadline(&self) {
         let stuck = self
             .stuck_at
@@ -443,7 +444,7 @@ impl Outlet {
         self.guard.enter(origin);
     }
 
-    /// Says that the peer is authenticated.
+    /// Notes that the peer is authenticated.
     pub fn leave(&self) {
         self.guard.leave();
     }
@@ -453,7 +454,7 @@ impl Outlet {
         self.transport.incoming_size()
     }
 
-    /// The same, at most, after the next call of `read`.
+    /// Most memory of received bytes that TLS may hold after the next call of `read`.
     pub fn incoming_size_after_read(&self) -> usize {
         self.transport.incoming_size_after_read()
     }

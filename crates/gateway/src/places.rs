@@ -2,7 +2,7 @@
 //!
 //! Refusing the newest would let the first comers keep all others out by reconnecting as soon as they are cut. A
 //! newcomer instead keeps its place until as many others have come as there are places. An origin that holds half of
-//! the places and wants more gives up its own oldest, so it alone cannot push out the others.
+//! the places and wants more gives up its own oldest place, so one origin alone cannot push out the others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,7 +17,7 @@ pub struct Places<T> {
     by_origin: HashMap<Origin, BTreeSet<u64>>,
 }
 
-/// A place that was taken. Another connection may have it since.
+/// A place that was taken. Another connection may have it by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceNumber(u64);
 
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(places.taken(), 3);
     }
 
-    /// Needs the preference for the own origin: the attacker would push the other out with its 101st connection.
+    /// Needs the preference for the attacker's own origin: otherwise its 101st connection would push the other out.
     #[test]
     fn an_origin_that_floods_pushes_out_its_own() {
         let mut places = Places::new(100);

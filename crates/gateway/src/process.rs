@@ -5,14 +5,14 @@ use std::fs;
 /// Bytes of this process in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// Private memory: allocations and stacks. Mapped files, the pool among them, are not in it.
+    /// Private memory: allocations and stacks. Mapped files, including the pool, are not part of it.
     pub private: u64,
     /// All memory, mapped files included.
     pub resident: u64,
 }
 
 impl ProcessMemory {
-    /// Reads the sizes of this moment; zeros where the kernel does not report them.
+    /// Reads the current sizes; zeros if the kernel does not report them.
     pub fn now() -> Self {
         fs::read_to_string("/proc/self/status").map_or_else(|_| Self::default(), |it| Self::of(&it))
     }

@@ -1,4 +1,4 @@
-//! Operations a second, from a count that only grows.
+//! Operations per second, from a count that only grows.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub struct Rate {
 const SAMPLES: usize = 16;
 
 impl Rate {
-    /// Notes the count at this moment. Returns its growth a second over the samples that are kept.
+    /// Notes the count at this moment. Returns its growth per second over the samples that are kept.
     pub fn sample(&mut self, now: Nanoseconds, count: u64) -> u64 {
         if self.samples.len() > SAMPLES {
             self.samples.pop_front();

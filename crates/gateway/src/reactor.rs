@@ -1,8 +1,8 @@
 //! Readiness of sockets: one epoll instance for each thread.
 //!
-//! Sockets are registered once, edge-triggered, so a request costs no system call beside its read and its write. A
-//! [`Readiness`] keeps what epoll reported until a task finds that the socket has nothing more. Other threads end a wait
-//! for events through an eventfd in the same epoll instance.
+//! Sockets are registered once, edge-triggered, so a request costs no system call other than its read and its write. A
+//! [`Readiness`] keeps what epoll reported until a task finds that the socket has nothing more. Other threads end a
+//! wait for events through an eventfd in the same epoll instance.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ struct Bell(OwnedFd);
 pub struct Readiness {
     readable: Cell<bool>,
     writable: Cell<bool>,
-    /// The peer has ended, so there is always something to read, if only the end.
+    /// Whether the peer has ended; there is then always something to read, if only the end.
     hung_up: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -62,9 +62,9 @@ const CONNECTED: EventFlags = EventFlags::IN
 const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
 /// Events of the bell, one for each ring.
 const RUNG: EventFlags = EventFlags::IN.union(EventFlags::ET);
-/// Names the bell among the sources, of which none has this index.
+/// Names the bell among the sources; no source has this index.
 const BELL: u64 = u64::MAX;
-/// Events that one call takes, at most.
+/// Most events that one call takes.
 const EVENTS_MAX: usize = 512;
 /// Work between two calls after which a task with much to do waits for the next one.
 const WORK_MAX: usize = 1 << 20;
@@ -85,12 +85,12 @@ impl Reactor {
         })
     }
 
-    /// Registers a connected socket. It counts as ready until it says otherwise.
+    /// Registers a connected socket. It counts as ready until a call finds that it is not.
     pub fn add<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
         self.register(socket, CONNECTED)
     }
 
-    /// Registers a source that several threads wait for, of which one is enough to take what is there.
+    /// Registers a source that several threads wait for; one of them is enough to take what is there.
     pub fn add_shared<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
         self.register(socket, SHARED)
     }
@@ -117,7 +117,7 @@ impl Reactor {
         })
     }
 
-    /// Takes events, waiting for `timeout` nanoseconds at most until there is one. Returns whether there was any.
+    /// Takes events, waiting at most `timeout` nanoseconds for the first. Returns whether there was any.
     pub fn poll(&self, timeout: Nanoseconds) -> bool {
         let timeout = Timespec {
             tv_sec: (timeout / 1_000_000_000) as i64,
@@ -150,8 +150,8 @@ impl Reactor {
         Waker::from(self.bell.clone())
     }
 
-    /// Waits until events were taken again and the tasks in line before this one had their turn. So a connection with
-    /// little to do waits for one with much to do, however many of those there are.
+    /// Waits until events have been taken again and the tasks in line before this one have had their turn. A connection
+    /// with little to do therefore waits for only one with much to do, however many of those there are.
     pub async fn turn(&self) {
         let mut was_asked = false;
         poll_fn(|context| {
@@ -174,7 +174,7 @@ impl Reactor {
         self.work.get() >= WORK_MAX
     }
 
-    /// Takes events if so much was done since the last time. For a task that runs for long without a turn.
+    /// Takes events if the thread is late. For a task that runs for long without a turn.
     pub fn look_if_late(&self) {
         if self.is_late() {
             self.poll(0);
@@ -193,7 +193,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // An eventfd takes more rings than a machine lives to make.
+        // An eventfd counts more rings than a machine makes in its lifetime.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -225,22 +225,22 @@ impl Readiness {
         self.readable.get()
     }
 
-    /// Whether writing may bring something through.
+    /// Whether the socket may take something.
     pub fn is_writable(&self) -> bool {
         self.writable.get()
     }
 
-    /// Says that there is nothing more to read now.
+    /// Notes that there is nothing more to read now.
     pub fn clear_readable(&self) {
         self.readable.set(self.hung_up.get());
     }
 
-    /// Says that nothing more can be written now.
+    /// Notes that nothing more can be written now.
     pub fn clear_writable(&self) {
         self.writable.set(false);
     }
 
-    /// Makes `wake` wake this task.
+    /// Makes `wake` wake the task of `context`.
     pub fn register(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match &*waker {
@@ -251,7 +251,7 @@ impl Readiness {
 }
 
 impl<S: AsFd> Source<S> {
-    /// What it is ready for.
+    /// What the source is ready for.
     pub fn readiness(&self) -> &Rc<Readiness> {
         &self.readiness
     }
@@ -278,7 +278,7 @@ impl<S: AsFd> Source<S> {
         Ok(epoll::delete(&self.reactor.epoll, &self.socket)?)
     }
 
-    /// Registers a shared source again. It counts as ready.
+    /// Registers a shared source again. The source then counts as ready.
     pub fn resume(&self) -> io::Result<()> {
         let data = EventData::new_u64(self.index as u64);
         epoll::add(&self.reactor.epoll, &self.socket, data, SHARED)?;
@@ -352,7 +352,7 @@ mod tests {
         drop(kept);
     }
 
-    /// Needs the look of the task itself: the thread would look only when no task has anything to do.
+    /// Needs the look of the task itself: the thread looks only when no task has anything to do.
     #[test]
     fn a_task_that_has_done_much_takes_events_itself() {
         let reactor = Rc::new(Reactor::new().unwrap());
@@ -369,7 +369,7 @@ mod tests {
         assert!(source.readiness().is_readable() && !reactor.is_late());
     }
 
-    /// Needs one turn for each look: a short command would wait for several long ones.
+    /// Needs one turn for each look: otherwise a short command would wait for several long ones.
     #[test]
     fn between_two_looks_one_task_has_its_turn() {
         struct Woken(AtomicUsize);

@@ -1,4 +1,4 @@
-//! What all threads of a gateway share.
+//! State that all threads of a gateway share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::sizes::{VALUES_SIZE_MAX, request_size_max};
 
 /// See the module documentation.
 pub struct Shared {
-    /// How the gateway was started.
+    /// The options that the gateway was started with.
     pub options: GatewayOptions,
-    /// Where Redis clients connect, with the port that the system chose; none without RESP.
+    /// The address that Redis clients connect to, with the port that the system chose; `None` without RESP.
     pub resp: Option<SocketAddr>,
     /// Counts of each thread.
     pub threads: Vec<Arc<Counters>>,
@@ -22,7 +22,7 @@ pub struct Shared {
     pub admin: Arc<Counters>,
     /// Requests and replies of all connections.
     pub memory: Arc<Memory>,
-    /// Connections that are no newcomers.
+    /// Connections that are not newcomers.
     connections: AtomicUsize,
     next_id: AtomicU64,
     threads_ready: AtomicUsize,
@@ -78,12 +78,12 @@ impl Shared {
         clients + self.sum(|thread| thread.newcomers.get()) as usize
     }
 
-    /// A count of all threads that serve Redis clients.
+    /// The sum of a count over all threads that serve Redis clients.
     pub fn sum(&self, count: impl Fn(&Counters) -> u64) -> u64 {
         self.threads.iter().map(|thread| count(thread)).sum()
     }
 
-    /// Says that a thread is connected to the store and serves.
+    /// Notes that a thread is connected to the store and serves.
     pub fn note_ready(&self) {
         self.threads_ready.fetch_add(1, Ordering::Release);
     }
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-/// Asks all threads to end when it is dropped, with the thread that holds it.
+/// Asks all threads to end when it is dropped, which happens when the thread that holds it ends.
 pub struct StopOnDrop(pub Arc<Shared>);
 
 impl Drop for StopOnDrop {

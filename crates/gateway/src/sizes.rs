@@ -1,4 +1,4 @@
-//! Bytes that requests, batches and replies take: what is reserved for them in `memory`.
+//! Bytes that requests, batches and replies take, as they are reserved in `memory`.
 
 use stonecast_kv::limits;
 
@@ -8,13 +8,13 @@ use crate::resp::RequestLimits;
 
 /// Bytes of values that are read together: those of short records, and one of the longest.
 pub const VALUES_SIZE_MAX: usize = limits::VALUE_SIZE_MAX + (256 << 10);
-/// The cost of reading or writing a key, as if so many bytes were moved.
+/// The cost of reading or writing a key, as if this many bytes were moved.
 pub const KEY_WORK: usize = 256;
 /// Replies that are written without a reservation: numbers, errors, short answers.
 pub const SMALL_REPLIES: usize = 16 << 10;
 /// Memory of a request that begins, and how it grows. A step is taken once the one before is half full or more.
 pub const INPUT_SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
-/// Above those sizes the memory of a request doubles, by this much at most.
+/// Above those sizes, the memory of a request doubles, but grows by at most this much.
 pub const INPUT_STEP_MAX: usize = 4 << 20;
 /// Bytes for each argument beside the request: its place, for the parser and for its command, and the index with which MSET
 /// finds keys that are named twice.
@@ -22,10 +22,10 @@ const ARGUMENT_SIZE: usize = 48;
 /// Bytes of the shortest argument as it is sent.
 const SENT_ARGUMENT_SIZE: usize = 6;
 
-/// Commands, and arguments of them, that are done together without a reservation.
+/// Most commands, and most of their arguments, that are run together without a reservation.
 pub const SHORT_BATCH: usize = 4;
 pub const SHORT_BATCH_ARGUMENTS: usize = 64;
-/// Bytes of a command while its batch is under way: what it asks for, and what is answered.
+/// Bytes of a command while its batch is under way: the command itself and its reply.
 pub const COMMAND_SIZE: usize = 256;
 /// Bytes of a write that waits for its turn.
 pub const WRITE_SIZE: usize = 1536;
@@ -46,7 +46,7 @@ pub fn request_size(capacity: usize, arguments: usize) -> usize {
     capacity + arguments.min(capacity / SENT_ARGUMENT_SIZE) * ARGUMENT_SIZE
 }
 
-/// Bytes that the largest request within `limits` takes at most.
+/// Most bytes that the largest request within `limits` takes.
 pub fn request_size_max(limits: &RequestLimits) -> usize {
     let capacity = limits.size as usize + INPUT_STEP_MAX;
     let under_way = COMMAND_SIZE + WINDOW * WRITE_SIZE;

@@ -1,4 +1,4 @@
-//! Waits, for a thread of the gateway, for two things at once: sockets, and answers of the store.
+//! Lets a thread of the gateway wait for two things at once: sockets, and answers of the store.
 //!
 //! ```text
 //!   nothing to do --> look at the sockets --> something came? back to work
@@ -9,8 +9,8 @@
 //!
 //! The doorbell is a futex word and sockets are not, so no single call waits for both. The store sends nothing unasked
 //! except the end of a connection, so without a request under way epoll alone is enough. With a request under way the
-//! answer is at most a sync away, and a socket waits for at most a slice. A thread that wakes a task of this one does not
-//! know which of the two this one sleeps on, and ends both sleeps.
+//! answer is at most a sync away, and a socket waits for at most a slice. Another thread that wakes a task of this
+//! thread does not know on which of the two this thread sleeps, and so ends both sleeps.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,13 +23,13 @@ use stonecast_fabric::Park;
 use crate::counters::Counters;
 use crate::reactor::Reactor;
 
-/// Sleeps for one thread, as the module documentation says.
+/// See the module documentation.
 pub struct Sleeper {
     device: Rc<dyn Park>,
     reactor: Rc<Reactor>,
     /// Requests that the store has not answered.
     in_flight: Rc<Cell<usize>>,
-    /// Counts of the thread. Their rounds show that it makes progress, also while it connects to the store.
+    /// Counts of the thread. Their rounds show that the thread makes progress, even while it connects to the store.
     counters: Arc<Counters>,
     /// When a socket or the store last had something for this thread.
     last_work: Cell<Nanoseconds>,
@@ -77,7 +77,7 @@ impl Park for Sleeper {
             return self.last_work.set(now);
         }
         if now.saturating_sub(self.last_work.get()) < SPIN_NS {
-            // On a machine with few processors the store may wait for this one.
+            // On a machine with few processors, the store may be waiting for this one.
             return std::thread::yield_now();
         }
         self.device.park(timeout.min(SLICE_NS));
@@ -154,7 +154,7 @@ mod tests {
         ShmDevice::new(ShmOptions::default()).expect("a device")
     }
 
-    /// The sleeper of a thread with so many requests under way.
+    /// The sleeper of a thread with `in_flight` requests.
     fn sleeper(device: Rc<dyn Park>, in_flight: usize) -> Sleeper {
         let reactor = Rc::new(Reactor::new().expect("an epoll instance"));
         let in_flight = Rc::new(Cell::new(in_flight));

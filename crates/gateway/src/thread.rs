@@ -1,4 +1,4 @@
-//! What the connections of one thread share below their commands: clock, sockets, memory, deadlines, counts.
+//! State that the connections of one thread share below their commands: clock, sockets, memory, deadlines, counts.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub struct Thread {
     pub runtime: Rc<dyn Runtime>,
     /// Counts of this thread.
     pub counters: Arc<Counters>,
-    /// What all threads share.
+    /// State that all threads share.
     pub shared: Arc<Shared>,
     /// Sockets, and turns between long operations.
     pub reactor: Rc<Reactor>,
@@ -64,7 +64,7 @@ impl Thread {
         }
     }
 
-    /// Tells the operator that a connection ends for want of memory, once a minute at most.
+    /// Tells the operator that a connection ends for lack of memory, at most once a minute.
     pub fn tell(&self, error: &NoBlock) {
         let now = self.runtime.now();
         let is_due = |told_at: Nanoseconds| now.saturating_sub(told_at) >= MESSAGE_NS;

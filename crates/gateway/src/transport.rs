@@ -29,11 +29,12 @@ pub enum Moved {
     Bytes(usize),
     /// Nothing moved now.
     Nothing,
-    /// Nothing moves any more.
+    /// Nothing will move any more.
     End,
 }
 
-/// Bytes that are encrypted together: a record of TLS. The part that the socket does not take waits in memory of its own.
+/// Bytes that are encrypted together, as one TLS record. The part that the socket does not take waits in memory of its
+/// own.
 const TLS_RECORD_SIZE: usize = 16 << 10;
 /// Received bytes that TLS may hold without a reservation: short records and their plaintext.
 const TLS_GUARANTEED: usize = 2 * READ_SIZE;
@@ -61,7 +62,7 @@ impl Transport {
         &self.source
     }
 
-    /// Appends what has arrived to `input`, as much as it has room for. It has room.
+    /// Appends bytes that have arrived to `input`, as many as it has room for. `input` must have room.
     pub fn read(&mut self, input: &mut Buffer) -> io::Result<Moved> {
         match &mut self.tls {
             None => read_plain(&self.source, input),
@@ -91,7 +92,7 @@ impl Transport {
         }
     }
 
-    /// Whether bytes wait here that `write` has taken from its output.
+    /// Whether bytes that `write` has taken from its output wait to be sent.
     pub fn has_unsent(&self) -> bool {
         self.tls
             .as_ref()
@@ -105,7 +106,7 @@ impl Transport {
             .is_some_and(|tls| tls.connection.is_handshaking())
     }
 
-    /// Memory of the bytes that wait here.
+    /// Memory of the bytes that `write` has taken and that wait to be sent.
     pub fn unsent_size(&self) -> usize {
         match self.has_unsent() {
             true => TLS_RECORD_SIZE,
@@ -120,7 +121,7 @@ impl Transport {
             .map_or(0, |tls| beyond_guarantee(tls.incoming.size()))
     }
 
-    /// The same, at most, after the next call of `read`.
+    /// Most memory of that kind after the next call of `read`.
     pub fn incoming_size_after_read(&self) -> usize {
         self.tls
             .as_ref()
@@ -143,7 +144,7 @@ fn read_plain(source: &Source<TcpStream>, input: &mut Buffer) -> io::Result<Move
         Ok(0) => Ok(Moved::End),
         Ok(size) => {
             input.advance(size);
-            // Less than there was room for: the socket is empty, and an event says when that changes.
+            // Less came than there was room for: the socket is empty, and an event reports when that changes.
             if size < room {
                 source.readiness().clear_readable();
             }
@@ -174,9 +175,10 @@ fn beyond_guarantee(size: usize) -> usize {
     if size > TLS_GUARANTEED { size } else { 0 }
 }
 
-/// Reads what the socket has, decrypts it, and appends as much plaintext to `input` as it has room for.
+/// Reads what the socket has, decrypts it, and appends as much plaintext as fits to `input`.
 fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io::Result<Moved> {
-    // Plaintext that an earlier call found no room for. The socket counts as readable until a call finds nothing there.
+    // An earlier call may have found no room for some plaintext. The socket counts as readable until a call finds
+    // nothing there.
     if let Some(size) = tls.take_plaintext(input)? {
         return Ok(Moved::Bytes(size));
     }
@@ -194,7 +196,7 @@ fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io
         Err(error) => return Err(error),
     };
     let state = tls.connection.process_new_packets().map_err(|error| {
-        // The alert says why; the connection ends whether or not it is sent.
+        // The alert names the reason; the connection ends whether or not the alert is sent.
         let _ = tls.connection.write_tls(&mut source.socket());
         io::Error::new(io::ErrorKind::InvalidData, error)
     })?;
@@ -211,7 +213,7 @@ fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io
 }
 
 impl Tls {
-    /// Appends decrypted bytes to `input`, as many as it has room for; none if there are none.
+    /// Appends decrypted bytes to `input`, as many as it has room for. Returns `None` if there are none.
     fn take_plaintext(&mut self, input: &mut Buffer) -> io::Result<Option<usize>> {
         match self.connection.reader().read(input.spare()) {
             Ok(0) => Ok(None),

@@ -44,7 +44,7 @@ const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
 const ACCEPTED_AT_ONCE: u64 = 64;
 /// Pause while the system has no file descriptor or no memory for another connection.
 const ACCEPT_PAUSE_NS: Nanoseconds = 100_000_000;
-/// Time between two messages about that.
+/// Time between two messages that no connection can be accepted.
 const ACCEPT_MESSAGE_NS: Nanoseconds = 60_000_000_000;
 /// Idle time after which the system checks whether the peer is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
@@ -87,7 +87,7 @@ pub fn run(
     result
 }
 
-/// Connects to the store at `address`. The thread sleeps on its sockets, too.
+/// Connects to the store at `address`. While it waits, the thread also sleeps on its sockets.
 fn connect(
     address: &str,
     in_flight: &Cell<usize>,
@@ -98,7 +98,7 @@ fn connect(
     let connector = Connector::new(address)?
         .counted_as(ClientPath::Gateway)
         .connect_timeout(CONNECT_TIMEOUT)
-        // Deadlines are those of the Redis clients.
+        // The Redis clients' deadlines bound operations.
         .operation_timeout(None)
         // The sleeper decides how long to poll before it sleeps.
         .spin(Duration::ZERO);
@@ -110,7 +110,7 @@ fn connect(
 /// Serves until the gateway is stopped or the store is gone, and then until the connections have ended.
 async fn serve(context: &Rc<Context>, client: &Client) -> Result<(), GatewayError> {
     let result = watch(context).await;
-    // Also when the store is gone: the other threads cannot do without it either.
+    // This also holds when the store is gone: the other threads cannot do without it either.
     context.thread.shared.stop();
     context.thread.guards.stop();
     let runtime = client.runtime();
@@ -169,7 +169,7 @@ impl Acceptor {
             if self.context.thread.shared.is_stopping() {
                 return;
             }
-            // Connections that were accepted get their turn before more are, also where connections come without end.
+            // Accepted connections get their turn before more are accepted, even if connections come without end.
             if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
                 self.context.thread.reactor.turn().await;
             }
@@ -185,8 +185,8 @@ impl Acceptor {
         }
     }
 
-    /// Reports why no connection can be accepted, and waits for a while. The connection that waits keeps the listener
-    /// ready, so without a pause of the listener's registration the thread would not sleep.
+    /// Reports why no connection can be accepted, and waits for a while. A connection that waits to be accepted keeps
+    /// the listener ready, so the thread would not sleep unless the listener's registration were paused.
     async fn wait_out(&self, error: &io::Error) {
         let runtime = &self.context.thread.runtime;
         let now = runtime.now();
@@ -222,7 +222,7 @@ impl Acceptor {
             .flatten();
         if seat.is_none() && !is_newcomer {
             counters.connections_refused.add(1);
-            // The message fits the empty buffer of a new socket. If it does not, the end of the connection says
+            // The message fits the empty buffer of a new socket. If it does not fit, the end of the connection says
             // enough.
             let _ = (&socket).write(format!("-{TOO_MANY}\r\n").as_bytes());
             return;

@@ -27,14 +27,14 @@ use crate::shared::Shared;
 pub struct Admin {
     /// The gateway.
     pub shared: Arc<Shared>,
-    /// Whether its threads go round.
+    /// Whether the gateway's threads make progress.
     pub pulse: Arc<Pulse>,
     observer: Sender<Asked>,
     guesses: Guesses,
     clock: TokioClock,
 }
 
-/// The clock of the admin port.
+/// Time since the admin port began.
 struct TokioClock {
     began_at: Instant,
 }
@@ -50,7 +50,7 @@ impl Clock for TokioClock {
 }
 
 impl Admin {
-    /// The admin port of a gateway whose observer receives from `observer`.
+    /// The admin port of a gateway. Questions sent to `observer` reach the observer thread.
     pub fn new(shared: Arc<Shared>, pulse: Arc<Pulse>, observer: Sender<Asked>) -> Self {
         Self {
             shared,
@@ -63,7 +63,7 @@ impl Admin {
         }
     }
 
-    /// Answers a request, which has to carry `password` where one is given.
+    /// Answers a request, which must carry `password` if there is one.
     pub async fn answer(
         &self,
         request: &Request<Incoming>,
@@ -89,7 +89,7 @@ impl Admin {
             "/status" => Question::Status,
             _ => Question::Metrics(format_of(request)),
         };
-        // Health and readiness are for everybody.
+        // Health and readiness need no password.
         if question != Question::Ready
             && let Some(password) = password
             && !self.is_allowed(request, password, stay).await
@@ -122,7 +122,8 @@ impl Admin {
         }
     }
 
-    /// Whether the head of a request carries the password, compared when its turn has come. Any user name will do.
+    /// Waits for the turn of this guess, then returns whether the head of the request carries the password. Any user
+    /// name is accepted.
     async fn is_allowed(
         &self,
         request: &Request<Incoming>,

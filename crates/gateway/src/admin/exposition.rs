@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// A text format that Prometheus reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `text/plain; version=0.0.4`: the answer to every client that does not ask for the other one.
+    /// `text/plain; version=0.0.4`: the answer to every client that does not ask for OpenMetrics.
     Classic,
     /// `application/openmetrics-text; version=1.0.0`.
     OpenMetrics,
@@ -28,8 +28,8 @@ enum Closeness {
 
 impl Format {
     /// The format to answer with, by the values of the request's `Accept` headers. A client has to ask for OpenMetrics:
-    /// by name and with no less weight than the classic format, or by ranges that exclude the classic one. Where
-    /// neither is acceptable the answer is classic, which says more than a refusal.
+    /// by name and with no less weight than the classic format, or by ranges that exclude the classic one. If neither
+    /// format is acceptable, the answer is classic: a text helps the client more than a refusal.
     pub fn asked_for(accept: &[&str]) -> Self {
         let (classic, _) = Self::Classic.weight(accept);
         let (open, closeness) = Self::OpenMetrics.weight(accept);
@@ -49,7 +49,7 @@ impl Format {
         }
     }
 
-    /// Converts a text in the OpenMetrics format to this one.
+    /// Converts a text in the OpenMetrics format to this format.
     pub fn of(self, text: String) -> String {
         match self {
             Self::Classic => classic(&text),
@@ -65,16 +65,17 @@ impl Format {
         }
     }
 
-    /// The weight that the closest range gives this format, and how close that is.
+    /// The weight that the closest range gives this format, and how close that range is.
     fn weight(self, accept: &[&str]) -> (Quality, Option<Closeness>) {
         let ranges = accept.iter().flat_map(|value| value.split(','));
         let matching = ranges.filter_map(|range| self.matched(range));
-        // Of ranges that are equally close the heaviest counts.
+        // Among ranges that are equally close, the heaviest counts.
         let closest = matching.max();
         closest.map_or((0, None), |(closeness, quality)| (quality, Some(closeness)))
     }
 
-    /// How closely a range names this format, and with which weight; none if it does not name it, or is malformed.
+    /// How closely a range names this format, and with which weight; `None` if the range does not name the format or is
+    /// malformed.
     fn matched(self, range: &str) -> Option<(Closeness, Quality)> {
         let [kind, subtype, version] = self.name();
         let mut parts = range.split(';').map(str::trim);
@@ -97,7 +98,7 @@ impl Format {
                 "q" => weight = quality(value)?,
                 "version" if value == version => closeness = Closeness::Version,
                 "version" => return None,
-                // A character set, an escaping of names: both formats are ASCII.
+                // The character set and the escaping of names do not matter: both formats are ASCII.
                 _ => {}
             }
         }
@@ -120,8 +121,8 @@ fn quality(text: &str) -> Option<Quality> {
     }
 }
 
-/// Converts an OpenMetrics text, as this program writes it, to the classic format: each family has HELP, TYPE, perhaps
-/// UNIT, samples.
+/// Converts an OpenMetrics text, as this program writes it, to the classic format: each family is HELP, TYPE, perhaps
+/// UNIT, and then its samples.
 fn classic(text: &str) -> String {
     let mut output = String::with_capacity(text.len());
     let mut help = None;

@@ -3,7 +3,7 @@
 //! | path | answer |
 //! | --- | --- |
 //! | `/metrics` | counters for Prometheus, in the classic text format or in OpenMetrics |
-//! | `/healthz` | 200 while every thread of the gateway makes progress, also before it is connected |
+//! | `/healthz` | 200 while every thread of the gateway makes progress, even before the thread is connected |
 //! | `/readyz` | 200 while every thread is connected and the store answers |
 //! | `/status` | everything as one JSON object |
 //!
@@ -12,9 +12,9 @@
 //!      places.rs             `------------question--> observer thread --> store
 //! ```
 //!
-//! The admin port has two threads and a connection to the store of its own. So its report on the store is as old as the
-//! question, and it notices a thread of the gateway that hangs. Health waits for nothing: not for the store, not for
-//! other connections, not for the answers to other questions.
+//! The admin port has two threads of its own and its own connection to the store. Its report on the store is therefore
+//! as recent as the question, and the admin port notices a thread of the gateway that hangs. Health waits for nothing:
+//! not for the store, not for other connections, not for the answers to other questions.
 
 mod answer;
 mod exposition;
@@ -35,7 +35,7 @@ use rustls::ServerConfig;
 use crate::error::{GatewayError, system};
 use crate::shared::{Shared, StopOnDrop};
 
-/// Connections of the admin port at a time, at most.
+/// Most connections that the admin port has at a time.
 pub const CONNECTIONS_MAX: usize = stay::HEADS_MAX + stay::ANSWERS_MAX;
 
 /// Serves the admin port until the gateway is stopped.

@@ -15,7 +15,7 @@ use crate::shared::Shared;
 pub struct Observer {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
-    /// A connection to the store; `None`: the next question opens one.
+    /// The connection to the store. If there is none, the next question opens one.
     link: RefCell<Option<blocking::Client>>,
 }
 
@@ -25,7 +25,7 @@ pub struct Report<'o> {
     pub shared: &'o Shared,
     /// Whether its threads make progress.
     pub is_alive: bool,
-    /// The store's counts, asked for at this moment.
+    /// The store's counts, requested for this report.
     pub store: Result<Metrics, GatewayError>,
 }
 

@@ -1,8 +1,8 @@
-//! `/metrics`: counters in the OpenMetrics text format; `exposition` makes the classic one of it.
+//! `/metrics`: counters in the OpenMetrics text format; `exposition` converts it to the classic format.
 //!
-//! Operations on the store carry the label `path`: `gateway` for those that came through here, `one-sided` for those of
-//! clients that use the store's memory themselves. Reads and round trips of both are what the clients reported, see
-//! `stonecast_kv`.
+//! Operations on the store carry the label `path`: `gateway` for operations that came through the gateway, `one-sided`
+//! for operations of clients that access the store's memory themselves. Reads and round trips on both paths are as the
+//! clients reported them; see `stonecast_kv`.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use super::observer::Report;
 use crate::commands::COMMANDS;
 use crate::counters::{Counters, Kind};
 
-/// The text.
+/// Returns all metrics as OpenMetrics text.
 pub fn metrics(report: &Report<'_>) -> String {
     let mut registry = Registry::with_prefix("stonecast");
     registry.register_collector(Box::new(Snapshot::take(report)));

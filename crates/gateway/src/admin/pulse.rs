@@ -8,12 +8,12 @@ use crate::shared::Shared;
 /// See the module documentation.
 pub struct Pulse {
     shared: Arc<Shared>,
-    /// Rounds of each thread, and when they were last seen to grow.
+    /// Rounds of each thread, and when the count was last seen to grow.
     rounds: Mutex<Vec<(u64, Instant)>>,
 }
 
-/// Time without a round after which a thread counts as hanging. A thread makes at least ten rounds a second, also while it
-/// waits for the store to accept it.
+/// Time without a round after which a thread counts as hanging. A thread makes at least ten rounds a second, even while
+/// it waits for the store to accept it.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 impl Pulse {

@@ -5,9 +5,9 @@
 //!       ^------------Answer-----------'
 //! ```
 //!
-//! The store may take seconds to answer, and a report is some hundred lines of text. The HTTP thread waits for neither,
-//! so health is answered meanwhile. One report, made after the questions came, answers all that wait: however many
-//! clients ask, the store has one question at a time.
+//! The store may take seconds to answer, and a report is a few hundred lines of text. The HTTP thread waits for
+//! neither, and so answers health meanwhile. One report, made after the questions came, answers all questions that
+//! wait: however many clients ask, the store gets one question at a time.
 
 use std::iter;
 use std::sync::mpsc::{Receiver, Sender};
@@ -34,7 +34,7 @@ pub enum Question {
 /// An answer to an HTTP request.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: StatusCode,
     /// The media type of the body.
     pub content_type: &'static str,
@@ -49,7 +49,7 @@ pub struct Asked {
 }
 
 impl Answer {
-    /// A plain text.
+    /// A plain-text answer.
     pub fn text(status: StatusCode, words: &'static str) -> Self {
         Self {
             status,
@@ -59,7 +59,7 @@ impl Answer {
     }
 }
 
-/// Asks the observer thread.
+/// Asks the observer thread and waits for its answer.
 pub async fn ask(observer: &Sender<Asked>, question: Question) -> Answer {
     let (reply, answer) = oneshot::channel();
     let is_sent = observer.send(Asked { question, reply }).is_ok();

@@ -26,14 +26,14 @@ use crate::origin::Origin;
 
 /// Time for a TLS handshake, and again for the head of a request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time that a connection lasts at most: each answers one question.
+/// Longest time that a connection lasts: each answers one question.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(15);
 /// Pause between two looks at the request to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// Bytes of a request's head at most.
+/// Longest head of a request, in bytes.
 const HEAD_SIZE_MAX: usize = 16 << 10;
 
-/// What all connections share.
+/// State that all connections share.
 struct Port {
     admin: Admin,
     password: Option<Password>,
@@ -73,9 +73,9 @@ pub fn run(
                     let task = spawn_local(connection(port.clone(), socket, stay.clone()));
                     stay.enter(task.abort_handle());
                 }
-                // There is no descriptor for another connection; some will be free soon.
+                // No file descriptor is free for another connection; one will be soon.
                 Ok(Err(_)) => tokio::time::sleep(LOOK).await,
-                // A look now and then dates a thread's silence from its beginning.
+                // Regular looks date a thread's silence from its beginning.
                 Err(_) => drop(port.admin.pulse.is_alive()),
             }
         }
@@ -84,7 +84,7 @@ pub fn run(
 }
 
 async fn connection(port: Rc<Port>, socket: TcpStream, stay: Rc<Stay>) {
-    // A connection that takes too long or fails just ends.
+    // A connection that takes too long or fails simply ends.
     let _ = timeout(CONNECTION_TIME_MAX, async {
         match &port.tls {
             None => talk(&port, socket, &stay).await,

@@ -8,7 +8,7 @@ use crate::commands::COMMANDS;
 use crate::counters::{Counters, Kind};
 use crate::shared::Shared;
 
-/// The object.
+/// Returns the report as a JSON object.
 pub fn json(report: &Report<'_>) -> Value {
     let shared = report.shared;
     let (store, paths) = match &report.store {
@@ -69,7 +69,7 @@ fn gateway_json(shared: &Shared) -> Value {
     })
 }
 
-/// Operations by each of the two ways to the store, and what one operation took on average.
+/// Operations by each of the two ways to the store, and the average cost of one operation.
 fn paths_json(metrics: &Metrics) -> Value {
     json!({ "one-sided": path_json(&metrics.one_sided), "gateway": path_json(&metrics.gateway) })
 }
@@ -94,7 +94,7 @@ fn path_json(path: &PathMetrics) -> Value {
     })
 }
 
-/// In nanoseconds; the quantiles are bounds of buckets, each twice the one before.
+/// Latencies in nanoseconds. The quantiles are bounds of buckets; each bound is twice the one before.
 fn latency_json(latencies: &Latencies) -> Value {
     json!({
         "timed": latencies.count(),

@@ -5,9 +5,9 @@
 //!                  `--> /healthz, refusals: answered from there
 //! ```
 //!
-//! Anybody may connect, and nothing is known of a connection before its request has come. So both stages have places of
-//! their own: connections without a request take none from the answers, and answers that are not taken take none from
-//! new connections.
+//! Anybody may connect, and nothing is known of a connection before its request has come. Therefore both stages have
+//! places of their own: connections without a request take none from the answers, and answers that are not taken take
+//! none from new connections.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -11,7 +11,7 @@ use crate::resp::ReplyWriter;
 
 /// See the module documentation.
 pub struct Run<'r, 'a> {
-    /// What all connections of this thread share.
+    /// State that all connections of this thread share.
     pub context: &'r Context,
     /// The connection's state.
     pub session: &'r mut Session,

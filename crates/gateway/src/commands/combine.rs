@@ -10,9 +10,9 @@
 //! Invariants:
 //! - A task answers only after the write that contains its change is durable. Changes of earlier tasks that it saw are in the
 //!   same write.
-//! - A write is done as a whole or not at all, so its tasks share its outcome. If another client was faster, or the write was
-//!   never sent, nothing was done and each task begins anew. If the outcome is unknown each task says so and none tries
-//!   again, so nothing is counted twice.
+//! - A write is done as a whole or not at all, so its tasks share its outcome. If another client was faster, or the
+//!   write was never sent, nothing was done and each task begins anew. If the outcome is unknown, each task reports
+//!   that and none tries again, so no change is applied twice.
 //! - A value that was only read is not shared: each task answers from a write, or from a read, that is later than the task's
 //!   beginning.
 //! - Only short values are shared. The write of a longer one may be refused for its size, which must not concern other tasks.
@@ -32,13 +32,13 @@ use super::store::Store;
 use super::value::Value;
 use crate::fifo::{Share, Turns};
 
-/// Bytes of the longest value whose write tasks share.
+/// Longest value, in bytes, whose write several tasks may share.
 const SHARED_SIZE_MAX: usize = 4 << 10;
-/// Tasks that share a write, at most, so that the first of them does not wait without end.
+/// Most tasks that share a write, so that the first of them does not wait forever.
 const SHARED_TASKS_MAX: usize = 256;
 
-/// The value of a key after the tasks of one write so far. It is handed from turn to turn, and its last holder writes
-/// it.
+/// The value of a key after the tasks of one write so far. The group passes from turn to turn, and its last holder
+/// writes the value.
 pub struct Group {
     key: Vec<u8>,
     /// The version that was read; none if the key was absent.
@@ -54,7 +54,7 @@ pub struct Group {
 #[derive(Default)]
 struct End {
     outcome: RefCell<Option<Outcome>>,
-    /// The request may have reached the store.
+    /// Whether the request may have reached the store.
     is_sent: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -64,7 +64,7 @@ type Outcome = Result<Ended, CommandError>;
 /// The outcome of a write that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// It is durable.
+    /// The write is durable.
     Done,
     /// Nothing was done, and each task begins anew.
     Undone,
@@ -76,7 +76,7 @@ enum Ended {
 /// would win, and the others would have written a record for nothing.
 pub type KeyTurns = Turns<Group>;
 
-/// The effect of a command on a value: its replies, the value that it leaves, and whether that has to be written.
+/// The effect of a command on a value: its replies, the value that it leaves, and whether that value has to be written.
 pub type Applied<'a> = (Replies<'a>, Value<'a>, bool);
 
 /// Lets `apply` change the value of `key`, and returns its replies when the change is durable. `apply` is called again if another
@@ -156,8 +156,8 @@ impl Group {
         .map(Cow::Owned)
     }
 
-    /// Whether the next task may continue with it. It may not where nothing is to be written: then no condition of a
-    /// write would check that what was read is as young as a task that comes later.
+    /// Whether the next task may continue with the group. It may not if there is nothing to write: no condition of a
+    /// write would then check that the value is still current when a later task begins.
     fn may_grow(&self) -> bool {
         let is_short = self
             .value
@@ -166,7 +166,7 @@ impl Group {
         self.is_changed && is_short && self.tasks < SHARED_TASKS_MAX
     }
 
-    /// Writes what the tasks have made, and tells them the outcome.
+    /// Writes the result of the tasks' changes, and tells the tasks the outcome.
     async fn write(self, store: &Store) {
         self.end
             .is_sent
@@ -182,8 +182,8 @@ impl Group {
                 let deleted = store.delete(&self.key, Condition::Version(base)).await;
                 deleted.map(|written| Ended::of(matches!(written, Some(Written::Done(_)))))
             }
-            // Created and deleted again: no client has seen the key, but a later task depends on its absence until
-            // then.
+            // The tasks created the key and deleted it again. No client has seen the key, but the later tasks depend on
+            // its absence until then.
             (None, None) if self.tasks > 1 => {
                 let found = store.get(&self.key, &mut Vec::new()).await;
                 found.map(|(version, _)| Ended::of(version.is_none()))
@@ -199,7 +199,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Tells the tasks where the write was abandoned: nothing was done, or the outcome is unknown.
+    /// Tells the tasks if the write was abandoned: nothing was done, or the outcome is unknown.
     fn drop(&mut self) {
         if self.end.outcome.borrow().is_none() {
             self.end.tell(match self.end.is_sent.get() {
@@ -253,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Needs the drop to tell the tasks: they would wait for ever. Whether they may begin anew depends on whether the
-    /// request may have reached the store.
+    /// Needs the drop to tell the tasks, which would otherwise wait forever. Whether they may begin anew depends on
+    /// whether the request may have reached the store.
     #[test]
     fn a_group_that_is_dropped_was_not_done_unless_it_was_being_written() {
         let (unsent, sent) = (group(), group());

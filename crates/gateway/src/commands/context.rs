@@ -1,4 +1,4 @@
-//! What the commands of one thread share: the store, turns, and memory for the next batch.
+//! State that the commands of one thread share: the store, turns, and memory for the next batch.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -48,13 +48,13 @@ pub struct Scratch {
     pub keys: Keys,
 }
 
-/// Memories of each kind that are kept.
+/// Most allocations of each kind that are kept for reuse.
 const KEPT_MAX: usize = 16;
-/// Bytes of values whose memory is kept.
+/// Most bytes of an allocation for values that is kept.
 const KEPT_SIZE_MAX: usize = 256 << 10;
-/// Commands that look at all keys at a time.
+/// Most commands at a time that look at all keys.
 const KEYSPACE_MAX: usize = 2;
-/// Commands and arguments whose memory is kept.
+/// Most commands and arguments of a batch whose memory is kept.
 const KEPT_ARGUMENTS_MAX: usize = 1 << 16;
 
 impl Context {

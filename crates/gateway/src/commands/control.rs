@@ -12,7 +12,7 @@ use crate::outlet::End;
 use crate::resp::Protocol;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES};
 
-/// Does a command that stands alone. The inner error is the reply to the client.
+/// Runs a command that stands alone. The inner error is the reply to the client.
 pub async fn run(
     run: &mut Run<'_, '_>,
     control: &Control<'_>,
@@ -40,7 +40,7 @@ pub async fn run(
     Ok(outcome)
 }
 
-/// Does a command that carries a password, when its turn has come.
+/// Runs a command that carries a password once its turn has come.
 async fn guess(
     run: &mut Run<'_, '_>,
     control: &Control<'_>,
@@ -176,8 +176,8 @@ async fn answer_about_store(
     Ok(())
 }
 
-/// Writes a list that may be long. It lies in memory until there is room for all of it in the output, so a client that
-/// takes it slowly holds counted memory alone. `SCAN` has its next cursor before the list.
+/// Writes a list that may be long. The list stays in memory until the output has room for all of it, so a client that
+/// takes the list slowly holds only counted memory. The reply to `SCAN` has the next cursor before the list.
 async fn list(
     run: &mut Run<'_, '_>,
     keys: Keys,

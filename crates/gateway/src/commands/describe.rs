@@ -4,12 +4,12 @@ use super::operation::Describe;
 use super::table::{COMMANDS, Spec, find};
 use crate::resp::ReplyWriter;
 
-/// Names that one command may ask to be described: many times those that there are.
+/// Most names that one command may ask about: many times the number of commands.
 pub const NAMES_MAX: usize = 512;
-/// Bytes of the description of one command, at most.
+/// Longest description of one command, in bytes.
 const DESCRIPTION_SIZE_MAX: usize = 1024;
 
-/// Bytes of the answer, at most.
+/// Most bytes that the answer takes.
 pub fn size_max(describe: &Describe<'_>) -> usize {
     let count = match describe {
         Describe::Named(names) => names.len(),
@@ -57,7 +57,8 @@ pub fn write(describe: Describe<'_>, writer: &mut ReplyWriter<'_>) {
     }
 }
 
-/// The ten facts of Redis 7: name, arity, flags, three about keys, categories, tips, key specifications, subcommands.
+/// Writes the ten facts that Redis 7 reports: name, arity, flags, three about keys, categories, tips, key
+/// specifications, subcommands.
 fn write_facts(spec: &Spec, writer: &mut ReplyWriter<'_>) {
     writer.array(10);
     writer.bulk(spec.name.as_bytes());

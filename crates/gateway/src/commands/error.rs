@@ -1,4 +1,4 @@
-//! Errors in replies, in the words that clients know: a code in capitals first.
+//! Errors in replies, worded as clients know them: a code in capitals comes first.
 
 use stonecast_kv::{Effect, StoreError};
 
@@ -35,7 +35,7 @@ pub enum CommandError {
     /// Options that contradict each other, or lack their value.
     #[error("ERR syntax error")]
     Syntax,
-    /// An argument or a value is no whole number of 64 bits.
+    /// An argument or a value is not a 64-bit integer.
     #[error("ERR value is not an integer or out of range")]
     NotAnInteger,
     /// A sum does not fit 64 bits.
@@ -44,7 +44,7 @@ pub enum CommandError {
     /// A cursor that no `SCAN` has returned.
     #[error("ERR invalid cursor")]
     Cursor,
-    /// Another database than 0.
+    /// A database other than 0.
     #[error("ERR DB index is out of range")]
     Database,
     /// The password is missing.
@@ -56,7 +56,7 @@ pub enum CommandError {
     /// The password is wrong.
     #[error("WRONGPASS invalid username-password pair or user is disabled.")]
     PasswordWrong,
-    /// A password was sent where there is none.
+    /// A password was sent, but none is configured.
     #[error(
         "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
     )]
@@ -66,16 +66,16 @@ pub enum CommandError {
         "ERR MULTI is not supported by this store: this and every command up to EXEC or DISCARD is refused"
     )]
     Transaction,
-    /// A command behind a `MULTI` that was refused.
+    /// A command after a refused `MULTI`.
     #[error("ERR not done: MULTI was refused, and so is every command up to EXEC or DISCARD")]
     InRefusedTransaction,
     /// `EXEC` of a transaction that was refused.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     TransactionAborted,
-    /// A malformed `EXEC`, which ends a transaction, too.
+    /// A malformed `EXEC`, which also ends a transaction.
     #[error("EXECABORT Transaction discarded because of: {0}")]
     TransactionAbortedBecause(Box<str>),
-    /// Another protocol version than 2 or 3.
+    /// A protocol version other than 2 or 3.
     #[error("NOPROTO unsupported protocol version")]
     Protocol,
     /// A name of a connection with blanks or control characters.
@@ -84,7 +84,7 @@ pub enum CommandError {
     /// A command that this store always refuses.
     #[error("ERR {0}")]
     Refused(&'static str),
-    /// There is no memory for this reply, because other clients have not taken theirs for so long.
+    /// There is no memory for this reply, because other clients have left theirs untaken for too long.
     #[error("OOM the gateway's memory for replies is used up; try again later")]
     NoRoomForReplies,
     /// The store refused or failed.
@@ -114,7 +114,7 @@ impl From<StoreError> for Failure {
             (StoreError::NoSpace { .. } | StoreError::MediumFull | StoreError::IndexFull, _) => {
                 "OOM"
             }
-            // Clients take ERR for "not done". This write was perhaps done.
+            // Clients take ERR for "not done". This write may have been done.
             (_, Effect::Unknown) => "UNKNOWN",
             _ => "ERR",
         };
@@ -131,7 +131,7 @@ impl From<StoreError> for Failure {
 }
 
 impl CommandError {
-    /// Whether the store refused the write for want of room.
+    /// Whether the store refused the write for lack of room.
     pub fn is_want_of_room(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.code == "OOM")
     }

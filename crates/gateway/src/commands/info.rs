@@ -1,4 +1,4 @@
-//! Answers `INFO` and `CONFIG GET`: the fields that clients look at, with what is true here.
+//! Answers `INFO` and `CONFIG GET`: the fields that clients look at, with values that are true of this store.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::glob;
 use crate::process::ProcessMemory;
 use crate::shared::Shared;
 
-/// The version of Redis whose commands these are. Clients choose by it which commands they send.
+/// The version of Redis whose commands these are. Clients decide by this version which commands they send.
 pub const REDIS_VERSION: &str = "7.2.0";
 
 /// Settings by name. `power`: whether acknowledged writes survive power loss.
@@ -61,7 +61,7 @@ pub fn matching<'s>(
         .collect()
 }
 
-/// The report, or the wanted sections of it.
+/// Returns the whole report, or its wanted sections.
 pub fn text(shared: &Shared, stat: &Stat, wanted: Arguments<'_>) -> String {
     let is_wanted = |section: &str| {
         wanted.is_empty()
@@ -92,7 +92,7 @@ fn port(shared: &Shared) -> String {
     shared.resp.map_or(0, |resp| resp.port()).to_string()
 }
 
-/// A number of bytes as Redis writes it for people.
+/// A number of bytes as Redis writes it for human readers.
 fn human(bytes: u64) -> String {
     let in_units = |shift: u32| bytes as f64 / (1_u64 << shift) as f64;
     match bytes.checked_ilog2().unwrap_or(0) {

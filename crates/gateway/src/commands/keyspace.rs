@@ -1,10 +1,10 @@
 //! Commands on all keys: `SCAN`, `KEYS`, `RANDOMKEY`, `FLUSHDB`.
 //!
-//! Iteration is in the order of versions: the cursor of `SCAN` is the highest version returned so far, so it needs no
-//! memory here and outlives a restart. A key that is not written keeps its version and is found above the cursor; a key
-//! that is written meanwhile gets a higher version and is found there. So a key that is there all the time is returned,
-//! perhaps twice. Iterations under way are kept, which makes the next page cheap; one that was forgotten is found again
-//! by its cursor.
+//! Iteration is in the order of versions: the cursor of `SCAN` is the highest version returned so far, so a cursor
+//! needs no memory here and stays valid over a restart. A key that is not written keeps its version and is found above
+//! the cursor; a key that is written meanwhile gets a higher version and is found there. So a key that is there all the
+//! time is returned, perhaps twice. Iterations under way are kept, which makes the next page cheap; an iteration that
+//! was forgotten is resumed from its cursor.
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
@@ -17,13 +17,13 @@ use crate::fifo::Share;
 use crate::glob;
 use crate::join::in_order;
 
-/// Bytes of keys that `KEYS` returns at most, and after which `SCAN` returns early, as they lie in memory.
+/// Most bytes of keys, as they lie in memory, that `KEYS` returns, and after which `SCAN` returns early.
 const KEYS_SIZE_MAX: usize = 32 << 20;
 const SCAN_SIZE_MAX: usize = 1 << 20;
 /// Bytes in memory beside the key itself.
 const KEY_OVERHEAD: usize = 40;
 
-/// Keys above the cursor, about as many as are asked for, and the cursor after them, 0 at the end.
+/// Returns the next cursor, 0 at the end, and keys above `cursor`, about as many as requested.
 pub async fn scan(
     context: &Context,
     &Scan {
@@ -65,7 +65,7 @@ pub async fn scan(
     Ok((last, keys))
 }
 
-/// Keys that match a pattern. While this lives, few other commands list keys.
+/// Keys that match a pattern. As long as this value lives, it holds one of the few turns to list keys.
 pub struct Keys {
     pub names: Vec<Vec<u8>>,
     /// Memory of the keys; a reply with them takes less.
@@ -104,7 +104,7 @@ pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Keys, CommandErro
     }
 }
 
-/// Some key.
+/// Returns a random key.
 pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandError> {
     let _turn = context.keyspace.take(0).await;
     let mut iteration = context.store.entries().await?;
@@ -121,7 +121,7 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
         let Some(last) = page.len().checked_sub(1) else {
             break;
         };
-        // Keys may have gone since they were counted: then the last one that is left is chosen.
+        // Keys may have been deleted since they were counted; the last key that is left is chosen then.
         found = Some(page.swap_remove((wanted - seen).min(last)).key);
         seen += last + 1;
         context.thread.reactor.turn().await;
@@ -129,7 +129,7 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
     Ok(found)
 }
 
-/// Deletes every key that was there when this began.
+/// Deletes every key that was there when the call began.
 pub async fn flush(context: &Context) -> Result<(), CommandError> {
     let mut iteration = context.store.entries().await?;
     let mut page = Vec::new();

@@ -24,7 +24,7 @@ pub enum Operation<'a> {
     },
     /// Returns the values of keys.
     GetMany(Arguments<'a>),
-    /// Counts which keys are there.
+    /// Counts how many of the keys are there.
     CountMany(Arguments<'a>),
     /// Deletes keys and counts which were there.
     DeleteMany(Arguments<'a>),
@@ -59,7 +59,7 @@ pub enum Control<'a> {
     ClientSetName(&'a [u8]),
     /// `CLIENT SETINFO`.
     ClientSetLibrary {
-        /// Whether this is the name and not the version.
+        /// Whether the value is the library's name and not its version.
         is_name: bool,
         /// The value.
         value: &'a [u8],
@@ -83,7 +83,7 @@ pub enum Control<'a> {
     RandomKey,
     /// `FLUSHDB`, `FLUSHALL`.
     Flush,
-    /// `WAITAOF`: says whether the local copy survives power loss.
+    /// `WAITAOF`: reports whether the local copy survives power loss.
     WaitPersisted,
 }
 
@@ -99,7 +99,7 @@ pub struct Credentials<'a> {
 /// What `HELLO` asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// Protocol version; none for the one that the connection has.
+    /// Protocol version; `None` keeps the one that the connection has.
     pub version: Option<i64>,
     /// User and password, if they were sent.
     pub credentials: Option<Credentials<'a>>,
@@ -125,7 +125,7 @@ pub enum Describe<'a> {
     All,
     /// The same for these commands.
     Named(Arguments<'a>),
-    /// These commands in words; all where none is named.
+    /// These commands in words, or all commands if none is named.
     Documents(Arguments<'a>),
     /// Names.
     Names,
@@ -138,7 +138,7 @@ pub struct Scan<'a> {
     pub cursor: u64,
     /// The pattern of the keys; none for all.
     pub pattern: Option<&'a [u8]>,
-    /// How many keys to look at, about.
+    /// About how many keys to look at.
     pub count: usize,
 }
 
@@ -148,23 +148,23 @@ impl<'a> Arguments<'a> {
         Self { input, places }
     }
 
-    /// How many there are.
+    /// The number of arguments.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Argument number `index`, which is there.
+    /// Argument number `index`, which must exist.
     pub fn at(&self, index: usize) -> &'a [u8] {
         let place = &self.places[index];
         &self.input[place.start as usize..place.end as usize]
     }
 
-    /// Number `index`.
+    /// Argument number `index`, if there is one.
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         (index < self.len()).then(|| self.at(index))
     }
@@ -177,7 +177,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Each of them.
+    /// Iterates over the arguments.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let input = self.input;
         self.places
@@ -195,7 +195,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Whether commands behind it are not done.
+    /// Whether the commands after this one are not run.
     pub fn ends_the_connection(&self) -> bool {
         matches!(self, Self::Control(Control::Quit))
     }

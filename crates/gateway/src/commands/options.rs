@@ -1,5 +1,5 @@
-//! Options of commands. An option that is not supported is an error and never ignored: a client that asks for an expiry
-//! must not believe that it has one.
+//! Options of commands. An option that is not supported is an error and is never ignored: a client that asks for an
+//! expiry must not believe that it has one.
 
 use super::describe::NAMES_MAX;
 use super::error::CommandError;
@@ -13,15 +13,15 @@ use crate::resp::decimal;
 
 /// Keys that a `SCAN` looks at by default.
 const SCAN_COUNT: usize = 10;
-/// Keys that a `SCAN` looks at, at most: more would keep other connections waiting.
+/// Most keys that one `SCAN` looks at: more would keep other connections waiting.
 const SCAN_COUNT_MAX: usize = 10_000;
 
-/// A whole number.
+/// Parses an integer.
 pub fn integer(text: &[u8]) -> Result<i64, CommandError> {
     decimal(text).ok_or(CommandError::NotAnInteger)
 }
 
-/// A whole number that is not negative.
+/// Parses an integer that is not negative.
 pub fn positive(text: &[u8]) -> Result<i64, CommandError> {
     integer(text).and_then(|number| {
         if number < 0 {
@@ -164,10 +164,10 @@ pub fn client<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError>
     }
 }
 
-/// Longest name of a connection or a library. It is kept as long as the connection.
+/// Longest name of a connection or a library, in bytes. A name is kept as long as the connection lasts.
 const CLIENT_NAME_SIZE_MAX: usize = 1024;
 
-/// A name that can stand in a line of `CLIENT INFO`.
+/// Checks that a name can stand in a line of `CLIENT INFO`.
 fn client_name(name: &[u8]) -> Result<&[u8], CommandError> {
     let is_plain =
         name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= CLIENT_NAME_SIZE_MAX;
@@ -264,7 +264,7 @@ pub fn scan<'a>(arguments: Arguments<'a>) -> Result<Scan<'a>, CommandError> {
     Ok(scan)
 }
 
-/// `FLUSHDB [ASYNC | SYNC]`. Both mean the same here: all keys are gone when it is answered.
+/// `FLUSHDB [ASYNC | SYNC]`. Both mean the same here: all keys are gone when the command is answered.
 pub fn flush(spec: &Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
     match (arguments.len(), arguments.get(0)) {
         (0, _) => Ok(()),
@@ -274,8 +274,8 @@ pub fn flush(spec: &Spec, arguments: Arguments<'_>) -> Result<(), CommandError> 
     }
 }
 
-/// `WAITAOF local replicas timeout`. It is checked and then answered at once: a write that was answered is as durable
-/// as it will ever be, and there are no replicas.
+/// Checks `WAITAOF local replicas timeout`. The command is then answered at once: a write that was answered is as
+/// durable as it will ever be, and there are no replicas.
 pub fn wait_persisted(arguments: Arguments<'_>) -> Result<(), CommandError> {
     let local = integer(arguments.at(0))?;
     if !(0..=1).contains(&local) {
@@ -295,7 +295,7 @@ mod tests {
     use super::super::operation::Operation;
     use super::*;
 
-    /// Reads a command of words and hands it to `check` as text: operations borrow the words.
+    /// Reads a command of words and returns its operation as text, since an operation borrows the words.
     fn read(line: &str) -> String {
         let mut places = Vec::new();
         let mut input = Vec::new();

@@ -1,10 +1,10 @@
-//! From the arguments of a command to what has to be done.
+//! Turns the arguments of a command into an operation.
 //!
 //! ```text
 //!   arguments -> Spec (table.rs) -> arity -> Operation
 //! ```
 //!
-//! Every error that the command itself causes shows here. The later steps can fail only because of the store.
+//! Every error that the command itself causes is found here. The later steps can fail only because of the store.
 
 use super::error::CommandError;
 use super::operation::{Arguments, Control, Operation};
@@ -14,7 +14,8 @@ use super::table::{self, Id, Spec};
 use super::value::{SetAnswer, SetCondition, ValueCommand};
 
 impl<'a> Operation<'a> {
-    /// Reads a command; `arguments` has its name first. The table's entry comes with it, none if there is no such command.
+    /// Reads a command, whose name is the first of `arguments`. Also returns the table's entry, `None` if there is no
+    /// such command.
     pub fn read(arguments: Arguments<'a>) -> (Option<&'static Spec>, Self) {
         let Some(spec) = table::find(arguments.at(0)) else {
             let owned = |bytes: &[u8]| bytes[..bytes.len().min(128)].to_vec();
@@ -96,7 +97,7 @@ impl<'a> Operation<'a> {
                 "DEBUG is not supported by this store",
             )),
             Id::Wait => {
-                // There are no replicas, so there is nothing to wait for, however long.
+                // There are no replicas, so there is nothing to wait for, whatever the timeout.
                 rest.iter()
                     .try_for_each(|number| positive(number).map(drop))?;
                 Ok(Self::Answer(Reply::Integer(0)))

@@ -1,4 +1,4 @@
-//! Reading: the keys of many commands go to the store together, as far as there is memory for what they return.
+//! Reading: the keys of many commands go to the store together, as far as there is memory for their values.
 //!
 //! ```text
 //!   GET a, MGET b c d, STRLEN e        keys that go together: a b c d e
@@ -23,7 +23,7 @@ use super::value::ValueCommand;
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
 
-/// Keys that are read together: enough to make the way to the store cheap.
+/// Most keys that are read together: enough to make each trip to the store cheap.
 const KEYS_MAX: usize = 32;
 
 type KeyList<'a> = SmallVec<[&'a [u8]; KEYS_MAX]>;
@@ -42,7 +42,7 @@ struct Progress {
 }
 
 impl<'a> Run<'_, 'a> {
-    /// Does the operations of a step of reads.
+    /// Runs the operations of a step of reads.
     pub(super) async fn reads(&mut self, range: Range<usize>) -> Result<(), End> {
         let mut progress = Progress {
             operation: range.start,
@@ -53,25 +53,25 @@ impl<'a> Run<'_, 'a> {
         };
         let operations = &self.operations[range.start..range.end];
         let mut has_room = false;
-        // The first key is the one of the operation in front, so an error of the first key is that operation's.
+        // The first key belongs to the operation in front, so an error of the first key is an error of that operation.
         while self.answer_keyless(&mut progress, range.end).await? {
             has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
             let done = progress.operation - range.start;
             let keys = self.next_keys(&progress, &operations[done..], has_room);
-            // If others have waited long enough, only short values are read, and long ones wait for a turn.
+            // If other connections have waited long enough, only short values are read, and long ones wait for a turn.
             let is_late = self.context.thread.reactor.is_late();
             let size_max = match has_room && !is_late {
                 true => VALUES_SIZE_MAX,
                 false => 0,
             };
-            // Given back before any wait other than for the store: no account counts this memory.
+            // This memory is given back before any wait other than for the store, because no account counts it.
             let mut values = self.context.take_values();
             let store = &self.context.store;
             let found = store.get_many(&keys, size_max, &mut values).await;
             let written_before = self.outlet.mark();
             match found {
                 Ok(0) if is_late => {
-                    // The reservation must not keep others from memory meanwhile.
+                    // The reservation must not keep other connections from memory meanwhile.
                     self.outlet.relieve().await?;
                     self.context.thread.reactor.turn().await;
                     has_room = false;
@@ -108,7 +108,7 @@ impl<'a> Run<'_, 'a> {
         Ok(())
     }
 
-    /// The keys that are read next, from the one that is answered next on.
+    /// The keys that are read next, beginning with the one that is answered next.
     fn next_keys(
         &self,
         progress: &Progress,
@@ -213,7 +213,7 @@ impl<'a> Run<'_, 'a> {
         }
     }
 
-    /// Answers an operation with an error, in place of what was written of its reply.
+    /// Answers an operation with an error, in place of the part of its reply that was written.
     fn fail(&mut self, progress: &mut Progress, error: CommandError) -> Result<(), End> {
         if !self.outlet.rewind(progress.mark) {
             // A reply that is partly sent cannot become an error.
@@ -226,7 +226,7 @@ impl<'a> Run<'_, 'a> {
 }
 
 impl Progress {
-    /// Goes on to the next operation, whose reply begins at `mark`.
+    /// Moves on to the next operation, whose reply begins at `mark`.
     fn next(&mut self, mark: u64) {
         self.operation += 1;
         (self.key, self.count, self.mark) = (0, 0, mark);

@@ -29,7 +29,7 @@ pub enum Reply<'a> {
 pub type Replies<'a> = SmallVec<[Reply<'a>; 1]>;
 
 impl Reply<'_> {
-    /// Bytes of the value that it returns.
+    /// Bytes of the value that the reply returns.
     pub fn size(&self) -> usize {
         match self {
             Self::Bulk(bytes) => bytes.len(),

@@ -1,4 +1,4 @@
-//! Does a batch of commands step by step, and writes the replies in the order of the commands.
+//! Runs a batch of commands step by step, and writes the replies in the order of the commands.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::join::in_order;
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
 
-/// Does a batch. `specs` has the table's entry of each operation, none for unknown commands.
+/// Runs a batch. `specs` has the table's entry of each operation, none for unknown commands.
 pub async fn run_batch<'a>(
     run: &mut Run<'_, 'a>,
     specs: &[Option<&'static Spec>],
@@ -95,8 +95,8 @@ fn may_come_before_the_password(spec: Option<&Spec>) -> bool {
 }
 
 impl<'a> Run<'_, 'a> {
-    /// Reserves memory for the replies of a step of writes. Returns how many bytes each reply may have that returns a
-    /// value; none if there is no memory and each operation was answered so.
+    /// Reserves memory for the replies of a step of writes. Returns how many bytes each reply that returns a value may
+    /// have; `None` if there is no memory and each operation was answered with that error.
     async fn room_for_replies(
         &mut self,
         operations: &[Operation<'a>],
@@ -119,7 +119,7 @@ impl<'a> Run<'_, 'a> {
         Ok(Some(room / values))
     }
 
-    /// Does the operations of a step of writes, all under way together.
+    /// Runs the operations of a step of writes, all in flight together.
     async fn writes(&mut self, range: Range<usize>, keys: &Keys) -> Result<(), End> {
         let operations = &self.operations[range];
         let Some(room) = self.room_for_replies(operations).await? else {
@@ -151,8 +151,8 @@ impl<'a> Run<'_, 'a> {
         self.outlet.relieve().await
     }
 
-    /// Returns the replies of a unit. Does the unit again where they were longer than there was room for, once there is
-    /// room.
+    /// Returns the replies of a unit. If the replies were longer than there was room for, waits for room and runs the
+    /// unit again.
     async fn finish(
         &mut self,
         unit: &[Operation<'a>],

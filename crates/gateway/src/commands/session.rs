@@ -14,11 +14,11 @@ use crate::resp::Protocol;
 
 /// State of one connection.
 pub struct Session {
-    /// Its number, which is unique.
+    /// Unique number of the connection.
     pub id: u64,
     /// The version of the protocol.
     pub protocol: Protocol,
-    /// Whether it may use the store.
+    /// Whether the connection may use the store.
     pub is_authenticated: bool,
     /// Whether a `MULTI` was refused, and with it the commands that follow.
     pub is_in_refused_transaction: bool,
@@ -32,11 +32,11 @@ pub struct Session {
     pub peer: SocketAddr,
     /// Address of the gateway.
     pub local: SocketAddr,
-    /// When it began.
+    /// When the connection began.
     pub began_at: Nanoseconds,
-    /// Since when the password is missing, if it is.
+    /// Since when the password has been missing, if it is.
     pub locked_at: Nanoseconds,
-    /// The pace of its wrong passwords.
+    /// The pace of the connection's wrong passwords.
     pub guesses: Rc<OwnGuesses>,
 }
 
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Puts the session back to how it began.
+    /// Resets the session to its initial state, except for when it began and the pace of its guesses.
     pub fn reset(&mut self, now: Nanoseconds, needs_password: bool) {
         let (began_at, guesses) = (self.began_at, self.guesses.clone());
         *self = Self {
@@ -89,7 +89,7 @@ impl Session {
         Ok(())
     }
 
-    /// Does what `HELLO` asks for, or nothing of it if a part is refused.
+    /// Does everything that `HELLO` asks for, or nothing if a part of it is refused.
     pub fn greet(
         &mut self,
         hello: Hello<'_>,

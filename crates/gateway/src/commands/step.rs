@@ -6,12 +6,12 @@
 //!                 {SET a, GET a}{SET c}
 //! ```
 //!
-//! Rules, which make a connection see its commands in their order:
-//! - Operations on the same key that follow each other are one *unit*, applied one after the other to one value.
-//! - Units of one step touch different keys, except that a key may come again and again where each of its units does nothing
-//!   but overwrite it (SET): the store does these in their order, so they need no step, and no sync, of their own.
+//! Rules, so that a connection sees its commands take effect in order:
+//! - Consecutive operations on the same key form one *unit*, applied one after the other to one value.
+//! - Units of one step touch different keys, except that a key may come again if each of its units only overwrites it
+//!   (SET): the store executes these in order, so they need no step, and no sync, of their own.
 //! - An operation that writes many keys is a step by itself.
-//! - A read that is no part of a write's unit begins a new step, and so sees every write before it done.
+//! - A read outside a unit of writes begins a new step, and so sees the effect of every write before it.
 //! - Answers that need no store may stand anywhere.
 
 use std::ops::Range;
@@ -34,13 +34,14 @@ pub enum Step {
 /// The keys of a step while it grows. Reuse it to save allocations.
 #[derive(Default)]
 pub struct Keys {
-    /// Hashes of the keys, open addressing; 0 is free. The lowest bit says that the key is only overwritten.
+    /// Hashes of the keys, in a table with open addressing; 0 is a free slot. The lowest bit means that the key is only
+    /// overwritten.
     slots: Vec<u64>,
     count: usize,
     comes_again: bool,
 }
 
-/// The bit of a slot that is no part of the hash.
+/// The bit of a slot that is not part of the hash.
 const OVERWRITTEN: u64 = 1;
 
 impl Keys {
@@ -96,7 +97,7 @@ impl Keys {
     }
 }
 
-/// The step that begins with operation number `start`, which is there.
+/// The step that begins with operation number `start`, which must exist.
 pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) -> Step {
     let answers = |from: usize| {
         operations[from..]
@@ -135,7 +136,7 @@ pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) ->
     }
 }
 
-/// Replies of one step of writes that may be as long as a value.
+/// Most replies of one step of writes that may be as long as a value.
 const VALUES_RETURNED_MAX: usize = 16;
 
 /// How many replies of these operations may be as long as a value.
@@ -144,7 +145,7 @@ pub fn values_returned(operations: &[Operation<'_>]) -> usize {
     operations.iter().filter(returns).count()
 }
 
-/// If a unit of writes on one key begins with operation number `start`: the key, and the end of the unit.
+/// Returns the key and the end of the unit of writes that begins with operation number `start`, if one does.
 pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a [u8], usize)> {
     let Operation::Value { key, command } = operations.get(start)? else {
         return None;
@@ -163,7 +164,7 @@ pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a
     })
 }
 
-/// Whether a unit leaves a value and replies that do not depend on what was there.
+/// Whether a unit leaves a value and replies that do not depend on the value before.
 fn overwrites(unit: &[Operation<'_>]) -> bool {
     unit.iter().all(
         |operation| matches!(operation, Operation::Value { command, .. } if command.is_blind()),

@@ -10,7 +10,8 @@ use super::error::CommandError;
 use crate::counters::{Counters, Lookups};
 use crate::fifo::{Budget, Share};
 
-/// One connection to the store. An operation that waits for its turn is small: the client's call, which takes kilobytes, is made when the turn has come.
+/// One connection to the store. An operation that waits for its turn is small: the client's call, which takes
+/// kilobytes, is made only when the turn has come.
 pub struct Store {
     client: Client,
     counters: Arc<Counters>,
@@ -22,12 +23,12 @@ pub struct Store {
     is_lost: Cell<bool>,
 }
 
-/// Writes of this thread that wait for an answer: as many as the store's client takes, less those that it needs itself
-/// for leases, so that no write waits there out of turn.
+/// Most writes of this thread that wait for an answer: as many as the store's client takes, less those that the client
+/// itself needs for leases, so that no write waits in the client out of turn.
 const WRITES_MAX: usize = limits::IN_FLIGHT_MAX - 16;
-/// Bytes of those writes: they fit the client's ring of 4 MiB wherever its end lies.
+/// Most bytes of those writes, which fit the client's ring of 4 MiB wherever the end of the ring lies.
 const WRITE_BYTES_MAX: usize = 2 << 20;
-/// Values of this thread that are being changed, and their bytes.
+/// Most values of this thread that are being changed, and their bytes.
 const CHANGES_MAX: usize = 1 << 20;
 const CHANGING_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a record around key and value, rounded up.
@@ -54,7 +55,7 @@ impl Store {
         self.checked(self.client.entries().await)
     }
 
-    /// Reads the next entries, replacing what `page` holds. Empty at the end.
+    /// Reads the next entries into `page`, in place of its content. At the end, `page` is empty.
     pub async fn next_entries(
         &self,
         entries: &mut Entries,
@@ -99,8 +100,8 @@ impl Store {
         self.counters.add_lookups(lookups);
     }
 
-    /// Reads the value of a key to change it, and its version if it is there. The share counts the value's bytes among
-    /// those that this thread changes, as long as the share lives.
+    /// Reads the value of a key to change it, and the key's version if the key is there. The share counts the value's
+    /// bytes among those that this thread changes, as long as the share lives.
     pub async fn get(
         &self,
         key: &[u8],
@@ -129,7 +130,7 @@ impl Store {
         self.checked(result)
     }
 
-    /// Stores a value, unless the store has no room at the moment. Returns whether it did.
+    /// Stores a value, unless the store has no room at the moment. Returns whether the value was stored.
     pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<bool, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
@@ -152,7 +153,7 @@ impl Store {
         self.checked(result)
     }
 
-    /// The server's report of itself.
+    /// The server's statistics.
     pub async fn stat(&self) -> Result<Stat, CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = self.client.stat().await;
@@ -171,7 +172,7 @@ impl Store {
     }
 }
 
-/// Bytes that a put takes of the budget.
+/// Bytes of the budget that a put takes.
 fn share(key: &[u8], value: &[u8]) -> usize {
     (key.len() + value.len() + RECORD_OVERHEAD).min(WRITE_BYTES_MAX)
 }

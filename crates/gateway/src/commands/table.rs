@@ -50,23 +50,23 @@ pub enum Id {
 /// The table's entry of a command.
 #[derive(Debug)]
 pub struct Spec {
-    /// Name, in small letters.
+    /// Name, in lower case.
     pub name: &'static str,
     /// The command.
     pub id: Id,
-    /// Count of arguments, the name included; negative for at least so many.
+    /// Number of arguments, including the name; `-n` stands for at least `n`.
     pub arity: i32,
     /// Flags, as Redis names them.
     pub flags: &'static [&'static str],
-    /// First and last argument that are keys, and the step from one to the next; zeros if none is.
+    /// First and last argument that are keys, and the step from one to the next; zeros if there are none.
     pub keys: (i32, i32, i32),
     /// Kind of the command.
     pub group: Group,
-    /// Version of Redis that brought it.
+    /// Version of Redis that introduced the command.
     pub since: &'static str,
     /// Complexity of the command.
     pub complexity: &'static str,
-    /// What it does.
+    /// What the command does.
     pub summary: &'static str,
 }
 
@@ -86,7 +86,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// As `COMMAND DOCS` names it.
+    /// The name in `COMMAND DOCS`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Connection => "connection",
@@ -97,7 +97,7 @@ impl Group {
         }
     }
 
-    /// As access control lists name it.
+    /// The category in access control lists.
     pub fn category(self) -> &'static str {
         match self {
             Self::Connection => "@connection",
@@ -110,7 +110,7 @@ impl Group {
 }
 
 impl Spec {
-    /// Whether it takes so many arguments, its name included.
+    /// Whether the command takes this many arguments, including its name.
     pub fn accepts(&self, arguments: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
         if self.arity < 0 {
@@ -120,7 +120,7 @@ impl Spec {
         }
     }
 
-    /// Whether `COMMAND` lists it with this flag.
+    /// Whether `COMMAND` lists the command with this flag.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.contains(&flag)
     }
@@ -202,7 +202,7 @@ pub const COMMAND_COUNT: usize = COMMANDS.len();
 
 const NAME_SIZE_MAX: usize = 16;
 
-/// Names as numbers, in the order of the table, for one comparison each.
+/// Names as numbers, in the order of the table: one comparison for each name.
 const NAMES: [u128; COMMAND_COUNT] = {
     let mut names = [0; COMMAND_COUNT];
     let mut index = 0;
@@ -213,7 +213,7 @@ const NAMES: [u128; COMMAND_COUNT] = {
     names
 };
 
-/// The first 16 bytes of a name, letters made small, as a number that sorts like the name.
+/// The first 16 bytes of a name, in lower case, as a number that sorts like the name.
 const fn name_number(name: &[u8]) -> u128 {
     let mut number = 0;
     let mut index = 0;
@@ -229,7 +229,7 @@ const fn name_number(name: &[u8]) -> u128 {
     number
 }
 
-/// Finds a command by its name, in letters of either case.
+/// Finds a command by its name, in upper or lower case.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     if name.len() > NAME_SIZE_MAX || name.contains(&0) {
         return None;

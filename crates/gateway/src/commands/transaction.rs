@@ -1,4 +1,4 @@
-//! What follows a `MULTI` that was refused.
+//! Commands after a refused `MULTI`.
 //!
 //! ```text
 //!   MULTI                 refused; a transaction that is not done begins
@@ -8,8 +8,8 @@
 //!   QUIT                  the connection ends
 //! ```
 //!
-//! A client that pipelines a transaction has sent its commands before it learns that `MULTI` is refused. Done one by
-//! one, some of them could take effect without the others, which the client ruled out.
+//! A client that pipelines a transaction has sent its commands before it learns that `MULTI` is refused. If they were
+//! run one by one, some of them could take effect without the others, which the client ruled out.
 
 use super::error::CommandError;
 use super::operation::{Control, Operation};
@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::session::Session;
 use super::table::{Id, Spec};
 
-/// The reply to a command of a refused transaction; none for a command that is done all the same, since it ends the
+/// The reply to a command of a refused transaction; `None` for a command that is run all the same, since it ends the
 /// transaction or the connection.
 pub fn refusal<'a>(
     session: &mut Session,
@@ -31,7 +31,7 @@ pub fn refusal<'a>(
         Operation::Control(Control::Multi) => {
             CommandError::Refused("MULTI calls can not be nested")
         }
-        // A malformed EXEC ends the transaction, too, as in Redis.
+        // A malformed EXEC also ends the transaction, as in Redis.
         Operation::Answer(Reply::Error(error)) => {
             session.is_in_refused_transaction = spec.is_none_or(|spec| spec.id != Id::Exec);
             error.clone()

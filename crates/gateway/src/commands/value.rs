@@ -1,7 +1,7 @@
 //! Commands on the value of one key, as pure functions: the value before, the value after, the reply.
 //!
-//! Commands on the same key that follow each other in a pipeline are applied one after the other to the same value, and
-//! the result is written once.
+//! Consecutive commands on the same key in a pipeline are applied one after the other to the same value, and the result
+//! is written once.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use crate::resp::decimal;
 pub enum ValueCommand<'a> {
     /// The value.
     Get,
-    /// Whether there is one: 1 or 0.
+    /// Returns whether there is a value: 1 or 0.
     Exists,
-    /// Its kind.
+    /// Returns the kind of the value.
     Type,
-    /// Its length.
+    /// Returns the length of the value.
     Length,
     /// Bytes `start` to `end`, both included; negative ones count from the end.
     Range {
@@ -51,11 +51,11 @@ pub enum ValueCommand<'a> {
 pub enum SetCondition<'a> {
     /// Always.
     Always,
-    /// If there is none.
+    /// If there is no value.
     IfAbsent,
-    /// If there is one.
+    /// If there is a value.
     IfPresent,
-    /// If it is this one.
+    /// If the value is this one.
     IfEqual(&'a [u8]),
 }
 
@@ -74,7 +74,7 @@ pub enum SetAnswer {
 pub type Value<'a> = Option<Cow<'a, [u8]>>;
 
 impl<'a> ValueCommand<'a> {
-    /// Whether it may change the value.
+    /// Whether the command may change the value.
     pub fn writes(&self) -> bool {
         matches!(
             self,
@@ -94,7 +94,7 @@ impl<'a> ValueCommand<'a> {
         )
     }
 
-    /// Whether its reply depends on the value before, which Redis counts as a hit or a miss.
+    /// Whether the command's reply depends on the value before, which Redis counts as a hit or a miss.
     pub fn looks_up(&self) -> bool {
         match self {
             Self::Get
@@ -108,7 +108,7 @@ impl<'a> ValueCommand<'a> {
         }
     }
 
-    /// Whether its reply may be as long as a value.
+    /// Whether the command's reply may be as long as a value.
     pub fn returns_value(&self) -> bool {
         match self {
             Self::Get | Self::Range { .. } | Self::Take => true,

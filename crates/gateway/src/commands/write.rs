@@ -6,13 +6,13 @@
 //!                                 ^------- another client was faster -------'
 //! ```
 //!
-//! A key that comes again and again in a step is overwritten by several puts that are under way together. The store
-//! does them in their order, except one that it sends back because it has no room at the moment: sent again later, it
-//! would undo the puts after it. So it is not sent again, and counts as done when the next put of its key is, which
-//! would have overwritten it at once.
+//! If a key comes several times in a step, the puts that overwrite it are in flight together. The store executes them
+//! in order, except for a put that it sends back because it has no room at the moment. Sent again later, such a put
+//! would undo the puts after it. It is therefore not sent again, and counts as done when the next put of its key is
+//! done, which would have overwritten its value at once.
 //!
-//! The server compares the version at the moment of the write, so a unit is atomic against every other client, also
-//! against those that do not come through a gateway.
+//! The server compares the version at the moment of the write, so a unit is atomic with respect to every other client,
+//! including those that do not come through a gateway.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -35,18 +35,18 @@ use crate::sizes::KEY_WORK;
 /// Keys of an MSET that are compared with each other before other connections have their turn: about a millisecond.
 const KEYS_A_TURN: usize = 8 << 10;
 
-/// What became of a unit.
+/// The outcome of a unit.
 pub enum Outcome<'a> {
-    /// It was done, or refused.
+    /// The unit was done, or refused.
     Answered(Replies<'a>),
-    /// It was not done and shares the outcome of the next unit of its key. The replies are those of a unit that was
-    /// done.
+    /// The unit was not done and shares the outcome of the next unit of its key. The replies are those of a unit that
+    /// was done.
     LeftToNext(Replies<'a>),
-    /// Nothing was done, because its replies have this many bytes.
+    /// Nothing was done, because the unit's replies need this many bytes, more than there was room for.
     NeedsRoom(usize),
 }
 
-/// For each unit of a step the place of the next one on the same key.
+/// Returns, for each unit of a step, the index of the next unit on the same key.
 pub fn next_of_same_key(units: &[&[Operation<'_>]]) -> Vec<Option<usize>> {
     let mut latest = HashMap::with_capacity(units.len());
     let mut next = vec![None; units.len()];
@@ -58,7 +58,7 @@ pub fn next_of_same_key(units: &[&[Operation<'_>]]) -> Vec<Option<usize>> {
     next
 }
 
-/// Does a unit that only overwrites its key and that another unit of the same step follows.
+/// Runs a unit that only overwrites its key and is followed by another unit on that key in the same step.
 pub async fn overwrite<'a>(context: &Context, unit: &[Operation<'a>]) -> Outcome<'a> {
     let [Operation::Value { key, .. }, ..] = *unit else {
         unreachable!("a unit that overwrites is on one key")
@@ -72,7 +72,7 @@ pub async fn overwrite<'a>(context: &Context, unit: &[Operation<'a>]) -> Outcome
     }
 }
 
-/// Gives units that were left to the next one of their key its outcome.
+/// Gives each unit that was left to the next unit of its key the outcome of that unit.
 pub fn settle<'a>(
     units: &[&[Operation<'a>]],
     next: &[Option<usize>],
@@ -94,7 +94,7 @@ pub fn failed<'a>(unit: &[Operation<'a>], error: &CommandError) -> Replies<'a> {
     unit.iter().map(|_| Reply::Error(error.clone())).collect()
 }
 
-/// Does the operations of one unit: several on one key, or one on many keys. A reply that returns a value may have
+/// Runs the operations of one unit: several on one key, or one on many keys. A reply that returns a value may have
 /// `room` bytes.
 pub async fn write_unit<'a>(context: &Context, unit: &[Operation<'a>], room: usize) -> Outcome<'a> {
     let result = match unit {
@@ -158,8 +158,8 @@ async fn write_value<'a>(
     Ok(Outcome::Answered(replies))
 }
 
-/// Applies the commands of a unit to a value: replies, the value after, whether it was written. `lookups` becomes what
-/// they looked up for their replies.
+/// Applies the commands of a unit to a value. Returns the replies, the value after them, and whether that value has to
+/// be written. Sets `lookups` to what the commands looked up for their replies.
 fn apply<'a>(unit: &[Operation<'a>], mut value: Value<'a>, lookups: &Cell<Lookups>) -> Applied<'a> {
     let mut changed = false;
     let mut found = Lookups::default();
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use crate::sizes::{COMMAND_SIZE, WRITE_SIZE};
 
-    /// The units of SETs on these keys, each a unit.
+    /// Calls `check` with the units of SETs on these keys, one unit for each.
     fn with_sets(keys: &[&'static [u8]], check: impl FnOnce(&[&[Operation<'static>]])) {
         let input: Vec<u8> = keys
             .iter()
@@ -285,7 +285,8 @@ mod tests {
         });
     }
 
-    /// Needs the way from the end to the start: a put that is left to one that is itself left to another fares as the last.
+    /// Needs the pass from the end to the start: a put that is left to one that is itself left to another shares the
+    /// outcome of the last one.
     #[test]
     fn what_was_left_to_the_next_put_fares_as_that_one() {
         let outcome = |error: Option<CommandError>, is_left_to_next| {

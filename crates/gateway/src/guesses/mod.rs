@@ -8,9 +8,9 @@
 //!
 //! The turn comes before the comparison: if only the answer were late, an attacker would take silence for a no. A right
 //! password uses no turn, so clients that know it never wait for each other, however many connect at once. No wrong
-//! password locks anything: a rightful client waits at most for the guesses that came before its own from the same
-//! origin, or from all where many origins guess at once. Each connection has one guess at a time, and connections
-//! without a password have a bounded number of places.
+//! password locks anything: a legitimate client waits at most for the guesses that came before its own from the same
+//! origin, or from all origins if many guess at once. Each connection has one guess at a time, and connections without
+//! a password have a bounded number of places.
 
 mod pace;
 
@@ -25,7 +25,7 @@ use crate::origin::Origin;
 
 pub use pace::Pace;
 
-/// Wrong passwords of one connection: at once, and then in each second.
+/// Wrong passwords that one connection may send: so many at once, and then so many each second.
 const CONNECTION: Pace = Pace::new(3, 1);
 /// Wrong passwords of one origin.
 const ORIGIN: (u64, u64) = (100, 100);
@@ -62,7 +62,7 @@ pub struct Guesses {
 
 struct Origins {
     paces: HashMap<Origin, Pace>,
-    /// How many origins there may be before those are forgotten that have not guessed for a while.
+    /// How many origins there may be before the ones that have not guessed for a while are forgotten.
     kept_max: usize,
 }
 
@@ -78,7 +78,7 @@ pub struct Turn<'g> {
     own: &'g OwnGuesses,
     /// How many of the three turns were taken.
     taken: u8,
-    /// Whether the guess had to wait for it.
+    /// Whether the guess had to wait for its turn.
     pub was_late: bool,
 }
 
@@ -114,7 +114,8 @@ impl Guesses {
             taken: 0,
             was_late: false,
         };
-        // One after the other: a guess that waits for its connection's turn holds none that others wait for.
+        // The turns are taken one after the other: a guess that waits for its connection's turn holds none that others
+        // wait for.
         for level in 0..Turn::LEVELS {
             let now = clock.now();
             let at = turn.of_level(level, |pace| pace.take(now));

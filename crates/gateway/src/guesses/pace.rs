@@ -1,7 +1,7 @@
 //! A rate: some turns at once, and then one each interval.
 //!
-//! Virtual scheduling: of all turns that were given out only the end of the last one is kept. A turn that is given back
-//! moves that end, so turns that were given up cost others no time.
+//! Virtual scheduling: of all turns that were given out, only the end of the last one is kept. A turn that is given
+//! back moves that end, so turns that were given up cost others no time.
 
 use stonecast_base::Nanoseconds;
 
@@ -37,7 +37,7 @@ impl Pace {
         self.used_up_at = self.used_up_at.saturating_sub(self.interval);
     }
 
-    /// Whether it is in the state of a pace that has given out no turn.
+    /// Whether the pace is as if it had given out no turn.
     pub fn is_fresh(&self, now: Nanoseconds) -> bool {
         self.used_up_at <= now
     }

@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// A client that guesses for ever, over a new connection after each `guesses_each`.
+    /// Spawns a client that guesses forever, over a new connection after each `guesses_each` guesses.
     fn attack(&self, origin: Origin, guesses_each: u64) {
         let (runtime, guesses, wrong) = (
             self.runtime.clone(),
@@ -127,7 +127,8 @@ fn clients_that_know_the_password_never_wait_for_each_other() {
     }
 }
 
-/// Needs a turn that is given up to be taken back: attackers that do not wait for answers would lock everybody out.
+/// Needs a turn that is given up to be taken back: otherwise attackers that do not wait for answers would lock
+/// everybody out.
 #[test]
 fn turns_that_are_given_up_cost_nobody_time() {
     let world = World::new();
@@ -155,7 +156,8 @@ fn memory_of_origins_is_bounded() {
     assert!(kept <= 2 * ORIGINS_MIN, "{kept}");
 }
 
-/// Needs the threads to share the pace: an origin would have as much on each, and is served by all of them.
+/// Needs the threads to share the pace: otherwise an origin, which all threads serve, would have the whole pace on
+/// each.
 #[test]
 fn what_an_origin_may_guess_is_shared_among_threads() {
     let mut world = World::new();

@@ -30,7 +30,7 @@ pub struct Account {
 }
 
 impl Part {
-    /// Takes `more` where it fits within `max`, or where nothing is used: the bound may be smaller than a reply.
+    /// Takes `more` if it fits within `max`, or if nothing is used: the bound may be smaller than a reply.
     fn try_take(&self, more: usize, max: usize) -> bool {
         let fits = |used: usize| (used == 0 || used + more <= max).then_some(used + more);
         self.used
@@ -73,12 +73,12 @@ impl Memory {
         self.requests.used() + self.replies.used()
     }
 
-    /// Bytes that a request may take at most.
+    /// Most bytes that a request may take.
     pub fn request_max(&self) -> usize {
         self.requests.max
     }
 
-    /// Whether memory is so short that connections with little move it to where it counts for nothing.
+    /// Whether memory is so scarce that connections with little content move it to memory that is not counted.
     pub fn is_scarce(&self) -> bool {
         self.requests.used() > self.requests.max / 2 || self.replies.used() > self.replies.max / 2
     }
@@ -133,7 +133,7 @@ impl Account {
         self.is_first.get()
     }
 
-    /// Sets the bytes of its request.
+    /// Sets the bytes of the connection's request.
     pub fn set_requests(&self, size: usize) {
         self.memory
             .requests
@@ -143,8 +143,8 @@ impl Account {
         }
     }
 
-    /// Says that its request is complete: the next in line may be first, even if part of the next request is there
-    /// already.
+    /// Notes that the connection's request is complete: the next in line may be first, even if part of this
+    /// connection's next request is there already.
     pub fn note_request_done(&self) {
         if self.is_first.replace(false) {
             self.memory.has_first.store(false, Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Account {
         is_taken
     }
 
-    /// Sets the bytes of its replies.
+    /// Sets the bytes of the connection's replies.
     pub fn set_replies(&self, size: usize) {
         self.memory.replies.change(self.replies.replace(size), size);
     }
@@ -208,7 +208,8 @@ mod tests {
         assert!(other.try_replies(1) && !one.try_replies(70));
     }
 
-    /// Needs the part that is kept: a reply that its client takes at once would wait for replies that are never taken.
+    /// Needs the part that is kept: otherwise a reply that its client takes at once would wait for replies that are
+    /// never taken.
     #[test]
     fn where_replies_have_all_room_the_first_in_line_has_some() {
         let memory = Arc::new(Memory::new(200, 10, 20));
@@ -217,7 +218,7 @@ mod tests {
         assert!(!active.try_replies(20) && active.try_replies_as_first(20));
     }
 
-    /// Needs the part that is kept: requests that have all begun would wait for each other.
+    /// Needs the part that is kept: otherwise requests that have all begun would wait for each other.
     #[test]
     fn of_requests_that_are_all_incomplete_the_first_is_completed() {
         let memory = Arc::new(Memory::new(200, 40, 0));
@@ -233,7 +234,7 @@ mod tests {
         assert!(second.try_requests_as_first(60) && !third.try_requests(60));
     }
 
-    /// Needs the end with the request: a client that pipelines always has a part of the next one here.
+    /// Needs the place to end with the request: a client that pipelines always has a part of its next request here.
     #[test]
     fn the_first_in_line_is_first_until_its_request_is_complete_and_not_as_long_as_it_has_a_part_of_another()
      {

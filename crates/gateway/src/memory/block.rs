@@ -35,7 +35,7 @@ impl Stock {
         }
     }
 
-    /// Takes a block back, or gives it to the system.
+    /// Takes a block back into the stock, or gives it to the system.
     pub fn give(&self, block: MmapMut) {
         let kept = KEPT.iter().position(|&(kept, _)| kept == block.len());
         if let Some(class) = kept {

@@ -1,4 +1,4 @@
-//! Received bytes that are not done with, in one piece.
+//! Received bytes that are still needed, in one piece.
 
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty one without memory.
+    /// An empty buffer without memory.
     pub fn new(stock: Rc<Stock>) -> Self {
         Self {
             stock,
@@ -24,12 +24,12 @@ impl Buffer {
         }
     }
 
-    /// Bytes that there is memory for.
+    /// Bytes that the buffer has memory for.
     pub fn capacity(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.len())
     }
 
-    /// Moves the content into memory for `capacity` bytes, which is as much as it holds or more; 0 gives all memory
+    /// Moves the content into memory for `capacity` bytes, at least as many as the content has; 0 gives all memory
     /// back. After an error nothing has changed.
     pub fn resize(&mut self, capacity: usize) -> Result<(), NoBlock> {
         let mut new = match capacity {
@@ -49,7 +49,7 @@ impl Buffer {
         }
     }
 
-    /// Memory for what is read next.
+    /// Memory for the bytes that are read next.
     pub fn spare(&mut self) -> &mut [u8] {
         let len = self.len;
         self.block

@@ -1,4 +1,4 @@
-//! Replies on their way to a client, in blocks. A block goes back when its bytes are sent.
+//! Replies on their way to a client, in blocks. A block goes back to the stock when its bytes are sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -13,7 +13,7 @@ use super::block::{GUARANTEED, NoBlock, Stock};
 const FIRST_SIZE: usize = 16 << 10;
 const NEXT_SIZE: usize = 64 << 10;
 const LONG_SIZE: usize = 256 << 10;
-/// Blocks that one system call sends, at most.
+/// Most blocks that one system call sends.
 pub const SLICES_MAX: usize = 16;
 
 /// See the module documentation.
@@ -33,7 +33,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// An empty one without memory.
+    /// An empty chain without memory.
     pub fn new(stock: Rc<Stock>) -> Self {
         Self {
             stock,
@@ -52,12 +52,13 @@ impl Chain {
         self.len
     }
 
-    /// Whether none waits.
+    /// Whether no byte waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Why bytes were left out, if some were. The content then ends in the middle of a reply and must not be sent.
+    /// Returns why bytes were left out, if some were. The content then ends in the middle of a reply and must not be
+    /// sent.
     pub fn take_failure(&mut self) -> Option<NoBlock> {
         self.failure.take()
     }
@@ -110,7 +111,7 @@ impl Chain {
         Ok(())
     }
 
-    /// An empty last block, for `size` bytes or some of them.
+    /// Adds an empty last block, for `size` bytes or some of them.
     fn add_block(&mut self, size: usize) -> Result<&mut MmapMut, NoBlock> {
         let size = match size {
             _ if self.len == 0 => FIRST_SIZE,
@@ -126,7 +127,7 @@ impl Chain {
         Ok(self.last.insert(new))
     }
 
-    /// The bytes that wait, in order, as far as one system call takes them.
+    /// The bytes that wait, in order: as many as one system call takes.
     pub fn slices(&self) -> SmallVec<[IoSlice<'_>; SLICES_MAX]> {
         let last = self.last.as_ref().map(|last| &last[..self.last_len]);
         let full = self.full.iter().map(|(block, len)| &block[..*len]);
@@ -182,7 +183,7 @@ impl Chain {
         }
     }
 
-    /// Moves a short content into as little memory, if the system has some.
+    /// Moves short content into the smallest block, if the system has one.
     pub fn shrink(&mut self) {
         if self.len > GUARANTEED || self.capacity <= GUARANTEED {
             return;
@@ -252,7 +253,7 @@ mod tests {
         bytes
     }
 
-    /// Compares the chain with a vector on which the same is done.
+    /// Compares the chain with a queue of bytes to which the same is done.
     #[test]
     fn a_chain_is_what_was_appended_without_what_was_sent_or_taken_back() {
         let mut random = random_from_seed(14);

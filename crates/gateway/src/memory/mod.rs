@@ -7,12 +7,14 @@
 //! ```
 //!
 //! Invariants:
-//! - Memory is reserved before it is taken. A connection that finds none reads nothing, and reads no value, until there is some.
-//! - Tasks that wait for memory never wait for each other in a circle. Replies wait for their reader alone, which is cut off where it
-//!   takes too little. Of requests, the first in line may use a part that no other may, until it is complete.
-//! - Blocks come from the system and go back there, so the memory of connections is free when they are gone, whatever the allocator
-//!   keeps.
-//! - A block that the system does not give ends one connection and nothing else.
+//! - Memory is reserved before it is taken. A connection that finds none reads neither requests nor values until there
+//!   is some.
+//! - Tasks that wait for memory never wait for each other in a circle. Replies wait only for their reader, which is cut
+//!   off if it takes too little. The first request in line may use a part that no other may, until that request is
+//!   complete.
+//! - Blocks come from the system and go back to it, so the memory of connections is free when they are gone, whatever
+//!   the allocator keeps.
+//! - If the system does not give a block, one connection ends and nothing else.
 //! - An idle connection has no block.
 
 mod account;

@@ -1,7 +1,7 @@
 //! The request parser against hostile input: mutated requests, cut into random pieces.
 //!
-//! Runs for STONECAST_FUZZ_SECONDS seconds, from a seed of the clock; without that variable for two seconds from seed
-//! 0. STONECAST_FUZZ_SEED names the first seed, to repeat a failure, which prints its seed.
+//! Runs for STONECAST_FUZZ_SECONDS seconds, from a seed taken from the clock; without that variable, for two seconds from
+//! seed zero. A failure prints its seed, and STONECAST_FUZZ_SEED sets the first seed to repeat it.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ fn draw_bytes(random: &mut Random, most: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Some requests, mostly right.
+/// Some requests, most of them valid.
 fn draw_stream(random: &mut Random) -> Vec<u8> {
     let mut stream = Vec::new();
     for _ in 0..random.random_range(1..12) {
@@ -123,7 +123,7 @@ fn cut<'s>(random: &mut Random, stream: &'s [u8]) -> Vec<&'s [u8]> {
     pieces
 }
 
-/// The named seed; else a new one where the run's length is given; else 0.
+/// The named seed; otherwise a new one if the run's length is given, and 0 if not.
 fn first_seed() -> u64 {
     let named = std::env::var("STONECAST_FUZZ_SEED")
         .ok()

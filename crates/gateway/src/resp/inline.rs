@@ -1,7 +1,7 @@
 //! Splits an inline command into words, as a person types it: blanks between words, quotes around blanks.
 //!
-//! Between double quotes `\n \r \t \b \a \\ \" \xHH` stand for one byte each, between single quotes `\'` does. A word
-//! is never longer than its spelling, so it is written over its own line.
+//! Between double quotes, each of `\n \r \t \b \a \\ \" \xHH` stands for one byte; between single quotes, `\'` does. A
+//! word is never longer than its spelling, so it is written over its own line.
 
 /// Quotes that do not end, or that end in the middle of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

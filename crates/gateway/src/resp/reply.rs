@@ -1,18 +1,18 @@
 //! Writes replies.
 //!
 //! RESP3 has kinds that RESP2 lacks. In RESP2 a map becomes a flat array, a set an array, a null a bulk string of
-//! length -1, text a bulk string. A client that asked for RESP3 waits for ever for a RESP2 null, so every null goes
-//! through here.
+//! length -1, text a bulk string. A client that asked for RESP3 waits forever at a RESP2 null, so every null is written
+//! here.
 
 use crate::memory::Chain;
 
 /// The version of the protocol on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// Every client understands it; the default.
+    /// The version that every client understands, and the default.
     #[default]
     Resp2,
-    /// `HELLO 3` asks for it.
+    /// The version that `HELLO 3` asks for.
     Resp3,
 }
 
@@ -36,7 +36,7 @@ impl ReplyWriter<'_> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error: a code in capitals, then words for people. Line ends become blanks.
+    /// An error: a code in capitals, then words for human readers. Line ends become blanks.
     pub fn error(&mut self, text: &str) {
         let line: Vec<u8> = text
             .bytes()
@@ -99,7 +99,7 @@ impl ReplyWriter<'_> {
         }
     }
 
-    /// Text for people.
+    /// Text for human readers.
     pub fn text(&mut self, text: &str) {
         if self.protocol == Protocol::Resp2 {
             return self.bulk(text.as_bytes());

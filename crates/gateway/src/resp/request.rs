@@ -18,7 +18,7 @@ use memchr::memchr;
 use super::inline;
 use super::limits::{INLINE_SIZE_MAX, NUMBER_LINE_SIZE_MAX, RequestLimits};
 
-/// Commands, as places in the input that they were cut out of.
+/// Commands, as places in the input from which they were cut.
 #[derive(Debug, Default)]
 pub struct Commands {
     arguments: Vec<Range<u32>>,
@@ -32,19 +32,19 @@ pub const BATCH_ARGUMENTS_MAX: usize = 16 << 10;
 /// Why a connection's input cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The count of arguments is no number, or above the limit.
+    /// The count of arguments is not a number, or is above the limit.
     #[error("invalid multibulk length")]
     ArgumentCount,
-    /// The count of arguments is above the limit before the password.
+    /// The count of arguments is above the limit for clients that are not authenticated.
     #[error("unauthenticated multibulk length")]
     UnauthenticatedArgumentCount,
     /// A byte other than `$` stands where an argument must start.
     #[error("expected '$', got '{}'", (*.0 as char).escape_default())]
     NotAnArgument(u8),
-    /// The length of an argument is no number or above the limit.
+    /// The length of an argument is not a number, or is above the limit.
     #[error("invalid bulk length")]
     ArgumentSize,
-    /// The length of an argument is above the limit before the password.
+    /// The length of an argument is above the limit for clients that are not authenticated.
     #[error("unauthenticated bulk length")]
     UnauthenticatedArgumentSize,
     /// The arguments together are above the limit.
@@ -53,7 +53,7 @@ pub enum ProtocolError {
     /// An argument is not followed by a line end.
     #[error("an argument does not end where its length says")]
     ArgumentEnd,
-    /// A line does not end.
+    /// A line does not end within the longest length of a line.
     #[error("too big inline request")]
     InlineSize,
     /// Quotes of an inline command do not match.
@@ -61,8 +61,8 @@ pub enum ProtocolError {
     Quotes,
 }
 
-/// The position in a connection's input. The input may lose bytes at its front only as [`RequestParser::take_consumed`]
-/// says.
+/// The position in a connection's input. The input may lose only the bytes at its front that
+/// [`RequestParser::take_consumed`] returns.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     /// First byte that belongs to no complete command.
@@ -73,18 +73,18 @@ pub struct RequestParser {
     arguments: Vec<(u32, u32)>,
     /// How many arguments are to come; 0 between commands.
     missing: u32,
-    /// Size of an argument that was announced and is not complete.
+    /// Size of the argument that was announced and is not complete.
     announced: Option<u32>,
 }
 
 impl Commands {
-    /// Forgets all.
+    /// Forgets all commands.
     pub fn clear(&mut self) {
         self.arguments.clear();
         self.ends.clear();
     }
 
-    /// How many there are.
+    /// The number of commands.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -94,7 +94,7 @@ impl Commands {
         self.len() >= count_max || self.arguments.len() >= BATCH_ARGUMENTS_MAX
     }
 
-    /// How many arguments they have together.
+    /// The number of arguments of all commands.
     pub fn argument_count(&self) -> usize {
         self.arguments.len()
     }
@@ -111,8 +111,8 @@ impl Commands {
 }
 
 impl RequestParser {
-    /// Cuts commands out of `input` until it ends, until `commands` holds `count_max`, or until the next request breaks a
-    /// rule. Commands before that one are in `commands` then.
+    /// Cuts commands out of `input` until it ends, until `commands` holds `count_max`, or until the next request breaks
+    /// a rule. The commands before that request are then in `commands`.
     pub fn parse(
         &mut self,
         input: &mut [u8],
@@ -124,7 +124,7 @@ impl RequestParser {
         Ok(())
     }
 
-    /// How many bytes at the front of the input are done with. The caller removes them.
+    /// How many bytes at the front of the input are no longer needed. The caller removes them.
     pub fn take_consumed(&mut self) -> usize {
         let consumed = self.start;
         self.start = 0;
@@ -137,18 +137,18 @@ impl RequestParser {
         self.arguments.len() + self.missing as usize
     }
 
-    /// The end of an argument that was announced and is not complete: it must be read as a whole.
+    /// The end of the argument that was announced and is not complete, which must be read as a whole.
     pub fn announced_end(&self) -> Option<usize> {
         self.announced.map(|size| self.at + size as usize + 2)
     }
 
-    /// Bytes that it holds beside the input.
+    /// Bytes that the parser holds beside the input.
     #[cfg(test)]
     pub fn memory(&self) -> usize {
         self.arguments.capacity() * size_of::<(u32, u32)>()
     }
 
-    /// Reads one item: a line or an argument. False: more input is needed.
+    /// Reads one item: a line or an argument. Returns false if more input is needed.
     fn step(
         &mut self,
         input: &mut [u8],
@@ -292,7 +292,7 @@ impl RequestParser {
         }
     }
 
-    /// Reads a line `KIND NUMBER CR LF`. `None`: it is not all there yet.
+    /// Reads a line `KIND NUMBER CR LF`. Returns `None` if it is not all there yet.
     fn number_line(&mut self, input: &[u8]) -> Result<Option<i64>, ()> {
         let start = self.line_start();
         let line = &input[start..input.len().min(start + NUMBER_LINE_SIZE_MAX)];
@@ -309,7 +309,7 @@ impl RequestParser {
     }
 }
 
-/// Parses a whole number in its shortest form, with nothing before or after it.
+/// Parses an integer in its shortest form, with nothing before or after it.
 pub fn decimal(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),

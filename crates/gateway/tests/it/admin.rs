@@ -241,7 +241,7 @@ fn health_readiness_and_status_are_told() {
     );
 }
 
-/// The status of `/readyz`; none if the port is closed meanwhile.
+/// The status of `/readyz`; `None` if the port has been closed meanwhile.
 fn get_quietly(address: SocketAddr) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream
@@ -252,7 +252,7 @@ fn get_quietly(address: SocketAddr) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
-/// Needs the password where others reach the port.
+/// Needs the password if others can reach the port.
 #[test]
 fn an_admin_port_that_others_reach_asks_for_the_password() {
     let mut options = options();
@@ -336,7 +336,7 @@ fn health_is_told_whatever_other_connections_do() {
         ] {
             for _ in 0..25 {
                 let mut stream = TcpStream::connect(admin).unwrap();
-                // A connection that was cut already.
+                // The connection may have been cut already.
                 let _ = stream.write_all(request.as_bytes());
                 others.push(stream);
             }
@@ -383,7 +383,7 @@ fn a_connection_that_asks_nothing_is_cut_off() {
 fn health_is_told_while_the_store_does_not_answer() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
-    // It accepts no connection.
+    // This store accepts no connection.
     let _store = UnixListener::bind(&socket).unwrap();
     let mut options = options();
     options.resp = None;

@@ -57,7 +57,7 @@ fn no_increment_is_lost_between_gateway_connections_and_one_sided_clients() {
     );
 }
 
-/// Needs increments of several connections to share a write: each would wait for a sync of its own.
+/// Needs increments of several connections to share a write: otherwise each would wait for a sync of its own.
 #[test]
 fn increments_that_wait_for_each_other_are_written_together() {
     let world = World::of(options(), Durability::Power, 256 << 20);
@@ -83,8 +83,8 @@ fn increments_that_wait_for_each_other_are_written_together() {
     );
 }
 
-/// Needs each command to see the ones before it in the same write, also those that change nothing or delete, and needs
-/// a value that is too long to be refused alone.
+/// Needs each command to see the ones before it in the same write, including those that change nothing or delete, and
+/// needs a value that is too long to be refused alone.
 #[test]
 fn commands_that_share_a_write_are_done_one_after_the_other() {
     let world = World::of(options(), Durability::Power, 256 << 20);
@@ -151,7 +151,7 @@ fn of_many_that_want_a_key_to_be_new_one_gets_it() {
     }
 }
 
-/// Needs tasks that share a write to part where there is no room for it: a GETDEL needs none.
+/// Needs tasks that share a write to part if there is no room for that write: a GETDEL needs none.
 #[test]
 fn in_a_full_pool_commands_that_free_room_are_done_beside_those_that_want_some() {
     let world = World::of(options(), Durability::Power, 32 << 20);
@@ -209,7 +209,7 @@ fn what_was_taken_is_taken_once() {
 }
 
 /// Needs the delete of GETDEL to name the version that was read. One-sided clients count up from 1 and each count is
-/// taken once, so what is taken and what is left are all that was counted.
+/// taken once, so the sum of what is taken and what is left is all that was counted.
 #[test]
 fn what_is_taken_is_what_was_there_when_it_went() {
     let world = World::start();

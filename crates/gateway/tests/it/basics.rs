@@ -253,7 +253,7 @@ fn every_key_is_found_by_iteration_once() {
     assert_eq!(client.words("DBSIZE"), Reply::Integer(0));
 }
 
-/// Needs the cursor to mean the same to every connection and after other scans: a forgotten iteration is found again.
+/// Needs the cursor to mean the same to every connection and after other scans: a forgotten iteration is resumed.
 #[test]
 fn an_iteration_finds_what_is_there_all_the_time_while_others_write_and_scan() {
     let world = World::start();

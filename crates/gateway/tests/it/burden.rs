@@ -1,4 +1,4 @@
-//! Measures, for a quiet machine, how long a client with short commands waits beside others that ask for as much as
+//! Measures, for a quiet machine, how long a client with short commands waits beside clients that ask for as much as
 //! they may.
 //!
 //! `docs/gateway.md` has the command that runs it.
@@ -23,7 +23,7 @@ const VALUES: usize = 15;
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What clients do to the gateway at an address.
+/// The load that clients put on the gateway at an address.
 type Load = fn(SocketAddr);
 
 /// Waits and memory while a load was there.

@@ -1,4 +1,4 @@
-//! After a kill everything that was acknowledged is there.
+//! After a kill, everything that was acknowledged is there.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};

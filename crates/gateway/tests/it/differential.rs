@@ -16,7 +16,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// None where it is not installed.
+    /// `None` if redis-server is not installed.
     fn start() -> Option<Self> {
         let address = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -47,7 +47,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -129,7 +129,7 @@ fn draw(random: &mut Random) -> Vec<String> {
         22 => vec!["nonsense".into(), value(random)],
         _ => vec!["FLUSHDB".into()],
     };
-    // Now and then an argument too many or too few.
+    // Now and then the command has an argument too many or too few.
     match random.random_range(0..30) {
         0 => words.push("more".into()),
         1 if words.len() > 1 => drop(words.pop()),

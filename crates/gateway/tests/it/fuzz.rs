@@ -1,5 +1,5 @@
-//! Hostile connections to a gateway in a process of its own: broken commands, promises, silence. It must neither end
-//! nor grow, and must serve others meanwhile.
+//! Hostile connections to a gateway in a process of its own: broken commands, promises, silence. The gateway must
+//! neither end nor grow, and must serve others meanwhile.
 //!
 //! Runs for STONECAST_FUZZ_SECONDS seconds, two by default. It prints its seed, and STONECAST_FUZZ_SEED repeats it.
 
@@ -134,7 +134,7 @@ fn a_gateway_under_hostile_connections_serves_others_and_does_not_grow() {
         } else {
             let _ = socket.shutdown(Shutdown::Write);
             let mut replies = Vec::new();
-            // A reset is an end, too; a timeout is none.
+            // A reset is also an end; a timeout is not.
             if let Err(error) = socket.read_to_end(&mut replies) {
                 assert_eq!(
                     error.kind(),

@@ -82,7 +82,7 @@ fn a_client_that_takes_its_replies_slowly_but_steadily_is_not_cut_off() {
     let world = World::with(options);
     let mut slow = world.client();
     slow.call([b"SET", &b"big"[..], &vec![b'x'; 1 << 20]]);
-    // More than the buffers of both sockets hold, so that some always waits in the gateway.
+    // More than the buffers of both sockets hold, so that some replies always wait in the gateway.
     slow.send("GET big\r\n".repeat(24));
     let start = Instant::now();
     let mut taken = 0;
@@ -100,7 +100,7 @@ fn a_client_that_takes_its_replies_slowly_but_steadily_is_not_cut_off() {
     );
 }
 
-/// Needs the age of what waits: a client that always takes something would keep 32 MiB for ever.
+/// Needs the age of the replies that wait: a client that always takes something would keep 32 MiB forever.
 #[test]
 fn a_client_that_takes_a_little_now_and_then_is_cut_off_when_what_waits_is_old() {
     let mut options = options();
@@ -204,7 +204,7 @@ fn long_values_that_are_replaced_come_back_in_their_order() {
     assert_eq!(unit, expected);
 }
 
-/// Needs the bound over all connections to hold for replies, too: each alone is within its own.
+/// Needs the bound over all connections to hold for replies as well: each connection alone is within its own bound.
 #[test]
 fn replies_that_many_do_not_take_share_a_bound() {
     let mut options = options();
@@ -466,7 +466,7 @@ fn a_gateway_without_file_descriptors_says_so_once_sleeps_and_goes_on_when_there
     assert_eq!(waiting.reply(), Reply::simple("PONG"));
 }
 
-/// Needs the lack of memory to end one connection: it would end the gateway.
+/// Needs the lack of memory to end only one connection, and not the gateway.
 #[test]
 fn a_connection_whose_replies_find_no_memory_ends_and_the_others_go_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -484,7 +484,7 @@ fn a_connection_whose_replies_find_no_memory_ends_and_the_others_go_on() {
         .unwrap();
     let stream = echo.repeat(16_000);
     let mut sent = 0;
-    // It takes nothing, and sends until it is cut off.
+    // The client takes nothing, and sends until it is cut off.
     wait_until("the greedy client is cut off", || {
         let piece = &stream[sent..(sent + (256 << 10)).min(stream.len())];
         match std::io::Write::write(&mut greedy.socket, piece) {

@@ -1,6 +1,6 @@
 //! The memory of a gateway in a process of its own, with clients that ask for more than there is.
 //!
-//! The bound is `--buffer-size` with a quarter more, and 64 MiB for everything else: the store, connections, stocks.
+//! The bound is `--buffer-size` plus a quarter of it, and 64 MiB for everything else: the store, connections, stocks.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const BUFFER_SIZE: usize = 64 << 20;
 /// Bytes that the process may have under load, and that it may keep.
 const PEAK_MAX: u64 = (BUFFER_SIZE as u64) * 5 / 4 + (64 << 20);
 const KEPT_MAX: u64 = 32 << 20;
-/// Longer than a client waits beside others with huge replies, also on a busy machine. Without turns it waits ten
+/// Longer than a client waits beside others with huge replies, even on a busy machine. Without turns, it waits ten
 /// seconds on an idle one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -125,7 +125,7 @@ fn long_replies_of_every_command_stay_within_the_bound() {
             .concat(),
             _ => request([b"ECHO", &long[..]]).repeat(10),
         };
-        // A client whose requests are not read any more does not send them all.
+        // A client whose requests are no longer read does not send them all.
         client
             .socket
             .set_write_timeout(Some(Duration::from_millis(50)))
@@ -137,7 +137,8 @@ fn long_replies_of_every_command_stay_within_the_bound() {
     watched.settles();
 }
 
-/// Needs requests to be reserved before they are read, and the first in line to be completed: each would wait for the others.
+/// Needs requests to be reserved before they are read, and the first in line to be completed: otherwise each would wait
+/// for the others.
 #[test]
 fn large_requests_of_many_wait_for_each_other_and_are_all_done() {
     let mut watched = Watched::start();
@@ -176,7 +177,7 @@ fn requests_that_are_never_completed_stay_within_the_bound_and_keep_nobody_from_
             .socket
             .set_write_timeout(Some(Duration::from_millis(20)))
             .unwrap();
-        // A client whose request is not read any more does not send it all.
+        // A client whose request is no longer read does not send all of it.
         let _ = match index % 2 {
             0 => client
                 .socket

@@ -99,7 +99,7 @@ fn errors_in_a_pipeline_of_reads_answer_their_own_commands() {
     let mut client = world.client();
     client.words("MSET a 1 b 2");
     let long = format!("GET {}", "x".repeat(1025));
-    // The key of the second is empty.
+    // The key of the second GET is empty.
     let commands = [
         "PING",
         "GET ",
@@ -180,7 +180,7 @@ fn a_broken_request_ends_the_connection_after_the_replies_before_it() {
     assert!(client.has_ended());
 }
 
-/// Needs the end of a batch at QUIT, for every cut of the pipeline into batches; an error behind QUIT is not reported.
+/// Needs the end of a batch at QUIT, for every cut of the pipeline into batches; an error after QUIT is not reported.
 #[test]
 fn what_stands_behind_quit_is_not_done_and_what_stands_before_it_is() {
     for depth in [1, 2, 3, 1024] {
@@ -266,7 +266,7 @@ fn draw(random: &mut Random, model: &mut Model) -> (String, Reply) {
     }
 }
 
-/// Needs the steps of a pipeline to be cut where one command depends on another.
+/// Needs the pipeline to be cut into steps wherever one command depends on another.
 #[test]
 fn a_random_pipeline_is_answered_as_if_its_commands_came_one_by_one() {
     let world = World::start();

@@ -23,7 +23,7 @@ fn with_password() -> GatewayOptions {
     options
 }
 
-/// Needs the look at the password before each step.
+/// Needs the check of the password before each step.
 #[test]
 fn without_the_password_nothing_is_done() {
     let world = World::with(with_password());
@@ -231,7 +231,8 @@ fn commands_and_large_values_pass_through_tls() {
     );
 }
 
-/// Needs what TLS holds to be counted, and a time limit for it: records that are never complete would be held for ever.
+/// Needs what TLS holds to be counted, and a time limit for it: otherwise records that are never complete would be held
+/// forever.
 #[test]
 fn records_that_are_never_complete_are_counted_and_cut_off() {
     let certificates = Certificates::make();
@@ -331,7 +332,7 @@ fn rest_of(mut socket: &TcpStream) -> Vec<u8> {
     }
 }
 
-/// Needs a deadline apart from the password's: where there is no password, a silent peer would stay for ever.
+/// Needs a deadline apart from the password's: without a password, a silent peer would stay forever.
 #[test]
 fn a_handshake_that_does_not_get_done_is_cut_off_and_an_idle_client_is_not() {
     let certificates = Certificates::make();
@@ -458,7 +459,7 @@ fn wrong_passwords_are_looked_at_slowly_and_keep_nobody_waiting_that_knows_the_r
     let mut client = world.client();
     assert_eq!(client.call(["AUTH", "open sesame"]), Reply::simple("OK"));
     assert_eq!(client.words("PING"), Reply::simple("PONG"));
-    // Also a client that has erred before.
+    // The same holds for a client that has erred before.
     let mut mistaken = world.client();
     assert!(mistaken.words("AUTH open").error().starts_with("WRONGPASS"));
     assert_eq!(mistaken.call(["AUTH", "open sesame"]), Reply::simple("OK"));

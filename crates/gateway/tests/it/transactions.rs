@@ -8,7 +8,7 @@ const REFUSED: &str =
     "ERR not done: MULTI was refused, and so is every command up to EXEC or DISCARD";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
-/// Needs the connection to remember the refusal: without it the two commands are done.
+/// Needs the connection to remember the refusal: without it, the two commands are run.
 #[test]
 fn nothing_of_a_pipelined_transaction_is_done() {
     let world = World::start();
@@ -94,7 +94,7 @@ fn discard_reset_and_quit_end_a_refused_transaction() {
     assert_eq!(world.client().words("EXISTS a"), Reply::Integer(0));
 }
 
-/// A transaction belongs to one connection and begins only after the password, as in Redis.
+/// As in Redis, a transaction belongs to one connection and begins only after the password.
 #[test]
 fn a_transaction_is_of_its_connection_alone() {
     let mut options = options();

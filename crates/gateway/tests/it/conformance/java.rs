@@ -88,7 +88,7 @@ fn ycsb_runs_its_workloads_through_jedis() {
         let run = ycsb("-t");
         println!("workload {workload}\n{run}");
         let done = returned_ok(&run);
-        // In F a read-modify-write counts as a read and an update beside.
+        // In F, a read-modify-write also counts as a read and an update.
         assert!(
             if workload == "f" {
                 done > OPERATIONS

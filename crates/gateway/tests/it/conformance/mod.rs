@@ -1,8 +1,8 @@
 //! Real clients, each in a pinned version that the test itself installs into the target folder, where the next run finds it.
 //!
 //! They need registries and time, so they run only when asked for: `cargo xtask conformance`, which first installs the
-//! languages that they are written in. No client asks for a newer one than Debian 12 has. A client that cannot be installed
-//! is reported as not run, by name.
+//! languages that they are written in. No client asks for a newer version of its language than Debian 12 has. A client
+//! that cannot be installed is reported as not run, by name.
 
 mod go;
 mod java;
@@ -65,7 +65,7 @@ fn run(command: &mut Command) -> Result<Output, String> {
     })
 }
 
-/// Runs a step of an installation. False: it did not work, and `test` is reported as not run.
+/// Runs a step of an installation. If the step fails, reports `test` as not run and returns false.
 fn install(test: &str, command: &mut Command) -> bool {
     let shown = format!("{command:?}");
     let reason = match run(command) {
@@ -106,7 +106,8 @@ fn need(test: &str, programs: &[&str]) -> bool {
 }
 
 /// A folder for a client's program in the target folder, with the program's files in it and what `steps` install there:
-/// once, until a file of it changes. `None`: it cannot be installed, and `test` is reported as not run.
+/// once, until a file of it changes. Returns `None` if the program cannot be installed; `test` is then reported as not
+/// run.
 fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("conformance")
@@ -128,7 +129,7 @@ fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> O
     if std::fs::read(&mark).is_ok_and(|bytes| bytes == pinned) {
         return Some(folder);
     }
-    // There may be none, or a part of one.
+    // There may be no folder, or an incomplete one.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     for (path, bytes) in &files {

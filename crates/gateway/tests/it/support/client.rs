@@ -28,7 +28,7 @@ pub struct Client {
     pub socket: TcpStream,
 }
 
-/// Longer than any reply takes, so that a test that waits for ever ends.
+/// Longer than any reply takes, so that a test that would wait forever ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Client {
@@ -76,7 +76,7 @@ impl Client {
             .expect("the connection has not ended")
     }
 
-    /// The next reply, none at the end of the connection.
+    /// The next reply; `None` at the end of the connection.
     pub fn try_reply(&mut self) -> io::Result<Option<Reply>> {
         let mut line = String::new();
         if self.input.read_line(&mut line)? == 0 {

@@ -1,4 +1,4 @@
-//! Tests that cannot run here say so where the test command counts it.
+//! Lets a test that cannot run here report so, where the test command counts it.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -35,7 +35,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts one on the pool in `directory`, which is made if it is not there.
+    /// Starts a process on the pool in `directory`, which is created if it does not exist.
     pub fn start(directory: &Path, durability: Durability) -> Self {
         Self::within(Bounds::default(), directory, durability)
     }
@@ -78,7 +78,7 @@ impl Process {
         }
     }
 
-    /// Lets it open `spare` more files than it has open.
+    /// Lets the process open `spare` more files than it has open.
     pub fn limit_files(&self, spare: u64) {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
             .unwrap()
@@ -91,7 +91,7 @@ impl Process {
         prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     }
 
-    /// Lets it map `spare` more bytes than it has mapped; none lifts the limit.
+    /// Lets the process map `spare` more bytes than it has mapped; `None` lifts the limit.
     pub fn limit_memory(&self, spare: Option<u64>) {
         let limit = Rlimit {
             current: spare.map(|spare| self.status("VmSize:") + spare),
@@ -100,12 +100,12 @@ impl Process {
         prlimit(Some(Pid::from_child(&self.child)), Resource::As, limit).unwrap();
     }
 
-    /// Its messages on stderr.
+    /// The process's messages on stderr.
     pub fn errors(&self) -> String {
         std::fs::read_to_string(&self.errors).unwrap()
     }
 
-    /// Processor time that it has used, seconds.
+    /// Processor time that the process has used, in seconds.
     pub fn processor_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let after_name = stat.rsplit_once(')').unwrap().1;
@@ -118,12 +118,12 @@ impl Process {
         ticks / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// Memory that is its own: no files, and nothing that it shares.
+    /// Private memory of the process: no files, and nothing that it shares.
     pub fn private_memory(&self) -> u64 {
         self.status("RssAnon:")
     }
 
-    /// A size in the kernel's report of the process, bytes.
+    /// A size in the kernel's report of the process, in bytes.
     fn status(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let size = status.lines().find_map(|line| line.strip_prefix(name));
@@ -131,7 +131,7 @@ impl Process {
         kilobytes.parse::<u64>().unwrap() << 10
     }
 
-    /// Kills it in the middle of its work.
+    /// Kills the process in the middle of its work.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -140,7 +140,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be killed already.
+        // The process may have been killed already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -172,7 +172,7 @@ fn server_process() {
         std::fs::write(directory.join("ready.new"), format!("{resp}\n")).unwrap();
         std::fs::rename(directory.join("ready.new"), ready).unwrap();
     };
-    // Until it is killed.
+    // The process serves until it is killed.
     serve(
         &directory.join("pool"),
         &address,

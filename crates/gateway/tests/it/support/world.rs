@@ -33,17 +33,17 @@ pub fn options() -> GatewayOptions {
 }
 
 impl World {
-    /// With default options.
+    /// Starts with default options.
     pub fn start() -> Self {
         Self::with(options())
     }
 
-    /// With these options; the store's address is filled in.
+    /// Starts with these options; the store's address is filled in.
     pub fn with(options: GatewayOptions) -> Self {
         Self::of(options, Durability::Process, 256 << 20)
     }
 
-    /// With a pool of this durability and capacity.
+    /// Starts with a pool of this durability and capacity.
     pub fn of(mut options: GatewayOptions, durability: Durability, capacity: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = StoreThread::start(directory.path(), durability, capacity);
@@ -75,7 +75,7 @@ impl World {
         with_store_client(&self.store.address, work)
     }
 
-    /// Where the store is.
+    /// The store's address.
     pub fn store_address(&self) -> &str {
         &self.store.address
     }
@@ -152,7 +152,7 @@ impl Drop for StoreThread {
     }
 }
 
-/// Serves a pool in this thread until `stop`; the pool is made if it is not there.
+/// Serves a pool in this thread until `stop`; the pool is created if it does not exist.
 pub fn serve(
     directory: &Path,
     address: &str,
