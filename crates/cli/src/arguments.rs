@@ -30,7 +30,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// What was typed, completed by the environment and the configuration file. A request for help ends the process.
+    /// Reads the command line, completed by the environment and the configuration file. A request for help ends the
+    /// process.
     pub fn read() -> Result<Self, Failure> {
         let arguments = Self::try_parse().map_err(refuse)?;
         let Some(path) = &arguments.config else {
@@ -48,7 +49,7 @@ fn refuse(error: clap::Error) -> Failure {
     if !error.use_stderr() {
         error.exit();
     }
-    // A closed stderr has nobody to tell.
+    // A closed stderr has no reader.
     let _ = error.print();
     Failure::usage(first_paragraph(&error)).told()
 }

@@ -1,8 +1,8 @@
-//! Where a setting comes from: the flag, else the environment, else the configuration file, else the default.
+//! The source of a setting: the flag, or else the environment, the configuration file, or the default.
 //!
-//! A setting is a flag that has an environment variable. Its key in the file is the name of that variable in the way of
-//! flags: STONECAST_SEGMENT_SIZE is `segment-size`. Each command declares its settings as flags; the value of the file
-//! becomes the default of the flag, so one parser reads all three sources.
+//! A setting is a flag that has an environment variable. Its key in the file is the name of that variable in the style
+//! of flags: STONECAST_SEGMENT_SIZE is `segment-size`. Each command declares its settings as flags; the value of the
+//! file becomes the default of the flag, so one parser reads all three sources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +14,12 @@ use toml::de::{DeTable, DeValue};
 
 use crate::failure::Failure;
 
-/// From how alike on, by Jaro, a key is taken for a slip of the pen; the measure that clap has for flags.
+/// The Jaro similarity from which a key counts as a typing error for another; clap uses the same measure for flags.
 const LIKENESS_MIN: f64 = 0.7;
 /// The setting that names the file itself.
 const FILE: &str = "config";
 
-/// The configuration file: what it says of each setting.
+/// The configuration file: its value for each setting.
 #[derive(Debug)]
 pub struct File {
     values: BTreeMap<String, Vec<String>>,
@@ -94,7 +94,7 @@ fn key_of(argument: &Arg) -> Option<String> {
     (key != FILE).then_some(key)
 }
 
-/// A value as it is typed: a string, a number or a truth, or a list of them.
+/// A value as it would be typed: a string, a number or a Boolean, or a list of them.
 fn words_of(value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
     let word = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Ok(text.to_string()),
@@ -108,7 +108,7 @@ fn words_of(value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
     }
 }
 
-/// Whether the flag takes these values.
+/// Checks that the flag takes these values.
 fn check(key: &str, setting: &Arg, values: Vec<String>) -> Result<Vec<String>, String> {
     if values.is_empty() {
         return Err("the list is empty".to_owned());
@@ -117,7 +117,7 @@ fn check(key: &str, setting: &Arg, values: Vec<String>) -> Result<Vec<String>, S
     if values.len() > 1 && !takes_many {
         return Err("one value, not a list".to_owned());
     }
-    // The flag alone, so that nothing that it needs beside it is asked for.
+    // The flag is checked alone, so that clap does not ask for other flags that this one requires.
     let alone = Arg::new(setting.get_id().clone())
         .long(key.to_owned())
         .action(clap::ArgAction::Append)
@@ -133,7 +133,7 @@ fn check(key: &str, setting: &Arg, values: Vec<String>) -> Result<Vec<String>, S
     }
 }
 
-/// What clap says is wrong, on one line.
+/// Clap's explanation of what is wrong, on one line.
 pub fn first_paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

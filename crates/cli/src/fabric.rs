@@ -20,7 +20,7 @@ pub enum DeviceSettings {
 }
 
 impl DeviceSettings {
-    /// For the device at `address`: over shared memory these options, over RDMA what the flags say.
+    /// Settings for the device at `address`: over shared memory these options, over RDMA those of the flags.
     pub fn of(
         address: &Address,
         shared_memory: ShmOptions,
@@ -43,7 +43,7 @@ impl DeviceSettings {
         unreachable!("a build without verbs takes no address of another machine")
     }
 
-    /// Opens the device. `platform`: what a server's pool was declared to lie on, which RDMA devices have to know.
+    /// Opens the device. `platform` is the declared platform of a server's pool, which RDMA devices have to know.
     #[cfg_attr(
         not(feature = "verbs"),
         expect(

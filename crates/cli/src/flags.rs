@@ -9,13 +9,13 @@ use stonecast::Address;
 use crate::failure::Failure;
 use crate::values;
 
-/// Folder of the pool where nothing else is said.
+/// Default folder of the pool.
 pub const DATA: &str = "./stonecast-data";
 
-/// Where the server is, and what is needed to get there.
+/// Where the server is, and what is needed to reach it.
 #[derive(Debug)]
 pub struct Connection {
-    /// Where it listens.
+    /// The address at which the server listens.
     pub address: Address,
     /// What addresses of the form verbs:HOST:PORT need.
     pub verbs: VerbsFlags,
@@ -38,7 +38,8 @@ struct ConnectionFlags {
 }
 
 impl ConnectionFlags {
-    /// The address that the nearest source names: a folder that was typed beats an address from the environment.
+    /// Chooses the address that the nearest source names: a folder that was typed beats an address from the
+    /// environment.
     fn settle(self, source: impl Fn(&str) -> Option<ValueSource>) -> Connection {
         let named = [
             (source("connect"), self.connect),
@@ -48,7 +49,7 @@ impl ConnectionFlags {
             ),
         ];
         let of_pool = (source("data"), Some(Address::of_pool(&self.data)));
-        // The first of those that are equally near.
+        // Of equally near sources, the first counts.
         let nearest = named.into_iter().chain([of_pool]).rev();
         let address = nearest
             .filter_map(|(source, address)| Some((source, address?)))
@@ -96,17 +97,17 @@ impl FromArgMatches for Connection {
 pub struct VerbsFlags {
     /// Keys that prove who is who.
     pub keys: Option<PathBuf>,
-    /// RDMA device; `None`: the first one.
+    /// RDMA device; `None` for the first one.
     pub rdma_device: Option<String>,
     /// Entry of the device's table of addresses.
     pub gid_index: Option<u8>,
-    /// The first of the flags that was typed. What stands in the environment or the file is for all commands, and means
-    /// nothing to those that go another way.
+    /// The first of the flags that was typed. Settings in the environment or the file are for all commands, and mean
+    /// nothing to commands that use another fabric.
     typed: Option<&'static str>,
 }
 
 impl VerbsFlags {
-    /// Flags of a command that names them in another way.
+    /// The flags of a command that gives them other names.
     pub fn new(keys: Option<PathBuf>, rdma_device: Option<String>, gid_index: Option<u8>) -> Self {
         Self {
             keys,
@@ -116,7 +117,7 @@ impl VerbsFlags {
         }
     }
 
-    /// Flags of which those in `names`, arguments of `matches`, say so.
+    /// Notes which of the flags in `names`, arguments of `matches`, were typed.
     pub fn typed_in(self, matches: &ArgMatches, names: &[(&str, &'static str)]) -> Self {
         let is_typed =
             |argument: &str| matches.value_source(argument) == Some(ValueSource::CommandLine);
@@ -127,7 +128,7 @@ impl VerbsFlags {
         }
     }
 
-    /// Refuses flags that mean nothing where the server is at `address`; `None`: of the command's own.
+    /// Refuses flags that mean nothing for a server at `address`; `None` stands for the command's own server.
     pub fn check(&self, address: Option<&Address>) -> Result<(), Failure> {
         let is_here = address.is_none_or(|address| address.socket().is_some());
         match self.typed.filter(|_| is_here) {

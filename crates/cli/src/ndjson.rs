@@ -1,18 +1,19 @@
 //! The exchange format: one entry a line, `{"key":..,"value":..}`.
 //!
-//! Keys and values are bytes. A line gives them as a JSON string, which stands for its UTF-8 bytes, or as
+//! Keys and values are bytes. A line represents each as a JSON string, which stands for its UTF-8 bytes, or as
 //! `{"base64":"..."}` (RFC 4648, standard alphabet, with padding).
 //!
-//! *Reading* takes any JSON that says exactly this: any white space, any order of the two fields, any escapes. It is
-//! strict in what it means: a field that is missing, unknown or given twice, another type, bytes that are not UTF-8,
-//! half a surrogate pair, base64 that is not canonical, a key or value that the store would refuse, are errors that name
-//! the line, and nothing of that line comes out. A third field, `version`, is passed over: it stands in what `get --json`
-//! prints, and a store gives versions itself. Lines of white space alone are skipped.
+//! *Reading* takes any JSON that means exactly this: any white space, any order of the two fields, any escapes. Reading
+//! is strict about the meaning: a field that is missing, unknown or given twice, another type, bytes that are not
+//! UTF-8, half a surrogate pair, base64 that is not canonical, a key or value that the store would refuse, are errors
+//! that name the line, and nothing of that line is returned. A third field, `version`, is ignored: `get --json` prints
+//! it, and a store assigns versions itself. Lines of only white space are skipped.
 //!
-//! *Writing* gives the canonical form, one of the many ways to say the same: `key` first, no white space, a string where
-//! the bytes are UTF-8 and base64 where they are not; in strings `\"` and `\\`, for U+0000 to U+001F `\b \t \n \f \r` or
-//! `\u00` and two lower-case digits, and every other character as itself (also `/`, U+007F and everything beyond ASCII);
-//! a line feed ends each line, also the last. So a canonical file with unique keys comes out as it went in.
+//! *Writing* gives the canonical form, one of many with the same meaning: `key` first, no white space, a string if the
+//! bytes are UTF-8 and base64 if they are not; in strings `\"` and `\\`, for U+0000 to U+001F `\b \t \n \f \r` or
+//! `\u00` and two lower-case digits, and every other character as itself (also `/`, U+007F and everything beyond
+//! ASCII); a line feed ends each line, including the last. A canonical file with unique keys therefore comes out as it
+//! went in.
 
 use std::fmt;
 use std::io::{self, BufRead, Read, Write};
@@ -23,7 +24,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use stonecast_kv::limits::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
-/// Longest line: every byte of the largest entry as `\u00xx`, and white space as much as anyone writes.
+/// Longest line: every byte of the largest entry as `\u00xx`, and more white space than anyone writes.
 const LINE_SIZE_MAX: u64 = 6 * (KEY_SIZE_MAX as u64 + VALUE_SIZE_MAX as u64) + 4096;
 
 /// One key with its value.
@@ -39,9 +40,9 @@ pub struct Entry {
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct LineError {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// What is wrong with the line.
     pub problem: Problem,
 }
 
@@ -51,27 +52,27 @@ pub enum Problem {
     /// Not JSON, or not the JSON of an entry.
     #[error("column {column}: {message}")]
     Json {
-        /// Where, in bytes from 1.
+        /// The position, in bytes from 1.
         column: usize,
-        /// What.
+        /// The parser's message.
         message: String,
     },
     /// A key of no bytes.
     #[error("the key is empty; a key has 1 to {KEY_SIZE_MAX} bytes")]
     EmptyKey,
-    /// A key that no record holds.
+    /// A key that is too long for a record.
     #[error("the key has {size} bytes; a key has 1 to {KEY_SIZE_MAX} bytes")]
     LongKey {
-        /// Its size.
+        /// The size in bytes.
         size: usize,
     },
-    /// A value that no record holds.
+    /// A value that is too long for a record.
     #[error("the value has {size} bytes; a value has at most {VALUE_SIZE_MAX} bytes")]
     LongValue {
-        /// Its size.
+        /// The size in bytes.
         size: usize,
     },
-    /// More than any entry needs.
+    /// The line is longer than any entry needs.
     #[error("the line is longer than {LINE_SIZE_MAX} bytes, which no entry needs")]
     LongLine,
     /// The input cannot be read.
@@ -80,7 +81,7 @@ pub enum Problem {
 }
 
 impl LineError {
-    /// Whether the input only has nothing more yet: the next call continues where this one stopped.
+    /// Whether the input merely has nothing more yet: the next call continues where this one stopped.
     pub fn is_pause(&self) -> bool {
         matches!(&self.problem, Problem::Input(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -170,7 +171,7 @@ pub fn write(output: &mut impl Write, key: &[u8], value: &[u8]) -> io::Result<()
     output.write_all(b"\n")
 }
 
-/// Bytes as the canonical form says them; for every JSON that the program prints.
+/// Bytes in the canonical form, for all JSON that the program prints.
 pub struct Bytes<'a>(pub &'a [u8]);
 
 struct Line<'a> {
@@ -198,7 +199,7 @@ impl Serialize for Bytes<'_> {
     }
 }
 
-/// The parser says where in its input, which for it is a file of one line; the line is ours to say.
+/// The parser reports a position in its input, which is a single line; the caller adds the number of the line.
 fn problem_of(error: &serde_json::Error) -> Problem {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -208,7 +209,7 @@ fn problem_of(error: &serde_json::Error) -> Problem {
     }
 }
 
-/// A line. Derived code would take `["key","value"]` for one, too.
+/// A line. Derived code would also accept `["key","value"]`.
 struct EntrySeed;
 
 impl<'de> DeserializeSeed<'de> for EntrySeed {
@@ -312,7 +313,7 @@ mod tests {
         parse(line.as_bytes()).expect_err(line).to_string()
     }
 
-    /// Needs the visitor for maps alone: derived code takes the array for an entry.
+    /// Needs a visitor for maps only: derived code takes the array for an entry.
     #[test]
     fn what_is_not_exactly_an_entry_is_refused_with_its_reason() {
         for (line, reason) in [

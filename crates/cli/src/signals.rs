@@ -1,9 +1,9 @@
-//! The end of a server: a signal of those that end programs asks for it, a second one ends the process as it ends one that does
-//! not listen, so that a shell sees which signal it was.
+//! The end of a server. A first signal that usually ends programs asks the server to end. A second one ends the process
+//! as it ends a process without a handler, so that a shell sees which signal it was.
 //!
-//! SIGHUP says that the terminal is gone. It often comes twice, from the kernel and from the shell, and a session's manager
-//! sends SIGTERM behind it: so it asks for the end, and does not count as the first of two signals. If the server was started to
-//! outlive its terminal (`nohup`), SIGHUP is left ignored.
+//! SIGHUP means that the terminal is gone. It often comes twice, from the kernel and from the shell, and a session
+//! manager sends SIGTERM after it. SIGHUP therefore asks for the end, but does not count as the first of two signals.
+//! If the server was started to outlive its terminal (`nohup`), SIGHUP is left ignored.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ impl Stop {
         };
         let is_second = Arc::new(AtomicBool::new(false));
         for signal in TERM_SIGNALS {
-            // In this order: the first signal finds the flag down, and raises it; the second finds it up.
+            // The order matters: the first signal finds the flag down and raises it; the second finds the flag up.
             flag::register_conditional_default(*signal, is_second.clone())?;
             flag::register(*signal, is_second.clone())?;
             stop.raise_on(*signal)?;
@@ -44,7 +44,7 @@ impl Stop {
     }
 
     fn raise_on(&self, signal: i32) -> io::Result<()> {
-        // In this order: who finds the flag up finds the signal, too.
+        // The order matters: a reader that finds the flag up also finds the signal.
         flag::register_usize(signal, self.signal.clone(), signal as usize)?;
         flag::register(signal, self.asked.clone())?;
         Ok(())
@@ -55,7 +55,8 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// The message to a person about the end that was asked for; `None` if nobody asked, and after the first time.
+    /// The message to a person about the end that was asked for; `None` if nobody asked, and on every call after the
+    /// first.
     pub fn news(&self) -> Option<String> {
         if !self.asked() || self.said.swap(true, Ordering::Relaxed) {
             return None;

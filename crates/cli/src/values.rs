@@ -13,7 +13,7 @@ pub use stonecast_console::Size;
 const NO_VERBS: &str = "this build speaks shared memory alone (shm:PATH); one that speaks to other machines over RDMA is made \
      with `cargo build --release --features verbs`, which needs cmake and libclang (apt install cmake libclang-dev)";
 
-/// Parses the address at which a server listens. The error says what is wrong; the caller names the text.
+/// Parses the address at which a server listens. The error explains what is wrong; the caller names the text.
 pub fn address(text: &str) -> Result<Address, String> {
     #[cfg(not(feature = "verbs"))]
     if text.starts_with("verbs:") {
@@ -44,7 +44,7 @@ impl FromStr for Period {
 pub struct Endpoint {
     /// The host as it was typed.
     pub host: String,
-    /// Where that is.
+    /// The address that the host stands for.
     pub address: SocketAddr,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What server and clients of a benchmark go through.
+/// The fabric between server and clients of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fabric {
     /// Shared memory.

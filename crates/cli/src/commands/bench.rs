@@ -12,7 +12,7 @@ pub enum Bench {
 }
 
 impl Bench {
-    /// Measures it.
+    /// Runs the measurement.
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Ycsb(flags) => ycsb::run(&flags),

@@ -36,7 +36,7 @@ pub struct Export {
     pub connection: Connection,
 }
 
-/// Bytes written to the file at once.
+/// Bytes that are written to the file at once.
 const BUFFER_SIZE: usize = 1 << 20;
 
 /// See the module documentation.
@@ -87,8 +87,8 @@ async fn write_all(client: &Client, output: &mut impl Write) -> Result<(u64, u64
     }
 }
 
-/// The destination of an export. A file of that name is replaced once all is written, so that it never holds half an export; a
-/// pipe or a device is written piece by piece.
+/// The destination of an export. An existing file is replaced once everything is written, so that it never holds half
+/// an export; a pipe or a device is written piece by piece.
 enum Destination {
     Stdout(io::Stdout),
     Device(fs::File),
@@ -127,7 +127,7 @@ impl Destination {
         Ok(Self::File(file.map_err(refuse)?, path.to_owned()))
     }
 
-    /// All is written.
+    /// Ends the export once everything is written.
     fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Stdout(mut stdout) => Ok(stdout.flush()?),

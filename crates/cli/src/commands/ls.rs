@@ -35,7 +35,7 @@ pub struct Ls {
     pub connection: Connection,
 }
 
-/// Keys whose places are in memory at a time, 24 bytes each; more take another look at the index.
+/// Most keys whose places are in memory at a time, 24 bytes each; more keys take another scan of the index.
 const PAGE_KEYS: usize = 1 << 20;
 /// Bytes printed at once.
 const BUFFER_SIZE: usize = 64 << 10;
@@ -83,15 +83,15 @@ async fn print_all(client: &Client, flags: &Ls, output: &mut impl Write) -> Resu
     Ok(())
 }
 
-/// All keys, some at a time, in the order of their versions.
+/// All keys, a page at a time, in the order of their versions.
 ///
-/// A page is a look at the whole index. Keys that are stored again move behind the page, so a list that followed them
-/// might never end: what was stored since the list began is its last page.
+/// Each page takes a scan of the whole index. Keys that are stored again move behind the page, so a list that followed
+/// them might never end. Therefore the keys that were stored since the list began are its last page.
 struct Pages {
     size: usize,
     /// The latest version when the list began.
     begun_at: u64,
-    /// The version from which the next page continues; `None`: there is no next page.
+    /// The version from which the next page continues; `None` if there is no next page.
     from: Option<u64>,
 }
 

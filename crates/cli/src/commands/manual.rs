@@ -1,4 +1,4 @@
-//! `completions` and `man`: what shells and the manual are told, from the definition of the command line.
+//! `completions` and `man`: text for shells and the manual, made from the definition of the command line.
 
 use std::path::PathBuf;
 

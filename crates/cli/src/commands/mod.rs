@@ -42,7 +42,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does what was asked. `definition`: the command line, for its manual.
+    /// Runs the command. `definition` is the command line, for its manual.
     pub fn run(self, definition: fn() -> clap::Command) -> Result<(), Failure> {
         match self {
             Self::Serve(flags) => serve::run(&flags),

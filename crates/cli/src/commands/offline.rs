@@ -48,7 +48,7 @@ pub struct PoolFlags {
     pub json: bool,
 }
 
-/// What `inspect` shows of a pool.
+/// The facts that `inspect` shows about a pool.
 #[derive(Serialize)]
 struct PoolReport {
     uuid: String,
@@ -66,15 +66,15 @@ struct PoolReport {
     segments: Vec<SegmentReport>,
 }
 
-/// What fills a segment that belongs to the log of appends.
+/// The content of a segment that belongs to the log of appends.
 const APPENDS: &str = "appends";
 
-/// What `inspect` shows of a segment in use.
+/// The facts that `inspect` shows about a segment in use.
 #[derive(Serialize)]
 struct SegmentReport {
     number: u32,
     generation: u32,
-    /// `records`, or `appends` of other nodes, of which nothing else is told here.
+    /// `records`, or `appends` of other nodes, of which nothing else is shown.
     filled_by: &'static str,
     records: u64,
     used_bytes: u64,
@@ -285,7 +285,7 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
     let progress = Progress::of_bytes("verifying", Some(pool.capacity()));
     let mut checked = verify_pool(&pool, &mut |done, _| progress.set(done))?;
     drop(progress);
-    // A server mends a header from its other copy, and goes without a checkpoint.
+    // A server repairs a header from its other copy, and can do without a checkpoint.
     checked
         .harmless
         .splice(0..0, repairable.into_iter().map(|repair| repair.corruption));
@@ -354,7 +354,7 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Damage that hides everything else.
+/// Reports damage that hides everything else.
 fn stop_at(json: bool, damage: &[Corruption]) -> Result<(), Failure> {
     damage
         .iter()

@@ -1,4 +1,4 @@
-//! `bench ycsb`: loads a data set, runs a workload of YCSB on it, and says what came out.
+//! `bench ycsb`: loads a data set, runs a workload of YCSB on it, and reports the result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,13 +109,13 @@ impl FromArgMatches for RdmaFlags {
     }
 }
 
-/// How long is measured.
+/// Length of the measurement.
 const SECONDS: f64 = 10.0;
 /// Where a pool that need not survive power loss is put.
 const MEMORY: &str = "/dev/shm";
-/// More puts than a client does in a second, so that the pool need not be cleaned while it is measured.
+/// More puts than a client completes in a second, so that the pool need not be cleaned while it is measured.
 const PUTS_PER_SECOND_MAX: f64 = 3e6;
-/// The same where each batch waits for a disk.
+/// The same if each batch waits for a disk.
 const DURABLE_PUTS_PER_SECOND_MAX: f64 = 1e6;
 /// A pool has at least this capacity, in bytes, and a multiple of it.
 const CAPACITY_STEP: u64 = 256 << 20;
@@ -147,7 +147,7 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
         (None, None) => unreachable!("without an address there is an own server"),
     };
     let process = fill(&*devices, &address, options.data)?;
-    // Only shared memory says that the server is on this machine.
+    // Only shared memory shows that the server is on this machine.
     let is_here = flags
         .connect
         .as_ref()
@@ -236,12 +236,12 @@ fn capacity_for(
     Ok(wanted.min(room).next_multiple_of(CAPACITY_STEP))
 }
 
-/// A person who stops a benchmark does not want its gigabytes.
+/// Removes the pool on a signal: a person who stops a benchmark does not want its gigabytes.
 fn clean_up_on_signals(pool: PathBuf) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            // The server ends with this process; what it holds open is freed then.
+            // The server ends with this process, and the files that it holds open are freed then.
             let _ = pool.parent().map(fs::remove_dir_all);
             let _ = emulate_default_handler(signal);
         }

@@ -1,14 +1,14 @@
-//! What the verbs library says of a device: the capability bits that no file of the kernel shows.
+//! The abilities of a device according to the verbs library: the capability bits that no file of the kernel shows.
 
 use serde::Serialize;
 
 use crate::doctor::root::Root;
 
-/// The operations that a device says it has and the library can post, or why they were not seen.
+/// The operations that a device reports and the library can post, or why they were not seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Abilities {
-    /// Asked, and answered.
+    /// The device was asked and answered.
     #[cfg_attr(
         not(any(feature = "verbs", test)),
         expect(dead_code, reason = "nobody can be asked without the verbs library")
@@ -23,12 +23,13 @@ pub enum Abilities {
         /// Memory windows of type 2B.
         memory_windows: bool,
     },
-    /// Not asked, or not answered, for this reason.
+    /// The device was not asked, or did not answer, for this reason.
     NotSeen(String),
 }
 
 impl Abilities {
-    /// Of the device called `name`. Only the machine itself can be asked, not a folder that stands for it.
+    /// The abilities of the device called `name`. Only the machine itself can be asked, not a folder that stands for
+    /// it.
     pub fn of(root: &Root, name: &str) -> Self {
         if root.is_this_machine() {
             ask(name)
@@ -37,7 +38,7 @@ impl Abilities {
         }
     }
 
-    /// The operations by name; none where they were not seen.
+    /// The operations by name; `None` if they were not seen.
     pub fn names(&self) -> Option<Vec<&'static str>> {
         let &Self::Seen {
             flush_global,

@@ -1,7 +1,7 @@
 //! The conclusion from the facts: the platform profile of this machine, and the properties that no file shows.
 //!
-//! A property that no file shows gets the value with which plans stay sound: DDIO on, relaxed ordering on, no battery, no FLUSH.
-//! An operator who knows better declares the property in the profile, with the evidence.
+//! A property that no file shows gets the value that keeps plans sound: DDIO on, relaxed ordering on, no battery, no
+//! FLUSH. An operator who knows better declares the property in the profile, with the evidence.
 
 use std::fmt::Write as _;
 
@@ -12,23 +12,23 @@ use stonecast_persist::{Axis, PlatformProfile, Transport};
 use crate::doctor::pci::RelaxedOrdering;
 use crate::doctor::{Abilities, Facts, KeepingFact, RdmaDevice, Speaks};
 
-/// Something that the operator must declare, because no file of the kernel says it.
+/// A property that the operator must declare, because no file of the kernel states it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Declaration {
-    /// Of which axis.
+    /// The axis of the property.
     pub axis: Axis,
-    /// What is assumed while nobody declares it.
+    /// The value that is assumed while nobody declares the property.
     pub assumed: String,
-    /// Why it cannot be seen, and how to find out.
+    /// Why the property cannot be seen, and how to find it out.
     pub why: String,
 }
 
 /// See the module documentation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conclusion {
-    /// The platform, as far as it was seen.
+    /// The platform, as far as its properties were seen.
     pub profile: PlatformProfile,
-    /// What must be declared.
+    /// The properties that must be declared.
     pub declare: Vec<Declaration>,
     /// The command that serves a pool in the folder, as far as it was seen.
     pub serve: String,
@@ -51,7 +51,7 @@ const NOBODY: &str = "nobody";
 const STONECAST: &str = "stonecast";
 
 impl Conclusion {
-    /// What follows from `facts`.
+    /// Draws the conclusion from `facts`.
     pub fn of(facts: &Facts) -> Self {
         let mut declare = Vec::new();
         let mut must = |axis, assumed: &str, why: &str| {
@@ -145,14 +145,15 @@ impl Conclusion {
     }
 }
 
-/// The command for a pool at `path`, of which `persistence` survives a power cut. Flags that would state a default are left out.
+/// The command for a pool at `path`, whose memory survives a power cut as `persistence` states. Flags that would state
+/// a default are left out.
 fn serve(path: &str, persistence: PersistenceDomain) -> String {
     let is_plain =
         |character: char| character.is_ascii_alphanumeric() || "/._-+:@".contains(character);
     let quoted = if path.chars().all(is_plain) {
         path.to_owned()
     } else {
-        // As a shell reads it.
+        // The path is quoted as a shell reads it.
         format!("'{}'", path.replace('\'', "'\\''"))
     };
     let kept = match persistence {
@@ -239,7 +240,7 @@ fn transport(facts: &Facts) -> Answer {
             KERNEL,
             "every device is a channel adapter",
         ),
-        // A guarantee over iWARP holds over the others too.
+        // A guarantee over iWARP also holds over the others.
         all if all.contains(&Speaks::Iwarp) => answer(
             Transport::Iwarp,
             KERNEL,
@@ -253,7 +254,7 @@ fn transport(facts: &Facts) -> Answer {
     }
 }
 
-/// Native where every device has FLUSH with persistence and there is persistent memory that it could be registered for.
+/// Native if every device has FLUSH with persistence and there is persistent memory for which it could be registered.
 fn flush(facts: &Facts, persistence: &str) -> Answer {
     let answer = |value: &str, by, evidence: &str| Answer {
         axis: Axis::Flush,
@@ -312,8 +313,8 @@ fn atomic_write(facts: &Facts) -> Answer {
     }
 }
 
-/// Whether every device has something; none where there is no device, or one whose abilities were not seen, or one of
-/// another transport than InfiniBand's, which has none of these operations.
+/// Whether every device has an ability. `None` if there is no device, or one whose abilities were not seen, or one
+/// whose transport is not InfiniBand's and so has none of these operations.
 fn every_device(facts: &Facts, has: impl Fn(&Abilities) -> bool) -> Option<bool> {
     let devices = &facts.rdma_devices;
     let seen = |device: &RdmaDevice| {

@@ -9,13 +9,14 @@ use crate::doctor::root::{Fact, Root};
 pub struct PersistentRegion {
     /// The kernel's name.
     pub name: String,
-    /// Who found it: `ACPI.NFIT`, `cxl`, `e820`.
+    /// What found the region: `ACPI.NFIT`, `cxl`, `e820`.
     pub provider: Fact,
     /// Bytes.
     pub size: Fact,
-    /// Up to where the platform says that stores survive: `cpu_cache`, `memory_controller`, or nothing.
+    /// The part of the platform from which stores survive, as the platform states it: `cpu_cache`, `memory_controller`,
+    /// or nothing.
     pub persistence_domain: Fact,
-    /// Its namespaces.
+    /// The region's namespaces.
     pub namespaces: Vec<Namespace>,
 }
 
@@ -37,7 +38,7 @@ pub struct CxlMemory {
     pub name: String,
     /// Persistent bytes.
     pub persistent_size: Fact,
-    /// What it holds is encrypted, locked, or open.
+    /// Whether the content is encrypted, locked, or open.
     pub security: Fact,
 }
 
@@ -55,7 +56,7 @@ pub fn persistent_regions(root: &Root) -> Vec<PersistentRegion> {
             name,
         };
         PersistentRegion {
-            // A region lies in its bus, and the folder is a link to it there.
+            // The folder is a link to the region, which lies in the folder of its bus.
             provider: root.fact(&format!("{folder}/../provider")),
             size: root.fact(&format!("{folder}/size")),
             persistence_domain: root.fact(&format!("{folder}/persistence_domain")),

@@ -1,4 +1,4 @@
-//! What this machine lets one detect of how remote writes become durable, and what it does not.
+//! What can be detected on this machine of how remote writes become durable, and what cannot.
 //!
 //! ```text
 //!   root.rs       where facts are read: / or a folder that stands for it
@@ -7,7 +7,8 @@
 //!   report.rs     for people                              conclusion.rs     what follows, what must be declared
 //! ```
 //!
-//! A fact is the content of a file of the kernel. A fact that no file states is not filled in: it is listed as one to declare.
+//! A fact is the content of a file of the kernel. A property that no file states is not filled in, but listed as one to
+//! declare.
 
 mod abilities;
 mod conclusion;
@@ -47,18 +48,18 @@ pub struct Facts {
     pub place: PlaceFacts,
 }
 
-/// What a folder is.
+/// The facts about a folder.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlaceFacts {
-    /// Its path.
+    /// The path of the folder.
     pub path: String,
-    /// Type of its file system; none where it could not be looked at.
+    /// Type of its file system; `None` if the folder could not be examined.
     pub file_system: Option<&'static str>,
     /// How the file system keeps bytes.
     pub keeping: Option<KeepingFact>,
     /// Whether a file there can be mapped with `MAP_SYNC`, tried on one.
     pub map_sync: Option<bool>,
-    /// Why it could not be looked at.
+    /// Why the folder could not be examined.
     pub error: Option<String>,
 }
 
@@ -77,7 +78,7 @@ pub enum KeepingFact {
 }
 
 impl Facts {
-    /// Looks at the machine whose files lie below `root`, and at `folder`.
+    /// Examines the machine whose files lie below `root`, and `folder`.
     pub fn collect(root: &Root, folder: &Path) -> Self {
         Self {
             processor: processor::processor(root),

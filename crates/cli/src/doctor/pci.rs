@@ -5,8 +5,8 @@
 //!   capability 0x10 (PCI Express) + 8           device control: bit 4 enables relaxed ordering
 //! ```
 //!
-//! (PCI Express base specification, device control register.) The kernel shows only the first 64 bytes to those who may
-//! not administrate the machine, so that the answer is often that nothing was seen.
+//! (PCI Express base specification, device control register.) The kernel shows only the first 64 bytes to users who may
+//! not administer the machine, so the answer is often that nothing was seen.
 
 use serde::Serialize;
 
@@ -16,11 +16,11 @@ use crate::doctor::root::Root;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelaxedOrdering {
-    /// The device may not ask for it.
+    /// The device may not ask for relaxed ordering.
     Disabled,
-    /// The device may ask for it; whether it does, each memory registration decides.
+    /// The device may ask for relaxed ordering; each memory registration decides whether it does.
     Enabled,
-    /// Nobody showed the register.
+    /// The register was not shown.
     NotSeen,
 }
 
@@ -30,7 +30,7 @@ const FIRST_CAPABILITY: usize = 0x34;
 const PCI_EXPRESS: u8 = 0x10;
 const DEVICE_CONTROL: usize = 8;
 const ENABLE_RELAXED_ORDERING: u8 = 1 << 4;
-/// More than fit into the 256 bytes that hold them: a list that is longer runs in a circle.
+/// More capabilities than fit into the 256 bytes that hold them: a longer list runs in a circle.
 const CAPABILITIES_MAX: usize = 48;
 
 /// What the configuration in `file` says.

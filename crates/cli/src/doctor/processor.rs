@@ -7,7 +7,7 @@ use crate::doctor::root::{Fact, Root};
 /// The processor and the kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Processor {
-    /// Its maker's name for it.
+    /// The model name that the maker gave the processor.
     pub model: Option<String>,
     /// Instructions that write a cache line back, best first.
     pub write_back: Vec<&'static str>,

@@ -19,11 +19,11 @@ pub struct RdmaDevice {
     pub firmware: Fact,
     /// Place on the PCI bus; none for a device made of software.
     pub pci_address: Option<String>,
-    /// The NUMA node that it is near to.
+    /// The NUMA node that the device is close to.
     pub numa_node: Fact,
     /// Whether its writes may pass each other on the bus.
     pub relaxed_ordering: RelaxedOrdering,
-    /// What the verbs library says of it.
+    /// The device's abilities according to the verbs library.
     pub abilities: Abilities,
     /// Its ports.
     pub ports: Vec<Port>,
@@ -48,7 +48,7 @@ pub struct Port {
 pub enum Speaks {
     /// InfiniBand, or RoCE over Ethernet: completions come from the responder.
     InfinibandOrRoce,
-    /// iWARP: completions come from its own transport.
+    /// iWARP: completions come from the requester's own transport.
     Iwarp,
     /// The kernel does not say.
     Unknown,

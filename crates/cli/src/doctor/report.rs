@@ -1,4 +1,4 @@
-//! The facts and what follows from them, for people.
+//! The facts and the conclusion from them, for human readers.
 
 use std::fmt::Write as _;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
-/// Most bytes that are read of a file: the kernel's are a page, and what is longer is not what it seems.
+/// Most bytes that are read of a file: the kernel's files have a page, and a longer file is not what it seems.
 const SIZE_MAX: u64 = 1 << 20;
 
 /// See the module documentation.
@@ -16,11 +16,11 @@ pub struct Root(PathBuf);
 /// The content of a file of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// This, without the line feed.
+    /// The file has this content, without the line feed.
     Said(String),
     /// There is no such file.
     Absent,
-    /// It is there and cannot be read, for this reason.
+    /// The file exists but cannot be read, for this reason.
     Unreadable(String),
 }
 
@@ -33,7 +33,7 @@ impl Fact {
         }
     }
 
-    /// For people: the content of the file, or why there is none.
+    /// The content of the file, or why there is none, for human readers.
     pub fn or_why(&self) -> String {
         match self {
             Self::Said(text) if text.is_empty() => "the kernel's file is empty".to_owned(),
@@ -57,7 +57,7 @@ impl Root {
         Self(path.into())
     }
 
-    /// Whether this is `/`, so that what runs here can be asked, too.
+    /// Whether this is `/`, so that the running system can also be asked.
     pub fn is_this_machine(&self) -> bool {
         self.0 == Path::new("/")
     }
@@ -80,7 +80,7 @@ impl Root {
         Ok(bytes)
     }
 
-    /// Names in a folder that begin with `prefix`, in order; none where the folder is not there.
+    /// Names in a folder that begin with `prefix`, in order; none if the folder does not exist.
     pub fn names(&self, folder: &str, prefix: &str) -> Vec<String> {
         let entries = fs::read_dir(self.0.join(folder))
             .into_iter()
@@ -90,12 +90,12 @@ impl Root {
             .filter_map(|entry| entry.file_name().into_string().ok())
             .filter(|name| name.starts_with(prefix))
             .collect();
-        // Numbers as people count them: region2 before region10.
+        // Names are in numeric order: region2 before region10.
         names.sort_by_key(|name| (name.len(), name.clone()));
         names
     }
 
-    /// The last part of what a symbolic link points to: a device's driver, a device's place on its bus.
+    /// The last part of a symbolic link's target: a device's driver, a device's place on its bus.
     pub fn link(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.0.join(path)).ok()?;
         target.file_name()?.to_str().map(str::to_owned)

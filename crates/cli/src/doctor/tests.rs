@@ -1,4 +1,4 @@
-//! Fake trees of what the kernel shows, and what is concluded from them.
+//! Fake trees of the kernel's files, and the conclusions drawn from them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -68,7 +68,7 @@ impl Tree {
         let mut config = vec![0; 256];
         (config[6], config[0x34], config[0x60]) = (0x10, 0x60, 0x10);
         config[0x68] = control.unwrap_or(0);
-        // Without rights the kernel shows 64 bytes.
+        // Without privileges, the kernel shows 64 bytes.
         self.file(
             &format!("{pci}/config"),
             &config[..if control.is_some() { 256 } else { 64 }],
@@ -119,7 +119,7 @@ fn an_empty_machine_claims_nothing() {
     assert_eq!(platform.ddio, stonecast_media::Ddio::On, "unknown means on");
 }
 
-/// Needs the look at every region: one that saves its caches says nothing of the others.
+/// Needs the check of every region: one that saves its caches says nothing of the others.
 #[test]
 fn caches_survive_only_if_every_region_says_so() {
     let tree = Tree::new();
@@ -153,7 +153,7 @@ fn caches_survive_only_if_every_region_says_so() {
     assert_eq!(facts.persistent_regions[2].persistence_domain, Fact::Absent);
 }
 
-/// Needs the look at the folder: persistent memory in the machine is not under every file in it.
+/// Needs the check of the folder: persistent memory in the machine is not under every file of the machine.
 #[test]
 fn persistent_memory_elsewhere_does_not_make_a_folder_persistent_memory() {
     let tree = Tree::new();
@@ -223,7 +223,7 @@ fn what_an_rdma_device_speaks_and_where_it_is_comes_from_the_kernel() {
     );
 }
 
-/// Needs the answer for what was not seen: a register that nobody shows allows nothing to be concluded.
+/// Needs the answer *not seen*: a register that is not shown allows no conclusion.
 #[test]
 fn relaxed_ordering_is_excluded_only_where_the_register_was_seen() {
     for (control, relaxed) in [(Some(0x2f), false), (Some(0x3f), true), (None, true)] {
@@ -264,8 +264,8 @@ fn with_abilities(facts: &Facts, all: &[Option<[bool; 2]>]) -> Facts {
     facts
 }
 
-/// Needs the look at every device, and the word of each: one that was not seen has neither operation. Needs the look at
-/// the memory, too: FLUSH with persistence of a file in the page cache contradicts itself.
+/// Needs the check of every device, and the abilities of each: a device that was not seen has neither operation. Also
+/// needs the check of the memory: FLUSH with persistence of a file in the page cache contradicts itself.
 #[test]
 fn flush_and_atomic_write_are_taken_for_what_every_device_says_that_it_has() {
     let tree = Tree::new();

@@ -1,4 +1,4 @@
-//! The input of an import: a file or stdin. A signal ends a read. So does a pause of the input while answers are due.
+//! The input of an import: a file or stdin. A read ends at a signal, and at a pause of the input while answers are due.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -27,15 +27,16 @@ const AT_ONCE: Timespec = Timespec {
 
 /// The input of an import.
 pub struct Source {
-    /// Its bytes. A read fails with [`io::ErrorKind::WouldBlock`] where there are none yet and it is not to wait.
+    /// The bytes of the input. A read fails with [`io::ErrorKind::WouldBlock`] if there are none yet and the read must
+    /// not wait.
     pub lines: BufReader<Input>,
     /// Whether a read waits.
     pub waits: Rc<Cell<bool>>,
-    /// How long it is, where that is known.
+    /// The length of the input, if it is known.
     pub size: Option<u64>,
 }
 
-/// A file that may be a pipe. A read ends with an error when a signal asked for the end.
+/// A file that may be a pipe. A read ends with an error once a signal has asked for the end.
 pub struct Input {
     file: File,
     stop: Rc<Stop>,
@@ -61,7 +62,7 @@ impl Read for Input {
     }
 }
 
-/// Opens what is imported.
+/// Opens the input of an import.
 pub fn open(path: Option<&Path>, stop: Rc<Stop>) -> Result<Source, Failure> {
     let named = path.filter(|path| *path != Path::new("-"));
     let name = named.map_or("stdin".to_owned(), |path| path.display().to_string());

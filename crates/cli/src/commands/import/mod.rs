@@ -57,17 +57,17 @@ pub struct Import {
 
 /// How often a wait for answers looks for a signal.
 const LOOK_NS: Nanoseconds = 50_000_000;
-/// How long answers are waited for after a signal: far longer than a server that works takes for a batch.
+/// How long an import waits for answers after a signal: far longer than a working server takes for a batch.
 const PATIENCE_NS: Nanoseconds = 5_000_000_000;
 
-/// What an import or export came to.
+/// The result of an import or export.
 #[derive(Serialize)]
 pub struct Transferred {
     /// Entries.
     pub entries: u64,
     /// Bytes of NDJSON.
     pub bytes: u64,
-    /// How long it took.
+    /// How long the transfer took.
     pub seconds: f64,
 }
 
@@ -89,7 +89,7 @@ pub fn run(flags: &Import) -> Result<(), Failure> {
     })?;
     drop(progress);
     if outcome.ended_early() {
-        // Without a farewell, which a server that does not answer would keep waiting for.
+        // The connection is not closed in good order here: a server that does not answer would keep the import waiting.
         return Err(outcome.failure());
     }
     session.close();
@@ -104,7 +104,7 @@ pub fn run(flags: &Import) -> Result<(), Failure> {
     )
 }
 
-/// Says what was transferred, to the program or the person that wants to know.
+/// Reports what was transferred, as JSON for a program or in words for a person.
 pub fn report(json: bool, what: &str, transferred: Transferred) -> Result<(), Failure> {
     if json {
         let done = format_args!("{} entries are {what}", transferred.entries);
@@ -137,11 +137,12 @@ impl Run<'_> {
         let (broken, ends) = (Cell::new(None), Cell::new(false));
         let sent = RefCell::new(VecDeque::new());
         let entries = stream::poll_fn(|_| {
-            // After a refusal or a signal nothing more is sent; what is in flight is waited for.
+            // After a refusal or a signal, nothing more is sent, but the answers to everything in flight are awaited.
             if ends.get() || self.stop.asked() {
                 return Poll::Ready(None);
             }
-            // Answers that are due come soon and poll this future again, so a read waits for input only where none are due.
+            // Answers that are due come soon and poll this future again, so a read waits for input only if none are
+            // due.
             waits.set(sent.borrow().is_empty());
             match reader.next_entry() {
                 Ok(Some((entry, bytes))) => {
@@ -187,7 +188,7 @@ impl Run<'_> {
         outcome
     }
 
-    /// The next answer. After a signal it is waited for no longer than [`PATIENCE_NS`].
+    /// Waits for the next answer, after a signal no longer than [`PATIENCE_NS`].
     async fn next<T>(&self, mut answers: Pin<&mut impl Stream<Item = T>>) -> Next<T> {
         let mut deadline = None;
         loop {
@@ -210,6 +211,6 @@ impl Run<'_> {
 enum Next<T> {
     Answer(T),
     End,
-    /// Nothing, for too long.
+    /// Nothing has come for too long.
     Late,
 }

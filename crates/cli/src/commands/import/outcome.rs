@@ -27,9 +27,9 @@ pub enum Cause {
     Line(LineError),
     /// The store refused an entry, or its outcome is not known.
     Store {
-        /// Which.
+        /// The number of the line.
         line: u64,
-        /// What it said.
+        /// The store's error.
         error: Error,
     },
     /// A signal asked for the end.
@@ -58,12 +58,12 @@ impl Outcome {
         }
     }
 
-    /// No answers came for these lines.
+    /// Notes that no answers came for these lines.
     pub fn give_up(&mut self, lines: impl Iterator<Item = u64>) {
         self.unknown.extend(lines);
     }
 
-    /// Notes why the import ended; what ended it first counts.
+    /// Notes why the import ended; the first cause counts.
     pub fn end(&mut self, cause: Cause) {
         self.cause.get_or_insert(cause);
     }
@@ -73,7 +73,7 @@ impl Outcome {
         self.cause.is_some()
     }
 
-    /// The failure that tells a person about it.
+    /// The failure that reports the outcome.
     pub fn failure(self) -> Failure {
         let resume = self.through + 1;
         let (entries, through) = (self.entries, self.through);
@@ -131,7 +131,7 @@ impl Outcome {
     }
 }
 
-/// Lines in words, those that follow each other as a range.
+/// Lines in words, with consecutive lines as a range.
 fn lines(numbers: &[u64]) -> String {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {
@@ -170,7 +170,7 @@ mod tests {
         Err(Error::of_write(StoreError::MediumFull))
     }
 
-    /// Needs the lines after the first refusal: they are stored, too.
+    /// Needs the lines after the first refusal: they are stored as well.
     #[test]
     fn it_is_said_of_each_line_whether_it_is_stored_may_be_or_is_not() {
         let mut outcome = Outcome::default();

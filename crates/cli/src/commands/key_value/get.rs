@@ -47,7 +47,7 @@ pub fn get(flags: &Get) -> Result<(), Failure> {
             version: Some(version),
         });
     }
-    // The prompt of a shell should not stand behind the value; a program gets the bytes alone.
+    // The prompt of a shell should not follow the value on its line; a program gets only the bytes.
     if io::stdout().is_terminal() && !value.ends_with(b"\n") {
         value.push(b'\n');
     }

@@ -13,7 +13,7 @@ pub use put::{Put, put};
 use crate::failure::{Failure, Status};
 use crate::ndjson::Bytes;
 
-/// What the three print with `--json`, as far as they know it.
+/// The object that the three commands print with `--json`, with the fields that each knows.
 #[derive(Serialize)]
 struct Printed<'a> {
     key: Bytes<'a>,

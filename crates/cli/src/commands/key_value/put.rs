@@ -81,7 +81,7 @@ pub fn put(flags: &Put) -> Result<(), Failure> {
     }
 }
 
-/// All of `input`, but no more than shows that it is too much.
+/// Reads all of `input`, or just enough to show that it is too long.
 fn read_value(input: impl Read) -> Result<Vec<u8>, Failure> {
     let mut value = Vec::new();
     input

@@ -77,9 +77,9 @@ fn update(text: &str) -> Result<Update, String> {
 
 /// What was selected.
 pub struct Selection {
-    /// The questions, never none.
+    /// The scenarios that were asked about; never empty.
     pub scenarios: Vec<Scenario>,
-    /// Where the platform comes from, if from a profile.
+    /// The profile from which the platform comes, if there is one.
     pub profile: Option<PlatformProfile>,
 }
 
@@ -164,7 +164,8 @@ impl Selectors {
             .collect()
     }
 
-    /// The published platforms that agree with every axis that they tell apart, changed in the others.
+    /// The published platforms that agree with the selectors on every axis on which published platforms differ, with
+    /// the other selected axes changed.
     fn of_the_published(&self) -> Vec<Platform> {
         let agrees = |platform: &Platform| {
             self.persistence
@@ -180,7 +181,7 @@ impl Selectors {
             if self.persistence.is_some_and(|domain| !is_published(domain))
                 && self.receive_buffers.is_none()
             {
-                // There is no persistent memory that could hold them.
+                // There is no persistent memory that could hold the receive buffers.
                 platform.receive_buffers = ReceiveBuffers::Dram;
             }
             if platform.transport == Transport::Iwarp && self.atomic_write.is_none() {

@@ -1,5 +1,5 @@
-//! The page of a plan: one file without any other, in which a slider moves through the run of the plan and through the run
-//! that breaks it without each of its steps.
+//! The page of a plan: one self-contained file, in which a slider moves through the run of the plan and, for each step,
+//! through the run that breaks the plan without that step.
 //!
 //! ```text
 //!   page.html    frame, with places for the three below
@@ -25,7 +25,7 @@ struct Shown {
     title: String,
     cost: String,
     proof: String,
-    /// Places of which the content survives a power cut.
+    /// Places whose content survives a power cut.
     persistent: Vec<Place>,
     steps: Vec<ShownStep>,
     assumptions: Vec<ShownAssumption>,
@@ -42,7 +42,7 @@ struct ShownStep {
 #[derive(Serialize)]
 struct ShownAssumption {
     claim: String,
-    /// How the plan breaks where it does not hold.
+    /// How the plan breaks if the assumption does not hold.
     run: Vec<String>,
 }
 
@@ -71,8 +71,8 @@ impl ShownRun {
     }
 }
 
-/// The frame that says most: of a run that breaks the promise the power cut, of another one the moment at which the most is
-/// under way while something may be lost, the latest of those.
+/// The frame that shows most: the power cut in a run that breaks the promise; in any other run the latest of the
+/// moments at which the most is under way while something may be lost.
 fn opens_at(run: &Run) -> usize {
     if run.power_cut.is_some() {
         return run.frames.len();
@@ -83,7 +83,7 @@ fn opens_at(run: &Run) -> usize {
         let is_under_way = |place: &Place| !matches!(place, Place::Nowhere | Place::Controller);
         pieces.chain(signals).filter(is_under_way).count()
     };
-    // Once everything is kept, a power cut is no question.
+    // Once everything is kept, a power cut does not matter.
     let is_open = |frame: &Frame| {
         frame
             .survivals
@@ -95,7 +95,8 @@ fn opens_at(run: &Run) -> usize {
         .map_or(0, |(index, _)| index)
 }
 
-/// Which step of `plan` was the latest at each frame. A step that stands in the plan twice is told apart by its turn.
+/// Which step of `plan` was the latest at each frame. The occurrences of a step that the plan has twice are told apart
+/// by their order.
 fn latest_steps(plan: &Plan, without: Option<usize>, run: &Run) -> Vec<Option<usize>> {
     let mut left: Vec<(usize, String)> = plan
         .steps()
@@ -114,7 +115,7 @@ fn latest_steps(plan: &Plan, without: Option<usize>, run: &Run) -> Vec<Option<us
     run.frames.iter().map(of_frame).collect()
 }
 
-/// The page for `proven`; none if that is empty.
+/// The page for `proven`; `None` if `proven` is empty.
 pub fn page(proven: &[(Plan, Proof)]) -> Result<Option<String>, Failure> {
     if proven.is_empty() {
         return Ok(None);
@@ -123,7 +124,7 @@ pub fn page(proven: &[(Plan, Proof)]) -> Result<Option<String>, Failure> {
         .iter()
         .map(|(plan, proof)| show(plan, proof))
         .collect();
-    // In a script, "</" could end it, and "<!--" begin something else.
+    // In a script, "</" could end the script, and "<!--" could begin a comment.
     let data = serde_json::to_string(&shown)?.replace('<', "\\u003c");
     Ok(Some(
         FRAME
@@ -172,7 +173,7 @@ fn show(plan: &Plan, proof: &Proof) -> Shown {
     }
 }
 
-/// Up to where content survives.
+/// The places whose content survives a power cut.
 fn persistent(platform: &Platform) -> Vec<Place> {
     use Place::{Cache, Controller, IoController, Nic};
     match platform.persistence {

@@ -21,7 +21,7 @@ pub use text::title;
 use crate::failure::Failure;
 use crate::output;
 
-/// A question without an answer, in JSON.
+/// A scenario without a plan, in JSON.
 #[derive(Serialize)]
 struct Unanswered<'a> {
     #[serde(flatten)]

@@ -19,7 +19,7 @@ use crate::output::wrap;
 /// Columns before the text of an item.
 const INDENT: &str = "       ";
 
-/// What is asked about, in words.
+/// The scenario in words.
 pub fn title(scenario: &Scenario) -> String {
     let Scenario {
         platform,
@@ -183,7 +183,7 @@ pub fn overview(scenarios: &[Scenario]) -> String {
     text
 }
 
-/// How the update of a scenario becomes durable, in a word, and the round trips that it takes.
+/// How the update of a scenario becomes durable, in one word, and the round trips that the update takes.
 fn way(scenario: &Scenario) -> String {
     let planned = plan_for(&scenario.platform, scenario.operation, scenario.update);
     planned.map_or("none".to_owned(), |plan| {
@@ -199,7 +199,7 @@ fn way(scenario: &Scenario) -> String {
     })
 }
 
-/// Who declared what of a profile.
+/// The declarations of a profile, and who made each.
 pub fn declarations(profile: &PlatformProfile) -> String {
     let mut text = format!("platform: {}", profile.name());
     if !profile.summary().is_empty() {
@@ -229,7 +229,7 @@ pub fn declarations(profile: &PlatformProfile) -> String {
     text
 }
 
-/// What a plan costs, in words.
+/// The cost of a plan, in words.
 pub fn cost(cost: Cost) -> String {
     let count =
         |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });

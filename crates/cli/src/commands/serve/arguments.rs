@@ -56,7 +56,7 @@ pub struct Serve {
     /// Stops when the process with this number, which started it, is gone.
     #[arg(long, hide = true, value_name = "PROCESS")]
     pub exit_with_parent: Option<i32>,
-    // Last: their headings would be those of what follows.
+    // These flags come last: flags after them would stand under their headings.
     #[command(flatten)]
     pub sharing: SharingFlags,
     #[command(flatten)]

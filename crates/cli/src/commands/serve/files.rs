@@ -1,4 +1,4 @@
-//! How many files a server may have open: each client is some, and each Redis client one.
+//! How many files a server may have open: each client takes several, and each Redis client takes one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -10,7 +10,7 @@ const FILES_PER_CLIENT: u64 = 10;
 /// Files of everything else: pool, sockets, standard streams, and some Redis clients.
 const OTHER_FILES: u64 = 256;
 
-/// Raises the limit of this process as far as the system lets, and says so where that is not enough for `clients`.
+/// Raises the limit of this process as far as the system allows, and says so if that is not enough for `clients`.
 pub fn provide_for(clients: usize) {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

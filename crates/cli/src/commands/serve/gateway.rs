@@ -62,7 +62,7 @@ pub struct GatewayFlags {
 }
 
 impl GatewayFlags {
-    /// What the gateway is told, without the address of the store; `None`: nobody asked for one.
+    /// The gateway's options, without the address of the store; `None` if nobody asked for a gateway.
     pub fn options(&self) -> Result<Option<GatewayOptions>, Failure> {
         let address = |endpoint: &Option<Endpoint>| endpoint.as_ref().map(|end| end.address);
         let (resp, admin) = (address(&self.resp), address(&self.admin));
@@ -128,14 +128,14 @@ impl GatewayFlags {
             limits,
             ..GatewayOptions::new(first, String::new())
         };
-        // Before a pool is opened, and created, for nothing.
+        // The check comes before a pool is opened, or created, for nothing.
         options
             .check()
             .map_err(|error| Failure::usage(error.to_string()))?;
         Ok(Some(options))
     }
 
-    /// A flag that means nothing without any address.
+    /// A given flag that means nothing without any address.
     fn first_given(&self) -> Option<&'static str> {
         let given = [
             (self.password_file.is_some(), "--password-file"),
@@ -153,7 +153,7 @@ impl GatewayFlags {
             .or(self.first_given_for_redis())
     }
 
-    /// A flag that means nothing without Redis clients.
+    /// A given flag that means nothing without Redis clients.
     fn first_given_for_redis(&self) -> Option<&'static str> {
         let given = [
             (self.gateway_threads.is_some(), "--gateway-threads"),

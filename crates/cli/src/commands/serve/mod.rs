@@ -1,4 +1,4 @@
-//! `serve`: opens a pool, or creates it, and serves it until it is asked to end.
+//! `serve`: opens or creates a pool, and serves the pool until the process is asked to end.
 
 mod arguments;
 mod files;
@@ -74,7 +74,8 @@ fn open(serving: &Serving, accepts_copy: bool) -> Result<Server, Failure> {
 
 /// Lets Redis clients connect, and tells programs that wait for the server that clients can connect.
 fn start_gateway(serving: &Serving, flags: &Serve) -> Result<Option<GatewayHandle>, Failure> {
-    // Its addresses are taken here; it is served by the server's loop, like every other client of the store.
+    // The gateway's addresses are bound here. The server's loop serves the gateway like every other client of the
+    // store.
     let gateway = serving.gateway.clone().map(stonecast_gateway::spawn);
     let gateway = gateway.transpose()?;
     if let Some(path) = &flags.ready_file {
@@ -83,7 +84,7 @@ fn start_gateway(serving: &Serving, flags: &Serve) -> Result<Option<GatewayHandl
     Ok(gateway)
 }
 
-/// Serves until it is asked to end, and ends in good order.
+/// Serves until the process is asked to end, and ends in good order.
 fn serve(
     server: Server,
     gateway: Option<GatewayHandle>,
@@ -111,7 +112,7 @@ fn serve(
     Ok(())
 }
 
-/// Where clients find the server, and which.
+/// Says where clients find the server, and which clients may connect.
 fn say_ready(serving: &Serving, gateway: Option<&GatewayHandle>) {
     for address in &serving.listen {
         if let Some(path) = address.socket() {
@@ -131,7 +132,7 @@ fn say_ready(serving: &Serving, gateway: Option<&GatewayHandle>) {
     ));
 }
 
-/// How the server left the pool.
+/// Says how the server left the pool.
 fn say_end(closing: Closing, data: &Path) {
     let data = data.display();
     match closing {
@@ -143,7 +144,7 @@ fn say_end(closing: Closing, data: &Path) {
     }
 }
 
-/// Why there is no room for writes.
+/// Says why there is no room for writes.
 fn say_trouble(error: &MediaError) {
     let remedy = match error {
         MediaError::NoSpace { .. } => {
@@ -154,8 +155,8 @@ fn say_trouble(error: &MediaError) {
     say(format_args!("writes are refused: {error}; {remedy}"));
 }
 
-/// Whether the server has nothing left to do. A gateway is asked to end first and served to its end: what its clients have
-/// sent is done and answered.
+/// Whether the server has nothing left to do. A gateway is asked to end first and served to its end: the commands that
+/// its clients have sent are done and answered.
 fn is_to_end(stop: &Stop, gateway: Option<&GatewayHandle>) -> bool {
     let Some(gateway) = gateway else {
         return stop.asked();
@@ -176,7 +177,7 @@ fn addresses_of(gateway: &GatewayHandle) -> impl Iterator<Item = String> {
     resp.into_iter().chain(admin)
 }
 
-/// A file of an earlier run says nothing about this one.
+/// Removes a file of an earlier run, which says nothing about this one.
 fn remove(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::operation(format!(

@@ -1,4 +1,4 @@
-//! The pool of a server, as the operator asks for it and as it is told of.
+//! The pool of a server, as the operator asks for it and as messages describe it.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::flags::DurabilityArgument;
 use crate::output::{say, size};
 use crate::values::Size;
 
-/// The library's builder, with everything that the command line says.
+/// The library's builder, with everything that the command line sets.
 pub fn builder(serving: &Serving, accepts_copy: bool) -> Builder {
     let mut builder = Server::builder(&serving.data)
         .places(serving.places)
@@ -81,14 +81,14 @@ pub fn refused(error: stonecast::Error) -> Failure {
     }
 }
 
-/// Says which pool is about to be opened, which takes time where its log is scanned.
+/// Says which pool is about to be opened. Opening takes time if the pool's log is scanned.
 pub fn say_opening(pool: &PoolDescription) {
     if !pool.is_new {
         say(format_args!("opening {}", described(pool)));
     }
 }
 
-/// Says what the opening, begun at `start`, came to.
+/// Reports the result of the opening, which began at `start`.
 pub fn say_opened(opening: &Opening, start: Instant) {
     if opening.pool.is_new {
         say(format_args!("created {}", described(&opening.pool)));

@@ -1,4 +1,4 @@
-//! How to serve, as flags, environment and file say together.
+//! How to serve, as determined by flags, environment and file together.
 
 use std::path::PathBuf;
 
@@ -19,13 +19,13 @@ pub struct Serving {
     pub data: PathBuf,
     /// Where to listen; at least one.
     pub listen: Vec<Address>,
-    /// `None`: nobody said; what the pool has, or `power` for a new one.
+    /// `None` if not set: what the pool has, or `power` for a new one.
     pub durability: Option<DurabilityArgument>,
-    /// `None`: nobody said; what the pool has, or `page-file` for a new one.
+    /// `None` if not set: what the pool has, or `page-file` for a new one.
     pub platform: Option<PlatformArgument>,
-    /// `None`: nobody said; what the pool has, or the library's default for a new one.
+    /// `None` if not set: what the pool has, or the library's default for a new one.
     pub capacity: Option<Size>,
-    /// `None`: nobody said; what the pool has, or the library's default for a new one.
+    /// `None` if not set: what the pool has, or the library's default for a new one.
     pub segment_size: Option<Size>,
     /// Who may write into the log.
     pub clients: ClientsArgument,
@@ -35,12 +35,12 @@ pub struct Serving {
     pub sharing: SharingFlags,
     /// What addresses of the form verbs:HOST:PORT need.
     pub verbs: VerbsFlags,
-    /// For Redis clients, metrics and health; `None`: nobody asked for them.
+    /// Options for Redis clients, metrics and health; `None` if nobody asked for them.
     pub gateway: Option<GatewayOptions>,
 }
 
 impl Serving {
-    /// What `flags` say together. A contradiction is wrong usage.
+    /// Combines `flags`. A contradiction is wrong usage.
     pub fn of(flags: &Serve) -> Result<Self, Failure> {
         let mut gateway = flags.gateway.options()?;
         let listen = if flags.listen.is_empty() {
@@ -126,7 +126,7 @@ mod tests {
         );
     }
 
-    /// Needs the difference between what was typed and what stands in the file, which is for clients, too.
+    /// Needs the difference between settings that were typed and settings in the file, which is also for clients.
     #[test]
     fn what_verbs_need_is_wrong_usage_where_it_is_typed_for_shared_memory() {
         for (flag, value) in [
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// The example in `packaging`: what is commented out is there to be used, and shows the defaults.
+    /// The example in `packaging`: settings that are commented out must be valid, and show the defaults.
     #[test]
     fn the_example_configuration_names_every_key_and_shows_the_defaults() {
         let example = include_str!("../../../../../packaging/stonecast.toml");

@@ -1,4 +1,4 @@
-//! Who may connect over shared memory, and how many: flags of `serve`, and what is said of them at the start.
+//! Who may connect over shared memory, and how many clients: flags of `serve`, and the message about them at the start.
 
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt as _;
@@ -40,7 +40,7 @@ pub struct SharingFlags {
     pub clients_per_process: Option<NonZeroUsize>,
 }
 
-/// Permissions of a socket: who may write may connect.
+/// Permissions of a socket: a user who may write to the socket may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketMode(pub u32);
 
@@ -65,7 +65,7 @@ impl FromStr for SocketMode {
 }
 
 impl SharingFlags {
-    /// Number of the socket's group, where one was named.
+    /// Number of the socket's group, if one was named.
     pub fn group(&self) -> Result<Option<u32>, Failure> {
         let Some(name) = &self.socket_group else {
             return Ok(None);
@@ -101,7 +101,7 @@ impl SharingFlags {
         })
     }
 
-    /// Who may connect to the socket at `path`, which is there, in words.
+    /// Who may connect to the socket at `path`, in words. The socket must exist.
     pub fn admitted(&self, path: &Path) -> String {
         let own = Uid::effective();
         let mode = self.socket_mode.0;
@@ -139,7 +139,7 @@ fn group_name(number: u32) -> String {
     }
 }
 
-/// The folder above `path` that those who may connect cannot go through.
+/// The folder above `path` that keeps out users who may otherwise connect, if there is one.
 fn closed_folder(path: &Path, group: Option<u32>, all: bool) -> Option<PathBuf> {
     let whole = std::fs::canonicalize(path.parent()?).ok()?;
     let is_open = |folder: &&Path| {

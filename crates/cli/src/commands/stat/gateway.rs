@@ -1,4 +1,4 @@
-//! The facts that only the gateway knows, asked for at its admin port.
+//! The facts that only the gateway knows, read from its admin port.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -52,7 +52,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// As `flags` say; `None`: nobody asked for the gateway's part.
+    /// The admin port that `flags` name; `None` if nobody asked for the gateway's part.
     pub fn of(flags: &AdminFlags) -> Result<Option<Self>, Failure> {
         let tls = client_configuration(flags)?;
         let Some(endpoint) = flags.admin.clone() else {
@@ -139,13 +139,14 @@ impl Admin {
         stream.flush()?;
         let mut answer = Vec::new();
         match stream.take(STATUS_SIZE_MAX).read_to_end(&mut answer) {
-            // The end without a farewell of TLS: the length of the body says whether all is there, and JSON does, too.
+            // The peer ended without closing TLS. The length of the body shows whether all of it is there, and so does
+            // JSON.
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
             _ => Ok(answer),
         }
     }
 
-    /// Nothing answered, or what answered could not be trusted.
+    /// The failure if nothing answered, or if the answer could not be trusted.
     fn silent(&self, error: &io::Error) -> Failure {
         let endpoint = &self.endpoint;
         let is_tls = error
@@ -161,7 +162,7 @@ impl Admin {
     }
 }
 
-/// How to speak TLS; `None`: not at all.
+/// How to speak TLS; `None` for plain text.
 fn client_configuration(flags: &AdminFlags) -> Result<Option<Arc<ClientConfig>>, Failure> {
     let own = match (&flags.tls_client_certificate, &flags.tls_client_key) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -215,7 +216,7 @@ fn unusable(path: &Path, reason: impl ToString) -> Failure {
     Failure::usage(format!("{}: {}", path.display(), reason.to_string()))
 }
 
-/// For people.
+/// The status for human readers.
 pub fn rows(status: &Value) -> Vec<(&'static str, String)> {
     let number = |name: &str| status[name].as_u64().unwrap_or(0);
     let commands = status["commands"].as_object().map(|commands| {

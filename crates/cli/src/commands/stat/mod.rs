@@ -45,9 +45,9 @@ pub struct Stat {
     pub admin: AdminFlags,
 }
 
-/// Home, and everything below is erased: what was there is drawn over, without flicker.
+/// Moves the cursor home and erases everything below: the old text is drawn over without flicker.
 const REDRAW: &str = "\x1b[H\x1b[J";
-/// How often it is looked whether somebody asked for the end.
+/// How often the loop checks whether somebody asked for the end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Asks the server and prints its answer.
@@ -99,7 +99,7 @@ fn print(
     if flags.json {
         return output::json(&Report::of(metrics, gateway?));
     }
-    // The server's part is of use without the gateway's part, too.
+    // The server's part is also of use without the gateway's part.
     output::bytes(report::text(metrics, before).as_bytes())?;
     match gateway? {
         Some(status) => output::table(&gateway::rows(&status)),

@@ -1,4 +1,4 @@
-//! The report of a server: as JSON, and for people.
+//! The report of a server: as JSON, and for human readers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use stonecast_kv::{Cleaning, Latencies, Metrics, PathMetrics};
 
 use crate::output;
 
-/// As `--json` prints it. Sizes are bytes; counts are since the server was started.
+/// The report as `--json` prints it. Sizes are bytes; counts are since the server was started.
 #[derive(Serialize)]
 pub struct Report {
     keys: u64,
@@ -70,7 +70,7 @@ struct PathReport {
     write_latency: Times,
 }
 
-/// Nanoseconds; the quantiles are bounds of buckets, each twice the one before.
+/// Times in nanoseconds. The quantiles are bounds of buckets; each bound is twice the one before.
 #[derive(Serialize)]
 struct Times {
     timed: u64,
@@ -95,7 +95,7 @@ impl CleaningReport {
 }
 
 impl Report {
-    /// Of a server, and of its gateway if that was asked.
+    /// The report of a server, and of its gateway if the gateway was asked.
     pub fn of(metrics: &Metrics, admin: Option<Value>) -> Self {
         let stat = &metrics.stat;
         Self {
@@ -158,7 +158,7 @@ impl Times {
     }
 }
 
-/// For people. `before`: an earlier report and how old it is, to tell how much is done each second.
+/// The report for human readers. `before` is an earlier report and its age, from which the rates per second follow.
 pub fn text(metrics: &Metrics, before: Option<(&Metrics, Duration)>) -> String {
     let rows = state_rows(metrics);
     let width = rows
