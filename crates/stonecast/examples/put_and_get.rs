@@ -1,5 +1,5 @@
 //! Stores a value and reads it back. Needs a server: `stonecast serve` in another terminal, and its address as the
-//! argument where it is not the default one.
+//! argument if it is not the default one.
 
 fn main() -> Result<(), stonecast::Error> {
     let url = std::env::args().nth(1);

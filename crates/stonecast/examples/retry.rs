@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = pool.clone().serve()?;
     let url = server.address().to_string();
 
-    // A limit that no server keeps stands for a network that loses the answer.
+    // A limit that no server can meet stands for a network that loses the answer.
     let hasty = Connector::new(&url)?.operation_timeout(Some(Duration::ZERO));
     let client = hasty.connect_blocking()?;
     let error = client
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = blocking::connect(&url)?;
     let first = client.put_with("balance", "100", Write::retry(token.clone()))?;
     client.put("balance", "90")?;
-    // However often it is repeated: the balance stays at 90.
+    // However often the write is repeated, the balance stays at 90.
     let again = client.put_with("balance", "100", Write::retry(token))?;
     assert_eq!(first, again);
     assert_eq!(client.get("balance")?.expect("stored").value, b"90");

@@ -1,5 +1,5 @@
-//! Watches what a server does, once a second for three seconds. Needs a server: `stonecast serve` in another terminal, and
-//! its address as the argument where it is not the default one.
+//! Watches what a server does, once a second for three seconds. Needs a server: `stonecast serve` in another terminal,
+//! and its address as the argument if it is not the default one.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -27,13 +27,13 @@ pub(crate) enum Place {
     Verbs(stonecast_fabric_verbs::ControlAddress),
 }
 
-/// Text that is no address.
+/// Text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no address: {reason}")]
 pub struct AddressError {
     /// The text.
     pub text: String,
-    /// What is wrong with it, and what an address looks like.
+    /// What is wrong with the text, and what an address looks like.
     pub reason: String,
 }
 
@@ -42,8 +42,8 @@ const NO_VERBS: &str = "this build speaks shared memory alone (shm:PATH); a buil
      RDMA";
 
 impl Address {
-    /// The socket of the pool at `data` where nobody names another one: in its folder, or, for a device of persistent
-    /// memory, which has none, under the device's name in `/run`.
+    /// The default socket of the pool at `data`: in the pool's folder, or, for a device of persistent memory, which has
+    /// no folder, under the device's name in `/run`.
     ///
     /// ```
     /// let address = stonecast::Address::of_pool("./stonecast-data".as_ref());

@@ -1,4 +1,4 @@
-//! A client for programs without `async`: each call waits for its answer. Belongs to the thread that made it.
+//! A client for programs without `async`: each call waits for its answer. A client belongs to the thread that made it.
 //!
 //! ```no_run
 //! let client = stonecast::blocking::connect("shm:./stonecast-data/socket")?;
@@ -9,7 +9,8 @@
 //! # Ok::<(), stonecast::Error>(())
 //! ```
 //!
-//! A call drives the connection until it has its answer. Between calls nothing is driven, and nothing needs to be.
+//! A call drives the connection until it has its answer. Between calls, nothing drives the connection, and nothing
+//! needs to.
 
 use stonecast_kv::{Condition, Metrics, Stat, Written};
 
@@ -61,7 +62,7 @@ impl Client {
             .map(|connection| Self { connection })
     }
 
-    /// The value of `key` with its version; `None` where there is none.
+    /// The value of `key` with its version; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl Client {
             .run(async |client| client.get(key.as_ref()).await)
     }
 
-    /// Reads the value of `key` into `value`, in place of what is there, and returns its version.
+    /// Reads the value of `key` into `value`, in place of its content, and returns the version.
     ///
     /// # Errors
     ///
@@ -192,7 +193,7 @@ impl Client {
         })
     }
 
-    /// The server's report of itself.
+    /// The server's statistics.
     ///
     /// # Errors
     ///

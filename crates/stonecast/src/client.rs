@@ -1,4 +1,4 @@
-//! The client that can be used from everywhere: it hands operations to the thread that drives its connection.
+//! The client that can be used from everywhere. It hands operations to the thread that drives its connection.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::write::{Retry, Write};
 
 /// A client that can be cloned and used from any thread and any executor. [`crate::connect`] makes one.
 ///
-/// A thread of its own drives the connection; an operation is two hops between threads away from the store. Operations of
-/// all clones are in flight together. Dropping a future gives its operation up, not back: a write takes its course. The
-/// connection ends when the last clone is dropped.
+/// A thread of its own drives the connection; an operation takes two hops between threads to the store and back.
+/// Operations of all clones are in flight together. Dropping a future abandons its operation without undoing it: a
+/// write takes its course. The connection ends when the last clone is dropped.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -42,11 +42,11 @@ pub struct Client {
     driver: Arc<Driver>,
 }
 
-/// What it means for the data that the driver gives no answer.
+/// The effect of an operation for which the driver gives no answer.
 struct Unanswered {
-    /// It took no more work.
+    /// The driver took no more work.
     refused: Effect,
-    /// It ended inside the work, or before.
+    /// The driver ended during the work, or before.
     lost: Effect,
 }
 
@@ -55,7 +55,7 @@ impl Unanswered {
         refused: Effect::None,
         lost: Effect::None,
     };
-    /// A fresh token is made on the driver's thread, and goes with it.
+    /// A fresh token is made on the driver's thread, and is lost with it.
     const WRITE: Self = Self {
         refused: Effect::None,
         lost: Effect::Unknown { token: None },
@@ -64,7 +64,7 @@ impl Unanswered {
     fn of(write: &Write) -> Self {
         match &write.retry {
             Retry::Never | Retry::Fresh => Self::WRITE,
-            // An earlier attempt may have been done, whatever becomes of this one.
+            // An earlier attempt may have taken effect, whatever becomes of this one.
             Retry::Of(token) => {
                 let unknown = Effect::Unknown {
                     token: Some(token.clone()),
@@ -84,7 +84,7 @@ impl Client {
         Ok(Self { driver })
     }
 
-    /// The value of `key` with its version; `None` where there is none.
+    /// The value of `key` with its version; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Client {
         self.read(async move |client| client.get(&key).await).await
     }
 
-    /// Stores `value` under `key` and returns its version. Durable and visible when it returns.
+    /// Stores `value` under `key` and returns its version. The value is durable and visible when the call returns.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`]. A condition that does not hold is no error.
+    /// As [`Client::put`]. A condition that does not hold is not an error.
     pub async fn put_if(
         &self,
         key: impl Into<Vec<u8>>,
@@ -234,7 +234,7 @@ impl Client {
         })
     }
 
-    /// The server's report of itself.
+    /// The server's statistics.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ impl Client {
         self.read(async move |client| client.metrics().await).await
     }
 
-    /// Ends the connection once everything that was asked for is done. Other clones are refused from now on.
+    /// Ends the connection once all requested operations are done. Other clones are refused from now on.
     pub fn close(self) {
         self.driver.close();
     }
@@ -264,7 +264,7 @@ impl Client {
         self.call(Unanswered::READ, work).await
     }
 
-    /// Does `work` on the driver's thread.
+    /// Runs `work` on the driver's thread.
     async fn call<T: Send + 'static>(
         &self,
         unanswered: Unanswered,
@@ -312,12 +312,13 @@ impl Client {
 /// ```
 pub struct Entries {
     client: Client,
-    /// `None` while a batch is being read, and for ever after a batch was given up.
+    /// `None` while a batch is being read, and forever after a batch was given up.
     found: Option<local::Entries>,
 }
 
 impl Entries {
-    /// The next records, some tens of them; empty at the end. After an error the same records are tried again.
+    /// The next records, a few dozen at a time; empty at the end. After an error, the next call tries the same records
+    /// again.
     ///
     /// # Errors
     ///

@@ -48,12 +48,13 @@ struct Rdma {
     gid_index: Option<u8>,
 }
 
-/// A server accepts between two batches, and a batch is a sync at the longest.
+/// A server accepts between two batches, and a batch takes at most as long as a sync.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longer than a write asks for room, as long as a request takes at most twice as long as the pause after it: so a write that
-/// gets none ends with *busy*, which says that nothing was done, and not with an unknown outcome.
+/// Longer than a write asks for room, if a request takes at most twice as long as the pause after it. A write that gets
+/// no room therefore ends with *busy*, which means that nothing was done, and not with an unknown outcome.
 const OPERATION_TIMEOUT: Duration = Duration::from_nanos(3 * ROOM_WAIT_NS);
-/// A wake-up costs some ten microseconds, a sync a hundred: a client that looks longer for its answer burns a processor.
+/// A wake-up costs about ten microseconds and a sync a hundred: a client that polls longer for its answer wastes
+/// processor time.
 const SPIN: Duration = Duration::from_micros(50);
 
 impl Connector {
@@ -61,7 +62,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// [`crate::ErrorKind::Address`] where `url` is none.
+    /// [`crate::ErrorKind::Address`] if `url` is not an address.
     pub fn new(url: &str) -> Result<Self, Error> {
         Ok(Self::to(url.parse()?))
     }
@@ -79,45 +80,46 @@ impl Connector {
         }
     }
 
-    /// How long the server may take to accept the connection. 10 seconds where nothing is said.
+    /// How long the server may take to accept the connection. 10 seconds by default.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long an operation may take; `None`: for ever. 60 seconds where nothing is said. A write that is late has an
-    /// unknown outcome.
+    /// How long an operation may take; `None` for no limit. 60 seconds by default. A write that is late has an unknown
+    /// outcome.
     #[must_use]
     pub fn operation_timeout(mut self, limit: Option<Duration>) -> Self {
         self.operation_timeout = limit;
         self
     }
 
-    /// Refuses a pool that promises less: with [`Durability::Power`], one that survives the death of processes alone.
+    /// Refuses a pool that promises less: with [`Durability::Power`], a pool that survives only the death of processes.
     #[must_use]
     pub fn expect_durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// How long the client looks for an answer before its thread sleeps. 50 microseconds where nothing is said. A longer
-    /// time saves the wake-up, some ten microseconds, and costs processor time.
+    /// How long the client polls for an answer before its thread sleeps. 50 microseconds by default. A longer time
+    /// saves the wake-up, about ten microseconds, and costs processor time.
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Self {
         self.spin = time;
         self
     }
 
-    /// Keys whose places in the log the client remembers, so that reading one takes one round trip: 16 bytes each, the
-    /// number rounded up to a power of two. Over shared memory nothing is remembered, since nothing would be saved.
+    /// Number of keys whose places in the log the client remembers, so that reading such a key takes one round trip: 16
+    /// bytes each, the number rounded up to a power of two. Over shared memory nothing is remembered, since nothing
+    /// would be saved.
     #[must_use]
     pub fn remembered_places(mut self, count: usize) -> Self {
         self.options.locations = count;
         self
     }
 
-    /// Whether the client publishes its overwrites itself where the server lets it. Yes where nothing is said.
+    /// Whether the client publishes its overwrites itself if the server allows that. True by default.
     #[must_use]
     pub fn publishing(mut self, publishes: bool) -> Self {
         self.options.publishes = publishes;
@@ -139,14 +141,14 @@ impl Connector {
         self
     }
 
-    /// The RDMA device, as `rdma link` shows it. The first one where nothing is said.
+    /// The RDMA device, as `rdma link` shows it. The first one by default.
     #[must_use]
     pub fn rdma_device(mut self, name: impl Into<String>) -> Self {
         self.rdma.device = Some(name.into());
         self
     }
 
-    /// The entry of the RDMA device's table of addresses. RoCE v2 and IPv4 first where nothing is said.
+    /// The entry of the RDMA device's table of addresses. By default RoCE v2, and IPv4 if there is such an entry.
     #[must_use]
     pub fn gid_index(mut self, index: u8) -> Self {
         self.rdma.gid_index = Some(index);
@@ -157,9 +159,9 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// [`crate::ErrorKind::Unreachable`] where nobody listens at the address, [`crate::ErrorKind::Store`] where the server
-    /// refuses, [`crate::ErrorKind::Unanswered`] where it is silent, [`crate::ErrorKind::Durability`] where it promises less than
-    /// expected, [`crate::ErrorKind::Setup`] where a key file is missing or unusable.
+    /// [`crate::ErrorKind::Unreachable`] if nobody listens at the address, [`crate::ErrorKind::Store`] if the server
+    /// refuses, [`crate::ErrorKind::Unanswered`] if it is silent, [`crate::ErrorKind::Durability`] if it promises less
+    /// than expected, [`crate::ErrorKind::Setup`] if a key file is missing or unusable.
     pub async fn connect(self) -> Result<Client, Error> {
         Client::connect(self).await
     }
@@ -185,8 +187,9 @@ impl Connector {
 
     /// A connection that the calling thread drives itself, over a device of its own.
     ///
-    /// If the connection is refused, the address is tried once more, to tell a server that refuses from an absent one. A program
-    /// that opens many connections at once takes [`Connection::over`], which spares the server the second attempt.
+    /// If the connection is refused, the address is tried once more, to distinguish a server that refuses from an
+    /// absent one. A program that opens many connections at once should use [`Connection::over`], which spares the
+    /// server the second attempt.
     ///
     /// # Errors
     ///
@@ -237,7 +240,7 @@ impl Rdma {
     }
 }
 
-/// What a clock counts; more than it holds is for ever.
+/// `time` in nanoseconds; a longer time than fits becomes the longest.
 pub(crate) fn nanoseconds(time: Duration) -> Nanoseconds {
     Nanoseconds::try_from(time.as_nanos()).unwrap_or(Nanoseconds::MAX)
 }

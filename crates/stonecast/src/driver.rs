@@ -37,12 +37,12 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Jobs {
     waiting: Vec<Job>,
-    /// The driver takes no more.
+    /// Whether the driver takes no more jobs.
     is_closed: bool,
 }
 
 impl Queue {
-    /// Hands `job` to the driver. False: it has ended, and `job` is dropped.
+    /// Hands `job` to the driver. Returns false if the driver has ended; `job` is then dropped.
     pub fn push(&self, job: Job) -> bool {
         let mut jobs = self.jobs.lock().expect("no holder panics");
         if jobs.is_closed {
@@ -58,14 +58,14 @@ impl Queue {
         true
     }
 
-    /// Lets the driver end once it has done what is queued.
+    /// Lets the driver end once it has done all queued jobs.
     pub fn close(&self) {
         self.jobs.lock().expect("no holder panics").is_closed = true;
         self.waker.wake();
     }
 
-    /// Exchanges the jobs that wait with `taken`, which is empty. Pending while there is none; `Ready(false)` with the last
-    /// ones, since nothing wakes the driver after those.
+    /// Exchanges the jobs that wait with `taken`, which is empty. Pending while no job waits; `Ready(false)` with the
+    /// last ones, since nothing wakes the driver after those.
     fn poll_take(&self, context: &Context<'_>, taken: &mut Vec<Job>) -> Poll<bool> {
         self.waker.register(context.waker());
         let mut jobs = self.jobs.lock().expect("no holder panics");
@@ -80,7 +80,8 @@ impl Queue {
         }
     }
 
-    /// Closes the queue and drops what waits in it: the answers' senders go with the jobs, which tells their callers.
+    /// Closes the queue and drops the jobs that wait in it. The senders of the answers are dropped with the jobs, which
+    /// tells the callers.
     fn abandon(&self) {
         let mut jobs = match self.jobs.lock() {
             Ok(jobs) => jobs,
@@ -93,7 +94,7 @@ impl Queue {
     }
 }
 
-/// A driver, which ends when this value goes.
+/// A driver, which ends when this value is dropped.
 #[derive(Default)]
 pub(crate) struct Driver(Arc<Queue>);
 
@@ -108,7 +109,7 @@ impl Driver {
         self.0.close();
     }
 
-    /// What the end of the driver's thread does.
+    /// Does what the end of the driver's thread does.
     #[cfg(test)]
     pub fn abandon(&self) {
         self.0.abandon();
@@ -123,7 +124,7 @@ impl Drop for Driver {
 
 /// Starts a driver and waits until it is connected. Dropping the future ends the driver.
 pub(crate) async fn start(connector: Connector) -> Result<Driver, Error> {
-    // Made before the thread, so that no moment leaves the thread without somebody who ends it.
+    // Made before the thread, so that at every moment a value exists whose drop ends the thread.
     let driver = Driver::default();
     let (report, connected) = oneshot::channel();
     let theirs = driver.0.clone();
@@ -158,7 +159,7 @@ fn run(connector: Connector, queue: &Queue, report: oneshot::Sender<Result<(), E
     connection.close();
 }
 
-/// Does what is queued until the queue is closed and all of it is done.
+/// Runs queued jobs until the queue is closed and all of them are done.
 async fn serve(client: &local::Client, queue: &Queue) {
     let mut taken: Vec<Job> = Vec::new();
     let mut under_way = FuturesUnordered::new();
@@ -169,7 +170,7 @@ async fn serve(client: &local::Client, queue: &Queue) {
         };
         for job in taken.drain(..) {
             let mut work = job(client.clone());
-            // Most reads end here, and cost no place among what is under way.
+            // Most reads end here, and take no place among the futures under way.
             if work.as_mut().poll(context).is_pending() {
                 under_way.push(work);
             }
@@ -184,7 +185,7 @@ async fn serve(client: &local::Client, queue: &Queue) {
     .await;
 }
 
-/// However the driver ends, nobody waits for it afterwards.
+/// Abandons the queue however the driver ends, so that no caller waits for it afterwards.
 struct ClosedAtTheEnd<'a>(&'a Queue);
 
 impl Drop for ClosedAtTheEnd<'_> {
@@ -199,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Needs `poll_take` to tell of a close together with the jobs: a driver that misses it then sleeps for ever.
+    /// Needs `poll_take` to report a close together with the jobs: a driver that then misses the close sleeps forever.
     #[test]
     fn a_close_is_seen_together_with_the_last_jobs() {
         let queue = Queue::default();

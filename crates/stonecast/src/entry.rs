@@ -1,4 +1,4 @@
-//! What a store holds.
+//! The entries and records of a store.
 
 /// A value with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]

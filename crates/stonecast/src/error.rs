@@ -1,4 +1,4 @@
-//! What can go wrong, and what that means for the data.
+//! Errors, and what they mean for the data.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use stonecast_media::{Durability, MediaError};
 
 use crate::address::AddressError;
 
-/// Why an operation failed. [`Error::effect`] says what that means for the data, [`Error::kind`] what happened.
+/// Why an operation failed. [`Error::effect`] tells what that means for the data, and [`Error::kind`] what happened.
 ///
-/// One pointer, so that the result of a read that takes a hundred nanoseconds stays small.
+/// An error is one pointer, so that the result of a read that takes a hundred nanoseconds stays small.
 ///
 /// ```
 /// use stonecast::{Effect, ErrorKind};
@@ -38,11 +38,11 @@ pub enum Effect {
     None,
     /// The operation was done; what failed came after it.
     Done,
-    /// It may have been done, or may still be. Find out by reading, or repeat it with the token.
+    /// The operation may have been done, or may still be. Find out by reading, or repeat the write with the token.
     Unknown {
-        /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token, it
-        /// was so long ago that the server has forgotten its outcome, or the thread that drives a [`crate::Client`] ended
-        /// before it told the token of a first attempt.
+        /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token,
+        /// the write was so long ago that the server has forgotten its outcome, or the thread that drives a
+        /// [`crate::Client`] ended before it reported the token of a first attempt.
         token: Option<Token>,
     },
 }
@@ -51,7 +51,7 @@ pub enum Effect {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The text is no address.
+    /// The text is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
     /// Something that the connection needs is missing or unusable, such as a key file.
@@ -63,9 +63,9 @@ pub enum ErrorKind {
         if *.is_absent { ". Is `stonecast serve` running there?" } else { "" }
     )]
     Unreachable {
-        /// What the system said, with the address.
+        /// The system's error, with the address.
         refusal: String,
-        /// Nobody listens there; otherwise the way there is closed to this program.
+        /// Whether nobody listens there; otherwise the way there is closed to this program.
         is_absent: bool,
     },
     /// The server accepted nothing in time.
@@ -89,7 +89,7 @@ pub enum ErrorKind {
         /// What the pool promises.
         found: Durability,
     },
-    /// The pool exists and was made with another setting than asked for.
+    /// The pool exists and was made with a setting other than the one asked for.
     #[error(
         "{} was created with {setting} {has}, not {asked}: leave the setting unsaid, or export the pool into a new one",
         data.display()
@@ -97,11 +97,11 @@ pub enum ErrorKind {
     OtherSetting {
         /// The pool.
         data: PathBuf,
-        /// Which setting, as the command line names it.
+        /// The setting, as the command line names it.
         setting: &'static str,
         /// What the pool has.
         has: String,
-        /// What was asked for.
+        /// The value that was asked for.
         asked: String,
     },
     /// A new pool would have fewer segments than any pool has.
@@ -109,11 +109,11 @@ pub enum ErrorKind {
         "a capacity of {capacity} bytes is too small: a pool has at least {segments} segments, {segment_size} bytes each"
     )]
     TooSmall {
-        /// What was asked for.
+        /// The value that was asked for.
         capacity: u64,
         /// Bytes of a segment.
         segment_size: u64,
-        /// The fewest.
+        /// The least number of segments.
         segments: u64,
     },
     /// The operation took longer than its limit.
@@ -135,18 +135,18 @@ impl Error {
         Self(Box::new(Failure { kind, effect }))
     }
 
-    /// Of an operation that changed nothing.
+    /// The error of an operation that changed nothing.
     pub(crate) fn nothing_done(kind: impl Into<ErrorKind>) -> Self {
         Self::new(kind.into(), Effect::None)
     }
 
-    /// Of an operation of [`crate::local::Client::store`] that changes nothing.
+    /// The error of an operation of [`crate::local::Client::store`] that changes nothing.
     #[cold]
     pub fn of_read(error: StoreError) -> Self {
         Self::nothing_done(ErrorKind::Store(error))
     }
 
-    /// Of a write of [`crate::local::Client::store`] without a token.
+    /// The error of a write of [`crate::local::Client::store`] without a token.
     #[cold]
     pub fn of_write(error: StoreError) -> Self {
         Fault::Store(error).of_write(None)
@@ -157,7 +157,7 @@ impl Error {
         &self.0.kind
     }
 
-    /// What it means for the data.
+    /// What the error means for the data.
     pub fn effect(&self) -> Effect {
         self.0.effect.clone()
     }
@@ -172,23 +172,23 @@ impl Error {
     }
 }
 
-/// Why the store's own operation failed, before it is known what that means.
+/// Why the store's own operation failed, before its effect is known.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The store says so.
+    /// The store failed with this error.
     Store(StoreError),
-    /// It took longer than this.
+    /// The operation took longer than this.
     Late(Duration),
 }
 
 impl Fault {
-    /// Of an operation that changes nothing.
+    /// The error of an operation that changes nothing.
     #[cold]
     pub fn of_read(self) -> Error {
         Error::nothing_done(self.into_kind())
     }
 
-    /// Of the first attempt of a write, which `token` names.
+    /// The error of the first attempt of a write, which `token` names.
     #[cold]
     pub fn of_write(self, token: Option<Token>) -> Error {
         let effect = match &self {
@@ -203,9 +203,9 @@ impl Fault {
         Error::new(self.into_kind(), effect)
     }
 
-    /// Of a further attempt of the write that `token` names. Only an answer of the server to the write itself says that
-    /// the attempts before did nothing: the server asks for their outcome first. *Busy* is no such answer, since the client
-    /// says it, too, of an attempt that was never sent.
+    /// The error of a further attempt of the write that `token` names. Only an answer of the server to the write itself
+    /// proves that the earlier attempts did nothing: the server looks up their outcome first. *Busy* is no such answer,
+    /// since the client also returns it for an attempt that was never sent.
     #[cold]
     pub fn of_retry(self, token: Token) -> Error {
         let is_decided = match &self {
@@ -242,7 +242,7 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.kind.fmt(formatter)?;
         match (&self.0.kind, &self.0.effect) {
-            // The store's own sentences say what became of the operation.
+            // The store's own messages tell what became of the operation.
             (ErrorKind::Store(_), _) | (_, Effect::None) => Ok(()),
             (_, Effect::Done) => formatter.write_str("; the operation was done"),
             (_, Effect::Unknown { .. }) => formatter.write_str("; the outcome is unknown"),
@@ -286,7 +286,7 @@ pub(crate) mod tests {
     use crate::Server;
     use crate::local;
 
-    /// Needs *busy* to be left out: a client without room for its request says it before anything is sent.
+    /// Needs *busy* to be left out: a client without room for its request returns it before anything is sent.
     #[test]
     fn only_an_answer_of_the_server_settles_a_retry() {
         let token = some_token();
@@ -305,7 +305,7 @@ pub(crate) mod tests {
         assert_eq!(late.effect(), unknown);
     }
 
-    /// Only a connected client makes one.
+    /// A token. Only a connected client makes one.
     pub fn some_token() -> Token {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::builder(folder.path().join("pool"))

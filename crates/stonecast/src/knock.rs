@@ -1,4 +1,4 @@
-//! Why a server did not accept a connection: whether there is one.
+//! Finds out why a server did not accept a connection: it may be absent.
 
 use std::io;
 #[cfg(feature = "verbs")]
@@ -11,11 +11,11 @@ use stonecast_kv::StoreError;
 use crate::address::{Address, Place};
 use crate::error::{Error, ErrorKind};
 
-/// How long it may take to find out whether a machine answers.
+/// Time limit for finding out whether a machine answers.
 #[cfg(feature = "verbs")]
 const KNOCK_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Why no connection to `address` was made, where `error` says that it was refused: there may be nobody to refuse it.
+/// Explains why no connection to `address` was made if `error` is a refusal: there may be no server at all.
 pub(crate) fn explained(error: Error, address: &Address) -> Error {
     if !matches!(error.kind(), ErrorKind::Store(StoreError::Refused(_))) {
         return error;
@@ -25,7 +25,8 @@ pub(crate) fn explained(error: Error, address: &Address) -> Error {
     };
     let is_absent = match reason.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => true,
-        // The last two: a server takes nobody from its full backlog; a name is longer than any file's.
+        // The last two mean that a server takes nobody from its full backlog, and that a name is longer than any
+        // file's.
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::TimedOut
         | io::ErrorKind::WouldBlock

@@ -1,5 +1,5 @@
-//! A durable key-value store in remote memory. Clients read the store's memory directly, without the server's processor,
-//! and what was acknowledged survives what the pool declares.
+//! A durable key-value store in remote memory. Clients read the store's memory directly, without the server's
+//! processor, and acknowledged writes survive the failures that the pool declares.
 //!
 //! ```no_run
 //! let client = stonecast::blocking::connect("shm:./stonecast-data/socket")?;
@@ -16,22 +16,23 @@
 //! | [`local::Connection`] | a thread | many operations in flight at full speed | 30 instructions, 1 ns or less |
 //! | [`Client`] | nobody: `Send + Sync + Clone` | programs on tokio or any other executor | two hops between threads |
 //!
-//! The GET itself takes about 820 instructions, and 50 ns where its key lies in the caches. The first two rows are of `get_into`, which
-//! allocates nothing where its vector has room; `get` allocates the value.
+//! The GET itself takes about 820 instructions, and 50 ns if its key lies in the caches. The first two rows are for
+//! `get_into`, which allocates nothing if its vector has room; `get` allocates the value.
 //!
-//! `cargo xtask bench --only handle-local --only handle-blocking --only handle-tokio-64` measures them: the first two beside the
-//! store's own client, the third beside the pipeline of a connection to redis-server.
+//! `cargo xtask bench --only handle-local --only handle-blocking --only handle-tokio-64` measures them: the first two
+//! in comparison with the store's own client, the third in comparison with the pipeline of a connection to
+//! redis-server.
 //!
-//! All three speak the same store; [`Connector`] makes each of them, with time limits, keys, and the durability that the
+//! All three use the same store; [`Connector`] makes each of them, with time limits, keys, and the durability that the
 //! program expects.
 //!
 //! # What an answer means
 //!
-//! `Ok` of a write says that the record and its publication are durable as the pool declares
-//! ([`Stat::power`]: power loss is survived, else the death of every process), and visible to every client. An
-//! [`Error`] has an [`Effect`]: nothing was done, or the outcome is unknown. A write that was sent with
-//! [`Write::retryable`] gives a [`Token`] with an unknown outcome: with it the write is repeated safely, over any connection
-//! and after a restart of the server, and takes effect once.
+//! `Ok` of a write means that the record and its publication are durable as the pool declares ([`Stat::power`]: they
+//! survive power loss, or otherwise the death of every process), and visible to every client. An [`Error`] has an
+//! [`Effect`]: nothing was done, or the outcome is unknown. A write that was sent with [`Write::retryable`] returns a
+//! [`Token`] if its outcome is unknown. With the token, the write can be repeated safely, over any connection and after
+//! a restart of the server, and takes effect once.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! A connection that the thread which made it drives itself: operations in flight side by side, nothing between the program
-//! and the store.
+//! A connection that is driven by the thread that made it: operations are in flight side by side, with nothing between
+//! the program and the store.
 //!
 //! ```no_run
 //! let connection = stonecast::local::connect("shm:./stonecast-data/socket")?;
@@ -10,8 +10,8 @@
 //! # Ok::<(), stonecast::Error>(())
 //! ```
 //!
-//! Futures of [`Client`] make progress only inside [`Connection::run`]. Dropping one gives the operation up, not back: a
-//! write that was sent takes its course.
+//! Futures of [`Client`] make progress only inside [`Connection::run`]. Dropping such a future abandons its operation
+//! without undoing it: a write that was sent takes its course.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -99,7 +99,7 @@ pub struct Client {
 
 impl Connection {
     /// A connection over a device of the caller's, for programs whose threads also wait for something else. See
-    /// [`Connector::connect_on`], which also finds out whether anybody listens where nobody accepts.
+    /// [`Connector::connect_on`], which also finds out whether anybody listens if nobody accepts.
     ///
     /// # Errors
     ///
@@ -118,20 +118,20 @@ impl Connection {
         &self.client
     }
 
-    /// Runs `work` to its end, and spawned tasks beside it. Not from inside a task of this connection.
+    /// Runs `work` to its end, and spawned tasks beside it. Must not be called from inside a task of this connection.
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Client) -> T) -> T {
         self.executor.block_on(work(&self.client))
     }
 
-    /// Runs `task` beside what [`Connection::run`] is given. Tasks make progress only inside that call, and end with the
-    /// connection.
+    /// Runs `task` beside the work that [`Connection::run`] is given. Tasks make progress only inside that call, and
+    /// end with the connection.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.client.runtime.spawn(Box::pin(task));
     }
 
-    /// Gives back the leases of the client and disconnects. If the server does not answer within the time limit of an operation,
-    /// 5 seconds without one, the client disconnects all the same. If the connection is dropped instead, the server notices that
-    /// and takes the leases back.
+    /// Gives back the leases of the client and disconnects. If the server does not answer within the time limit of an
+    /// operation, or within 5 seconds if there is no limit, the client disconnects all the same. If the connection is
+    /// dropped instead, the server notices that and takes the leases back.
     pub fn close(self) {
         let Self { executor, client } = self;
         let Client {
@@ -140,7 +140,7 @@ impl Connection {
             limit,
         } = client;
         let limit = nanoseconds(limit.unwrap_or(CLOSE_TIMEOUT));
-        // The server takes back what was not given back in time.
+        // The server takes back the leases that were not given back in time.
         let _ = executor.block_on(runtime.within(limit, store.close()));
     }
 }
@@ -180,12 +180,12 @@ impl Client {
         &self.store
     }
 
-    /// What runs the tasks of this connection: its clock and its timers.
+    /// The runtime of this connection: its tasks, its clock and its timers.
     pub fn runtime(&self) -> &Rc<dyn Runtime> {
         &self.runtime
     }
 
-    /// The value of `key` with its version; `None` where there is none. No code of the server runs.
+    /// The value of `key` with its version; `None` if there is none. No code of the server runs.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Client {
         Ok(version.map(|version| Entry { value, version }))
     }
 
-    /// Reads the value of `key` into `value`, in place of what is there, and returns its version. Allocates nothing where
+    /// Reads the value of `key` into `value`, in place of its content, and returns the version. Allocates nothing if
     /// `value` has room.
     ///
     /// # Errors
@@ -212,7 +212,7 @@ impl Client {
         TimedRead(Timed::new(read, self.limit, &self.runtime))
     }
 
-    /// Stores `value` under `key` and returns its version. Durable and visible when it returns.
+    /// Stores `value` under `key` and returns its version. The value is durable and visible when the call returns.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`]. A condition that does not hold is no error.
+    /// As [`Client::put`]. A condition that does not hold is not an error.
     pub async fn put_if(
         &self,
         key: &[u8],
@@ -313,8 +313,8 @@ impl Client {
         Ok(written.unwrap_or(Written::Conflict(None)))
     }
 
-    /// The values of `keys`, in their order, all in flight together. Each is read as by [`Client::get`]; together they are
-    /// no snapshot.
+    /// The values of `keys`, in their order, all in flight together. Each is read as by [`Client::get`]; together they
+    /// are not a snapshot.
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ impl Client {
             .collect())
     }
 
-    /// As [`Client::multi_get`], into memory that is used again.
+    /// As [`Client::multi_get`], into memory that is reused.
     ///
     /// # Errors
     ///
@@ -348,7 +348,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TimedOut`] where not all were answered in time: the outcome of each is unknown.
+    /// [`ErrorKind::TimedOut`] if not all were answered in time: the outcome of each is then unknown.
     pub async fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: &[(K, V)],
@@ -371,14 +371,16 @@ impl Client {
             .collect())
     }
 
-    /// All records, in the order in which their present versions were committed. No snapshot: a key that is there all the
-    /// time is found once, one that is written or deleted meanwhile may be found or not. Holds 24 bytes for each key.
+    /// All records, in the order in which their present versions were committed. The iteration is not a snapshot: a key
+    /// that is there all the time is found once, and a key that is written or deleted meanwhile may or may not be
+    /// found. The iteration holds 24 bytes for each key.
     ///
     /// # Errors
     ///
     /// As [`Client::get`].
     pub async fn entries(&self) -> Result<Entries, Error> {
-        // Without the time limit of an operation: it is one round trip for each 256 buckets of the whole index.
+        // The time limit of an operation does not apply: the call takes one round trip for each 256 buckets of the
+        // whole index.
         let found = self.store.entries().await.map_err(Error::of_read)?;
         Ok(Entries {
             found,
@@ -386,7 +388,7 @@ impl Client {
         })
     }
 
-    /// The server's report of itself.
+    /// The server's statistics.
     ///
     /// # Errors
     ///
@@ -395,7 +397,7 @@ impl Client {
         self.timed(self.store.stat()).await.map_err(Fault::of_read)
     }
 
-    /// Everything that the server counts, what this client has done included.
+    /// Everything that the server counts, including what this client has done.
     ///
     /// # Errors
     ///
@@ -431,7 +433,8 @@ impl Entries {
         self.found.is_empty()
     }
 
-    /// The next records, some tens of them; empty at the end. After an error the same records are tried again.
+    /// The next records, a few dozen at a time; empty at the end. After an error, the next call tries the same records
+    /// again.
     ///
     /// # Errors
     ///

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use stonecast_fabric::{Device, Park};
 
-/// A device that a connection or a server runs on: as what it does, and as what its thread sleeps on.
+/// A device that a connection or a server runs on, seen in two ways: by its operations, and as what its thread sleeps
+/// on.
 ///
-/// The two differ where a thread also waits for something else, such as sockets.
+/// The two differ if a thread also waits for something else, such as sockets.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -23,14 +24,14 @@ use stonecast_fabric::{Device, Park};
 /// ```
 #[derive(Clone)]
 pub struct OpenDevice {
-    /// What it does.
+    /// The device's operations.
     pub device: Rc<dyn Device>,
-    /// How its thread sleeps.
+    /// How the device's thread sleeps.
     pub park: Rc<dyn Park>,
 }
 
 impl OpenDevice {
-    /// Of a device that its thread sleeps on.
+    /// Makes both from a device that its thread sleeps on.
     pub fn new<D: Device + Park + 'static>(device: Rc<D>) -> Self {
         Self {
             device: device.clone(),

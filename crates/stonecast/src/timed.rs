@@ -11,8 +11,9 @@ use stonecast_kv::StoreError;
 use crate::connector::nanoseconds;
 use crate::error::{Error, Fault};
 
-/// `work`, given up where it takes longer than `limit` after its first poll. Work that is ready then costs neither a timer
-/// nor a look at the clock: a GET over shared memory is a few hundred instructions, and so is either of them.
+/// `work`, given up if it takes longer than `limit` after its first poll. Work that is ready at its first poll costs
+/// neither a timer nor a look at the clock: a GET over shared memory is a few hundred instructions, and so is each of
+/// the two.
 #[must_use = "futures do nothing unless they are awaited"]
 pub(crate) struct Timed<'a, Work> {
     work: Work,
@@ -53,7 +54,7 @@ where
 {
     type Output = Result<T, Fault>;
 
-    // Inlined, so that work which is ready at its first poll leaves nothing of the limit.
+    // Inlined, so that for work which is ready at its first poll nothing of the limit remains.
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -66,7 +67,7 @@ where
     }
 }
 
-/// Work that changes nothing, and says so of its errors.
+/// Work that changes nothing, so that its errors have no effect on the data.
 #[must_use = "futures do nothing unless they are awaited"]
 pub(crate) struct TimedRead<'a, Work>(pub Timed<'a, Work>);
 

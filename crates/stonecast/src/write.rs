@@ -1,11 +1,11 @@
-//! What a write asks for beside its key and value.
+//! The options of a write beside its key and value.
 
 use stonecast_kv::{Condition, Token};
 
-/// What a write asks for beside its key and value: a condition, and whether it can be repeated safely.
+/// The options of a write beside its key and value: a condition, and whether it can be repeated safely.
 ///
-/// A client whose connection is over answers every attempt at once, with the same token. The loop ends there: the error
-/// carries the token to the next connection.
+/// A client whose connection is over answers every attempt at once, with the same token. The loop below then ends, and
+/// the error carries the token to the next connection.
 ///
 /// ```no_run
 /// use stonecast::{Effect, Write};
@@ -31,25 +31,26 @@ pub struct Write {
     pub(crate) retry: Retry,
 }
 
-/// How a write is named for its retries.
+/// The name of a write for its retries.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Retry {
-    /// Not at all.
+    /// The write has no name.
     #[default]
     Never,
-    /// By a token that is made when it is sent.
+    /// A token that is made when the write is sent.
     Fresh,
-    /// By the token of an earlier attempt.
+    /// The token of an earlier attempt.
     Of(Token),
 }
 
 impl Write {
-    /// Without a condition and without a token: an unknown outcome stays unknown.
+    /// A write without a condition and without a token: an unknown outcome stays unknown.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Named by a token, which an error with an unknown outcome carries. The token takes 8 bytes of the record.
+    /// A write that is named by a token, which an error with an unknown outcome carries. The token takes 8 bytes of the
+    /// record.
     pub fn retryable() -> Self {
         Self {
             retry: Retry::Fresh,

@@ -15,8 +15,9 @@ use crate::open_device::OpenDevice;
 
 /// How a server is opened. [`Server::builder`] makes one.
 ///
-/// What a pool is made with ([`Builder::durability`], [`Builder::platform`], [`Builder::capacity`],
-/// [`Builder::segment_size`]) must be what it has where it exists; what is left unsaid is taken from it.
+/// If the pool exists, the settings that a pool is made with ([`Builder::durability`], [`Builder::platform`],
+/// [`Builder::capacity`], [`Builder::segment_size`]) must be those of the pool; settings that are not given are taken
+/// from it.
 ///
 /// ```
 /// use stonecast::{Durability, ErrorKind, Server};
@@ -46,7 +47,7 @@ pub enum Clients {
     Trusted,
     /// Trusted clients may also publish overwrites themselves, for durability `process`.
     Publishing,
-    /// Clients write to memory of the server, which checks and copies.
+    /// Clients write to memory of the server, which checks and copies the records.
     Copying,
 }
 
@@ -60,66 +61,69 @@ impl Builder {
         }
     }
 
-    /// What acknowledged writes survive. Power loss for a new pool where nothing is said.
+    /// What acknowledged writes survive. By default, power loss for a new pool.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.wanted.durability = Some(durability);
         self
     }
 
-    /// What the memory of the pool is declared to keep when the power goes. A page file for a new pool in a folder, and
-    /// what the kernel says of a device.
+    /// What the memory of the pool is declared to keep at a power loss. By default, a page file for a new pool in a
+    /// folder, and what the kernel reports for a device.
     #[must_use]
     pub fn platform(mut self, domain: PersistenceDomain) -> Self {
         self.wanted.domain = Some(domain);
         self
     }
 
-    /// Bytes of the log, rounded down to whole segments. 1 GiB for a new pool in a folder, all of a device.
+    /// Bytes of the log, rounded down to whole segments. By default, 1 GiB for a new pool in a folder, and all of a
+    /// device.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.wanted.capacity = Some(bytes);
         self
     }
 
-    /// Bytes of a segment, a power of two from 256 KiB to 1 GiB. 4 MiB for a new pool, in one below 128 MiB a 32nd of it, rounded
-    /// down. A record lies in one segment.
+    /// Bytes of a segment, a power of two from 256 KiB to 1 GiB. By default, 4 MiB for a new pool, or a 32nd of a pool
+    /// below 128 MiB, rounded down. A record lies in one segment.
     #[must_use]
     pub fn segment_size(mut self, bytes: u64) -> Self {
         self.wanted.segment_size = Some(bytes);
         self
     }
 
-    /// Takes a pool that was copied while it was served: what is there counts, and what was written meanwhile is missing.
+    /// Accepts a pool that was copied while it was served: the records that are there count, and those written
+    /// meanwhile are missing.
     #[must_use]
     pub fn accept_copy(mut self) -> Self {
         self.wanted.accepts_copy = true;
         self
     }
 
-    /// Where to listen; may be called more than once. `shm:DIR/socket` where it is not called.
+    /// Where to listen; may be called more than once. `shm:DIR/socket` by default.
     #[must_use]
     pub fn listen(mut self, address: Address) -> Self {
         self.listen.push(address);
         self
     }
 
-    /// Who may write into the log. [`Clients::Trusted`] where nothing is said.
+    /// Who may write into the log. [`Clients::Trusted`] by default.
     #[must_use]
     pub fn clients(mut self, clients: Clients) -> Self {
         self.clients = clients;
         self
     }
 
-    /// How many clients there may be at a time, of one user and of one process too. 256, a quarter of them and half of them
-    /// where nothing is said.
+    /// How many clients there may be at a time, in all, of one user, and of one process. By default 256, a quarter of
+    /// them, and half of them.
     #[must_use]
     pub fn places(mut self, places: Places) -> Self {
         self.places = places;
         self
     }
 
-    /// Opens the pool, or creates it, and serves it from a thread of its own. Clients can connect when this returns.
+    /// Opens the pool, or creates it, and serves it from a thread of its own. Clients can connect when the call
+    /// returns.
     ///
     /// # Errors
     ///
@@ -128,13 +132,13 @@ impl Builder {
         ServerHandle::start(self)
     }
 
-    /// Opens the pool, or creates it, and listens. Nothing is served before [`Server::run`]. A refusal leaves the pool as it
-    /// was: one that was closed stays closed, and one that was created goes.
+    /// Opens the pool, or creates it, and listens. Nothing is served before [`Server::run`]. A refusal leaves the pool
+    /// as it was: a pool that was closed stays closed, and a pool that was created is removed.
     ///
     /// # Errors
     ///
-    /// The pool is in use, damaged, or made with other settings than asked for; it was copied while it was served; no plan
-    /// makes writes durable on what it declares; an address cannot be listened at.
+    /// The pool is in use, damaged, or made with other settings than asked for; it was copied while it was served; no
+    /// plan makes writes durable on the platform that it declares; the server cannot listen at an address.
     pub fn open(self) -> Result<Server, Error> {
         let is_elsewhere = |address: &Address| !matches!(address.0, Place::SharedMemory(_));
         if self.listen.iter().any(is_elsewhere) {
@@ -148,8 +152,9 @@ impl Builder {
         self.open_on(|_| Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?)))
     }
 
-    /// As [`Builder::open`], over a device of the caller's, which is opened when it is known what pool will be served, and
-    /// before the pool is. A program that has more to start than the server, and fails at that, calls [`Server::withdraw`].
+    /// As [`Builder::open`], over a device of the caller's. The device is opened once it is known which pool will be
+    /// served, and before that pool is opened. A program that has more to start than the server, and fails to start it,
+    /// calls [`Server::withdraw`].
     ///
     /// ```
     /// use stonecast::{Durability, OpenDevice, Server};
@@ -177,7 +182,7 @@ impl Builder {
             let words = format!("a server has places for 1 to {CLIENTS_MAX} clients");
             return Err(ErrorKind::Setup(words).into());
         }
-        // Made first and so dropped last: a new pool that is refused goes once nothing uses it.
+        // Made first and so dropped last: a new pool that is refused is removed once nothing uses it.
         let origin = Origin::find(&self.wanted)?;
         let device = device(origin.description())?;
         let options = ServerOptions {

@@ -58,29 +58,29 @@ pub struct Server {
     addresses: Vec<Address>,
     opening: Opening,
     has_run: Cell<bool>,
-    /// Dropped last: a new pool that is given up goes once nothing uses it.
+    /// Dropped last: a new pool that is given up is removed once nothing uses it.
     origin: Origin,
 }
 
-/// What was found when the pool was opened.
+/// The result of opening the pool.
 #[derive(Debug)]
 pub struct Opening {
-    /// The pool, as it was before.
+    /// The pool as it was before the opening.
     pub pool: PoolDescription,
     /// Parts of the pool's header that were damaged and were written again.
     pub repairs: Vec<Repair>,
-    /// What recovery found.
+    /// The result of recovery.
     pub recovery: RecoveryReport,
 }
 
-/// How long a server looks for work before it sleeps: longer than a client that has its answer takes to ask again, so
+/// How long a server polls for work before it sleeps: longer than a client that has its answer takes to ask again, so
 /// that only a client that pauses pays for a wake-up.
 const SPIN_NS: Nanoseconds = 200_000;
-/// Entries of the server's completion queues, at least: the answers that all clients together may be waiting for.
+/// Least number of entries of the server's completion queues: the answers that all clients together may be waiting for.
 const COMPLETIONS: u32 = 65_536;
 
 impl Server {
-    /// A server of the pool at `data`: a folder, made if it is not there, or a device of persistent memory.
+    /// A server of the pool at `data`: a folder, created if it does not exist, or a device of persistent memory.
     pub fn builder(data: impl Into<std::path::PathBuf>) -> Builder {
         Builder::new(data.into())
     }
@@ -96,12 +96,13 @@ impl Server {
         let completions = COMPLETIONS.max((options.places.clients * IN_FLIGHT_MAX) as u32);
         let port = Rc::new(Port::new(device.clone(), completions)?);
         executor.add_port(&port);
-        // Opening marks the pool as one that was not closed, so whatever else can be refused was refused before.
+        // Opening marks the pool as one that was not closed, so everything else that can be refused has been refused
+        // before.
         let (pool, repairs) = origin.open()?;
         let opened = stonecast_kv::Server::open(pool, port, executor.runtime(), options);
         let (store, recovery) = executor.block_on(opened).map_err(Error::of_read)?;
         if let Err(error) = listen_at_all(&*device, &addresses) {
-            // Nobody was served, so nothing can go wrong with it but what goes wrong at the next opening, too.
+            // Nobody was served, so every error of the close also shows at the next opening.
             let _ = executor.block_on(store.close());
             return Err(error);
         }
@@ -120,21 +121,22 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The addresses at which the server listens.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// What was found when the pool was opened.
+    /// The result of opening the pool.
     pub fn opening(&self) -> &Opening {
         &self.opening
     }
 
-    /// Serves until `stop` says so; it is asked between batches, and every 20 ms while there is nothing to do.
+    /// Serves until `stop` returns true. `stop` is called between batches, and every 20 ms while there is nothing to
+    /// do.
     ///
     /// # Errors
     ///
-    /// A sync or a write-back that failed: nothing is acknowledged any more, and the pool has to be opened anew.
+    /// A sync or a write-back failed: nothing is acknowledged any more, and the pool has to be opened anew.
     pub fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), Error> {
         self.has_run.set(true);
         self.executor
@@ -142,19 +144,20 @@ impl Server {
             .map_err(Error::of_read)
     }
 
-    /// Why the medium refuses space, since this was last asked; at most one a minute.
+    /// Why the medium has refused space since the last call; at most one reason a minute.
     pub fn take_trouble(&self) -> Option<MediaError> {
         self.store.take_trouble()
     }
 
-    /// Why a client was not accepted, since this was last asked, where the server lacks what it needs for one; at most one a
-    /// minute. The client is told, too.
+    /// Why a client was not accepted since the last call, if the server lacked a resource that it needs for a client;
+    /// at most one reason a minute. The client is also told.
     pub fn take_refusal(&self) -> Option<DeviceError> {
         self.store.take_refusal()
     }
 
-    /// Takes the opening back, for a program that cannot continue: the pool is closed, and one that the opening created is
-    /// removed, with the folders that were made for it. A server that has run may have stored something, and is only closed.
+    /// Takes the opening back, for a program that cannot continue: the pool is closed, and a pool that the opening
+    /// created is removed, with the folders that were made for it. If the server has run, it may have stored something,
+    /// and the pool is only closed.
     pub fn withdraw(self) {
         let Self {
             executor,
@@ -163,16 +166,17 @@ impl Server {
             has_run,
             ..
         } = self;
-        // Nobody was served, so nothing can go wrong with it but what goes wrong at the next opening, too.
+        // Nobody was served, so every error of the close also shows at the next opening.
         let _ = executor.block_on(store.close());
         origin.keep(has_run.get());
-        // Their files are to be gone from the folder before the folder is.
+        // The server's files must be gone from the folder before the folder is removed.
         drop(executor);
         drop(origin);
     }
 
-    /// Ends in good order: connections end, what is written is sealed, and the index is kept for the next opening. How that
-    /// left the pool. A server that is dropped instead leaves the pool as a crash does; nothing acknowledged is lost by that.
+    /// Ends in good order: connections end, written segments are sealed, and the index is kept for the next opening.
+    /// Returns how the pool was left. A server that is dropped instead leaves the pool as a crash does; nothing
+    /// acknowledged is lost by that.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The pool behind a server: opened, or created where there is none. A refusal leaves it, and its place, as they were.
+//! The pool behind a server: opened, or created if there is none. A refusal leaves the pool, and its place, as they
+//! were.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,7 +16,7 @@ use stonecast_media::{
 
 use crate::error::{Error, ErrorKind};
 
-/// What the operator asks for. `None`: nothing was said.
+/// The settings that the operator asks for; `None` if not given.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub data: PathBuf,
@@ -26,18 +27,18 @@ pub struct Wanted {
     pub accepts_copy: bool,
 }
 
-/// A pool, as it was before it was opened.
+/// A pool as it was before it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolDescription {
     /// The folder or the device.
     pub data: PathBuf,
-    /// The pool was not there: the opening creates it.
+    /// Whether the pool did not exist, so that the opening creates it.
     pub is_new: bool,
     /// Bytes of the log.
     pub capacity: u64,
     /// What acknowledged writes survive.
     pub durability: Durability,
-    /// What it is declared to lie on.
+    /// The platform that the pool is declared to lie on.
     pub platform: DeclaredPlatform,
 }
 
@@ -49,16 +50,16 @@ pub struct Origin {
 }
 
 enum Source {
-    /// It is there, as asked for.
+    /// The pool exists, with the settings asked for.
     Existing { mode: OpenMode },
-    /// Its place is taken for a new one.
+    /// The place is taken for a new pool.
     New {
         place: NewPlace,
         options: PoolOptions,
     },
 }
 
-/// The place of a new pool. Unless it is kept, what was created goes with this value.
+/// The place of a new pool. Unless the pool is kept, everything that was created is removed when this value is dropped.
 struct NewPlace {
     backing: Rc<dyn Backing>,
     is_kept: Cell<bool>,
@@ -89,14 +90,14 @@ impl Wanted {
 }
 
 impl Origin {
-    /// The pool in the folder or on the device, which must be what is wanted.
+    /// The pool in the folder or on the device, which must have the wanted settings.
     pub fn find(wanted: &Wanted) -> Result<Self, Error> {
         let backing = match inspect_backing(&wanted.data) {
             Ok(backing) => backing,
             Err(MediaError::NotFound { .. }) => return Self::create(wanted),
             Err(error) => return Err(error.into()),
         };
-        // Looked at before it is opened, which changes it.
+        // The pool is inspected first, because opening changes it.
         let (pool, _) = Pool::open(backing, OpenMode::Inspect)?;
         check_against(wanted, &pool)?;
         Ok(Self {
@@ -134,12 +135,12 @@ impl Origin {
         })
     }
 
-    /// The pool, as it was found.
+    /// The pool as it was found.
     pub fn description(&self) -> &PoolDescription {
         &self.description
     }
 
-    /// Opens the pool, or makes it. From here on, until it is closed, it is one that a crash would leave.
+    /// Opens or creates the pool. From here on, until it is closed, the pool is in the state that a crash would leave.
     pub fn open(&self) -> Result<(Pool, Vec<Repair>), Error> {
         match &self.source {
             Source::Existing { mode } => {
@@ -153,7 +154,7 @@ impl Origin {
         }
     }
 
-    /// Whether a pool that was created stays when this value goes.
+    /// Sets whether a pool that was created stays when this value is dropped.
     pub fn keep(&self, is_kept: bool) {
         if let Source::New { place, .. } = &self.source {
             place.is_kept.set(is_kept);
@@ -161,7 +162,7 @@ impl Origin {
     }
 }
 
-/// What a new pool is made with.
+/// The options of a new pool.
 fn options_of(wanted: &Wanted, backing: &dyn Backing) -> Result<PoolOptions, Error> {
     let durability = wanted.durability.unwrap_or(Durability::Power);
     let largest = || backing.capacity_max(SEGMENT_SIZE_MIN);
@@ -213,7 +214,7 @@ fn domain_of(
     }
 }
 
-/// What the kernel says of the device, where nobody declares it.
+/// The domain that the kernel reports for the device, if nobody declares one.
 fn detected(device: &Path) -> Result<PersistenceDomain, Error> {
     let said = detect_domain(device).and_then(DetectedDomain::declared);
     said.ok_or_else(|| {

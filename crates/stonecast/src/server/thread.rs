@@ -9,7 +9,7 @@ use super::{Builder, Closing, Server};
 use crate::address::Address;
 use crate::error::{Error, ErrorKind};
 
-/// A server in a thread of its own. Dropping it ends the server in good order and waits for that; only
+/// A server in a thread of its own. Dropping the handle ends the server in good order and waits for that; only
 /// [`ServerHandle::shutdown`] tells how it went.
 ///
 /// ```
@@ -47,7 +47,7 @@ impl ServerHandle {
                 thread: Some(thread),
                 addresses,
             }),
-            // It ended before it could report.
+            // The thread ended before it could report.
             Err(_) => match ended(thread) {
                 Err(error) => Err(error),
                 Ok(_) => Err(ErrorKind::Closed.into()),
@@ -60,12 +60,12 @@ impl ServerHandle {
         &self.addresses[0]
     }
 
-    /// Whether the server has ended by itself; [`ServerHandle::shutdown`] says why.
+    /// Whether the server has ended by itself; [`ServerHandle::shutdown`] tells why.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the server in good order and waits for that. How it left the pool.
+    /// Ends the server in good order, waits for that, and returns how the server left the pool.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl ServerHandle {
     ///
     /// # Panics
     ///
-    /// With the panic of the server's thread: a broken invariant of the server.
+    /// With the panic of the server's thread, which means a broken invariant of the server.
     pub fn shutdown(mut self) -> Result<Closing, Error> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("only this takes it");
@@ -97,7 +97,7 @@ fn run(
     report: &mpsc::Sender<Vec<Address>>,
 ) -> Result<Closing, Error> {
     let server: Server = builder.open()?;
-    // The caller waits for it.
+    // The caller waits for this report.
     let _ = report.send(server.addresses().to_vec());
     server.run(&|| stop.load(Ordering::Relaxed))?;
     server.close()
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Needs the drop to join alone: a panic inside an unwind aborts the program.
+    /// Needs the drop only to join: a panic inside an unwind aborts the program.
     #[test]
     fn a_handle_that_is_dropped_keeps_the_panic_of_its_server_to_itself() {
         drop(broken());

@@ -28,7 +28,8 @@ fn a_blocking_client_stores_reads_and_removes() {
     assert_eq!(client.get("a").unwrap(), None);
 }
 
-/// What `get_into` promises. Fewer calls than it takes for one that is timed: that one may report to the server.
+/// `get_into` promises this. The test makes fewer calls than it takes until one is timed: a timed call may report to
+/// the server.
 #[test]
 fn a_read_into_memory_that_has_room_allocates_nothing() {
     let place = Place::new();
@@ -165,7 +166,7 @@ fn clones_of_a_client_work_from_many_threads() {
     });
 }
 
-/// Needs the driver to finish what is under way before it ends.
+/// Needs the driver to finish the jobs under way before it ends.
 #[test]
 fn what_was_asked_for_before_a_close_is_done() {
     let place = Place::new();
@@ -174,7 +175,7 @@ fn what_was_asked_for_before_a_close_is_done() {
         .map(|n| {
             let client = client.clone();
             let mut put = Box::pin(async move { client.put(format!("k{n}"), "value").await });
-            // Asked for, and not waited for.
+            // The put is asked for, but its answer is not awaited.
             let _ = futures_util::FutureExt::now_or_never(&mut put);
             put
         })

@@ -1,4 +1,4 @@
-//! What clients leave behind and are told when they end, or when the server does.
+//! What clients leave behind, and what they are told, when they end or the server does.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use stonecast::{Connector, Effect, Error, ErrorKind, Token, Write, Written, bloc
 
 use crate::support::{Place, block_on};
 
-/// Longer than anything takes that does not hang.
+/// Longer than anything takes unless it hangs.
 const FOR_EVER: Duration = Duration::from_secs(20);
 
 fn unknown(token: &Token) -> Effect {
@@ -38,7 +38,7 @@ fn a_retry_that_a_closed_client_refuses_keeps_its_token() {
     assert_eq!(first.effect(), Effect::None, "it was never sent");
 }
 
-/// Needs the loop to look at the connection: every attempt over one that has ended is answered at once, with the token.
+/// Needs the loop to check the connection: every attempt over one that has ended is answered at once, with the token.
 #[test]
 fn a_retry_loop_ends_with_the_server_and_its_token_serves_over_the_next_connection() {
     let mut place = Place::new();
@@ -71,7 +71,7 @@ fn retry_until_known(client: &blocking::Client, mut token: Token) -> Result<Writ
     panic!("the loop does not end");
 }
 
-/// Needs a guard that is there before the driver's thread: the connection stays for ever otherwise.
+/// Needs a guard that is there before the driver's thread: otherwise the connection stays forever.
 #[test]
 fn a_connect_that_is_dropped_when_it_is_done_leaves_no_connection() {
     struct Woken(mpsc::Sender<()>);

@@ -1,4 +1,4 @@
-//! What the opening of a server that is refused leaves of the pool.
+//! What a refused opening of a server leaves of the pool.
 
 use std::fs;
 
@@ -68,7 +68,7 @@ fn a_device_that_fails_leaves_a_closed_pool_closed() {
     assert_still_closed(&place);
 }
 
-/// Needs the store to be closed where listening fails.
+/// Needs the store to be closed if listening fails.
 #[test]
 fn an_address_that_cannot_be_listened_at_leaves_a_closed_pool_closed() {
     let place = closed();
@@ -106,7 +106,7 @@ fn a_new_pool_that_cannot_be_served_leaves_nothing_behind() {
     assert!(folder.path().join("pool").exists(), "it was served");
 }
 
-/// Needs `withdraw` to give up a pool that nobody was served from, and no other.
+/// Needs `withdraw` to remove a pool from which nobody was served, and no other.
 #[test]
 fn an_opening_that_is_taken_back_leaves_the_place_as_it_was() {
     let folder = TempDir::new().unwrap();
@@ -130,7 +130,7 @@ fn an_opening_that_is_taken_back_leaves_the_place_as_it_was() {
     assert_eq!(server.close().unwrap(), Closing::Clean);
 }
 
-/// Needs the look at the settings before anything is made.
+/// Needs the check of the settings before anything is made.
 #[test]
 fn a_pool_too_small_and_a_server_without_places_are_refused_by_name() {
     let folder = TempDir::new().unwrap();

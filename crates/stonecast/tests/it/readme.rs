@@ -1,4 +1,4 @@
-//! What the README shows is what the examples do, which run in the whole test command.
+//! The README shows the code of the examples, which run as part of the whole test command.
 
 const README: &str = include_str!("../../../../README.md");
 const EXAMPLES: [&str; 2] = [

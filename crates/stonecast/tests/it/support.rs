@@ -47,11 +47,11 @@ impl Place {
         format!("shm:{}", self.data().join("socket").display())
     }
 
-    /// Names a put of "one" under "a" that was sent, and whose answer nobody has seen.
+    /// Returns the token of a put of "one" under "a" that was sent, and whose answer nobody has seen.
     pub fn sent_without_answer(&self) -> Token {
         let client = Connector::new(&self.url())
             .unwrap()
-            // Over before any server can answer: the put is sent, and its outcome unknown.
+            // The limit is over before any server can answer: the put is sent, and its outcome is unknown.
             .operation_timeout(Some(Duration::ZERO))
             .connect_blocking()
             .unwrap();

@@ -135,7 +135,7 @@ fn a_server_that_accepts_nobody_is_named_after_the_time_limit() {
         .listen(format!("shm:{}", socket.display()).parse().unwrap())
         .open()
         .unwrap();
-    // It listens, and is never run.
+    // The server listens, and is never run.
     let error = Connector::new(&format!("shm:{}", socket.display()))
         .unwrap()
         .connect_timeout(Duration::from_millis(50))
