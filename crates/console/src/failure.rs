@@ -37,7 +37,7 @@ pub enum Status {
 /// The failure of a command.
 #[derive(Debug)]
 pub enum Failure {
-    /// The reader of its output is gone (`stonecast export | head`), which needs no message. Status 1.
+    /// The reader of the command's output is gone (`stonecast export | head`), which needs no message. Status 1.
     Silent,
     /// The message was already printed.
     Told(Box<Reason>),
@@ -93,7 +93,7 @@ impl Failure {
         self
     }
 
-    /// The same failure after `done`, which it did not undo.
+    /// The same failure, with a message that `done` happened before and stands.
     pub fn after(self, done: impl Display) -> Self {
         let reason = match self {
             Self::Silent => "its reader is gone".to_owned(),
@@ -110,7 +110,7 @@ impl Failure {
             .map_or(Status::Failed as u8, |reason| reason.status)
     }
 
-    /// The reason, for a program; `None`: there is no reader.
+    /// The reason, for a program; `None` if there is no reader.
     pub fn reason(&self) -> Option<&Reason> {
         match self {
             Self::Silent => None,
@@ -192,7 +192,7 @@ fn of_medium(error: &MediaError) -> Option<Status> {
     is_damage.then_some(Status::Corrupt)
 }
 
-/// An error with its causes. Many errors name their cause themselves: each is printed once.
+/// An error with its causes. Many errors name their cause themselves, so each cause is printed only once.
 fn words_of(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {

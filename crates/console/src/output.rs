@@ -71,7 +71,7 @@ pub fn say(message: impl Display) {
     let _ = writeln!(io::stderr(), "{message}");
 }
 
-/// Prints a message for people: only where stderr is a terminal.
+/// Prints a message for people, only if stderr is a terminal.
 pub fn say_to_a_person(message: impl Display) {
     if io::stderr().is_terminal() {
         say(message);
@@ -83,8 +83,7 @@ pub fn error(message: &impl Display) {
     say(format_args!("error: {message}"));
 }
 
-/// A number of bytes for people: exact where it is a whole number of a unit, else rounded to a
-/// tenth.
+/// A number of bytes for people: exact if it is a whole number of a unit, otherwise rounded to a tenth.
 pub fn size(bytes: u64) -> String {
     let exact = Size(bytes).to_string();
     if bytes < 1024 || exact.len() <= "1023 GiB".len() {

@@ -7,13 +7,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Redraws per second; a person sees no more.
 const REDRAWS: u8 = 10;
 
-/// A bar on stderr while it lives.
+/// A progress bar, on stderr as long as this value lives.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Counts bytes; without a total (a pipe) it shows the number and the rate.
+    /// Counts bytes. Without a total, as for a pipe, the bar shows the number and the rate.
     pub fn of_bytes(what: &'static str, total: Option<u64>) -> Self {
         let known = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
         Self::new(
@@ -24,7 +24,7 @@ impl Progress {
         )
     }
 
-    /// Counts things.
+    /// Counts items.
     pub fn of_count(what: &'static str, total: Option<u64>) -> Self {
         Self::new(
             what,

@@ -25,7 +25,7 @@ pub fn run(
             }
             ExitCode::from(failure.status())
         }
-        // Reported by the hook.
+        // The hook has reported the panic.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -37,7 +37,7 @@ fn asks_for_json() -> bool {
     flags.into_iter().any(|argument| argument == "--json")
 }
 
-/// A broken invariant, in the words of its assertion.
+/// Reports a broken invariant, in the words of its assertion.
 fn report_defect(program: &str, info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("no message");
     let place = info

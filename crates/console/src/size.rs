@@ -18,7 +18,7 @@ impl FromStr for Size {
     }
 }
 
-/// Exact, in the largest unit of which it is a whole number.
+/// Writes the exact size, in the largest unit of which it is a whole number.
 impl fmt::Display for Size {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
