@@ -1,4 +1,4 @@
-//! How a pool comes to be, and what is left where none does.
+//! How a pool is created, and what is left if none is.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::support::{Place, Server, stonecast};
 
 const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
 
-/// What is in `folder`, at any depth.
+/// The names in `folder`, at any depth.
 fn names_in(folder: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -41,7 +41,7 @@ fn a_server_says_whether_it_created_a_pool_or_opened_one() {
     );
 }
 
-/// Needs the look into the folder before anything is made in it.
+/// Needs the check of the folder before anything is made in it.
 #[test]
 fn a_folder_with_foreign_files_is_refused_and_left_as_it_was() {
     let place = Place::in_volatile_memory();
@@ -69,7 +69,7 @@ fn an_empty_folder_and_what_a_killed_creation_left_are_taken() {
     }
 }
 
-/// Needs the pool that nobody was served from to go, with the folders that were made for it.
+/// Needs the removal of a pool from which nobody was served, with the folders that were made for it.
 #[test]
 fn a_server_that_refuses_to_start_leaves_nothing_behind() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -99,7 +99,7 @@ fn a_server_that_refuses_to_start_leaves_nothing_behind() {
     Server::start(&pool, OPTIONS).stop();
 }
 
-/// Needs the look at the pool before it is opened, and its end in good order where something later fails.
+/// Needs the check of the pool before it is opened, and its end in good order if something fails later.
 #[test]
 fn a_server_that_refuses_to_start_leaves_a_pool_closed() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -118,7 +118,8 @@ fn a_server_that_refuses_to_start_leaves_a_pool_closed() {
     assert_eq!(server.client(&["get", "k"]).text(), "v");
 }
 
-/// Needs the look at the log where there is no header: otherwise there is no pool at all, and `serve` is named to create one.
+/// Needs the check of the log if there is no header: otherwise there seems to be no pool at all, and the message names
+/// `serve` to create one.
 #[test]
 fn a_pool_that_has_lost_its_header_is_no_place_without_a_pool() {
     let place = Place::in_volatile_memory();

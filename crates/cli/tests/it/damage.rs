@@ -1,6 +1,6 @@
-//! Pool files that somebody cut, mixed up or scratched: opened as they were, repaired and said, or refused with file,
-//! offset, found and expected. (Ten thousand random mutations are a test of the store itself; these go through the
-//! binary.)
+//! Pool files that somebody cut, mixed up or scratched: each is opened as it was, repaired with a message, or refused
+//! with file, offset, found and expected. (Ten thousand random mutations are a test of the store itself; these go
+//! through the binary.)
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(file, bytes).expect("the file can be written");
 }
 
-/// Both the server and the check refuse, with file, offset, found and expected.
+/// Checks that both the server and `verify` refuse, with file, offset, found and expected.
 fn refused(place: &Place, file: &str) {
     let message = Server::refused(&place.pool(), OPTIONS);
     assert_names(&message, file);
@@ -59,8 +59,8 @@ fn assert_names(message: &str, file: &str) {
     }
 }
 
-/// Needs the tag of a record. For the last one of a segment, which no later record links to, needs the seal, too: without
-/// it the record would count as one that was never finished.
+/// Needs the tag of a record. For the last record of a segment, to which no later record links, also needs the seal:
+/// without it, the record would count as one that was never finished.
 #[test]
 fn a_scratched_record_is_found_and_named() {
     for key in ["key-500", "key-999"] {

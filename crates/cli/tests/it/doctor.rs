@@ -1,4 +1,4 @@
-//! `doctor`: what it sees in a made-up machine and in this one, and the profile that follows.
+//! `doctor`: the facts that it finds in a made-up machine and in this one, and the profile that follows.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -85,7 +85,7 @@ fn a_made_up_machine_is_seen_and_nothing_that_it_does_not_show() {
     );
 }
 
-/// Needs the profile to be one that `plan` reads: what the doctor concludes is what is planned for.
+/// Needs the profile to be one that `plan` reads: plans are made for what the doctor concludes.
 #[test]
 fn the_profile_that_the_doctor_writes_is_one_that_is_planned_for() {
     let place = Place::on_disk();

@@ -44,7 +44,8 @@ fn a_server_says_that_it_shuts_down_and_that_it_ended_in_good_order() {
     }
 }
 
-/// Needs SIGHUP among the signals that ask for the end, and that a second one does not stop at once: shells send another.
+/// Needs SIGHUP among the signals that ask for the end, and needs a second SIGHUP not to stop the server at once:
+/// shells send another.
 #[test]
 fn a_server_whose_terminal_goes_ends_in_good_order() {
     let place = Place::in_volatile_memory();
@@ -58,7 +59,7 @@ fn a_server_whose_terminal_goes_ends_in_good_order() {
     assert_closed(&place.pool());
 }
 
-/// Needs that the end of the terminal is no first signal: a session's manager sends SIGTERM right behind SIGHUP.
+/// Needs the end of the terminal not to count as a first signal: a session manager sends SIGTERM right after SIGHUP.
 #[test]
 fn a_server_is_asked_by_sigterm_after_its_terminal_went_and_not_stopped() {
     let place = Place::in_volatile_memory();
@@ -72,7 +73,7 @@ fn a_server_is_asked_by_sigterm_after_its_terminal_went_and_not_stopped() {
     assert_closed(&place.pool());
 }
 
-/// Needs the action that the system itself has for the signal: a status would be read as one of the program's own.
+/// Needs the system's default action for the signal: an exit status would be read as one of the program's own.
 #[test]
 fn a_second_signal_ends_a_server_as_one_that_does_not_listen() {
     let place = Place::in_volatile_memory();
@@ -90,7 +91,7 @@ fn a_second_signal_ends_a_server_as_one_that_does_not_listen() {
     );
 }
 
-/// Needs the look at what is ignored: `nohup` starts programs that shall outlive their terminal.
+/// Needs the check of ignored signals: `nohup` starts programs that must outlive their terminal.
 #[test]
 fn a_server_that_was_started_to_outlive_its_terminal_does() {
     let place = Place::in_volatile_memory();

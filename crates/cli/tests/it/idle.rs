@@ -1,4 +1,4 @@
-//! Nobody works, nobody burns: the processor time of a server without work, with ten clients connected.
+//! The processor time of an idle server with ten idle clients connected.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn an_idle_server_with_ten_idle_clients_takes_less_than_a_hundredth_of_a_core() 
         .map(|_| start_worker(test, &work, &words))
         .collect();
     let start = Instant::now();
-    // One more: the command that asks.
+    // The command that asks is one more client.
     while server.client(&["stat", "--json"]).json()["clients"] != CLIENTS + 1 {
         assert!(
             start.elapsed() < Duration::from_secs(60),
@@ -56,7 +56,7 @@ fn an_idle_server_with_ten_idle_clients_takes_less_than_a_hundredth_of_a_core() 
     );
 }
 
-/// A client that has done something and now waits for nothing.
+/// Connects a client that has done something and now waits for nothing.
 fn be_idle(address: &str) {
     let device = ShmDevice::new(ShmOptions::default()).expect("a device");
     let executor = BusyPoll::new(device.clone(), 20_000);
@@ -74,7 +74,7 @@ fn be_idle(address: &str) {
 /// User and system time of a process so far.
 fn processor_time(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("the process runs");
-    // After the name, which is in parentheses: fields 14 and 15 of proc(5), in ticks of a hundredth of a second.
+    // The times are fields 14 and 15 of proc(5), after the name in parentheses, in ticks of a hundredth of a second.
     let fields: Vec<&str> = stat
         .rsplit_once(')')
         .expect("a name in parentheses")

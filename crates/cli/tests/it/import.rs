@@ -1,4 +1,4 @@
-//! An import that ends early says exactly which lines are stored, which may be, and where to continue.
+//! An import that ends early reports exactly which lines are stored, which may be, and where to continue.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
@@ -19,7 +19,7 @@ fn line(number: usize) -> String {
     format!("{{\"key\":\"key-{number}\",\"value\":\"v\"}}\n")
 }
 
-/// An import from a pipe that stays open, which has been given lines 1 to `count`.
+/// Starts an import from a pipe that stays open, and writes lines 1 to `count` to it.
 fn begin(server: &Server, count: usize) -> (Child, ChildStdin) {
     let mut import = command();
     import
@@ -64,7 +64,7 @@ fn end_of(mut child: Child) -> (serde_json::Value, String, Option<i32>) {
     (failure, words, status)
 }
 
-/// Needs the end of a read where nothing more has come, and the part of a line that was read before it.
+/// Needs a read to end if nothing more has come, and to keep the part of a line that was read before.
 #[test]
 fn what_was_read_is_stored_while_the_input_pauses_also_within_a_line() {
     let place = Place::in_volatile_memory();
@@ -85,7 +85,7 @@ fn what_was_read_is_stored_while_the_input_pauses_also_within_a_line() {
     assert_eq!(server.client(&["export"]).text(), all);
 }
 
-/// Needs the look at signals while input is waited for: a pipe that is silent would keep the import for ever.
+/// Needs the check for signals while the import waits for input: otherwise a silent pipe would keep the import forever.
 #[test]
 fn a_signal_ends_an_import_and_each_line_that_was_read_is_stored() {
     for asked in [Signal::INT, Signal::TERM] {
@@ -110,7 +110,7 @@ fn a_signal_ends_an_import_and_each_line_that_was_read_is_stored() {
     }
 }
 
-/// Needs the limit of the wait: a server that is stopped never answers.
+/// Needs the limit of the wait: a server that is suspended never answers.
 #[test]
 fn lines_that_a_silent_server_left_without_an_answer_are_named() {
     let place = Place::in_volatile_memory();
@@ -151,7 +151,7 @@ fn a_connection_that_is_lost_leaves_lines_of_unknown_outcome_and_says_which() {
     wait_until_stored(&server, 64);
     server.kill();
     let rest: String = (65..=300).map(line).collect();
-    // It stops reading when the connection is lost.
+    // The import stops reading when the connection is lost.
     let _ = stdin.write_all(rest.as_bytes());
     drop(stdin);
     let (failure, words, status) = end_of(import);

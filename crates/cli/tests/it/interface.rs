@@ -1,4 +1,4 @@
-//! What a person or a script meets: defaults, help, exit status, output, settings.
+//! The interface to people and scripts: defaults, help, exit status, output, settings.
 
 use std::fs;
 

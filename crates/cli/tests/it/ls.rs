@@ -1,4 +1,4 @@
-//! `ls`: keys, some at a time.
+//! `ls`: keys, a page at a time.
 
 use std::process::Stdio;
 
@@ -36,7 +36,7 @@ fn keys_are_listed_in_the_order_in_which_they_were_stored() {
     assert!(versions.is_sorted(), "{versions:?}");
 }
 
-/// Needs the error below that of JSON: a pipe that nobody reads any more is no failure to tell of.
+/// Needs the error that causes the JSON error: a pipe that nobody reads any more is not a failure to report.
 #[test]
 fn a_list_that_nobody_reads_to_its_end_ends_in_silence() {
     let place = Place::in_volatile_memory();

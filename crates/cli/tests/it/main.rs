@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary, real processes, killed and restarted.
 //!
-//! A test that this machine cannot run says so ([`support::not_run`]); `cargo xtask ci` counts and names those.
+//! A test that this machine cannot run reports so ([`support::not_run`]); `cargo xtask ci` counts and names those.
 #![forbid(unsafe_code)]
 
 mod support;

@@ -1,4 +1,4 @@
-//! What a package brings beside the binary: unit, configuration, manual, completions.
+//! The files of a package beside the binary: unit, configuration, manual, completions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
 }
 
-/// Runs a program of the system; `None`: it is not there. Both outputs are what it says.
+/// Runs a program of the system; `None` if it is not installed. Returns whether it succeeded, and its stdout and stderr
+/// as one text.
 fn system(program: &str, arguments: &[&str], input: Option<&Path>) -> Option<(bool, String)> {
     let input = input.map_or_else(Stdio::null, |path| {
         fs::File::open(path).expect("the file is there").into()
@@ -35,7 +36,7 @@ fn a_server_starts_with_the_example_configuration() {
         .arg("serve")
         .arg("--config")
         .arg(packaging().join("stonecast.toml"));
-    // Everything that names a place of the system, or is larger than a test needs.
+    // These flags replace settings that name a place of the system, or are larger than a test needs.
     serve
         .arg("--data")
         .arg(place.pool())
@@ -72,7 +73,7 @@ fn the_unit_is_understood_by_systemd() {
             "ExecStart=/usr/bin/stonecast serve --config /etc/stonecast/stonecast.toml\n"
         )
     );
-    // It is checked, too, that the program is there; the user is made when it is installed.
+    // The check also looks for the program; the user is created at installation.
     let text = text
         .replace("/usr/bin/stonecast", env!("CARGO_BIN_EXE_stonecast"))
         .replace("stonecast\nGroup=stonecast", "root\nGroup=root");
@@ -91,7 +92,7 @@ fn the_unit_is_understood_by_systemd() {
             "systemd-analyze is not installed",
         ),
         Some((success, said)) => {
-            // Units of the machine itself are looked at as well, and are nobody's here.
+            // Units of the machine itself are also checked, but do not concern this test.
             let ours: Vec<&str> = said
                 .lines()
                 .filter(|line| line.contains("stonecast"))

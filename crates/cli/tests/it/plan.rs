@@ -17,7 +17,7 @@ fn lines(arguments: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// The selectors by which a scenario is known.
+/// The selectors that identify a scenario.
 fn selectors(line: &Value) -> [String; 5] {
     [
         "persistence",
@@ -336,7 +336,7 @@ fn the_page_holds_everything_in_one_file() {
     );
 }
 
-/// Looked at in a real browser, where there is one. The page has most pieces where both updates go by messages.
+/// Checks the page in a real browser, if there is one. The page has most parts if both updates go by messages.
 #[test]
 fn the_page_fits_into_500_pixels_and_marks_a_step_when_it_opens() {
     let name = "the_page_fits_into_500_pixels_and_marks_a_step_when_it_opens";

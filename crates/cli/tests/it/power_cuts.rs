@@ -1,4 +1,4 @@
-//! Power cuts: load in a machine that is killed, and the comparison of what is there afterwards with what was said.
+//! Power cuts: load in a machine that is killed, and the comparison of the pool's content afterwards with the notes.
 //!
 //! ```text
 //!   in the machine   each boot: verify the pool, serve it, export it, then load until the machine is gone
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Both are called by `cargo xtask guest`, which starts the machine and kills it. The folder of a site lies outside the
-//! machine, and a write to it returns when it is there. So a note is outside before the operation that it announces is
-//! asked for, and an acknowledged write is known outside as soon as the writer continues.
+//! machine, and a write to that folder returns once the bytes are outside. Therefore a note is outside before the
+//! operation that it announces is sent, and an acknowledged write is known outside as soon as the writer continues.
 //!
 //! ```text
 //!   notes-B-W    of worker W in boot B       verified-B   what `verify` found before boot B served the pool
@@ -49,7 +49,7 @@ impl Site {
         self.folder.join(format!("{what}-{boot}"))
     }
 
-    /// Written whole or not at all, as far as the machine's power is concerned.
+    /// Writes a file that exists whole or not at all after a loss of the machine's power.
     fn leave(&self, what: &str, bytes: &[u8]) {
         let half = self.folder.join("half");
         fs::write(&half, bytes).expect("the folder of the site can be written");
@@ -113,7 +113,7 @@ fn loads_a_pool_until_the_power_is_cut() {
 
 /// `good`, or what `verify` found.
 fn verdict(pool: &Path) -> String {
-    // A pool that the very first boot did not get as far as to create is none.
+    // The very first boot may not have got as far as creating the pool.
     let verified = stonecast(["verify".as_ref(), pool.as_os_str()]);
     match verified.code {
         Some(0) => "good".to_owned(),
@@ -126,9 +126,9 @@ fn verdict(pool: &Path) -> String {
     }
 }
 
-/// Needs, on a page file, the sync before the acknowledgement: without it the machine's page cache had what was said to be
-/// durable. On persistent memory a machine that is killed loses nothing, so a write-back that is left out is not seen; the
-/// simulated world sees it.
+/// Needs, on a page file, the sync before the acknowledgement: without it, writes that were reported as durable are
+/// only in the machine's page cache. On persistent memory, a machine that is killed loses nothing, so this test does
+/// not detect an omitted write-back; the simulated world does.
 #[test]
 #[ignore = "judges what a machine left whose power was cut: cargo xtask guest"]
 fn every_acknowledged_write_is_there_after_power_cuts() {

@@ -62,7 +62,7 @@ fn a_pool_keeps_the_durability_that_it_was_created_with() {
     );
 }
 
-/// Needs the comparison of homes when a pool is opened, and that a recovery of what was copied believes no checkpoint.
+/// Needs the comparison of homes when a pool is opened, and needs the recovery of a copy to trust no checkpoint.
 #[test]
 fn a_pool_that_was_copied_while_it_was_served_is_refused_unless_it_is_accepted_as_it_is() {
     let place = Place::on_disk();
@@ -133,7 +133,7 @@ fn a_client_of_another_protocol_version_is_refused_and_told_why() {
     server.client(&["put", "k", "v"]).text();
 }
 
-/// Asks for a connection as a client of `version` does; why it was refused, if it was.
+/// Asks for a connection as a client of `version` does. Returns why it was refused, if it was.
 fn knock(server: &Server, version: u32) -> Option<String> {
     let device = ShmDevice::new(ShmOptions::default()).expect("a device");
     let executor = BusyPoll::new(device.clone(), 20_000);

@@ -1,7 +1,7 @@
 //! The main job on real input: the descriptions of all packages are imported by one process, read by another, and
 //! exported byte for byte after the server was killed and started again.
 //!
-//! Needs the turns of the client, too: without them a small entry overtakes a large one, and the order changes.
+//! Also needs the turns of the client: without them, a small entry overtakes a large one, and the order changes.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn round_trip(place: &Place, durability: &str, entries: &[(String, String)]) {
         "the export is the import"
     );
 
-    // Killed again, and cleanly stopped: the check of the whole pool passes after both.
+    // The check of the whole pool passes both after another kill and after a clean stop.
     server.kill();
     verify(&pool, entries.len());
     let mut server = Server::start(&pool, options);

@@ -1,10 +1,10 @@
-//! Settings: what one source takes, each takes; what means nothing is refused.
+//! Settings: every source takes the same values, and settings that mean nothing are refused.
 
 use std::fs;
 
 use crate::support::{Output, Place, Server, command, run, stonecast};
 
-/// `serve`, which must refuse with status 2, told by flag, environment and file alike.
+/// Runs `serve`, which must refuse with status 2 whether the setting comes from the flag, the environment or the file.
 fn refused(place: &Place, key: &str, value: &str) -> [Output; 3] {
     let serve = || {
         let mut serve = command();
@@ -127,7 +127,7 @@ fn clients_find_the_server_by_its_folder_and_a_typed_folder_beats_the_environmen
     assert!(run(here, b"").refusal(1).contains("./stonecast-data"));
 }
 
-/// Needs the difference between what is typed and what stands in the environment, which is for all commands.
+/// Needs the difference between settings that are typed and settings in the environment, which is for all commands.
 #[test]
 fn what_rdma_needs_is_wrong_usage_where_it_is_typed_for_shared_memory() {
     let place = Place::in_volatile_memory();

@@ -12,7 +12,7 @@ const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
 /// `nobody` and `nogroup`.
 const OTHER: u32 = 65534;
 
-/// The binary where every user finds it, and a folder for sockets that every user may enter.
+/// The binary at a place where every user finds it, and a folder for sockets that every user may enter.
 struct Stage {
     place: Place,
     program: PathBuf,
@@ -20,7 +20,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None`, and said so, where this process cannot become another user.
+    /// `None`, with a report, if this process cannot become another user.
     fn new(test: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             not_run(test, "only root becomes another user");
@@ -94,7 +94,7 @@ fn other_users_connect_where_the_socket_lets_them() {
         } else {
             assert!(put.stderr.contains("Permission denied"), "{}", put.stderr);
         }
-        // The modes of the files keep the rights: the pool is its owner's alone.
+        // The files keep their modes: only the owner may use the pool.
         for name in ["", "log", "header"] {
             let status = fs::metadata(stage.place.pool().join(name)).expect("it is there");
             assert_eq!(status.permissions().mode() & 0o077, 0, "{name}");
@@ -220,7 +220,8 @@ fn settings_that_cannot_be_are_wrong_usage() {
     }
 }
 
-/// The descriptors of clients that are gone come back when the server has seen their ends, which a busy machine delays.
+/// Puts until it succeeds: the descriptors of ended clients are free once the server has noticed the ends, which a busy
+/// machine delays.
 fn put_once_there_are_descriptors(server: &Server) {
     let refusal = "no file descriptors left";
     for _ in 0..200 {
@@ -234,7 +235,8 @@ fn put_once_there_are_descriptors(server: &Server) {
     panic!("still refused after 10 seconds: {refusal}");
 }
 
-/// Needs the words at the start, the limit of the system in the refusal, and what was made for a refused client to go.
+/// Needs the message at the start, the limit of the system in the refusal, and the release of everything that was made
+/// for a refused client.
 #[test]
 fn a_server_with_few_descriptors_says_so_and_goes_on() {
     let place = Place::in_volatile_memory();

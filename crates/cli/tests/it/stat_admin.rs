@@ -1,4 +1,4 @@
-//! `stat --admin`: with a password, over TLS, and with a status where it fails.
+//! `stat --admin`: with a password, over TLS, and with a status if it fails.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -113,7 +113,7 @@ fn an_admin_port_that_does_not_answer_is_unreachable() {
     );
 }
 
-/// Needs the look at the rights of the key.
+/// Needs the check of the key file's permissions.
 #[test]
 fn a_private_key_that_others_can_read_is_refused() {
     let place = Place::in_volatile_memory();

@@ -1,4 +1,4 @@
-//! Exit status and `--json` tell what happened, and each thing is said once.
+//! Exit status and `--json` report what happened, and each fact is reported once.
 
 use std::fs;
 use std::path::Path;
@@ -67,7 +67,7 @@ fn a_write_without_an_answer_has_an_unknown_outcome() {
     let place = Place::in_volatile_memory();
     let mut server = server(&place);
     let mut put = command();
-    // Larger than the pipe: the client is connected before it has read all of the value.
+    // The value is larger than the pipe, so the client is connected before it has read all of the value.
     put.args(["put", "k", "--json", "--connect", &server.address()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -105,7 +105,8 @@ fn what_is_refused_by_a_server_that_answers_is_not_said_to_be_unreachable() {
     assert!(!refused.refusal(1).contains("running there"));
 }
 
-/// Needs a look at the socket that does not wait, and one that knows long paths: the one would hang, the other would fail (1).
+/// Needs a check of the socket that does not wait, and that handles long paths: otherwise the first case would hang,
+/// and the second would fail with status 1.
 #[test]
 fn a_server_that_takes_nobody_and_a_path_of_any_length_are_unreachable() {
     let place = Place::in_volatile_memory();
@@ -150,7 +151,7 @@ fn what_get_prints_as_json_can_be_imported() {
     assert!(refused.refusal(1).contains("unknown field `error`"));
 }
 
-/// Needs the words about the write: it was done before its report found no room.
+/// Needs the message about the write, which was done before its report found no room.
 #[test]
 fn a_write_whose_report_cannot_be_printed_is_said_to_be_done() {
     let place = Place::in_volatile_memory();
@@ -218,7 +219,7 @@ fn set_and_del_are_put_and_delete() {
     server.client(&["get", "k"]).refusal(3);
 }
 
-/// Needs that the index is left out: it grows, so the count of its first size is no limit.
+/// Needs the index to be left out: it grows, so its first size is not a limit.
 #[test]
 fn stat_names_no_limit_of_keys() {
     let place = Place::in_volatile_memory();

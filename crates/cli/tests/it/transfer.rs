@@ -1,4 +1,4 @@
-//! Import and export where something is wrong with the input, the output or the reader of it.
+//! Import and export if something is wrong with the input, the output or the reader of the output.
 
 use std::fs;
 use std::io::Read;

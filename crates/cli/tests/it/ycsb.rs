@@ -43,7 +43,7 @@ fn each_workload_runs_on_a_server_of_its_own_that_leaves_nothing_behind() {
             (&arguments[1].into(), &0.into()),
             "{result}"
         );
-        // Whole batches.
+        // The benchmark counts whole batches only, so the last operations may be missing.
         assert!(result["ops"].as_u64() > Some(3000 - 16), "{result}");
         let left = fs::read_dir(place.path()).expect("a folder").count();
         assert_eq!(left, 0, "pools of benchmarks go away");

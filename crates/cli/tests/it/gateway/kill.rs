@@ -1,4 +1,4 @@
-//! kill -9 in the middle of redis-benchmark: what was acknowledged to it is there.
+//! kill -9 in the middle of redis-benchmark: every SET that was acknowledged to it is there.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -11,14 +11,15 @@ use super::proxy::{Proxy, Set};
 use crate::support::{Place, Reply, RespClient, Server, not_run};
 
 const ROUNDS: u64 = 3;
-/// Acknowledged SETs after which the first round is killed; each later one has some more, to be at another point.
+/// Acknowledged SETs after which the first round is killed; each later round has some more, so that the kill comes at
+/// another point.
 const SETS_MIN: u64 = 5_000;
-/// Far longer than that takes.
+/// Far longer than a round takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Keys that are asked for in one command.
 const PIECE: usize = 500;
 
-/// Needs each OK to come after the store's answer, and that after the sync.
+/// Needs each OK to come after the store's answer, and that answer to come after the sync.
 #[test]
 fn every_set_that_redis_benchmark_was_told_ok_for_is_there_after_kill_9() {
     if Command::new("redis-benchmark")
@@ -76,7 +77,7 @@ fn every_set_that_redis_benchmark_was_told_ok_for_is_there_after_kill_9() {
             thread::sleep(Duration::from_micros(100));
         }
         server.kill();
-        // It may have ended by itself, without its server.
+        // The benchmark may have ended by itself, without its server.
         let _ = benchmark.kill();
         benchmark.wait().expect("a child can be waited for");
         acknowledged.extend(proxy.acknowledged());
@@ -90,7 +91,7 @@ fn every_set_that_redis_benchmark_was_told_ok_for_is_there_after_kill_9() {
     server.stop();
 }
 
-/// Every key has a value that was acknowledged under it. No key is drawn twice: there are 10^18.
+/// Checks that every key has a value that was acknowledged under it. No key is drawn twice: there are 10^18.
 fn check(resp: std::net::SocketAddr, acknowledged: &[Set]) {
     let values: HashMap<&[u8], &[u8]> = acknowledged
         .iter()

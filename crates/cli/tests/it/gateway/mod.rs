@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::support::{Place, Reply, RespClient, Server, command, http_get, run};
 
-/// Flags for both ports, each any free one.
+/// Flags for both ports, each on any free port.
 const BOTH: [&str; 4] = ["--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
 /// Where the server said that it listens for `scheme`.
@@ -64,7 +64,7 @@ fn metrics_and_health_need_no_port_for_redis_clients() {
     server.stop();
 }
 
-/// Needs the gateway to be asked to end before the store stops serving it: its commands would wait for ever.
+/// Needs the gateway to be asked to end before the store stops serving it: otherwise its commands would wait forever.
 #[test]
 fn after_sigterm_what_was_acknowledged_is_there_and_everything_ends() {
     let place = Place::on_disk();
@@ -144,7 +144,7 @@ fn stat_tells_both_paths_apart_and_goes_on_when_it_watches() {
     server.client(&["put", "b", "1"]).text();
     server.client(&["get", "b"]).text();
     server.client(&["get", "b"]).text();
-    // The gateway tells the server at intervals what it did.
+    // The gateway reports to the server at intervals.
     let stat = loop {
         let stat = server.client(&["stat", "--json", "--admin", &admin]).json();
         if stat["gateway"]["reads"] == 1 {
@@ -201,7 +201,7 @@ fn stat_tells_both_paths_apart_and_goes_on_when_it_watches() {
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&watch), Signal::INT)
         .expect("it runs");
-    // Interrupted, or without a reader any more: it ends.
+    // The command ends: it was interrupted, or no longer has a reader.
     watch.wait().expect("a child can be waited for");
     server.stop();
 }
@@ -271,7 +271,7 @@ fn settings_come_from_the_environment_and_from_the_file_and_the_password_is_aske
     assert!(client.send(&[vec!["AUTH", "open sesame"]]));
     assert!(client.reply().expect("a reply").is_ok());
     assert_eq!(client.call("GET a"), Reply::Bulk(None));
-    // A newcomer has a place of its own until it says the password.
+    // A newcomer has a place of its own until it sends the password.
     let mut second = RespClient::connect(resp);
     assert!(second.send(&[vec!["AUTH", "open sesame"]]));
     assert!(second.reply().expect("a reply").is_ok());

@@ -19,13 +19,13 @@ pub type Set = (Vec<u8>, Vec<u8>);
 pub struct Proxy {
     /// Where clients connect.
     pub address: SocketAddr,
-    /// How many were acknowledged so far.
+    /// How many SETs were acknowledged so far.
     pub count: Arc<AtomicU64>,
     acknowledged: Arc<Mutex<Vec<Set>>>,
 }
 
 impl Proxy {
-    /// Of the server at `server`.
+    /// Starts a proxy of the server at `server`.
     pub fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -36,7 +36,7 @@ impl Proxy {
         let (counts, sets) = (count.clone(), acknowledged.clone());
         thread::spawn(move || {
             for client in listener.incoming() {
-                // When the server is gone a client that comes is sent away.
+                // When the server is gone, new clients are sent away.
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else {
                     continue;
                 };
@@ -87,7 +87,8 @@ fn connect(
     });
 }
 
-/// Copies bytes until one side ends; `look` sees all that came and was not taken yet, and returns how much it takes.
+/// Copies bytes until one side ends; `look` sees all bytes that came and were not taken yet, and returns how many it
+/// takes.
 fn forward(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&[u8]) -> usize) {
     let (mut seen, mut piece) = (Vec::new(), vec![0; 64 << 10]);
     while let Ok(size @ 1..) = from.read(&mut piece) {
@@ -98,12 +99,12 @@ fn forward(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&[u8]) -
             break;
         }
     }
-    // The other direction ends with it.
+    // The other direction ends with this one.
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Notes each complete request; `None` for those that store nothing.
+/// Notes each complete request; `None` stands for requests that store nothing.
 fn note_requests(bytes: &[u8], waiting: &Mutex<VecDeque<Option<Set>>>) -> usize {
     let mut at = 0;
     while let Some((arguments, size)) = request(&bytes[at..]) {
@@ -122,7 +123,7 @@ fn note_requests(bytes: &[u8], waiting: &Mutex<VecDeque<Option<Set>>>) -> usize 
     at
 }
 
-/// Hands each complete reply to `take`; returns how many bytes they have.
+/// Hands each complete reply to `take`; returns how many bytes the replies have.
 fn take_replies(bytes: &[u8], mut take: impl FnMut(&[u8])) -> usize {
     let mut at = 0;
     while let Some(size) = reply_size(&bytes[at..]) {

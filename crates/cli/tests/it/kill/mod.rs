@@ -9,13 +9,13 @@
 //!
 //! A writer's notes are `write`s to a file: they outlive the writer. Each of its keys has one operation at a time, so
 //! after a death a key holds the last acknowledged operation or the one that was under way, and nothing older than what
-//! anybody has read (visible implies durable). A key whose operation was under way when its writer died is left alone
+//! anybody has read (visible implies durable). A key whose operation was under way when its writer died is not used
 //! until the server's next death: an operation without an answer may take effect later.
 //!
-//! A process that dies loses nothing that it stored in a mapping, so these tests need what makes a write count and what
-//! finds it again. Each of them fails them: a stamp left out now and then, a rebuilt index in which the older record of a
-//! key wins, one that forgets tombstones, sequence numbers that start again. Power loss is for tests on a
-//! medium that can lose bytes.
+//! A process that dies loses nothing that it stored in a mapping, so these tests need the code that makes a write count
+//! and the code that finds it again. The tests fail with each of these bugs: a stamp left out now and then, a rebuilt
+//! index in which the older record of a key wins, a rebuilt index that forgets tombstones, sequence numbers that start
+//! again. Power loss is for tests on a medium that can lose bytes.
 
 pub mod model;
 mod notes;
@@ -33,7 +33,7 @@ use work::{WRITERS, Work};
 
 /// How often something is killed in one test.
 const MOMENTS: usize = 200;
-/// Small, so that it fills and is replaced several times; large enough that most kills meet a pool with room.
+/// Small enough that the pool fills and is replaced several times; large enough that most kills meet a pool with room.
 const CAPACITY: &str = "128MiB";
 /// Smallest segments, so that many are opened, filled, sealed.
 const SEGMENT_SIZE: &str = "1MiB";
@@ -59,7 +59,7 @@ fn every_acknowledged_write_survives_kills_in_volatile_memory() {
     );
 }
 
-/// Writers that overwrite keys without the server: what they publish while it is dead is found, too.
+/// The writers overwrite keys without the server: writes that they publish while it is dead are also found.
 #[test]
 fn every_acknowledged_write_survives_kills_of_clients_that_publish() {
     let test = "kill::every_acknowledged_write_survives_kills_of_clients_that_publish";
@@ -87,7 +87,7 @@ fn run(test: &'static str, options: Options, place: fn() -> Place) {
     scene.finish();
 }
 
-/// From the environment to run the same again, else from the clock.
+/// The seed: from the environment to repeat a run, otherwise from the clock.
 fn seed() -> u64 {
     match std::env::var("STONECAST_TEST_SEED") {
         Ok(seed) => seed.parse().expect("STONECAST_TEST_SEED is a number"),
@@ -154,7 +154,7 @@ impl Scene {
         kills
     }
 
-    /// Kills the server, now and then also while it recovers, and compares what is there with what was said.
+    /// Kills the server, now and then also while it recovers, and compares the pool's content with the notes.
     fn kill_server(&mut self) -> usize {
         self.server.kill();
         self.workers.clear();
@@ -240,7 +240,7 @@ impl Scene {
         )
     }
 
-    /// Until every worker has something to say, so that the kill meets them at work.
+    /// Waits until every worker has written notes, so that the kill meets the workers at work.
     fn wait_for_load(&mut self) {
         let start = Instant::now();
         for index in 0..self.workers.len() {
@@ -266,7 +266,7 @@ impl Scene {
     }
 }
 
-/// What servers are started with.
+/// The options that servers are started with.
 type Options = [&'static str; 8];
 
 fn options(durability: &'static str, clients: &'static str) -> Options {

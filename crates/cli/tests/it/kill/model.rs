@@ -1,4 +1,4 @@
-//! What may be there, as far as the notes tell.
+//! The content that a pool may have according to the notes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::notes::{Kind, Note, read};
 use super::work::{operation_of, value_of};
 
-/// What may be there.
+/// The content that a pool may have.
 #[derive(Default)]
 pub struct Model {
     keys: BTreeMap<String, Key>,
@@ -18,7 +18,7 @@ pub struct Model {
 struct Key {
     /// The last operation that is known to have been done.
     done: (u64, Kind),
-    /// The one under way when its writer died.
+    /// The operation that was under way when its writer died.
     open: Option<(u64, Kind)>,
     /// The newest operation whose value anybody has read.
     seen: u64,
@@ -35,7 +35,7 @@ impl Default for Key {
 }
 
 impl Model {
-    /// Adds what a worker wrote down.
+    /// Adds a worker's notes.
     pub fn read_notes(&mut self, path: &Path) {
         let mut under_way = BTreeMap::new();
         for note in read(path) {
@@ -76,7 +76,7 @@ impl Model {
         }
     }
 
-    /// Compares with an export, and takes what it says for the truth from now on.
+    /// Compares the model with an export, which counts as the truth from now on.
     pub fn compare(&mut self, exported: &str) {
         let mut there = BTreeMap::new();
         for line in exported.lines() {
@@ -111,7 +111,7 @@ impl Model {
             state.done = last;
             state.open = None;
         }
-        // After all that was acknowledged: where both are gone, that is what is told.
+        // This check comes after that of acknowledged writes, whose loss is reported if both are gone.
         for (key, state) in &self.keys {
             let found = there.get(key);
             assert!(

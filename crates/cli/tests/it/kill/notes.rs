@@ -1,7 +1,8 @@
-//! What workers write down: one line a note, each with one `write`, so that it outlives the worker.
+//! The notes of workers: one line for each note, written with one `write`, so that it outlives the worker.
 //!
-//! A worker may be killed in the middle of a `write`: the kernel copies a page at a time and looks in between whether the
-//! process is to die. Such a note was not written, and the next worker that continues the notes cuts its beginning off.
+//! A worker may be killed in the middle of a `write`: the kernel copies a page at a time and looks in between whether
+//! the process is to die. Such a note counts as not written, and the next worker that continues the notes removes its
+//! beginning.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -17,27 +18,27 @@ pub enum Kind {
 /// One note. Operations have numbers that grow with time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// About to ask.
+    /// The worker is about to send the operation.
     Begin {
         operation: u64,
         kind: Kind,
         key: String,
     },
-    /// Done, and acknowledged.
+    /// The operation was done and acknowledged.
     Acknowledged { operation: u64 },
-    /// Not done, and the server said so.
+    /// The operation was not done, and the server said so.
     NotDone { operation: u64 },
     /// A reader found this under the key.
     Saw { operation: u64, key: String },
 }
 
-/// Where a worker writes.
+/// The file to which a worker writes its notes.
 pub struct Notes {
     file: File,
 }
 
 impl Notes {
-    /// Goes on with the notes in `path`, behind the last whole one.
+    /// Continues the notes in `path`, after the last complete one.
     pub fn append(path: &Path) -> Self {
         let file = OpenOptions::new()
             .create(true)
@@ -50,7 +51,7 @@ impl Notes {
         Self { file }
     }
 
-    /// Writes one down.
+    /// Writes one note.
     pub fn write(&self, note: &Note) {
         let line = match note {
             Note::Begin {
@@ -74,14 +75,14 @@ impl Notes {
     }
 }
 
-/// Everything that was written down; nothing if nobody wrote.
+/// All notes that were written; none if there is no file.
 pub fn read(path: &Path) -> Vec<Note> {
     let bytes = std::fs::read(path).unwrap_or_default();
     let text = str::from_utf8(whole(&bytes)).expect("notes are text");
     text.lines().map(parse).collect()
 }
 
-/// The bytes without a note that the writer's death cut off.
+/// The bytes without a last note that was cut off by the writer's death.
 fn whole(bytes: &[u8]) -> &[u8] {
     let end = bytes
         .iter()

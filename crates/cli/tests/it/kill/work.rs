@@ -1,4 +1,4 @@
-//! What the workers do.
+//! The work of the workers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,15 +13,15 @@ use stonecast_kv::{CLIENT_COMPLETIONS, Client, StoreError};
 
 use super::notes::{Kind, Note, Notes, read};
 
-/// Processes that write. One more reads.
+/// Processes that write. One more process reads.
 pub const WRITERS: usize = 2;
 /// Operations that each writer has in flight, each on keys of its own.
 const LANES: usize = 8;
 const KEYS_PER_LANE: usize = 24;
-/// Number of operations that a session can name.
+/// Most operations that a session can name.
 const OPERATIONS_PER_SESSION: u64 = 100_000_000;
 
-/// What one worker is to do. Travels through the environment as lines.
+/// The work of one worker, passed through the environment as lines.
 pub struct Work {
     pub address: String,
     pub notes: PathBuf,
@@ -125,7 +125,7 @@ pub fn run(work: &Work) {
     executor.block_on(std::future::pending::<()>());
 }
 
-/// `None`: the server was killed meanwhile.
+/// Connects; `None` if the server was killed meanwhile.
 fn connect(address: &str) -> Option<(BusyPoll, Client)> {
     let device = ShmDevice::new(ShmOptions::default()).expect("a device");
     let executor = BusyPoll::new(device.clone(), 20_000);
@@ -202,7 +202,7 @@ async fn read_all_keys(client: Client, runtime: Rc<dyn Runtime>, notes: Notes, m
     let mut seen = BTreeMap::new();
     for count in 0u64.. {
         if count % 64 == 0 {
-            // Reads need nobody's help and would keep the processor from those who write.
+            // Reads need no other process and would keep the processor from the writers.
             runtime.sleep(50_000).await;
         }
         let key = key(

@@ -1,15 +1,15 @@
-//! Real input: the package descriptions of the distribution, and a small imitation where those are not to be had.
+//! Real input: the package descriptions of the distribution, and a small imitation if those are not available.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::json;
 
-/// Fewer are no full list of the distribution.
+/// A full list of the distribution has at least this many packages.
 const PACKAGES_MIN: usize = 60_000;
 
 /// Every package description as one NDJSON entry under `package/version/architecture`, in the canonical form. The error
-/// says why there are none.
+/// explains why there are none.
 pub fn debian_packages() -> Result<Vec<(String, String)>, String> {
     let output = Command::new("apt-cache")
         .arg("dumpavail")

@@ -11,7 +11,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// On the disk.
+    /// A folder on the disk.
     pub fn on_disk() -> Self {
         // /var/tmp: /tmp is volatile memory on many machines.
         Self {
@@ -20,7 +20,7 @@ impl Place {
         }
     }
 
-    /// In memory that does not survive power loss.
+    /// A folder in memory that does not survive power loss.
     pub fn in_volatile_memory() -> Self {
         Self {
             folder: TempDir::with_prefix_in("stonecast-test-", "/dev/shm")
@@ -33,7 +33,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// A name in it, where no pool is yet.
+    /// A name in the folder, at which there is no pool yet.
     pub fn pool(&self) -> PathBuf {
         self.folder.path().join("pool")
     }
@@ -75,7 +75,7 @@ impl Mount {
         })
     }
 
-    /// Where it is mounted.
+    /// Where the file system is mounted.
     pub fn path(&self) -> &Path {
         &self.point
     }
@@ -83,7 +83,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: what the test left open is closed when its processes are gone.
+        // The unmount is lazy: files that the test left open are closed when its processes are gone.
         let _ = run("umount", &["--lazy", &self.point.to_string_lossy()]);
     }
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far more than anything here takes: only what hangs reaches it.
+/// Far more than anything here takes: only a process that hangs reaches it.
 const TIME_MAX: Duration = Duration::from_secs(240);
-/// How often a process that should end is looked at.
+/// Pause between two checks of a process that should end.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// What a command printed, and how it ended.
@@ -73,7 +73,7 @@ impl Output {
     }
 }
 
-/// No backtrace, no panic, in whatever was said to a person.
+/// Checks that a message for people contains neither a backtrace nor a panic.
 fn assert_manners(stderr: &str) {
     for word in [
         "panicked",
@@ -177,7 +177,7 @@ impl Server {
         let mut server = Self::launch(data, arguments);
         assert!(!server.wait_until_ready(), "the server started");
         let status = wait(&mut server.child);
-        // 5: the pool is damaged.
+        // Status 5 means that the pool is damaged.
         assert!(matches!(status.code(), Some(1 | 5)), "{}", server.heard);
         assert!(server.heard.contains("error: "), "{}", server.heard);
         assert_manners(&server.heard);
@@ -237,7 +237,7 @@ impl Server {
         }
     }
 
-    /// Waits for the line that says that it serves; false if it ends before.
+    /// Waits for the line that says that the server serves; false if the server ends before.
     pub fn wait_until_ready(&mut self) -> bool {
         loop {
             match self.words.recv_timeout(TIME_MAX) {
@@ -256,7 +256,7 @@ impl Server {
         }
     }
 
-    /// What it said until it was ready, and since.
+    /// The server's messages until it was ready, and since.
     pub fn heard(&mut self) -> &str {
         while let Ok(line) = self.words.try_recv() {
             self.heard += &line;
@@ -265,7 +265,7 @@ impl Server {
         &self.heard
     }
 
-    /// All that it said, once it has ended.
+    /// All messages of the server, once it has ended.
     pub fn heard_to_the_end(&mut self) -> &str {
         while let Ok(line) = self.words.recv_timeout(TIME_MAX) {
             self.heard += &line;
@@ -274,19 +274,19 @@ impl Server {
         &self.heard
     }
 
-    /// Its process number.
+    /// The server's process number.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it listens, for `--connect`.
+    /// Where the server listens, for `--connect`.
     pub fn address(&self) -> String {
         format!("shm:{}", self.socket().display())
     }
 
     /// The socket itself.
     pub fn socket(&self) -> PathBuf {
-        // A device has no folder for it.
+        // A device has no folder for a socket.
         let is_device =
             std::fs::metadata(&self.data).is_ok_and(|status| status.file_type().is_char_device());
         match self.data.file_name().filter(|_| is_device) {
@@ -295,7 +295,7 @@ impl Server {
         }
     }
 
-    /// Runs a client command against it.
+    /// Runs a client command against the server.
     pub fn client(&self, arguments: &[&str]) -> Output {
         self.client_with_input(arguments, b"")
     }
@@ -307,13 +307,13 @@ impl Server {
         run(command, input)
     }
 
-    /// Sends it a signal.
+    /// Sends the server a signal.
     pub fn signal(&self, signal: Signal) {
         let process = Pid::from_child(&self.child);
         kill_process(process, signal).expect("a child can be sent signals");
     }
 
-    /// Waits for its end.
+    /// Waits for the server's end.
     pub fn wait(&mut self) -> ExitStatus {
         wait(&mut self.child)
     }
@@ -335,7 +335,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than anything takes, so that a test that waits for ever ends.
+/// Longer than anything takes, so that a test that would wait forever ends.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A reply; lists are not needed here, except of values.
@@ -77,7 +77,7 @@ impl RespClient {
 }
 
 impl Reply {
-    /// Of bytes.
+    /// A reply of bytes.
     pub fn bulk(text: impl AsRef<[u8]>) -> Self {
         Self::Bulk(Some(text.as_ref().to_vec()))
     }
@@ -99,7 +99,7 @@ fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     bytes
 }
 
-/// Status and body of what `path` answers at the admin port.
+/// Status and body of the answer of `path` at the admin port.
 pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("the port is open");
     stream

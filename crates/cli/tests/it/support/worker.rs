@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Set in a worker: what it is to do.
+/// The variable that is set in a worker to describe its work.
 const WORK: &str = "STONECAST_TEST_WORK";
 
-/// What this process is to do, if it is a worker of the test that asks.
+/// The work of this process, if it is a worker of the test that asks.
 pub fn as_worker() -> Option<String> {
     std::env::var(WORK).ok()
 }
@@ -44,7 +44,7 @@ impl Worker {
         self.child.wait().expect("a child can be waited for");
     }
 
-    /// Whether it still runs.
+    /// Whether the worker still runs.
     pub fn runs(&mut self) -> bool {
         self.child
             .try_wait()
