@@ -20,6 +20,7 @@ use super::floors::{Floors, Row};
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use crate::judge::Place;
 use crate::layout::layout;
+use crate::segment::{self, HeaderFound, SegmentKind};
 use crate::state::SegmentState;
 
 const MAGIC: [u8; 8] = *b"stonledg";
@@ -94,6 +95,9 @@ struct Slot {
 impl Ledger {
     /// Reads the newest ledger of the segments `segments`, which appends fill, in the log that messages call `file`.
     ///
+    /// After the death of the process alone, the ledger may be visible and not persisted. The caller writes it once more, and
+    /// persists that, before it confirms a cut or relies on a floor that it finds here.
+    ///
     /// # Errors
     /// A segment has no ledger of its generation or the next: no crash leaves that.
     pub fn read<'s>(
@@ -147,7 +151,8 @@ impl Ledger {
 
     /// Writes the floors into the segment of `state`, which has its generation or is about to get it, and returns what the caller
     /// must persist before anything relies on a change: before a cut is confirmed, and before a segment is posted that a floor
-    /// set free. A crash before leaves the ledger before this one.
+    /// set free. A crash before leaves the ledger before this one. The caller persists the span before it writes another ledger
+    /// into this segment: that one takes the other slot, and a crash may tear both.
     ///
     /// # Errors
     /// Nothing was written: there are too many rows.
@@ -205,6 +210,27 @@ impl Ledger {
         })
         .collect()
     }
+}
+
+/// Clears the magics of both slots of segment `number`, unless appends filled it: where a ledger will stand, clients wrote the
+/// values that they liked, and one that looks like a ledger would settle what nobody settled. Returns what the caller must
+/// persist before a ledger is written there.
+pub(super) fn clear_forged(region: &dyn Region, format: &LogFormat, number: u32) -> Vec<Span> {
+    let found = segment::read(region, format, number);
+    if let HeaderFound::Valid {
+        kind: SegmentKind::Appends,
+        ..
+    } = found
+    {
+        return Vec::new();
+    }
+    let slots = [0, 1].map(|slot| slot_position(format, number, slot));
+    slots
+        .map(|position| {
+            region.store(position, 0);
+            Span::new(position, UNIT_SIZE)
+        })
+        .to_vec()
 }
 
 fn slot_position(format: &LogFormat, number: u32, slot: u32) -> u64 {

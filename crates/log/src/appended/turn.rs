@@ -1,16 +1,16 @@
 //! How a segment becomes one that appends fill, and how it becomes a blank segment of records again.
 //!
 //! ```text
-//!   to appends:   entries that count cleared, seal and ledger of the next generation | first header | second header | posted
-//!   to records:   seal of the next generation                                        | first header | second header | blank
-//!                                                                          persisted ^              ^               ^
+//!   to appends:   what counts by accident cleared | seal and ledger of the next generation | first header | second header | posted
+//!   to records:                                     seal of the next generation            | first header | second header | blank
+//!                                       persisted ^                                        ^              ^               ^
 //! ```
 
 use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
 
 use super::entry::EntryFormat;
-use super::ledger::{Ledger, LedgerFull, first_unit};
+use super::ledger::{Ledger, LedgerFull, clear_forged, first_unit};
 use super::scan::Look;
 use crate::format::{LogFormat, UNIT_SIZE};
 use crate::seal::Heritage;
@@ -74,11 +74,7 @@ impl Turn {
     /// # Panics
     /// Where its generations are used up, or it is the [home](Ledger::home) of the newest ledger: write one elsewhere first.
     pub fn to_records(state: &SegmentState, heritage: Heritage, ledger: &Ledger) -> Self {
-        assert!(
-            ledger.home() != Some(state.number),
-            "segment {} has the newest ledger",
-            state.number
-        );
+        keep_home(state.number, ledger);
         Self::new(state.number, Some(state), heritage, SegmentKind::Records)
     }
 
@@ -103,6 +99,9 @@ impl Turn {
     ///
     /// # Errors
     /// The ledger has more rows than the segment keeps. The segment stays what it was.
+    ///
+    /// # Panics
+    /// If the segment turns into one of records and has become the [home](Ledger::home) of the newest ledger.
     pub fn step(
         &mut self,
         region: &dyn Region,
@@ -110,6 +109,9 @@ impl Turn {
         entries: &dyn EntryFormat,
         ledger: &mut Ledger,
     ) -> Result<Turned, LedgerFull> {
+        if self.kind == SegmentKind::Records {
+            keep_home(self.next.number, ledger);
+        }
         let spans = match self.stage {
             Stage::Clear(unit) => self.clear(unit, (region, format), entries, ledger),
             Stage::Facts => self.write_facts(region, format, ledger)?,
@@ -141,11 +143,14 @@ impl Turn {
         entries: &dyn EntryFormat,
         ledger: &Ledger,
     ) -> Vec<Span> {
+        let number = self.next.number;
+        let mut spans = match from {
+            0 => clear_forged(region, format, number),
+            _ => Vec::new(),
+        };
         let from = from.max(first_unit(format));
         let until = format.segment_units().min(from + UNITS_A_STEP);
-        let number = self.next.number;
         let mut look = Look::new((region, format, number), entries, ledger.floors());
-        let mut spans = Vec::new();
         for unit in from..until {
             if look.at(unit).is_some() {
                 region.store(format.position(number, unit), 0);
@@ -179,4 +184,12 @@ impl Turn {
         self.stage = Stage::Header(0);
         Ok(spans)
     }
+}
+
+/// Refuses to give up the segment with the newest ledger: the floors would fall.
+fn keep_home(number: u32, ledger: &Ledger) {
+    assert!(
+        ledger.home() != Some(number),
+        "segment {number} has the newest ledger"
+    );
 }

@@ -187,6 +187,39 @@ fn the_segment_with_the_newest_ledger_keeps_its_kind() {
     Turn::to_records(&state, Heritage::default(), &ledger);
 }
 
+/// Needs the look at each step: the ledger that moves the home is written after the turn began.
+#[test]
+#[should_panic(expected = "segment 1 has the newest ledger")]
+fn a_segment_that_gets_the_newest_ledger_during_its_turn_keeps_its_kind() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    posted(&memory, 0, &mut ledger);
+    let to_records = Turn::to_records(&state, Heritage::default(), &ledger);
+    ledger.write(&memory, &pool(), &state).unwrap();
+    turn(&memory, to_records, &mut ledger);
+}
+
+/// Needs the clearing: while records are in a segment, clients write what they like where its ledgers will stand.
+#[test]
+fn bytes_of_a_client_that_look_like_a_newer_ledger_settle_nothing() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    let home = posted(&memory, 0, &mut ledger);
+    let to_records = Turn::to_records(&state, Heritage::default(), &ledger);
+    let state = turn(&memory, to_records, &mut ledger);
+    let mut forged = Ledger::default();
+    forged.floors_mut().raise(SHARD, u64::MAX);
+    for _ in 0..10 {
+        forged.write(&memory, &pool(), &state).unwrap();
+    }
+    let to_appends = Turn::to_appends(1, Some(&state), Heritage::default());
+    let state = turn(&memory, to_appends, &mut ledger);
+    let read = Ledger::read(&memory, &pool(), "log", [&home, &state]).unwrap();
+    assert_eq!(read, ledger);
+}
+
 #[test]
 fn more_floors_than_a_slot_holds_are_refused_with_their_number_and_nothing_changes() {
     let memory = log();
