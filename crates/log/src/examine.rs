@@ -146,7 +146,18 @@ fn appended(
             corruption: place.corruption("segment header", 0, found, expected),
         })?;
     }
-    let (seal, _) = Seal::newest(region, place, generation);
+    let (seal, damage) = Seal::newest(region, place, generation);
+    let lost = (seal.is_none() && generation > FIRST_GENERATION).then(|| {
+        let expected = format!("one of generation {generation}, with what the log remembers");
+        place.corruption("segment seal", 1, "no whole seal".to_owned(), expected)
+    });
+    for corruption in damage.into_iter().chain(lost) {
+        let records = 0;
+        listener.loss(Loss {
+            records,
+            corruption,
+        })?;
+    }
     let state = SegmentState {
         seal_serial: seal.map_or(0, |seal| seal.serial),
         heritage: seal.map_or_else(Default::default, |seal| seal.heritage),

@@ -220,6 +220,26 @@ fn bytes_of_a_client_that_look_like_a_newer_ledger_settle_nothing() {
     assert_eq!(read, ledger);
 }
 
+/// Needs the look for a seal: what the log remembers of freed segments would be forgotten without a word.
+#[test]
+fn a_segment_that_was_used_before_and_has_no_seal_is_damaged() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    let again = Turn::to_appends(1, Some(&state), Heritage::default());
+    turn(&memory, again, &mut ledger);
+    for position in [pool().position(1, 1), pool().position(1, 2)] {
+        memory.flip(position, 0);
+    }
+    let (policy, mut found) = (ScanPolicy::default(), Collect::default());
+    let error = scan_segment(&memory, &pool(), "log", 1, None, policy, &mut found).unwrap_err();
+    assert_eq!(
+        (&*error.what, error.offset),
+        ("segment seal", pool().position(1, 1))
+    );
+    assert!(error.to_string().contains("generation 2"), "{error}");
+}
+
 #[test]
 fn more_floors_than_a_slot_holds_are_refused_with_their_number_and_nothing_changes() {
     let memory = log();
