@@ -145,7 +145,7 @@ pub fn first_paragraph(error: &clap::Error) -> String {
     lines.join(" ")
 }
 
-/// What to do about a key that no setting has.
+/// The message about a key that no setting has, with advice.
 fn unknown(name: &str, known: &BTreeMap<String, &Arg>) -> String {
     let alike = |key: &&String| strsim::jaro(name, key);
     let nearest = known

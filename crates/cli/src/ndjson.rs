@@ -49,7 +49,7 @@ pub struct LineError {
 /// What is wrong with a line.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// Not JSON, or not the JSON of an entry.
+    /// The line is not JSON, or not the JSON of an entry.
     #[error("column {column}: {message}")]
     Json {
         /// The position, in bytes from 1.

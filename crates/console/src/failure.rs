@@ -93,7 +93,8 @@ impl Failure {
         self
     }
 
-    /// The same failure, with a message that `done` happened before and stands.
+    /// The failure to report something that was done: the message says `done`, and that this failure kept the report
+    /// from being printed. Status 1.
     pub fn after(self, done: impl Display) -> Self {
         let reason = match self {
             Self::Silent => "its reader is gone".to_owned(),

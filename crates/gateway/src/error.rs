@@ -33,7 +33,7 @@ pub enum GatewayError {
     Tls {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         reason: String,
     },
     /// The system refused a call.

@@ -44,7 +44,7 @@ pub struct Guard {
     guards: Rc<Guards>,
     index: usize,
     guarded: Rc<Guarded>,
-    /// Its place among the newcomers, if it is one.
+    /// The connection's place among the newcomers, if it is one.
     place: Cell<Option<PlaceNumber>>,
 }
 

@@ -53,7 +53,7 @@ pub struct Password(String);
 pub struct GatewayLimits {
     /// Clients at a time. Connections that are not authenticated have places in addition to these, see `newcomers`.
     pub connections: usize,
-    /// One request as it is sent.
+    /// Longest request, as it is sent.
     pub request_size: u64,
     /// Commands of one connection that are done as one batch. Later commands wait for the next batch.
     pub pipeline_depth: usize,

@@ -35,7 +35,7 @@ pub struct Doctor {
     pub root: PathBuf,
 }
 
-/// What `--json` prints.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(flatten)]

@@ -111,7 +111,7 @@ impl FromArgMatches for RdmaFlags {
 
 /// Length of the measurement.
 const SECONDS: f64 = 10.0;
-/// Where a pool that need not survive power loss is put.
+/// The folder for a pool that need not survive power loss.
 const MEMORY: &str = "/dev/shm";
 /// More puts than a client completes in a second, so that the pool need not be cleaned while it is measured.
 const PUTS_PER_SECOND_MAX: f64 = 3e6;

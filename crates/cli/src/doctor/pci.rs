@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::doctor::root::Root;
 
-/// What the configuration says.
+/// The state of relaxed ordering in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelaxedOrdering {
@@ -33,7 +33,7 @@ const ENABLE_RELAXED_ORDERING: u8 = 1 << 4;
 /// More capabilities than fit into the 256 bytes that hold them: a longer list runs in a circle.
 const CAPABILITIES_MAX: usize = 48;
 
-/// What the configuration in `file` says.
+/// Reads the state of relaxed ordering from the configuration in `file`.
 pub fn relaxed_ordering(root: &Root, file: &str) -> RelaxedOrdering {
     let bytes = root.bytes(file).unwrap_or_default();
     match device_control(&bytes) {

@@ -25,7 +25,7 @@ pub struct RdmaDevice {
     pub relaxed_ordering: RelaxedOrdering,
     /// The device's abilities according to the verbs library.
     pub abilities: Abilities,
-    /// Its ports.
+    /// The device's ports.
     pub ports: Vec<Port>,
 }
 

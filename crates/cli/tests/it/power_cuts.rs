@@ -26,7 +26,7 @@ const LOAD: &str = "power_cuts::loads_a_pool_until_the_power_is_cut";
 /// Software emulation is slow.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where a pool is and what is known about it, from the environment.
+/// The place of a pool and of the notes about it, from the environment.
 struct Site {
     /// Notes and exports.
     folder: PathBuf,

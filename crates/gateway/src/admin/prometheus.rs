@@ -68,7 +68,7 @@ impl Sheet<'_> {
         )?)
     }
 
-    /// One metric with several sets of labels.
+    /// Writes one metric with several sets of labels.
     fn family(
         &mut self,
         name: &str,
@@ -89,7 +89,7 @@ impl Sheet<'_> {
 }
 
 impl Sheet<'_> {
-    /// One metric of times with several sets of labels.
+    /// Writes one metric of times with several sets of labels.
     fn histograms(
         &mut self,
         name: &str,

@@ -72,8 +72,8 @@ enum Ended {
     Parted,
 }
 
-/// Turns of keys among the tasks of one thread that read, compute and write them. Without a turn all of them would try at once: one
-/// would win, and the others would have written a record for nothing.
+/// Turns of keys among the tasks of one thread that read, compute and write them. Without turns, all of them would try
+/// at once: one would win, and the others would have written a record for nothing.
 pub type KeyTurns = Turns<Group>;
 
 /// The effect of a command on a value: its replies, the value that it leaves, and whether that value has to be written.

@@ -8,9 +8,9 @@ pub enum CommandError {
     /// There is no such command.
     #[error("ERR unknown command '{}', with args beginning with: {}", shown(.name), arguments_shown(.arguments))]
     Unknown {
-        /// Its name.
+        /// The name that was sent.
         name: Vec<u8>,
-        /// Its first arguments.
+        /// The first arguments after the name.
         arguments: Vec<Vec<u8>>,
     },
     /// Too few arguments or too many.
@@ -21,7 +21,7 @@ pub enum CommandError {
     Subcommand {
         /// The command, in capitals.
         command: &'static str,
-        /// Its first argument.
+        /// The subcommand as it was sent.
         subcommand: Vec<u8>,
     },
     /// An option that is not supported.

@@ -12,14 +12,14 @@ pub struct Arguments<'a> {
     places: &'a [Range<u32>],
 }
 
-/// What a command asks for.
+/// The operation that a command asks for.
 #[derive(Debug)]
 pub enum Operation<'a> {
     /// Reads or changes the value of one key.
     Value {
         /// The key.
         key: &'a [u8],
-        /// What is done to it.
+        /// The command on the key's value.
         command: ValueCommand<'a>,
     },
     /// Returns the values of keys.
@@ -110,11 +110,11 @@ pub struct Hello<'a> {
 /// What `CLIENT` reports about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientReport {
-    /// Its name.
+    /// The connection's name.
     Name,
-    /// Its number.
+    /// The connection's number.
     Id,
-    /// Everything, in one line.
+    /// Everything about the connection, in one line.
     Info,
 }
 

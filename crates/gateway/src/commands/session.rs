@@ -65,7 +65,8 @@ impl Session {
         }
     }
 
-    /// Resets the session to its initial state, except for when it began and the pace of its guesses.
+    /// Resets the session to its initial state. Its number, its addresses, when it began and the pace of its guesses
+    /// stay.
     pub fn reset(&mut self, now: Nanoseconds, needs_password: bool) {
         let (began_at, guesses) = (self.began_at, self.guesses.clone());
         *self = Self {

@@ -77,8 +77,8 @@ impl Store {
         self.is_lost.get()
     }
 
-    /// Reads the values of keys for a reply, all at once: as many from the first one on as fit `size_max` bytes beside
-    /// short ones. Returns their count.
+    /// Reads the values of keys for a reply, all at once: as many, from the first one on, as `size_max` bytes have room
+    /// for; short records need no room. Returns the count of keys that were read.
     pub async fn get_many(
         &self,
         keys: &[&[u8]],

@@ -225,8 +225,8 @@ async fn delete_many<'a>(
     }
 }
 
-/// Runs writes together. Returns how many `had_effect`, and the first failure. The store's answers may come without a pause, so the
-/// thread looks at its sockets in between.
+/// Runs writes together. Returns how many `had_effect`, and the first failure. The store's answers may come without a
+/// pause, so the thread looks at its sockets in between.
 async fn count<T>(
     reactor: &Reactor,
     writes: impl Iterator<Item = impl Future<Output = Result<T, CommandError>>>,

@@ -3,11 +3,11 @@
 /// Limits on one request. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Arguments, the command's name included.
+    /// Most arguments, including the command's name.
     pub arguments: u32,
-    /// One argument.
+    /// Longest argument.
     pub argument_size: u64,
-    /// The whole request as it is sent.
+    /// Longest request, as it is sent.
     pub size: u64,
 }
 

@@ -59,7 +59,7 @@ fn draw_argument(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// What one connection sends.
+/// The bytes that one connection sends.
 fn draw_stream(random: &mut Random, names: &[Vec<u8>]) -> Vec<u8> {
     match random.random_range(0..14) {
         0 => return b"*1\r\n".repeat(200_000),

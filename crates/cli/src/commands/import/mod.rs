@@ -207,7 +207,7 @@ impl Run<'_> {
     }
 }
 
-/// What comes next.
+/// The next event of an import.
 enum Next<T> {
     Answer(T),
     End,

@@ -75,7 +75,7 @@ fn update(text: &str) -> Result<Update, String> {
     }
 }
 
-/// What was selected.
+/// The selection that the selectors make.
 pub struct Selection {
     /// The scenarios that were asked about; never empty.
     pub scenarios: Vec<Scenario>,

@@ -62,7 +62,7 @@ pub struct GatewayFlags {
 }
 
 impl GatewayFlags {
-    /// The gateway's options, without the address of the store; `None` if nobody asked for a gateway.
+    /// The gateway's options, without the address of the store; `None` if no gateway was asked for.
     pub fn options(&self) -> Result<Option<GatewayOptions>, Failure> {
         let address = |endpoint: &Option<Endpoint>| endpoint.as_ref().map(|end| end.address);
         let (resp, admin) = (address(&self.resp), address(&self.admin));

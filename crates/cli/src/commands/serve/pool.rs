@@ -51,7 +51,7 @@ pub fn builder(serving: &Serving, accepts_copy: bool) -> Builder {
     builder
 }
 
-/// Why there is no server, in the words of the command line.
+/// The failure to open a server, in the words of the command line.
 pub fn refused(error: stonecast::Error) -> Failure {
     match error.kind() {
         ErrorKind::OtherSetting {

@@ -13,7 +13,7 @@ use crate::support::{Place, Reply, RespClient, Server, command, http_get, run};
 /// Flags for both ports, each on any free port.
 const BOTH: [&str; 4] = ["--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
-/// Where the server said that it listens for `scheme`.
+/// The address at which the server said that it listens for `scheme`.
 fn address(server: &mut Server, scheme: &str) -> SocketAddr {
     let heard = server.heard();
     let start = heard

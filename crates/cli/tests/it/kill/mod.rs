@@ -37,7 +37,7 @@ const MOMENTS: usize = 200;
 const CAPACITY: &str = "128MiB";
 /// Smallest segments, so that many are opened, filled, sealed.
 const SEGMENT_SIZE: &str = "1MiB";
-/// A pool fuller than this is replaced by a new one: there is no cleaner yet.
+/// A pool fuller than this is replaced by a new one, so that kills meet pools with room.
 const FULL_ENOUGH: f64 = 0.6;
 
 #[test]

@@ -16,7 +16,7 @@ const TIME_MAX: Duration = Duration::from_secs(240);
 /// Pause between two checks of a process that should end.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a command printed, and how it ended.
+/// The output of a command, and how the command ended.
 #[derive(Debug)]
 pub struct Output {
     /// Exit status; `None` if a signal ended it.

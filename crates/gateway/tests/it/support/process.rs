@@ -30,7 +30,7 @@ pub struct Bounds {
 pub struct Process {
     child: Child,
     errors: PathBuf,
-    /// Where Redis clients connect.
+    /// The address that Redis clients connect to.
     pub address: SocketAddr,
 }
 
