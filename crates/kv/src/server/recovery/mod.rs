@@ -1,7 +1,8 @@
 //! Recovery: makes a state that can be served from the pool that a crash left.
 //!
 //! 1. `survey.rs` reads checkpoint and log into an index, and changes nothing.
-//! 2. The records found are persisted, then sealed, and the seals are persisted, before any appender is there.
+//! 2. The records found, and the whole copies of damaged headers, are persisted. Then the records are sealed and the headers mended, and
+//!    that is persisted, before any appender is there.
 //! 3. Each segment's neighbour is told what is durable of it by now (`space/witnesses.rs`), and that is persisted.
 //!
 //! A crash inside changes nothing that matters: seals only say what a scan finds anyway, and what a neighbour says is true before
@@ -93,6 +94,7 @@ pub(crate) async fn recover(
     let mut report = survey.report();
     // A pool that was just made is clean, too.
     report.lacks_checkpoint = pool.was_clean() && !survey.has_checkpoint && report.records > 0;
+    let unsettled = survey.unsettled(&format);
     let Survey {
         rebuilt,
         segments,
@@ -114,7 +116,10 @@ pub(crate) async fn recover(
     if !pool.was_clean() {
         mark_doubtful(&*log, &format, &segments, &occupied);
     }
-    let (witnesses, sealed) = seal(pool, commit, (&mut segments, &appended), &occupied).await?;
+    let found = commit.persist(&*log, &unsettled).await;
+    let found = found.map_err(MediaError::from)?;
+    let in_use = (&mut segments[..], &appended[..]);
+    let (witnesses, sealed) = seal(pool, commit, in_use, &occupied, &found).await?;
     let appended: Vec<SegmentState> = appended.into_iter().map(|found| found.state).collect();
     let heritage = segments
         .iter()
@@ -149,20 +154,17 @@ pub(crate) async fn recover(
     ))
 }
 
-/// Persists the records found, then seals them, then lets the neighbours tell of them; each step begins when the one before is
-/// persisted. Returns the proof that everything is durable.
+/// Seals the records found, which are durable, and mends headers, then lets the neighbours tell of them; each step begins when the
+/// one before is persisted. Returns the proof that everything is durable.
 async fn seal(
     pool: &Pool,
     commit: &Commit,
     (segments, appended): (&mut [SegmentState], &[Appended]),
     occupied: &[Span],
+    found: &Persisted,
 ) -> Result<(Witnesses, Persisted), MediaError> {
     let (log, format) = (pool.log(), format_of(pool));
-    // After the death of a process alone, the records found may never have been persisted; a seal must not cover such records.
-    let unsealed = segments.iter().filter_map(|state| state.unsealed(&format));
-    let unsealed: Vec<Span> = unsealed.collect();
-    let found = commit.persist(&*log, &unsealed).await?;
-    let mut settled = settle(segments, &*log, &format, &found);
+    let mut settled = settle(segments, &*log, &format, found);
     for found in appended.iter().filter(|found| found.header_damaged) {
         settled.extend(mend_header(&*log, &format, &found.state));
     }

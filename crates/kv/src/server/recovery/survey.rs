@@ -16,9 +16,9 @@ use stonecast_media::{Blob, Durability, Pool, Region};
 
 use crate::error::StoreError;
 use crate::index::Index;
-use crate::server::recovery::RecoveryReport;
 use crate::server::recovery::checkpoint::{Checkpoint, Image};
 use crate::server::recovery::rebuild::{Rebuild, Rebuilt, index_memory};
+use crate::server::recovery::{RecoveryReport, SEGMENT_START_SIZE};
 
 /// The source of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +114,22 @@ impl Survey {
         let damaged = self.appended.iter().filter(|found| found.header_damaged);
         report.headers_repaired += damaged.count() as u64;
         report
+    }
+
+    /// What an opening persists before it changes anything. After the death of a process alone, neither the records that no seal covers
+    /// nor the whole copy of a damaged header may ever have been persisted: a power cut would take that copy, and the other one that
+    /// is being written.
+    pub fn unsettled(&self, format: &LogFormat) -> Vec<Span> {
+        let of_records = self.segments.iter();
+        let headers = of_records.map(|(state, found)| (state, found.header_damaged));
+        let of_appends = self.appended.iter();
+        let headers = headers.chain(of_appends.map(|found| (&found.state, found.header_damaged)));
+        let headers = headers.filter(|&(_, is_damaged)| is_damaged);
+        let headers = headers
+            .map(|(state, _)| Span::new(format.position(state.number, 0), SEGMENT_START_SIZE));
+        let of_records = self.segments.iter();
+        let records = of_records.filter_map(|(state, _)| state.unsealed(format));
+        records.chain(headers).collect()
     }
 }
 
@@ -354,9 +370,25 @@ mod tests {
         log.store(format.position(2, 0), 0);
         let found = survey(&pool, false, Basis::LogAlone, &mut Strict).unwrap();
         assert_eq!(found.report().headers_repaired, 1);
+        let header = Span::new(format.position(2, 0), SEGMENT_START_SIZE);
+        assert_eq!(found.unsettled(&format), [header]);
         stonecast_log::mend_header(&*log, &format, &state);
         let found = survey(&pool, false, Basis::LogAlone, &mut Strict).unwrap();
         assert_eq!(found.report().headers_repaired, 0);
         assert_eq!(found.appended.len(), 1);
+        assert_eq!(found.unsettled(&format), []);
+    }
+
+    /// Needs the persist of the whole copy: it may be visible and not durable while recovery writes the other one.
+    #[test]
+    fn the_whole_copy_of_a_damaged_header_of_records_is_persisted_before_the_other_is_written() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let pool = pool(&directory.path().join("pool"));
+        let (log, format) = (pool.log(), format_of(&pool));
+        SegmentState::fresh(2, 1).write_header(&*log, &format);
+        log.store(format.position(2, 3), 0);
+        let found = survey(&pool, false, Basis::LogAlone, &mut Strict).unwrap();
+        let header = Span::new(format.position(2, 0), SEGMENT_START_SIZE);
+        assert_eq!(found.unsettled(&format), [header]);
     }
 }
