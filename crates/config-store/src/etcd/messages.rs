@@ -216,8 +216,15 @@ pub fn parse_swap(expected: u64, body: &[u8]) -> Result<(Header, bool), String> 
     Ok((answer.header, answer.succeeded))
 }
 
+/// The token that an etcd gives for a password. No reason quotes `body`: another server may send the password back.
 pub fn parse_token(body: &[u8]) -> Result<String, String> {
-    Ok(parse::<TokenAnswer>(body)?.token)
+    let answer: TokenAnswer =
+        serde_json::from_slice(body).map_err(|_| "its answer to a password has no token")?;
+    let fits_a_header =
+        |token: &str| !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
+    Some(answer.token)
+        .filter(|token| fits_a_header(token))
+        .ok_or_else(|| "its token does not fit into a header".to_owned())
 }
 
 pub fn parse_watch(line: &[u8]) -> Result<Heard, String> {
@@ -240,6 +247,21 @@ pub fn parse_watch(line: &[u8]) -> Result<Heard, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_fits_into_a_header_and_no_reason_tells_a_password() {
+        assert_eq!(parse_token(br#"{"token":"a.b"}"#).as_deref(), Ok("a.b"));
+        let echo = br#"{"name":"u","password":"secret"}"#;
+        for wrong in [
+            &echo[..],
+            br#"{"token":"secret\n"}"#,
+            br#"{"token":""}"#,
+            b"secret",
+        ] {
+            let reason = parse_token(wrong).unwrap_err();
+            assert!(!reason.contains("secret"), "{reason}");
+        }
+    }
 
     #[test]
     fn an_answer_of_another_shape_is_none() {

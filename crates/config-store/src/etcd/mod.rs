@@ -226,7 +226,10 @@ impl Backend for EtcdStore {
         }
         let endpoint = self.members[self.current].endpoint.clone();
         let heard = self.members[self.current].listen(&self.key, revision + 1);
-        let has_event = heard.inspect_err(|_| self.pass_over_current())?;
+        let has_event = heard.inspect_err(|_| {
+            self.seen().known.remove(&self.current);
+            self.pass_over_current();
+        })?;
         let (stored, _) = self.failing_over(Self::read_of_current)?;
         let newest = stored.map(|stored| stored.revision);
         if has_event && newest == known {
