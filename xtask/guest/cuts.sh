@@ -1,5 +1,5 @@
 # One boot between two power cuts: each site verifies, serves, exports and loads its pool until the machine is gone.
-# The script ends only in the last boot, or when something is wrong.
+# The script ends only in the last boot, or when a check fails.
 
 # run_site NAME POOL OPTION...: the load of one site, in the background.
 run_site() {

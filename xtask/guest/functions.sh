@@ -1,6 +1,6 @@
 # Functions for the scripts of jobs.
 
-# load NAME: loads a module of the kernel with everything that it needs.
+# load NAME: loads a module of the kernel with its needs.
 load() {
     [ -e "/modules/$1.order" ] || return 0
     while read -r module; do
@@ -40,7 +40,7 @@ load_nvdimm() {
     load nfit && load nd_pmem && load dax_pmem && load device_dax
 }
 
-# devdax REGION: a namespace of the region that programs map directly, /dev/dax*. Reuses one that an earlier boot made.
+# devdax REGION: a namespace of the region that programs map directly, /dev/dax*. A namespace of an earlier boot is reused.
 devdax() {
     [ -e "/dev/dax$1.0" ] && return
     ndctl create-namespace -f -e "namespace$1.0" -m devdax >/tmp/ndctl.output 2>&1 || {
@@ -50,7 +50,7 @@ devdax() {
 }
 
 # fsdax REGION TYPE FOLDER: a file system on a namespace of the region, mounted so that mappings are the memory itself.
-# Reuses one that an earlier boot made.
+# A namespace of an earlier boot is reused.
 fsdax() {
     load "$2"
     mkdir -p "$3"
@@ -79,7 +79,7 @@ await() {
     done
 }
 
-# The shell would run its own `ip`, which knows less.
+# The shell would run its own `ip`, which has fewer commands.
 ip() {
     /usr/bin/ip "$@"
 }
@@ -118,7 +118,7 @@ lose() {
     /usr/sbin/tc qdisc replace dev "$1" root netem loss "$2%"
 }
 
-# lose_nothing END
+# lose_nothing END: ends the loss of packets.
 lose_nothing() {
     /usr/sbin/tc qdisc del dev "$1" root
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/busybox sh
-# The first process of the guest. Mounts the host's folders, runs the job's script, leaves its exit status where the
-# host finds it, and switches the machine off.
+# The first process of the guest. Mounts the host's folders, runs the job's script, leaves its exit status in the
+# host's folder, and switches the machine off.
 #
 #   /job        the host's folder of this boot, written through: a write that returned is in the host's memory
 #   /programs   programs and other files for the job, read only
-# Put them after the programs of the packages, which can do more.
+# The programs of the packages come first, because they have more commands.
 /usr/bin/busybox mkdir -p /busybox
 /usr/bin/busybox --install -s /busybox
 export PATH=/usr/sbin:/usr/bin:/busybox HOME=/tmp TMPDIR=/tmp LC_ALL=C

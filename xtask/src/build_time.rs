@@ -15,15 +15,15 @@ use crate::tools;
 /// The folder of the package with the binary, in every commit.
 const PACKAGE: &str = "crates/cli";
 
-/// Builds commit `base` and this tree, each from nothing and with one job, and prints the processor seconds of both and their
-/// ratio. Processor time and not wall time: other work of the machine hardly changes it.
+/// Builds commit `base` and this tree, each from nothing and with one job, and prints the processor seconds of both and
+/// their ratio. Other work of the machine hardly changes processor time, unlike wall time.
 pub fn run(base: &str) -> Result<bool> {
     let workspace = Metadata::of_the_workspace()?.workspace_root;
     let folder = std::env::temp_dir().join(format!("stonecast-build-time-{}", std::process::id()));
     fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
     let measured = compare(&workspace, base, &folder);
     fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
-    // Git forgets a worktree whose folder is gone.
+    // Git keeps an entry for a worktree until `prune`, even if its folder is gone.
     tools::run(git(&workspace).args(["worktree", "prune"]))?;
     measured.map(|()| true)
 }
@@ -46,7 +46,7 @@ fn compare(workspace: &Path, base: &str, folder: &Path) -> Result<()> {
 
 /// Processor seconds of the release build of `tree` into `target`, which does not exist yet.
 fn seconds_of_build(tree: &Path, target: &Path) -> Result<f64> {
-    // Downloads are no part of the build.
+    // Downloads are not part of the build.
     tools::run(&mut cargo(tree, &["fetch", "--quiet", "--locked"]))?;
     let start = seconds_of_children()?;
     let status = cargo(

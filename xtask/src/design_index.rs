@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 const FOLDER: &str = "docs/design";
 const INDEX: &str = "README.md";
 
-/// Every page that the index lacks or names differently.
+/// Returns every page that the index lacks or names differently.
 pub fn findings(workspace: &Path) -> Result<Vec<String>> {
     let folder = workspace.join(FOLDER);
     let read = |name: &str| {

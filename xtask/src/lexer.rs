@@ -101,7 +101,7 @@ fn end_of_quoted(bytes: &[u8], start: usize, quote: u8) -> usize {
     bytes.len()
 }
 
-/// `'a'` and `'\n'` are characters, `'a` is a lifetime.
+/// The end of a character literal, such as `'a'` or `'\n'`; `None` for a lifetime, such as `'a`.
 fn end_of_character(bytes: &[u8], start: usize) -> Option<usize> {
     if bytes.get(start + 1) == Some(&b'\\') {
         return Some(end_of_quoted(bytes, start, b'\''));
@@ -111,7 +111,8 @@ fn end_of_character(bytes: &[u8], start: usize) -> Option<usize> {
     (bytes.get(end) == Some(&b'\'')).then_some(end + 1)
 }
 
-/// `r"..."`, `r#"..."#`, `b"..."`, `b'x'`, `br"..."`, `c"..."`; `None` for a word that only starts like one.
+/// The end of a literal such as `r"..."`, `r#"..."#`, `b"..."`, `b'x'`, `br"..."` or `c"..."`; `None` for a word that
+/// only starts like one.
 fn end_of_prefixed_literal(bytes: &[u8], start: usize) -> Option<usize> {
     let letters = bytes[start..]
         .iter()

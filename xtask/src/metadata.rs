@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// The output of `cargo metadata`.
 #[derive(Deserialize)]
 pub struct Metadata {
-    /// With `--no-deps` the packages of the workspace, otherwise all of them.
+    /// The packages: with `--no-deps` those of the workspace, otherwise all.
     pub packages: Vec<Package>,
     /// Root of the workspace.
     pub workspace_root: PathBuf,
@@ -17,26 +17,26 @@ pub struct Metadata {
     pub target_directory: PathBuf,
 }
 
-/// One package.
+/// A package.
 #[derive(Deserialize)]
 pub struct Package {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
     /// SPDX expression.
     pub license: Option<String>,
-    /// Its `Cargo.toml`.
+    /// The package's `Cargo.toml`.
     pub manifest_path: PathBuf,
     /// `None` for packages of the workspace.
     pub source: Option<String>,
-    /// The dependencies in its `Cargo.toml`.
+    /// The dependencies in `Cargo.toml`.
     pub dependencies: Vec<Dependency>,
     /// Libraries, binaries, tests.
     pub targets: Vec<Target>,
 }
 
-/// One line of a dependency table.
+/// A line of a dependency table.
 #[derive(Deserialize)]
 pub struct Dependency {
     /// The named package.
@@ -47,7 +47,7 @@ pub struct Dependency {
     pub path: Option<PathBuf>,
 }
 
-/// One crate of a package.
+/// A crate of a package.
 #[derive(Deserialize)]
 pub struct Target {
     /// `lib`, `bin`, `test`, ...

@@ -1,5 +1,4 @@
-//! One step: runs a command of cargo in the workspace, shows its output, and counts the tests in
-//! it.
+//! The work of a step: runs a command of cargo in the workspace, shows the output, and counts the tests in the output.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

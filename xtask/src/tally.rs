@@ -1,8 +1,8 @@
 //! Counts of passed and failed tests, and of tests that this machine could not run.
 //!
-//! A test that cannot run here (no root, no package lists) appends `NAME<tab>REASON` to the file
-//! that the environment variable [`NOT_RUN_VARIABLE`] names, and returns. The test harness counts
-//! it as passed; this module subtracts it from that count and names it.
+//! A test that cannot run on this machine (no root, no package lists) appends `NAME<tab>REASON` to the file that the
+//! environment variable [`NOT_RUN_VARIABLE`] names, and returns. The test harness counts it as passed; this module
+//! subtracts it from that count and names it.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Names the file to which tests append.
+/// The environment variable that names the file to which tests append.
 pub const NOT_RUN_VARIABLE: &str = "STONECAST_NOT_RUN";
 
 /// The outcome of one step.
@@ -100,7 +100,7 @@ impl NotRunFile {
         Ok(Self { path })
     }
 
-    /// Its path.
+    /// The path of the file.
     pub fn path(&self) -> &PathBuf {
         &self.path
     }

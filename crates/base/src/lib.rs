@@ -1,9 +1,9 @@
 //! The parts that every crate of Stonecast shares: sizes, hashes, seeded random numbers and the
 //! error for corrupt bytes.
 //!
-//! No input or output, no clock, no thread, no global state except the planted bug of the feature
-//! `mutants`. Everything here is a pure function of its arguments, so the simulated world and a
-//! real server compute the same bytes.
+//! The crate has no input or output, no clock, no thread, and no global state except the planted bug of the feature
+//! `mutants`. Everything here is a pure function of its arguments, so the simulated world and a real server compute the
+//! same bytes.
 #![forbid(unsafe_code)]
 
 mod corruption;
@@ -25,6 +25,6 @@ pub const MIB: u64 = 1 << 20;
 /// 2^30 bytes.
 pub const GIB: u64 = 1 << 30;
 
-/// Nanoseconds since an arbitrary start chosen by the clock's owner: wall time on real providers,
-/// virtual time in the simulated world. Differences are meaningful, values are not.
+/// Nanoseconds since an arbitrary start chosen by the clock's owner: wall time on real providers, virtual time in the
+/// simulated world. Only differences are meaningful.
 pub type Nanoseconds = u64;

@@ -1,5 +1,4 @@
-//! Random numbers from a seed. Nothing here asks the operating system: the caller supplies the
-//! seed.
+//! Random numbers from a seed. Nothing here asks the operating system: the caller supplies the seed.
 
 use rand::SeedableRng as _;
 pub use rand::seq::SliceRandom as SliceExt;

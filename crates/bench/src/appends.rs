@@ -5,8 +5,8 @@
 //!   plain copies:      place := counter += 64; copy 64 bytes there; again
 //! ```
 //!
-//! Both fill one buffer with messages of four threads. The receiver posts the buffer before a round and takes it back after
-//! it; in between its thread waits for the senders and touches neither device nor memory.
+//! Both fill one buffer with messages of four threads. The receiver posts the buffer before a round and takes the
+//! buffer back after the round; in between, its thread waits for the senders and touches neither device nor memory.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -23,22 +23,22 @@ use stonecast_fabric::{
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_media::{MappedRegion, Region, Sealing};
 
-/// Number of senders.
+/// The number of senders.
 pub const SENDERS: usize = 4;
-/// Bytes of a message.
+/// The size of a message in bytes.
 pub const MESSAGE: u32 = 64;
-/// Messages of all senders in a round: they fill the buffer.
+/// The number of messages of all senders in a round, which fill the buffer.
 pub const MESSAGES: u64 = SENDERS as u64 * OF_ONE;
-/// Messages of one sender in a round.
+/// The number of messages of one sender in a round.
 const OF_ONE: u64 = 1 << 16;
 const BUFFER: u64 = MESSAGES * MESSAGE as u64;
-/// Messages that are posted together.
+/// The number of messages that are posted together.
 const BATCH: u64 = 64;
 
-/// When a sender began and ended a round.
+/// The times at which a sender began and ended a round.
 type Times = (Instant, Instant);
 
-/// From the first sender's beginning to the last one's end.
+/// Returns the time from the first sender's beginning to the last sender's end.
 fn span(times: &[Times]) -> Duration {
     let first = times.iter().map(|times| times.0).min();
     let last = times.iter().map(|times| times.1).max();
@@ -50,7 +50,7 @@ fn span(times: &[Times]) -> Duration {
 /// A receiver and its senders, connected.
 pub struct Appends {
     receiver: Receiver,
-    /// One message starts a round of one sender; their end ends the threads.
+    /// A message starts a round of one sender; a closed channel ends the sender's thread.
     starts: Vec<mpsc::Sender<()>>,
     times: mpsc::Receiver<Result<Times, DeviceError>>,
     senders: Vec<JoinHandle<()>>,
@@ -160,7 +160,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes the full buffer and gives it to the senders again.
+    /// Takes the full buffer back and posts the buffer again.
     fn take_back(&self) -> Result<(), DeviceError> {
         let mut consumed = Vec::new();
         while consumed.is_empty() {
@@ -188,7 +188,7 @@ fn queue_pair(
     })
 }
 
-/// A sender's thread: connects, and fills its part of the buffer whenever it is told to.
+/// The work of a sender's thread: connects, and fills its part of the buffer at each message of `starts`.
 fn send_rounds(
     address: &str,
     started: &mpsc::Receiver<()>,
@@ -222,7 +222,7 @@ fn send_rounds(
     Ok(())
 }
 
-/// One batch of messages, of which the last one is signalled.
+/// A batch of messages, of which the last one is signalled.
 fn batch(device: &ShmDevice) -> Result<Vec<WorkRequest>, DeviceError> {
     let region = device.allocate(BATCH * u64::from(MESSAGE), Access::NONE)?;
     Ok((0..BATCH)

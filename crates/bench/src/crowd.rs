@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use stonecast_fabric::Runtime;
 
-/// See the module documentation. `T` is what a task ends with.
+/// See the module documentation. `T` is the result of a task.
 pub struct Crowd<T> {
     running: Cell<usize>,
     ended: RefCell<Vec<T>>,
@@ -15,7 +15,7 @@ pub struct Crowd<T> {
 }
 
 impl<T: 'static> Crowd<T> {
-    /// Nobody yet.
+    /// A crowd without tasks.
     pub fn new() -> Rc<Self> {
         Rc::new(Self {
             running: Cell::new(0),
@@ -24,7 +24,7 @@ impl<T: 'static> Crowd<T> {
         })
     }
 
-    /// One more: `task`, run by `runtime`.
+    /// Adds `task`, which `runtime` runs.
     pub fn spawn(self: &Rc<Self>, runtime: &dyn Runtime, task: impl Future<Output = T> + 'static) {
         self.running.set(self.running.get() + 1);
         let crowd = self.clone();
@@ -38,7 +38,7 @@ impl<T: 'static> Crowd<T> {
         }));
     }
 
-    /// What all tasks ended with, in the order in which they did.
+    /// Waits for all tasks, and returns their results in the order in which they ended.
     pub async fn ends(&self) -> Vec<T> {
         poll_fn(|context| {
             if self.running.get() == 0 {

@@ -1,11 +1,11 @@
-//! The records that every store of a comparison is loaded with.
+//! The records that are loaded into every store of a comparison.
 
 use stonecast_workload::{KeyName, value_of};
 
 /// Keys 0 to `keys` - 1 under YCSB's names, each with a value that follows from the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSet {
-    /// How many.
+    /// The number of keys.
     pub keys: u64,
     /// Bytes of each value.
     pub value_size: usize,
@@ -14,7 +14,7 @@ pub struct DataSet {
 }
 
 impl DataSet {
-    /// Calls `visit` with name and value of each record, in the order of their numbers, until it fails.
+    /// Calls `visit` with name and value of each record, in the order of their numbers, until `visit` fails.
     pub fn try_for_each<E>(
         &self,
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
@@ -27,7 +27,7 @@ impl DataSet {
         Ok(())
     }
 
-    /// The value of key `number`.
+    /// Writes the value of key `number` into `into`.
     pub fn value(&self, number: u64, into: &mut [u8]) {
         value_of(self.seed, number, into);
     }

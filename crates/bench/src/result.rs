@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-/// One run. The field names are an interface: scripts read them.
+/// The result of a run. The field names are an interface, which scripts read.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct YcsbResult {
     /// Mix of operations: `a`, `b`, `c`, `update-only`.
     pub workload: String,
-    /// What the operations went through: `shm`, `verbs`.
+    /// The fabric: `shm`, `verbs`.
     pub fabric: String,
     /// Client threads, each with a connection of its own.
     pub clients: u32,
-    /// Operations of one client that waited for an answer at the same time.
+    /// Operations of one client in flight at a time.
     pub in_flight: u32,
     /// Keys in the store.
     pub keys: u64,
@@ -31,12 +31,12 @@ pub struct YcsbResult {
     pub p999_ns: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// CPU time of the whole server process for one operation. `null` where it may be on another machine.
+    /// CPU time of the whole server process for one operation. `null` if the server may be on another machine.
     pub server_cpu_ns_per_op: Option<f64>,
     /// CPU time of the client threads for one operation.
     pub client_cpu_ns_per_op: f64,
-    /// The bare loop of the same run, by as many threads: what this memory gives without any store. `null` where a GET is
-    /// not two reads: values of many kilobytes.
+    /// The bare loop of the same run, by as many threads: the speed of this memory without any store. `null` if a GET
+    /// is not two reads, as for values of many kilobytes.
     pub limit_ops_per_s: Option<f64>,
     /// Keys that were read by their remembered places, in one round trip.
     pub location_hits: u64,

@@ -9,7 +9,7 @@ pub struct Adjustment {
     pub operations: Option<u64>,
     /// Maximum number of clients.
     pub clients: Option<u32>,
-    /// Maximum number of operations that each client has under way.
+    /// Maximum number of operations that each client has in flight.
     pub lanes: Option<u32>,
     /// Maximum number of keys.
     pub keys: Option<u32>,
@@ -18,10 +18,9 @@ pub struct Adjustment {
     /// Examines a power cut at every moment instead of a few moments: finds the earliest one that
     /// fails.
     pub every_moment: bool,
-    /// Also demands a promise that no store keeps: that a write survives a power cut before it is
-    /// answered. Every run that examines a power cut then fails, which shows what a failure looks
-    /// like. If copies are kept, clients make a mistake instead: they take a write for persisted that
-    /// has only arrived.
+    /// Also demands a promise that no store keeps: that a write survives a power cut before it is answered. Every run that
+    /// examines a power cut then fails, which shows what a failure looks like. In runs with copies, clients make a mistake
+    /// instead: they take a completed write for a persisted one. Runs of replication must have one primary of each shard.
     pub canary: bool,
 }
 

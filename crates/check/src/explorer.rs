@@ -1,6 +1,5 @@
-//! Examines the states that a power cut of any machines at one moment may leave: recovers each
-//! state that differs in the lines that a recovery reads, judges it, cuts the power again during
-//! that recovery, and once more after it.
+//! Examines the states that a power cut of any machines at one moment may leave. The explorer recovers and judges each state that
+//! differs in the lines that a recovery reads, cuts the power again during that recovery, and once more after it.
 
 use std::rc::Rc;
 
@@ -26,19 +25,19 @@ pub(crate) struct Effort {
     pub cut_percent: u64,
 }
 
-/// One in this many known states is recovered all the same, to check that it is known.
+/// One in this many known states is recovered nevertheless, to check that the state is known.
 const KNOWN_TRIED: u32 = 64;
 
-/// Judges what recoveries find.
+/// Judges the contents that recoveries find.
 pub(crate) trait Judge<C> {
     /// Judges the content after a crash.
     fn judge(&self, contents: &C) -> Result<(), Violation>;
 
-    /// Judges the content of a second recovery by that of a finished first one.
+    /// Judges the content of a second recovery by the content of a finished first one.
     fn judge_again(&self, first: &C, second: &C) -> Result<(), Violation>;
 }
 
-/// Explores power cuts, and counts what it did.
+/// Explores power cuts, and counts its work.
 pub(crate) struct Explorer<S> {
     lab: Rc<Lab<S>>,
     effort: Effort,
@@ -87,8 +86,8 @@ impl<S: Subject> Explorer<S> {
         finding.map(|finding| self.with_less_lost(wrecks, finding, judge))
     }
 
-    /// Random numbers for the choice of states. The numbers for the work on a state come from another source, which continues from
-    /// one exploration to the next: otherwise a run would cut the same few recoveries of each.
+    /// Random numbers for the choice of states. The numbers for the work on a state come from another source, which continues
+    /// from one exploration to the next: otherwise a run would cut the same few recoveries in each exploration.
     fn fork(&mut self) -> Random {
         random_from_seed(self.random.random())
     }
@@ -165,8 +164,7 @@ impl<S: Subject> Explorer<S> {
         Ok(Look::New)
     }
 
-    /// Recovers, and examines what a power cut at some moment of the recovery leaves, and one after
-    /// it.
+    /// Recovers, and examines the states that a power cut at some moment of the recovery, and one after the recovery, leave.
     fn look_twice(
         &mut self,
         wrecks: &Wrecks,
@@ -203,13 +201,14 @@ impl<S: Subject> Explorer<S> {
             judge.judge(contents)
         })?;
         self.look_again(&moments[last], states / 2, |contents| match &first {
-            // The store was served: content that was found once stays.
+            // The recovery had ended, so the content that it found must stay.
             Some(first) => judge.judge_again(first, contents),
             None => judge.judge(contents),
         })
     }
 
-    /// Cuts the power in the middle of the next header, after a cut in the middle of the first one, and judges what is left.
+    /// Cuts the power in the middle of the next header, after a cut in the middle of the first one, and judges the remaining
+    /// state.
     fn tear_again(
         &mut self,
         torn: &Bench<S>,
@@ -223,7 +222,7 @@ impl<S: Subject> Explorer<S> {
         judge.judge(&contents)
     }
 
-    /// Lets the power of one machine go in the middle of one of the next headers that it stores.
+    /// Cuts the power of one machine in the middle of one of the next headers that it stores.
     fn cut_in_a_header(&mut self, bench: &Bench<S>) {
         let machine = match bench.seats.len() {
             1 => 0,

@@ -1,5 +1,5 @@
-//! Recovery of what survived on all machines, in a separate world for each try, so that the world
-//! under test continues undisturbed.
+//! Recovery of the survivors of all machines, in a separate world for each try, so that the world under test continues
+//! undisturbed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub(crate) struct Lab<S> {
     options: Vec<MachineOptions>,
 }
 
-/// A recovery under way.
+/// A recovery in progress.
 pub(crate) struct Bench<S: Subject> {
     world: World,
     machines: Vec<Machine>,
@@ -27,7 +27,7 @@ pub(crate) struct Bench<S: Subject> {
     outcome: Outcome<S>,
 }
 
-/// The end of a recovery, once it has come.
+/// The result of a recovery, once it has ended.
 type Outcome<S> = Rc<RefCell<Option<Found<S>>>>;
 /// The contents that a recovery found, or the promise that it broke.
 pub(crate) type Found<S> = Result<<S as Subject>::Contents, Violation>;
@@ -88,7 +88,7 @@ impl<S: Subject> Lab<S> {
 }
 
 impl<S: Subject> Bench<S> {
-    /// Executes the next event. The system ends a process that reads unreadable memory.
+    /// Executes the next event. A process that reads unreadable memory ends.
     pub fn step(&self) -> bool {
         let more = self.world.step();
         if self.world.machine_checks() > 0 && self.outcome.borrow().is_none() {

@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// The sequential specification of an object: which answers a call may get from a state, and the state afterwards.
+/// The sequential specification of an object: the answers that a call may get from a state, and the state afterwards.
 ///
 /// A model is a pure function. The checker tries calls in many orders, so a state must be cheap to clone and to compare.
 ///
-/// An object may fall into parts that do not see each other, as the keys of a store do. Each operation of a
-/// [`History`](crate::history::History) names its part, a model describes one part, and parts are judged one by one
-/// (Herlihy and Wing 1990: linearizability is a local property). A queue, and a map with ranges, are one part each: the whole object.
+/// An object may consist of independent parts, like the keys of a store. Each operation of a [`History`](crate::history::History)
+/// names its part, a model describes one part, and parts are judged one by one (Herlihy and Wing 1990: linearizability is a local
+/// property). A queue, and a map with ranges, are one part each: the whole object.
 ///
 /// ```
 /// use stonecast_check::model::Model;
@@ -39,11 +39,11 @@ pub trait Model {
     /// An answer.
     type Answer: Clone + Debug + PartialEq;
 
-    /// The state of an object that nobody has changed.
+    /// The initial state.
     fn start(&self) -> Self::State;
 
-    /// The state after `call` took effect on `state`; `None`: on this state it cannot, or not with this answer. Without an answer every
-    /// outcome is possible.
+    /// The state after `call` took effect on `state`. `None` if the call cannot take effect on this state, or not with this
+    /// answer. Without an answer every outcome is possible.
     fn apply(
         &self,
         state: &Self::State,
@@ -51,8 +51,8 @@ pub trait Model {
         answer: Option<&Self::Answer>,
     ) -> Option<Self::State>;
 
-    /// Whether a call with this answer can change a state. The checker takes calls that cannot as early as they fit, which keeps the
-    /// search short.
+    /// Whether a call with this answer can change a state. The checker takes calls that change nothing as early as they fit,
+    /// which keeps the search short.
     fn changes(&self, _call: &Self::Call, _answer: Option<&Self::Answer>) -> bool {
         true
     }

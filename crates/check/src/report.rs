@@ -11,7 +11,7 @@ use crate::violation::Violation;
 pub struct Sizes {
     /// Clients, each on a machine of its own.
     pub clients: u32,
-    /// Maximum number of operations that each client has under way.
+    /// Maximum number of operations that each client has in flight.
     pub lanes: u32,
     /// Keys.
     pub keys: u32,
@@ -38,7 +38,7 @@ pub struct Report {
     pub operations: u64,
     /// States after power cuts that were recovered and judged.
     pub crash_states: u64,
-    /// How often each fault happened.
+    /// Occurrences of each fault.
     pub faults_hit: BTreeMap<&'static str, u64>,
     /// Counts of deaths, and of the store's work to make room, by name.
     pub course: BTreeMap<&'static str, u64>,
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// The report of a run of `scenario` that did not end because an assertion was broken.
+    /// The report of a run of `scenario` that a broken assertion ended.
     pub fn broken(scenario: &Scenario, seed: u64, message: String) -> Self {
         let violations = vec![Violation::new("assertions hold", message)];
         Self {

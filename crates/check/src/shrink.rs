@@ -8,7 +8,7 @@
 //!   again, until nothing is gained or the tries are used up
 //! ```
 //!
-//! A smaller run is another run: its draws fall differently. It counts if the same oracle is violated.
+//! A smaller run is another run with other draws. The smaller run counts if the same oracle is violated.
 
 use crate::adjustment::Adjustment;
 use crate::report::Report;
@@ -21,7 +21,7 @@ pub const TRIES_MAX: u32 = 400;
 pub struct Shrunk {
     /// The difference from the seed's choices.
     pub adjustment: Adjustment,
-    /// Its report.
+    /// The report of the run.
     pub report: Report,
     /// Runs that the search made.
     pub tries: u32,
@@ -204,8 +204,8 @@ mod tests {
         report
     }
 
-    /// Needs the comparison of oracles: if any violation counted, the search would end at two
-    /// operations of another failure.
+    /// Fails without the comparison of oracles: if any violation counted, the search would end at two operations of another
+    /// failure.
     #[test]
     fn the_shortest_schedule_that_fails_in_the_same_way_is_found() {
         let adjustment = Adjustment::default();

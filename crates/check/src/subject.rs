@@ -12,11 +12,10 @@ use crate::history::{History, NodeId, OperationId};
 use crate::timeline::Words;
 use crate::violation::Violation;
 
-/// Something that runs in a process.
+/// A future that runs in a process.
 pub(crate) type Task<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// A store of one node or several. Each node is a machine with a module; processes on it come and
-/// go.
+/// A store of one node or several. Each node is a machine with a module, on which processes start and end.
 ///
 /// Three verbs make a store a subject: `serve` is the life of a node from its start to its stop, `live` that of a client, and
 /// `recover` opens all nodes after everything has ended.
@@ -25,7 +24,7 @@ pub(crate) trait Subject: 'static {
     type Call: 'static;
     /// An answer to a call.
     type Answer: 'static;
-    /// What a recovery finds. A recovery follows from what it reads.
+    /// The contents that a recovery finds. They follow from the bytes that the recovery reads.
     type Contents: Clone + Debug + PartialEq;
 
     /// The words for calls and answers.
@@ -34,10 +33,10 @@ pub(crate) trait Subject: 'static {
     /// A node, for people.
     fn name(&self, node: NodeId) -> String;
 
-    /// What clients told so far.
+    /// The testimony of clients so far.
     fn testimony(&self) -> &Testimony<Self::Call, Self::Answer>;
 
-    /// Opens what the module holds, serves until the seat is asked to stop, and closes in good order.
+    /// Opens the content of the module, serves until the seat is asked to stop, and closes the store.
     fn serve(self: Rc<Self>, seat: Seat) -> Task<Result<(), Ended>>;
 
     /// The life of a client, until there is nothing left to do. `seed` distinguishes it from others.
@@ -69,7 +68,7 @@ impl Seat {
         }
     }
 
-    /// Asks the process to end in good order.
+    /// Asks the process to close the store and end.
     pub fn stop(&self) {
         self.stop.set(true);
     }
@@ -80,15 +79,15 @@ impl Seat {
     }
 }
 
-/// Why a node ended that was not asked to.
+/// The unrequested end of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub error: String,
-    /// Whether its surroundings explain the end.
+    /// Whether faults around the node explain the end.
     pub is_excused: bool,
 }
 
-/// The testimony of clients: their calls and answers, broken promises that they met, and faults whose consequence they saw.
+/// The testimony of clients: their calls and answers, broken promises, and faults whose consequences they saw.
 pub(crate) struct Testimony<C, A> {
     pub history: RefCell<History<C, A>>,
     pub violations: RefCell<Vec<Violation>>,
@@ -96,7 +95,7 @@ pub(crate) struct Testimony<C, A> {
 }
 
 impl<C, A> Testimony<C, A> {
-    /// Nothing was told yet about an object of `parts` parts.
+    /// An empty testimony about an object of `parts` parts.
     pub fn new(parts: u32) -> Self {
         Self {
             history: RefCell::new(History::new(parts)),

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// A durable key-value store that clients read and write directly, in shared memory.
 ///
-/// `stonecast serve` in one terminal, `stonecast put a b` and `stonecast get a` in another: that is all it needs.
+/// To start: `stonecast serve` in one terminal, `stonecast put a b` and `stonecast get a` in another.
 #[derive(Debug, Parser)]
 #[command(name = "stonecast", version, max_term_width = 120)]
 #[command(after_help = "\
@@ -24,7 +24,7 @@ pub struct Arguments {
     /// Configuration file (TOML).
     #[arg(long, global = true, value_name = "FILE", env = "STONECAST_CONFIG")]
     pub config: Option<PathBuf>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -44,7 +44,7 @@ impl Arguments {
     }
 }
 
-/// Prints what is wrong with the arguments, with the colours of the terminal; help ends the process.
+/// Prints the fault of the arguments, with the colours of the terminal; a request for help ends the process.
 fn refuse(error: clap::Error) -> Failure {
     if !error.use_stderr() {
         error.exit();

@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::failure::Failure;
 
-/// The Jaro similarity from which a key counts as a typing error for another; clap uses the same measure for flags.
+/// The least Jaro similarity at which an unknown key counts as a misspelling; clap uses the same measure for flags.
 const LIKENESS_MIN: f64 = 0.7;
 /// The setting that names the file itself.
 const FILE: &str = "config";
@@ -94,7 +94,7 @@ fn key_of(argument: &Arg) -> Option<String> {
     (key != FILE).then_some(key)
 }
 
-/// A value as it would be typed: a string, a number or a Boolean, or a list of them.
+/// Returns a value as a person types the value: a string, a number or a Boolean, or a list of them.
 fn words_of(value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
     let word = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Ok(text.to_string()),
@@ -133,7 +133,7 @@ fn check(key: &str, setting: &Arg, values: Vec<String>) -> Result<Vec<String>, S
     }
 }
 
-/// Clap's explanation of what is wrong, on one line.
+/// Clap's explanation of an error, on one line.
 pub fn first_paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -1,19 +1,19 @@
 //! The `stonecast` binary: server, client and tools.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
 //! | `arguments.rs` | the command line as a whole |
-//! | `configuration.rs` | flag, environment, file, default: where a setting comes from |
-//! | `commands/` | one file or folder for each command: its flags, its help, what it does |
+//! | `configuration.rs` | the source of a setting: flag, environment, file or default |
+//! | `commands/` | one file or folder for each command: its flags, its help, its work |
 //! | `flags.rs`, `values.rs` | flags that several commands share, values that can be typed |
-//! | `doctor/` | facts about this machine, and what follows from them |
-//! | `fabric.rs` | the device behind an address |
+//! | `doctor/` | facts about this machine, and the conclusion from them |
+//! | `fabric.rs` | the device of an address |
 //! | `session.rs` | a connection to a server, and the loop that drives it |
 //! | `ndjson.rs` | the exchange format |
 //! | `signals.rs` | the end of a server in good order |
 //!
-//! Manners: results go to stdout, words for people to stderr. `docs/cli.md` has the table of statuses and what `--json`
-//! prints. An error says what was wrong and what to do, and is never a backtrace.
+//! Results go to stdout, messages for people to stderr. `docs/cli.md` has the table of exit statuses and the output of
+//! `--json`. An error says what was wrong and what to do, and is never a backtrace.
 #![forbid(unsafe_code)]
 
 mod arguments;

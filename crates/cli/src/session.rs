@@ -22,8 +22,8 @@ impl Session {
         Self::connect(connection, |connector| connector)
     }
 
-    /// Connects, for a command that has many operations in flight. The operations wait for each other, so the time that
-    /// one of them takes says nothing about the server. They have no time limit.
+    /// Connects, for a command that has many operations in flight. The operations wait for each other, so the time of a
+    /// single operation says nothing about the server. The operations have no time limit.
     pub fn open_for_many(connection: &Connection) -> Result<Self, Failure> {
         Self::connect(connection, |connector| connector.operation_timeout(None))
     }
@@ -53,7 +53,7 @@ impl Session {
         self.connection.run(work)
     }
 
-    /// Gives back what the client holds.
+    /// Gives back the client's leases and disconnects.
     pub fn close(self) {
         self.connection.close();
     }

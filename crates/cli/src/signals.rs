@@ -1,5 +1,5 @@
-//! The end of a server. A first signal that usually ends programs asks the server to end. A second one ends the process
-//! as it ends a process without a handler, so that a shell sees which signal it was.
+//! The end of a server. The first signal of those that usually end programs asks the server to end. A second signal
+//! ends the process as if there were no handler, so that a shell sees the signal.
 //!
 //! SIGHUP means that the terminal is gone. It often comes twice, from the kernel and from the shell, and a session
 //! manager sends SIGTERM after it. SIGHUP therefore asks for the end, but does not count as the first of two signals.
@@ -14,16 +14,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, TERM_SIGNALS};
 use signal_hook::flag;
 use signal_hook::low_level::signal_name;
 
-/// Whether somebody asked for the end.
+/// Tells whether a signal has asked for the end.
 pub struct Stop {
     asked: Arc<AtomicBool>,
-    /// The signal that asked last.
+    /// The last signal that asked for the end.
     signal: Arc<AtomicUsize>,
     said: AtomicBool,
 }
 
 impl Stop {
-    /// Listens to SIGTERM, SIGINT, SIGQUIT and SIGHUP from now on.
+    /// Starts to listen to SIGTERM, SIGINT, SIGQUIT and SIGHUP.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self {
             asked: Arc::default(),
@@ -50,13 +50,12 @@ impl Stop {
         Ok(())
     }
 
-    /// Whether somebody asked for the end.
+    /// Returns whether a signal has asked for the end.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// The message to a person about the end that was asked for; `None` if nobody asked, and on every call after the
-    /// first.
+    /// The message to a person about a requested end; `None` without a request, and on every call after the first.
     pub fn news(&self) -> Option<String> {
         if !self.asked() || self.said.swap(true, Ordering::Relaxed) {
             return None;
@@ -73,7 +72,7 @@ impl Stop {
     }
 }
 
-/// Whether this process was started to ignore `signal`.
+/// Returns whether this process was started with `signal` ignored.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

@@ -1,4 +1,4 @@
-//! Changing the configuration that a store has.
+//! Changes the configuration in a store.
 
 use std::rc::Rc;
 
@@ -12,16 +12,16 @@ use crate::configuration::{Attempt, Configuration, Nonce};
 use crate::document::DocumentError;
 use crate::store::{ConfigStore, Revision, StoreError, Swap};
 
-/// Whoever changes configurations. Its attempts are told from each other and from those of others.
+/// A writer of configurations. Each of its attempts is distinguishable from every other attempt, of any writer.
 pub struct Writer {
     name: String,
     random: Random,
-    /// The newest value that the writer knows the store to have had.
+    /// The newest value of the store that the writer knows.
     known: Option<(Revision, Configuration)>,
 }
 
 impl Writer {
-    /// `name` is that of a node, or of a tool; `random` gives the numbers of its attempts.
+    /// `name` is the name of a node or a tool; `random` gives the numbers of the attempts.
     pub fn new(name: String, random: Random) -> Self {
         Self {
             name,
@@ -30,8 +30,8 @@ impl Writer {
         }
     }
 
-    /// The store has `configuration` under `revision`, or had it: the next change begins with it, and saves a request to the store
-    /// where it is still the newest.
+    /// Notes that the store has, or had, `configuration` under `revision`. The next change begins with it, which saves a request
+    /// to the store if it is still the newest.
     pub fn learn(&mut self, revision: Revision, configuration: &Configuration) {
         let is_newer = |(known, _): &(Revision, _)| *known < revision;
         if self.known.as_ref().is_none_or(is_newer) {
@@ -49,66 +49,66 @@ impl Writer {
     }
 }
 
-/// Why a change did not come about.
+/// The reason why a change was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// The configuration does not allow it. Nothing was changed.
+    /// The configuration does not allow the change. Nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The store has no configuration.
     #[error("{store} holds no cluster: create one with `stonecast cluster create`")]
     NoCluster {
-        /// Which store.
+        /// The store.
         store: String,
     },
     /// The store has the configuration of another cluster.
     #[error("{store} holds cluster {found}, and this is cluster {expected}")]
     OtherCluster {
-        /// Which store.
+        /// The store.
         store: String,
         /// The cluster that is there.
         found: Nonce,
         /// The cluster that was expected.
         expected: Nonce,
     },
-    /// The store has something else.
+    /// The value in the store is not a configuration.
     #[error("{store}: {error}")]
     Document {
-        /// Which store.
+        /// The store.
         store: String,
-        /// What is wrong with it.
+        /// The fault of the value.
         error: DocumentError,
     },
-    /// The store does not answer. Whether the change came about is unknown where `is_unknown` says so.
+    /// The store does not answer. With `is_unknown`, it is unknown whether the change was made.
     #[error("{error} ({attempts} attempts)")]
     Store {
         /// The last error.
         error: StoreError,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// Whether an attempt may have been done, or may yet be.
+        /// Whether an attempt may have taken effect, or may still do so.
         is_unknown: bool,
     },
 }
 
-/// How often a store that does not answer is asked.
+/// Requests to a store that does not answer, before the change fails.
 const ATTEMPTS_MAX: u32 = 12;
-/// How long to wait before the second attempt; each pause is twice the one before it.
+/// Pause before the second attempt. Each pause is twice as long as the one before.
 const PAUSE_NS: Nanoseconds = 1_000_000;
 /// The longest pause.
 const PAUSE_MAX_NS: Nanoseconds = 500_000_000;
 
-/// Changes the configuration of the cluster `nonce` in `store`: lets `decide` make the next one of it, and stores that. The
-/// configuration that came about.
+/// Changes the configuration of the cluster `nonce` in `store`: `decide` makes the next configuration, which is then stored.
+/// Returns the stored configuration.
 ///
-/// Begins with the configuration that the writer knows, if it knows one, and reads the store where that is not the newest any more or
-/// nothing is to be done to it: one request to the store, or else at least two.
+/// The change begins with the configuration that the writer knows, if any. If that one is not the newest, or needs no change, the
+/// change reads the store. One request to the store suffices, or else there are at least two.
 ///
-/// `decide` is asked again whenever somebody else was faster, and after an attempt of unknown outcome; so it decides by what it is
-/// shown. `Ok(None)`: nothing is left to be done, and the configuration stays as it is. An attempt whose outcome was not learned
-/// is recognised by its number when it is read.
+/// `decide` is called again whenever another writer was faster, and after an attempt of unknown outcome, so it must decide only
+/// by its argument. `Ok(None)`: nothing is left to do, and the configuration stays as it is. An attempt of unknown outcome is
+/// recognised by its number when the store is read.
 ///
-/// A store that does not answer is asked a dozen times, in some three seconds. A future that is dropped leaves an attempt of unknown
+/// A store that does not answer is asked a dozen times, in some three seconds. A dropped future leaves an attempt of unknown
 /// outcome behind.
 pub async fn change(
     store: &dyn ConfigStore,
@@ -119,11 +119,11 @@ pub async fn change(
 ) -> Result<Configuration, ChangeError> {
     let mut tried: Vec<Uuid> = Vec::new();
     let (mut attempts, mut pause) = (0, PAUSE_NS);
-    // Whatever becomes of the attempt, what was known before it is old then.
+    // Whatever the outcome of the attempt, the known configuration is old afterwards.
     let known = writer.known.take();
     let mut known = known.filter(|(_, known)| known.nonce == nonce);
     loop {
-        // What is refused, or needs nothing, may be old: only what the store has decides that.
+        // A configuration that refuses or does not need the change may be old: only the configuration in the store decides that.
         let next = known.take().and_then(|(revision, known)| {
             let next = decide(&known).ok().flatten();
             next.map(|next| (revision, next))
@@ -134,7 +134,7 @@ pub async fn change(
         };
         let error = match outcome {
             Tried::Came(configuration) => return Ok(configuration),
-            // Somebody else went on, so no pause is needed for progress.
+            // Another writer made progress, so no pause is needed.
             Tried::Conflict => continue,
             Tried::Failed(error) => error,
         };
@@ -157,7 +157,7 @@ enum Tried {
     Failed(StoreError),
 }
 
-/// Reads, decides and stores once. `tried` has the attempts that may have been done.
+/// Reads, decides and stores once. `tried` contains the attempts that may have taken effect.
 async fn attempt(
     store: &dyn ConfigStore,
     writer: &mut Writer,
@@ -179,7 +179,7 @@ async fn attempt(
     Ok(store_next(store, writer, (revision, next), tried).await)
 }
 
-/// Stores `next` where the store has `revision`.
+/// Stores `next` if the store has `revision`.
 async fn store_next(
     store: &dyn ConfigStore,
     writer: &mut Writer,
@@ -202,7 +202,7 @@ async fn store_next(
     }
 }
 
-/// The configuration of the cluster `nonce`, with its revision. The inner error may go away when the store is asked again.
+/// The configuration of the cluster `nonce`, with its revision. The inner error may disappear when the store is asked again.
 async fn read(
     store: &dyn ConfigStore,
     nonce: Nonce,

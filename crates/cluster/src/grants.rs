@@ -1,9 +1,9 @@
 //! The leases that a copy gives to primaries.
 //!
-//! A copy gives a lease to one primary and term at a time. It gives none in an epoch below its own, none while an earlier
-//! primary may still hold one of it, and none after its start until every lease that it may have forgotten is over. The lease of
-//! a primary is the earliest end of those of all copies in sync; so each copy in sync alone can wait until it is over, on its own
-//! clock, and nobody else manages leases.
+//! A copy gives a lease to one primary and term at a time. A copy gives no lease in an epoch below its own, no lease while an
+//! earlier primary may still hold a lease of this copy, and, after its start, no lease until every lease that it may have
+//! forgotten is over. The lease of a primary ends with the earliest of the leases of all copies in sync. Each copy in sync can
+//! therefore wait for that end alone, on its own clock, and nobody else manages leases.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,22 @@ use crate::configuration::{Epoch, Subject, Term};
 use crate::name::NodeName;
 use crate::timing::Timing;
 
-/// Why a copy gives no lease.
+/// The reason why a copy gives no lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantRefused {
-    /// The copy's epoch is another one. Below the copy's: the asker is deposed, or late. Above it: the copy has to raise its own first.
+    /// The request is of another epoch. Below the copy's epoch: the requester is deposed, or late. Above it: the copy has to
+    /// raise its own epoch first.
     #[error("the request is of epoch {asked}, and this copy is in epoch {known}")]
     OtherEpoch {
-        /// Of the request.
+        /// Epoch of the request.
         asked: Epoch,
-        /// Of the copy.
+        /// Epoch of the copy.
         known: Epoch,
     },
-    /// An earlier lease may not be over.
+    /// An earlier lease may still hold.
     #[error("an earlier lease is over in {left_ns} ns at the latest")]
     NotOver {
-        /// How long until then, on the copy's clock.
+        /// Time until its end, on the copy's clock.
         left_ns: Nanoseconds,
     },
 }
@@ -36,16 +37,17 @@ pub enum GrantRefused {
 struct Grant {
     holder: NodeName,
     term: Term,
-    /// When it is over, on the copy's clock.
+    /// End of the grant, on the copy's clock.
     over_at: Nanoseconds,
 }
 
-/// The leases that one copy has given. Kept in memory alone: a copy that starts anew waits for what it has forgotten.
+/// The leases that one copy has given. They are kept only in memory: after a start, a copy waits for the leases that it has
+/// forgotten.
 #[derive(Clone, Debug)]
 pub struct Grants {
     timing: Timing,
     epoch: Epoch,
-    /// When everything is over that was given before the start.
+    /// End of all leases that were given before the start.
     forgotten_over_at: Nanoseconds,
     last: BTreeMap<Subject, Grant>,
 }
@@ -66,20 +68,20 @@ impl Grants {
         }
     }
 
-    /// The copy goes over to `epoch`, which is durable: earlier ones are granted nothing from here on. `timing` is that of the
-    /// new configuration; leases that were given before keep theirs.
+    /// Enters `epoch`, which is durable. Requests of earlier epochs are granted nothing afterwards. `timing` is the timing of the
+    /// new configuration; earlier leases keep theirs.
     ///
     /// # Panics
     ///
-    /// Where `epoch` is below the copy's own.
+    /// If `epoch` is below the copy's own.
     pub fn enter(&mut self, epoch: Epoch, timing: Timing) {
         assert!(epoch >= self.epoch, "epochs ascend");
         self.epoch = epoch;
         self.timing = timing;
     }
 
-    /// Gives the lease of `subject` to `holder`, primary in `term`, at `now`: how long the holder may count on it from the moment at
-    /// which it sent the request that said `epoch`.
+    /// Gives the lease of `subject` to `holder`, primary in `term`, at `now`. Returns the time for which the holder may count on
+    /// the lease, from the moment at which it sent the request of `epoch`.
     pub fn grant(
         &mut self,
         subject: &Subject,
@@ -112,20 +114,21 @@ impl Grants {
         Ok(self.timing.held(duration))
     }
 
-    /// When every lease of `subject` that this copy has given is over, on the copy's clock. From then on the copy may stand for heir.
+    /// The end of every lease of `subject` that this copy has given, on the copy's clock. After that moment the copy may stand
+    /// for heir.
     pub fn over_at(&self, subject: &Subject) -> Nanoseconds {
         let last = self.last.get(subject).map_or(0, |grant| grant.over_at);
         last.max(self.forgotten_over_at)
     }
 
-    /// Whether the last lease of `subject` that this copy has given is that of `holder` in `term`.
+    /// Whether this copy has given its last lease of `subject` to `holder` in `term`.
     pub fn has_granted(&self, subject: &Subject, holder: &NodeName, term: Term) -> bool {
         let last = self.last.get(subject);
         last.is_some_and(|grant| grant.holder == *holder && grant.term == term)
     }
 
     fn over_for_others_at(&self, subject: &Subject, holder: &NodeName, term: Term) -> Nanoseconds {
-        // Nothing was forgotten of a subject that was granted since the start.
+        // No lease of a subject that was granted since the start is forgotten.
         if self.has_granted(subject, holder, term) || mutant!(PredecessorNotAwaited) {
             return 0;
         }

@@ -21,7 +21,7 @@ const SIZE_MAX: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct NodeName(String);
 
-/// A text that names no node.
+/// A text that is not the name of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{found:?} is no name of a node: use 1 to {SIZE_MAX} letters, digits, dots, dashes and underscores, and begin with a \

@@ -1,28 +1,28 @@
-//! Where a configuration lives.
+//! The store of a configuration.
 
 use std::future::Future;
 use std::pin::Pin;
 
-/// What a store promises to do, polled by the thread that asked.
+/// A request to a store, polled by the thread that made it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Longest value of a store, bytes: an etcd takes requests of 1.5 MiB unless it is told otherwise.
+/// Longest value of a store, in bytes: an etcd takes requests of 1.5 MiB by default.
 pub const VALUE_SIZE_MAX: usize = 1 << 20;
 
 /// Counts the values of one store: each compare-and-set that succeeds gives a higher one. No value has revision 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
-/// A value as a store has it.
+/// A value in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Which one.
+    /// Revision of the value.
     pub revision: Revision,
     /// The value.
     pub bytes: Vec<u8>,
 }
 
-/// What became of a compare-and-set.
+/// The outcome of a compare-and-set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swap {
     /// The value is stored, durably, under this revision.
@@ -31,47 +31,48 @@ pub enum Swap {
     Conflict,
 }
 
-/// A store that did not do what it was asked.
+/// The failure of a request to a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing was done: the store was not reached, or said no.
+    /// Nothing was done: the store was not reached, or refused.
     #[error("{store}: {reason}")]
     Refused {
-        /// Which store.
+        /// The store.
         store: String,
-        /// What is wrong, and what to do.
+        /// The fault, and the remedy.
         reason: String,
     },
-    /// A compare-and-set may have been done, or may yet be.
+    /// A compare-and-set may have taken effect, or may still do so.
     #[error("{store}: the outcome is unknown: {reason}")]
     Unknown {
-        /// Which store.
+        /// The store.
         store: String,
-        /// What happened.
+        /// The event that hides the outcome.
         reason: String,
     },
 }
 
 /// One value that is changed by compare-and-set.
 ///
-/// A store answers late, twice or not at all; its answers never contradict each other: revisions ascend, and what was read
-/// after a compare-and-set was done is that value or a later one. Every future may be dropped at any time: a
-/// compare-and-set that was dropped has an unknown outcome.
+/// A store may answer late, twice or not at all, but its answers never contradict each other: revisions ascend, and a read after
+/// a finished compare-and-set returns that value or a later one. Every future may be dropped at any time: a dropped
+/// compare-and-set has an unknown outcome.
 pub trait ConfigStore {
-    /// The store as people call it: an address, or a path.
+    /// The name of the store for people: an address, or a path.
     fn name(&self) -> &str;
 
-    /// The newest value; `None`: nothing was ever stored.
+    /// The newest value; `None` if nothing was ever stored.
     fn read(&self) -> Pending<'_, Result<Option<Stored>, StoreError>>;
 
-    /// Stores `bytes` if the newest revision is `expected`; `None`: if nothing was ever stored. Of any number of callers that expect the
-    /// same revision exactly one is told `Done`, or none, where that one does not learn its outcome. More than [`VALUE_SIZE_MAX`] bytes are refused.
+    /// Stores `bytes` if the newest revision is `expected`, or, with `None`, if nothing was ever stored. Of any number of callers
+    /// that expect the same revision, at most one gets `Done`; there is none if the successful caller does not learn its outcome.
+    /// More than [`VALUE_SIZE_MAX`] bytes are refused.
     fn compare_and_set(
         &self,
         expected: Option<Revision>,
         bytes: &[u8],
     ) -> Pending<'_, Result<Swap, StoreError>>;
 
-    /// The newest value once it is later than `since`. Waits as long as that takes.
+    /// Waits for a value later than `since`, and returns the newest value.
     fn changed(&self, since: Option<Revision>) -> Pending<'_, Result<Stored, StoreError>>;
 }

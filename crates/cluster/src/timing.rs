@@ -1,4 +1,4 @@
-//! How long a lease lasts, on the clock of its holder and on the clock of its grantor.
+//! The length of a lease, on the clock of its holder and on the clock of its grantor.
 //!
 //! Both clocks run through suspend, and neither is set. Each is declared to run at most `drift_ppm` fast or slow, and to show a
 //! time that is at most one tick old. A holder counts from the moment at which it sent the request, the grantor from the moment
@@ -9,25 +9,25 @@
 //!   grantor           answered |-------------- duration + drift + tick --------------|
 //! ```
 //!
-//! So the holder's time ends before the grantor's does, whatever the clocks do within what is declared.
+//! The holder's time therefore ends before the grantor's, whatever the clocks do within their declaration.
 
 use serde::{Deserialize, Serialize};
 use stonecast_base::Nanoseconds;
 
-/// The length of a lease, and what is declared of the clocks that it is counted on.
+/// The length of a lease, and the declaration of the clocks that count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
-    /// Length, nanoseconds.
+    /// Length in nanoseconds.
     pub duration_ns: Nanoseconds,
-    /// How much faster or slower than time a clock runs, at most, in millionths.
+    /// Greatest deviation of a clock's rate, in millionths.
     pub drift_ppm: u32,
-    /// How old a clock's answer is, at most, nanoseconds.
+    /// Greatest age of the time that a clock shows, in nanoseconds.
     pub tick_ns: Nanoseconds,
 }
 
 impl Timing {
-    /// 10 ms: for cores that belong to the node alone.
+    /// 10 ms: for cores that only the node uses.
     pub const DEDICATED_CORES: Self = Self {
         duration_ns: 10_000_000,
         drift_ppm: 1_000,
@@ -40,7 +40,7 @@ impl Timing {
         ..Self::DEDICATED_CORES
     };
 
-    /// By how much two measurements of `length` differ from it at most, ticks aside.
+    /// Greatest deviation of two measurements of `length`, without ticks.
     pub fn drift_of(&self, length: Nanoseconds) -> Nanoseconds {
         let drift = u128::from(length) * u128::from(self.drift_ppm);
         drift.div_ceil(1_000_000) as Nanoseconds

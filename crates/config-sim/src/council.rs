@@ -1,4 +1,4 @@
-//! What the seats of a service have agreed on.
+//! The agreement of the seats of a service.
 //!
 //! ```text
 //!   compare-and-set --> undecided --(after the time of a round between the seats)--> decided by the seat that leads
@@ -24,10 +24,10 @@ pub(crate) type Seat = usize;
 pub(crate) struct Council {
     stored: RefCell<Option<Stored>>,
     leader: Cell<Option<Seat>>,
-    /// Taken by a seat that led, and not decided, in the order in which they were taken.
+    /// Compare-and-sets that a leading seat took and that are undecided, in the order of their taking.
     undecided: RefCell<BTreeMap<u64, Proposal>>,
     taken: Cell<u64>,
-    /// Whoever waits for another value or another leader.
+    /// Wakers of all tasks that wait for another value or another leader.
     waiting: RefCell<Vec<Waker>>,
     faults: Cell<ServiceFaults>,
     random: RefCell<Random>,
@@ -39,7 +39,7 @@ struct Proposal {
     bytes: Vec<u8>,
 }
 
-/// Names a compare-and-set that is undecided.
+/// The name of an undecided compare-and-set.
 pub(crate) struct Taken(u64);
 
 impl Council {
@@ -76,7 +76,7 @@ impl Council {
         self.stored.borrow().as_ref().map(|stored| stored.revision)
     }
 
-    /// A seat that leads takes a compare-and-set, which is undecided from now on.
+    /// Takes a compare-and-set for a leading seat. The compare-and-set is undecided.
     pub fn take(&self, expected: Option<Revision>, bytes: Vec<u8>) -> Taken {
         let number = self.taken.get();
         self.taken.set(number + 1);
@@ -85,7 +85,7 @@ impl Council {
         Taken(number)
     }
 
-    /// `seat` decides a compare-and-set; `None`: a failover came before.
+    /// Decides a compare-and-set for `seat`; `None` if a failover came before.
     pub fn decide(&self, seat: Seat, taken: &Taken) -> Option<Answer> {
         if !self.leads(seat) {
             return None;
@@ -108,14 +108,14 @@ impl Council {
         Answer::Done(revision)
     }
 
-    /// Nobody leads any more. Whether a compare-and-set was undecided.
+    /// Deposes the leader. Returns whether a compare-and-set was undecided.
     pub fn depose(&self) -> bool {
         self.leader.set(None);
         self.wake();
         !self.undecided.borrow().is_empty()
     }
 
-    /// `seat` leads from now on. What is undecided has reached it or not, as the seed will have it.
+    /// Makes `seat` the leader. The seed decides which undecided compare-and-sets have reached that seat.
     pub fn elect(&self, seat: Seat) {
         for (_, proposal) in self.undecided.take() {
             if self.random.borrow_mut().random() {
@@ -125,7 +125,7 @@ impl Council {
         self.leader.set(Some(seat));
     }
 
-    /// Waits until there is a value later than `since`, or `seat` leads no more.
+    /// Waits until there is a value later than `since`, or `seat` does not lead.
     pub async fn later_than(&self, seat: Seat, since: Option<Revision>) -> Answer {
         poll_fn(|context| {
             if !self.leads(seat) {
@@ -144,13 +144,13 @@ impl Council {
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// How late the next compare-and-set is decided.
+    /// Delay of the decision on the next compare-and-set.
     pub fn swap_delay(&self) -> Nanoseconds {
         let faults = self.faults.get();
         self.delay(faults.swap_late_per_million)
     }
 
-    /// How late the next answer is sent; `None`: it never is.
+    /// Delay of the next answer; `None` if it is never sent.
     pub fn answer_delay(&self) -> Option<Nanoseconds> {
         let faults = self.faults.get();
         if self.strikes(faults.answer_lost_per_million) {
@@ -159,7 +159,7 @@ impl Council {
         Some(self.delay(faults.answer_late_per_million))
     }
 
-    /// How long the next failover takes.
+    /// Length of the next failover.
     pub fn election(&self, shortest: Nanoseconds) -> Nanoseconds {
         let longest = self.faults.get().election_ns_max;
         let shortest = shortest.max(longest / 10);

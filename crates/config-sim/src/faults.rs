@@ -1,20 +1,20 @@
-//! How a service fails.
+//! The faults of a service.
 
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, random_from_seed};
 
-/// How often a service fails in each way: 0 is never. The unit stands at the end of each name.
+/// The rates of a service's faults; 0 means never. Each name ends with its unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceFaults {
-    /// Answers that are never sent, of a million. What was asked has been done.
+    /// Answers of a million that are never sent, to requests that were executed.
     pub answer_lost_per_million: u64,
-    /// Answers that are sent late, of a million.
+    /// Answers of a million that are sent late.
     pub answer_late_per_million: u64,
-    /// Compare-and-sets that are decided late, of a million: often after their callers gave up.
+    /// Compare-and-sets of a million that are decided late, often after their callers gave up.
     pub swap_late_per_million: u64,
-    /// Latest.
+    /// Longest delay.
     pub late_ns_max: Nanoseconds,
-    /// Longest time without a leader in a failover, nanoseconds; the shortest is a tenth of it.
+    /// Longest time without a leader in a failover, in nanoseconds; the shortest time is a tenth of it.
     pub election_ns_max: Nanoseconds,
 }
 

@@ -13,9 +13,9 @@
 //! everything else. [`ServiceFaults`] adds the faults that belong to a service: answers that are lost or late, compare-and-sets
 //! that take effect after their callers gave up, and the service's own failover ([`ConfigService::fail_over`]).
 //!
-//! How the seats agree is not simulated. They share one state, as if each decision took one moment, and a failover decides by the
-//! seed which of the undecided compare-and-sets the next leader has. So the seats never contradict each other, and no partition
-//! between them is felt.
+//! The agreement protocol of the seats is not simulated. The seats share one state, as if each decision took one moment, and a
+//! failover decides by the seed which of the undecided compare-and-sets the next leader has. The seats therefore never contradict
+//! each other, and a partition between them has no effect.
 //!
 //! Invariants: one seat at most leads; a value is read, and a compare-and-set decided, by the seat that leads at that moment, so
 //! the store is linearizable under every fault.

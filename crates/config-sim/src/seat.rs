@@ -24,7 +24,7 @@ pub(crate) const QUEUES: Queues = Queues {
     rnr_retry_delay_ns: 10_000,
 };
 
-/// Completions of a seat: connections that stand at the same time.
+/// Completions of a seat: the number of simultaneous connections.
 const CONNECTIONS_MAX: u32 = 1024;
 
 /// See the module documentation.
@@ -37,18 +37,18 @@ pub(crate) struct Seat {
     round_ns: Nanoseconds,
 }
 
-/// A caller's connection, as the seat has it.
+/// A caller's connection, on the side of the seat.
 struct Conversation {
     inbox: Inbox,
     qp: QueuePair,
-    /// The request, and behind it the answer.
+    /// Memory of the request, and behind it of the answer.
     region: MemoryRegion,
-    /// The caller has gone.
+    /// Whether the caller is gone.
     ended: Cell<bool>,
 }
 
 impl Seat {
-    /// Seat `number` listens at `address` in a process of its own. A round between the seats takes `round_ns`.
+    /// Starts seat `number`, which listens at `address` in a process of its own. A round between the seats takes `round_ns`.
     pub fn start(
         number: usize,
         address: &str,
@@ -75,7 +75,7 @@ impl Seat {
         loop {
             match self.port.take_event() {
                 Some(ConnectionEvent::Request { request, .. }) => {
-                    // A caller that is refused has been told why.
+                    // A refused caller has received the reason.
                     if let Ok(conversation) = self.accept(request) {
                         let task = self.clone().converse(conversation);
                         self.runtime.spawn(Box::pin(task));
@@ -106,13 +106,13 @@ impl Seat {
         })
     }
 
-    /// Answers one request, and waits until its caller has gone.
+    /// Answers one request, and waits until the caller is gone.
     async fn converse(self: Rc<Self>, conversation: Conversation) {
         if let Some(arrival) = conversation.arrival().await
             && let Some(request) = self.decode(&conversation, &arrival)
         {
             if let Some(answer) = self.answer(request, &conversation).await {
-                // Whether the caller hears it is the caller's affair.
+                // A lost answer is the caller's concern.
                 let _ = self.say(&conversation, &answer).await;
             }
             conversation.end().await;
@@ -127,8 +127,8 @@ impl Seat {
         Request::decode(&message)
     }
 
-    /// Does what was asked for, if this seat leads. `None`: whoever asked hears nothing. A compare-and-set is decided also where
-    /// its caller has gone; a watch ends with its caller.
+    /// Executes a request, if this seat leads. `None`: the caller gets no answer. A compare-and-set is decided even if its caller
+    /// is gone; a watch ends with its caller.
     async fn answer(&self, request: Request, conversation: &Conversation) -> Option<Answer> {
         if !self.council.leads(self.number) {
             if self.council.leader().is_none() {
@@ -172,7 +172,7 @@ impl Seat {
 }
 
 impl Conversation {
-    /// The request; `None`: the caller has gone.
+    /// The request; `None` if the caller is gone.
     async fn arrival(&self) -> Option<Received> {
         loop {
             if let Some(arrival) = self.inbox.take_received() {
@@ -185,7 +185,7 @@ impl Conversation {
         }
     }
 
-    /// Waits until the caller has gone.
+    /// Waits until the caller is gone.
     async fn end(&self) {
         while !self.ended.get() {
             match self.inbox.take_event() {

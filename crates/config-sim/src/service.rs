@@ -1,4 +1,4 @@
-//! The service: its seats, and what may be done to it.
+//! The service: its seats, and the control of its failures.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,12 +12,13 @@ use crate::faults::ServiceFaults;
 use crate::seat::Seat;
 use crate::store::SimConfigStore;
 
-/// What a service is like while nothing fails.
+/// The properties of a service without faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceOptions {
-    /// From a compare-and-set's arrival until it is decided: a message to another seat and back, and a sync of its log. Assumed.
+    /// Time between the arrival of a compare-and-set and its decision: a message to another seat and back, and a sync of its log.
+    /// An assumption.
     pub round_ns: Nanoseconds,
-    /// How long a caller waits for an answer before it gives up.
+    /// Time for which a caller waits for an answer.
     pub patience_ns: Nanoseconds,
     /// Shortest time without a leader in a failover.
     pub election_ns_min: Nanoseconds,
@@ -33,16 +34,16 @@ impl Default for ServiceOptions {
     }
 }
 
-/// A configuration store in a world, as whoever drives the world sees it. See the crate documentation.
+/// A configuration store in a world, for the driver of the world. See the crate documentation.
 pub struct ConfigService {
     name: String,
     options: ServiceOptions,
     council: Rc<Council>,
     seats: RefCell<Vec<Process>>,
-    /// For each seat whether its process runs.
+    /// Whether the process of each seat runs.
     alive: RefCell<Vec<bool>>,
     observer: Rc<dyn Runtime>,
-    /// Counts failovers: an election that another one overtook elects nobody.
+    /// Counts failovers: an election that a later failover overtook elects nobody.
     failovers: Cell<u64>,
 }
 
@@ -51,7 +52,7 @@ impl ConfigService {
     ///
     /// # Panics
     ///
-    /// Without machines.
+    /// If `machines` is empty.
     pub fn start(
         world: &World,
         name: &str,
@@ -84,7 +85,7 @@ impl ConfigService {
         }))
     }
 
-    /// A caller's side of the service, on a port of the caller's process. Each call that waits takes one completion of both kinds.
+    /// A caller's side of the service, on a port of the caller's process. Each waiting call takes one completion of both kinds.
     pub fn store(&self, port: &Rc<Port>, runtime: &Rc<dyn Runtime>) -> SimConfigStore {
         let seats = 0..self.seats.borrow().len();
         SimConfigStore::new(
@@ -96,12 +97,12 @@ impl ConfigService {
         )
     }
 
-    /// Lets the service fail from now on as often as `faults` says.
+    /// Sets the rates of the service's faults.
     pub fn set_faults(&self, faults: ServiceFaults) {
         self.council.set_faults(faults);
     }
 
-    /// The value that the service has, as nobody in the world sees it: for oracles.
+    /// The value of the service, for oracles: no process in the world sees it in this way.
     pub fn value(&self) -> Option<stonecast_cluster::Stored> {
         self.council.value()
     }
@@ -111,14 +112,14 @@ impl ConfigService {
         self.council.leader()
     }
 
-    /// Lets the service fail over: nobody leads for a while, then the next seat that runs does. Of the compare-and-sets that are
-    /// undecided at this moment each takes effect before that seat leads, or never.
+    /// Lets the service fail over: nobody leads for a while, then the next running seat does. Each undecided compare-and-set
+    /// takes effect before that seat leads, or never.
     pub fn fail_over(self: &Rc<Self>) {
         let outage = self.council.election(self.options.election_ns_min);
         self.fail_over_for(outage);
     }
 
-    /// The same, and nobody leads for `outage_ns`.
+    /// Lets the service fail over, without a leader for `outage_ns`.
     pub fn fail_over_for(self: &Rc<Self>, outage_ns: Nanoseconds) {
         let last = self.council.leader().unwrap_or(0);
         if self.council.depose() {
@@ -134,7 +135,7 @@ impl ConfigService {
         }));
     }
 
-    /// Elects the next seat behind `last` that runs.
+    /// Elects the next running seat after `last`.
     fn elect(&self, last: usize) {
         let alive = self.alive.borrow();
         let next = (1..=alive.len()).map(|step| (last + step) % alive.len());
@@ -152,7 +153,7 @@ impl ConfigService {
         }
     }
 
-    /// Starts a seat whose process has ended, on `machine`. Where no seat was left, the service fails over to it.
+    /// Starts a seat whose process has ended, on `machine`. If no other seat runs, the service fails over to this one.
     pub fn restart(
         self: &Rc<Self>,
         world: &World,

@@ -13,8 +13,7 @@ use stonecast_session::{Endpoint, ReceiveBuffers};
 use crate::seat::QUEUES;
 use crate::wire::{Answer, MESSAGE_SIZE_MAX, Request};
 
-/// A configuration store behind the network of a world. Each call connects to the seat that led when somebody last looked, and to
-/// the others after it.
+/// A configuration store behind the network of a world. Each call connects to the last known leader, and then to the other seats.
 pub struct SimConfigStore {
     name: String,
     /// Addresses of the seats.
@@ -22,14 +21,14 @@ pub struct SimConfigStore {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
     patience_ns: Nanoseconds,
-    /// The seat that answered last.
+    /// The seat of the latest answer.
     leader: Cell<usize>,
 }
 
-/// Why a seat has not answered.
+/// The reason why a seat has not answered.
 struct Silence {
     reason: String,
-    /// It may have taken the request.
+    /// Whether the seat may have taken the request.
     is_unknown: bool,
 }
 
@@ -61,7 +60,8 @@ impl SimConfigStore {
         }
     }
 
-    /// Asks one seat after the other. A request that changes something is not sent to a second one where the first may have taken it.
+    /// Asks one seat after the other. A request that changes the value is not sent to a second seat if the first may have taken
+    /// it.
     async fn ask(&self, request: &Request) -> Result<Answer, Silence> {
         let changes = matches!(request, Request::CompareAndSet { .. });
         let message = request.encode();
@@ -181,7 +181,7 @@ impl ConfigStore for SimConfigStore {
                     "{size} bytes are too many: at most {VALUE_SIZE_MAX} are stored"
                 )));
             }
-            // A message says 0 for a store in which nothing was stored.
+            // In a message, 0 stands for a store without a value.
             if expected == Some(Revision(0)) {
                 return Ok(Swap::Conflict);
             }
@@ -201,7 +201,7 @@ impl ConfigStore for SimConfigStore {
         })
     }
 
-    /// Asks again whenever a seat has been silent for as long as a caller waits: the seat may be gone, and its answer lost.
+    /// Asks again whenever a seat was silent for the patience of a caller: the seat may be gone, or its answer lost.
     fn changed(&self, since: Option<Revision>) -> Pending<'_, Result<Stored, StoreError>> {
         Box::pin(async move {
             loop {
@@ -209,7 +209,7 @@ impl ConfigStore for SimConfigStore {
                 {
                     return Ok(stored);
                 }
-                // Not at once again, lest a service without a leader is asked all the time.
+                // The pause keeps a caller from flooding a service without a leader.
                 self.runtime.sleep(self.patience_ns / 10).await;
             }
         })

@@ -1,9 +1,11 @@
-//! Who waits for a later value, and the thread that looks for one.
+//! The tasks that wait for a later value, and the thread that polls for one.
 //!
 //! Invariants:
-//! - The thread looks only while somebody waits.
-//! - Nobody sleeps through a value: whoever registers says what they have seen, and is not put to sleep where the thread has seen more.
-//! - After a failure the thread pauses before it wakes anybody, so that nobody asks in a loop, whether the failure passes or has to be mended.
+//! - The thread polls only while a task waits.
+//! - No task sleeps through a value: a registering task states the value that it has seen, and is not put to sleep if the
+//!   thread has seen a later one.
+//! - After a failure the thread pauses before it wakes any task, so that no task asks in a loop, whether the failure passes
+//!   or has to be repaired.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -14,16 +16,16 @@ use stonecast_cluster::Revision;
 
 use crate::backend::Backend;
 
-/// The shortest pause after a failure; each pause is twice the one before it.
+/// The shortest pause after a failure; each pause is twice as long as the previous one.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What a waiter waits for.
+/// The event that a waiter waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// A later revision.
     LaterThan(Option<Revision>),
-    /// The thread's next look, whatever it finds.
+    /// The thread's next poll, whatever it finds.
     NextLook,
 }
 
@@ -34,14 +36,14 @@ struct Waiter {
 
 impl Waiter {
     fn wake(self) {
-        // Its future may have been dropped.
+        // The future may have been dropped.
         let _ = self.wake.send(());
     }
 }
 
 #[derive(Default)]
 struct State {
-    /// What the last look found.
+    /// The result of the last poll.
     newest: Option<Revision>,
     waiters: Vec<Waiter>,
     is_closed: bool,
@@ -59,7 +61,7 @@ impl Board {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Waits. `false`: it did not, because waiting could miss something that is there already.
+    /// Waits. `false`: the call did not wait, because waiting could miss a value that is already there.
     pub async fn wait(&self, until: Until) -> bool {
         let (wake, woken) = oneshot::channel();
         {
@@ -70,18 +72,18 @@ impl Board {
             state.waiters.push(Waiter { until, wake });
         }
         self.changed.notify_one();
-        // A thread that ended wakes everybody, too.
+        // A thread that ends wakes every waiter, too.
         let _ = woken.await;
         true
     }
 
-    /// Ends the thread after its present look.
+    /// Ends the thread after its current poll.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_one();
     }
 
-    /// Sleeps until somebody waits. `false`: the store was closed.
+    /// Sleeps until a task waits. `false`: the store was closed.
     fn wait_for_waiters(&self) -> bool {
         let mut state = self.lock();
         loop {
@@ -96,7 +98,7 @@ impl Board {
         }
     }
 
-    /// Wakes all whom a look that found `newest` concerns.
+    /// Wakes all waiters that a poll with result `newest` concerns.
     fn found(&self, newest: Option<Revision>) {
         let mut state = self.lock();
         state.newest = newest;
@@ -107,13 +109,13 @@ impl Board {
         woken.for_each(Waiter::wake);
     }
 
-    /// Wakes all: their own look will tell them what is wrong.
+    /// Wakes all waiters: their own read reports the failure.
     fn failed(&self) {
         let waiters = std::mem::take(&mut self.lock().waiters);
         waiters.into_iter().for_each(Waiter::wake);
     }
 
-    /// Looks for later values as long as anybody waits, until the board is closed.
+    /// Polls for later values while any task waits, until the board is closed.
     pub fn run(&self, mut backend: impl Backend) {
         let (mut known, mut pause) = (None, PAUSE_MIN);
         while self.wait_for_waiters() {

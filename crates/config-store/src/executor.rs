@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Park};
 
-/// The sleep of a thread: a timer ends it, or a wake from another thread.
+/// The sleep of a thread, ended by a timer or by a wake from another thread.
 struct Sleeper {
     start: Instant,
     thread: Thread,
@@ -37,7 +37,7 @@ impl Park for Sleeper {
     }
 }
 
-/// An executor of the calling thread, for tools that ask a store and have no device to sleep on.
+/// An executor of the calling thread, for tools that query a store and have no device to sleep on.
 ///
 /// It sleeps until a timer is due or the store's thread has an answer.
 ///

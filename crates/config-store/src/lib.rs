@@ -1,19 +1,19 @@
-//! Where the configuration of a cluster lives: files on one host, or etcd.
+//! The stores of a cluster's configuration: files on one host, or etcd.
 //!
 //! ```text
-//!   address   text -> which store
+//!   address   text -> store
 //!   executor  for tools, which have no device to sleep on
 //!   front     ConfigStore: hands calls to threads, and futures to the caller
-//!   board     who waits for a later value
-//!     |  both stand on
-//!   backend   what a store does, in a thread that may block
+//!   board     tasks that wait for a later value
+//!     |  both use
+//!   backend   the operations of a store, in a thread that may block
 //!     file/     one file for each revision
 //!     etcd/     etcd's JSON gateway over HTTP
 //! ```
 //!
-//! Stores have clocks and threads, as providers of verbs have: all waiting for disks and networks happens in three threads of each store, and
-//! an answer wakes the caller's task from there. `docs/cluster.md` says what an operator has to know,
-//! `docs/design/0032-membership.md` why it is so.
+//! Stores have clocks and threads, as providers of verbs have: all waiting for disks and networks happens in three threads
+//! of each store, and an answer wakes the caller's task from there. `docs/cluster.md` has the facts that an operator has to
+//! know, and `docs/design/0032-membership.md` the reasons.
 #![forbid(unsafe_code)]
 
 use std::rc::Rc;
@@ -42,15 +42,15 @@ pub enum OpenError {
     /// A file that the address names for TLS cannot be used.
     #[error("opening {store}: {source}")]
     File {
-        /// Which store.
+        /// The store.
         store: String,
-        /// The file, and what is wrong with it.
+        /// The file, and its fault.
         source: UnusableFile,
     },
-    /// Its threads cannot be started.
+    /// The threads of the store cannot be started.
     #[error("starting a thread for {store}: {source}")]
     Thread {
-        /// Which store.
+        /// The store.
         store: String,
         /// The system's error.
         source: std::io::Error,
@@ -58,11 +58,11 @@ pub enum OpenError {
 }
 
 /// The store at `address`: `file:PATH`, or `etcd://HOST:PORT,HOST:PORT/NAME`, or over TLS
-/// `etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE`. `USER:PASSWORD@` may stand before the hosts.
+/// `etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE`. `USER:PASSWORD@` may precede the hosts.
 ///
-/// The files of TLS are read at once, and again when a connection fails for them, so renewed certificates need no new start. Nothing is read of the
-/// store yet: a directory that is not there, or an etcd that does not answer, is an error of the first call. The store's
-/// threads end with it; one that waits for etcd ends some seconds later.
+/// The files of TLS are read at once, and again after a connection fails because of them, so renewed certificates need no
+/// restart. The store itself is not read yet: a missing directory, or an etcd that does not answer, is an error of the
+/// first call. The store's threads end with it; a thread that waits for etcd ends some seconds later.
 ///
 /// ```
 /// use stonecast_config_store::{OpenError, open};
@@ -72,7 +72,7 @@ pub enum OpenError {
 /// assert!(store.name().starts_with("file:"));
 ///
 /// let Err(OpenError::Address(refused)) = open("etcd://10.0.0.1/blue") else {
-///     panic!("it has no port");
+///     panic!("the address has no port");
 /// };
 /// assert_eq!(refused.reason, "a port is missing");
 /// assert!(refused.to_string().ends_with("etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE"));

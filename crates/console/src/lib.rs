@@ -1,6 +1,6 @@
 //! The behaviour that the binaries share at a terminal.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
 //! | `run.rs` | from the command to the exit status; a broken invariant is reported, not a backtrace |
 //! | `output.rs`, `progress.rs` | results to stdout, words to stderr |

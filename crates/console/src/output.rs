@@ -1,6 +1,6 @@
 //! Results go to stdout, words for people to stderr.
 //!
-//! Nothing here fails because stderr is closed.
+//! No function of this module fails because stderr is closed.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -17,8 +17,8 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     bytes(&line)
 }
 
-/// Prints one JSON object that reports what was done. If it cannot be printed, the failure says
-/// that it was done.
+/// Prints one JSON object that reports work that was done. If the object cannot be printed, the failure says that the
+/// work was done.
 pub fn report(value: &impl Serialize, done: impl Display) -> Result<(), Failure> {
     json(value).map_err(|failure| failure.after(done))
 }
@@ -41,10 +41,10 @@ pub fn table(rows: &[(&str, String)]) -> Result<(), Failure> {
     bytes(lines.as_bytes())
 }
 
-/// Columns of a line of text.
+/// The number of columns of a line of text.
 pub const WIDTH: usize = 110;
 
-/// Appends `words` after `start`, in lines of [`WIDTH`] columns; further lines begin with `indent`.
+/// Appends `start` and `words`, in lines of [`WIDTH`] columns; further lines begin with `indent`.
 pub fn wrap(text: &mut String, indent: &str, start: &str, words: &str) {
     let mut line = start.to_owned();
     let mut empty = true;
@@ -71,7 +71,7 @@ pub fn say(message: impl Display) {
     let _ = writeln!(io::stderr(), "{message}");
 }
 
-/// Prints a message for people, only if stderr is a terminal.
+/// Prints a message for people if stderr is a terminal.
 pub fn say_to_a_person(message: impl Display) {
     if io::stderr().is_terminal() {
         say(message);
@@ -83,7 +83,7 @@ pub fn error(message: &impl Display) {
     say(format_args!("error: {message}"));
 }
 
-/// A number of bytes for people: exact if it is a whole number of a unit, otherwise rounded to a tenth.
+/// Formats a number of bytes for people: a whole number of a unit is exact, any other number is rounded to a tenth.
 pub fn size(bytes: u64) -> String {
     let exact = Size(bytes).to_string();
     if bytes < 1024 || exact.len() <= "1023 GiB".len() {

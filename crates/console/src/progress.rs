@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Redraws per second; a person sees no more.
+/// The number of redraws per second.
 const REDRAWS: u8 = 10;
 
 /// A progress bar, on stderr as long as this value lives.

@@ -30,8 +30,8 @@ pub fn run(
     }
 }
 
-/// Whether a program reads the results. This must be known before the arguments are parsed, because
-/// they may be wrong.
+/// Returns whether a program reads the results. The answer is needed before the arguments are parsed, because they may
+/// be wrong.
 fn asks_for_json() -> bool {
     let flags = std::env::args_os().take_while(|argument| argument != "--");
     flags.into_iter().any(|argument| argument == "--json")

@@ -1,4 +1,4 @@
-//! What a one-sided READ costs, beside a bare loop over the same mapping that looks nothing up and checks nothing.
+//! The cost of a one-sided READ, beside a bare loop over the same mapping that looks nothing up and checks nothing.
 //!
 //! `cargo run --release -p stonecast-fabric-shm --example reads`
 
@@ -175,7 +175,7 @@ fn connect(server: &ShmDevice, client: &ShmDevice, address: &str) -> QueuePair {
     }
 }
 
-/// The first READ and WRITE fetch the region.
+/// Executes the first READ and WRITE, which fetch the region.
 fn map(client: &ShmDevice, qp: QueuePair, region: MemoryRegion, local: MemoryRegion) {
     let span = LocalSpan {
         region: local,
@@ -216,7 +216,7 @@ fn map(client: &ShmDevice, qp: QueuePair, region: MemoryRegion, local: MemoryReg
     }
 }
 
-/// Nanoseconds of one of `count` operations, the best of five rounds.
+/// Nanoseconds per operation over `count` operations, the best of five rounds.
 fn per_operation(count: u64, mut operation: impl FnMut(u64)) -> f64 {
     let round = || {
         let start = Instant::now();

@@ -1,9 +1,10 @@
-//! The monotonic clock.
+//! The time for which this host has run: how long a peer on the same host had for something. A suspension of the host is none of
+//! it, since the peer stood still as well. Deadlines of the protocol count on [`boot_time`](stonecast_fabric::boot_time).
 
 use rustix::time::{ClockId, clock_gettime};
 use stonecast_base::Nanoseconds;
 
-/// Nanoseconds since some moment before this machine's processes began.
+/// Nanoseconds since some moment before the processes of this host began, without the time in which the host was suspended.
 #[inline]
 pub(crate) fn now() -> Nanoseconds {
     let time = clock_gettime(ClockId::Monotonic);

@@ -18,7 +18,7 @@ pub(crate) struct CompletionQueueState {
 #[derive(Debug, Default)]
 pub(crate) struct CompletionQueues {
     pub(crate) table: Table<CompletionQueueState>,
-    /// Queues that have overrun and whose queue pairs do not know it yet.
+    /// Queues that have overrun while their queue pairs do not know it yet.
     pub(crate) overrun: Vec<u32>,
 }
 
@@ -42,7 +42,7 @@ impl CompletionQueueState {
         count
     }
 
-    /// Removes the completions of a queue pair that is destroyed.
+    /// Removes the completions of a destroyed queue pair.
     pub(crate) fn forget(&mut self, of: impl Fn(&WorkCompletion) -> bool) {
         self.entries.retain(|completion| !of(completion));
     }

@@ -1,4 +1,4 @@
-//! How connections begin and end: what the control thread reports, and what the program asks for.
+//! Begins and ends connections: reports of the control thread, and requests of the program.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,8 +18,8 @@ use crate::queue_pair::{Phase, QueuePairState};
 use crate::revocation::Zombie;
 use crate::socket;
 
-/// Descriptors that a caller needs: socket, connection area, the peer's key table and bell, and of its regions those that are
-/// asked for later, when nobody can be told any more that there are none.
+/// Descriptors that a caller needs: socket, connection area, the peer's key table and bell, and later some of its regions,
+/// when a lack of descriptors can no longer be reported.
 const CONNECTION_FILES: usize = 8;
 
 /// A request that was neither accepted nor rejected yet.
@@ -101,7 +101,7 @@ impl State {
         Ok(())
     }
 
-    /// Nobody was reached, for a reason that is no fault of the call.
+    /// The connection was not made, for a reason that is not a fault of the call.
     fn not_connected(&mut self, qp: QueuePair, error: io::Error) -> Result<(), DeviceError> {
         let reason = descriptors::explain(error).to_string();
         self.events
@@ -142,7 +142,7 @@ impl State {
         );
         let mut descriptors = VecDeque::from(pending.descriptors);
         let area = descriptors.pop_front().ok_or_else(no_such)?;
-        // What the peer offers is checked before it hears of its acceptance.
+        // The peer's offer is checked before the peer learns of its acceptance.
         let opened = open_area(area).and_then(|area| {
             let prepared =
                 Connection::prepare(area, false, same_user, &pending.hello, descriptors.into())?;
@@ -190,8 +190,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes a queue pair apart. The peer finds the end of its socket, unless it is in the middle of something, and then
-    /// as soon as it is not.
+    /// Takes a queue pair apart. The peer finds the end of its socket; if the peer is in the middle of an operation, the
+    /// socket ends as soon as the peer is not.
     pub(crate) fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), DeviceError> {
         self.queue_pair(qp)?;
         let mut state = self.qps.remove(qp.0).expect("just looked up");
@@ -223,7 +223,7 @@ impl State {
         Ok(())
     }
 
-    /// Handles what the control thread reports. Returns whether there was anything.
+    /// Handles the reports of the control thread. Returns whether there were any.
     pub(crate) fn progress_control(&mut self) -> bool {
         let mut worked = false;
         while let Some(event) = self.control.next_event() {
@@ -288,7 +288,7 @@ impl State {
                 });
             }
             ControlEvent::Disconnected { token, cause } => {
-                // Only the own kernel says that somebody died.
+                // Only the own kernel can report a death.
                 let cause = match cause {
                     DisconnectCause::Requested => DisconnectCause::Requested,
                     DisconnectCause::PeerDied | DisconnectCause::QueuePairError => {
@@ -296,7 +296,7 @@ impl State {
                     }
                 };
                 self.with_token(token, |qp, around| {
-                    // What the peer posted before is still taken, and its verdict on what was sent to it.
+                    // Earlier messages of the peer are still taken, and so is its verdict on messages to it.
                     qp.progress(around);
                     qp.fail(around, Status::WorkRequestFlushed, cause, None);
                 });
@@ -345,7 +345,7 @@ impl State {
         }
     }
 
-    /// The queue pair can try again.
+    /// Resets the queue pair, which can then try again.
     fn reset(&mut self, qp: QueuePair, reason: String) {
         if let Ok(state) = self.queue_pair_mut(qp)
             && matches!(state.phase, Phase::Connecting { .. })

@@ -1,7 +1,7 @@
-//! Running out of file descriptors: said as what it is, with what to do about it.
+//! Reports the exhaustion of file descriptors as such, with a remedy.
 //!
-//! A process that has none left cannot accept, cannot make memory, and loses descriptors that come with a packet, which the
-//! kernel reports as a cut-off packet.
+//! A process without free descriptors cannot accept, cannot make memory, and loses descriptors that come with a packet,
+//! which the kernel reports as a truncated packet.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// What is said on both sides where this process has none left.
+/// The message for both sides when this process has no descriptors left.
 pub(crate) fn exhaustion() -> String {
     let limit = match getrlimit(Resource::Nofile).current {
         Some(limit) => format!("its limit is {limit}"),
@@ -23,12 +23,12 @@ pub(crate) fn exhaustion() -> String {
     )
 }
 
-/// Whether a call failed because no descriptor is left, of this process or of the machine.
+/// Whether a call failed because this process or the machine has no descriptor left.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE].contains(&Errno::from_io_error(error).unwrap_or(Errno::IO))
 }
 
-/// The error with cause and cure, if that is what it is; else as it was.
+/// The error with cause and remedy if it is an exhaustion of descriptors; otherwise the error unchanged.
 pub(crate) fn explain(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::MFILE) => io::Error::other(exhaustion()),
@@ -39,12 +39,12 @@ pub(crate) fn explain(error: io::Error) -> io::Error {
     }
 }
 
-/// A descriptor that is kept to be given up when one is needed.
+/// A descriptor kept in reserve, to be given up when one is needed.
 pub(crate) fn spare() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC)?)
 }
 
-/// Whether this process may open so many more files now.
+/// Whether this process can open `count` more files at this moment.
 pub(crate) fn check_free(count: usize) -> io::Result<()> {
     let held: Result<Vec<OwnedFd>, io::Error> = (0..count).map(|_| spare()).collect();
     held.map(drop)

@@ -1,4 +1,4 @@
-//! The device: all state of one thread, and the boundary that programs see.
+//! The device: all state of one thread, and the interface for programs.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -32,7 +32,7 @@ use crate::shared_receive_queue::{Buffers, SharedReceiveQueueState};
 use crate::socket::SocketAccess;
 use crate::table::{TABLE_CAPACITY, Table};
 
-/// A device on the memory of this host. Belongs to one thread; its control thread lives as long as it does.
+/// A device on the memory of this host. Belongs to one thread; its control thread lives as long as the device.
 ///
 /// Addresses are `shm:PATH`, where PATH is that of a Unix socket.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct ShmDevice {
     pub(crate) state: RefCell<State>,
 }
 
-/// Everything that the device's thread changes.
+/// The state that the device's thread changes.
 pub(crate) struct State {
     pub(crate) control: Control,
     pub(crate) bell: Bell,
@@ -77,7 +77,7 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// Makes the error of a failed system call.
+/// Wraps the error of a failed system call.
 pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> DeviceError {
     let wrap = move |source: io::Error| DeviceError::System {
         doing,
@@ -100,7 +100,7 @@ impl ShmDevice {
             send_size_max: SEND_SIZE_MAX,
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
             multi_packet: !options.copying_only,
-            // Strangers can be given windows only on whole regions.
+            // Peers of other users can receive windows only on whole regions.
             memory_windows: !options.copying_only,
             protection_domains: false,
             flush_global: true,
@@ -141,8 +141,8 @@ impl ShmDevice {
         }))
     }
 
-    /// The mapping that READs of `qp` at `remote` copy from, and where in it; `None` before the first such READ. For
-    /// yardsticks: nothing here asks whether the key is still valid.
+    /// The mapping that READs of `qp` at `remote` copy from, and the offset in it; `None` before the first such READ. Meant
+    /// for yardsticks: this call does not check whether the key is still valid.
     pub fn peer_memory(
         &self,
         qp: QueuePair,
@@ -158,8 +158,8 @@ impl ShmDevice {
             .read_mapping(remote)
     }
 
-    /// Hangs up everything as the death of this process would, without a goodbye. For tests of what runs above: no peer
-    /// can tell the difference.
+    /// Hangs up every socket, as the death of this process would, without a farewell. Meant for tests of higher layers: no
+    /// peer can tell the difference.
     pub fn abandon(&self) {
         self.state.borrow().control.abandon();
     }
@@ -200,7 +200,7 @@ impl State {
         })
     }
 
-    /// Lets `work` work on a queue pair, and then tells all that use an overrun completion queue.
+    /// Lets `work` operate on a queue pair, and then informs all users of an overrun completion queue.
     pub(crate) fn with_queue_pair(
         &mut self,
         handle: u32,
@@ -230,15 +230,15 @@ impl State {
         self.spread_overruns();
     }
 
-    /// Takes in what the control thread has heard. Also before every operation on a peer's memory: that memory outlives the peer, and
-    /// who does nothing but read it would else go on with what nobody keeps current any more.
+    /// Processes the reports of the control thread. Also called before every operation on a peer's memory: that memory
+    /// outlives the peer, and a requester that only reads it would otherwise continue on stale memory.
     fn hear(&mut self) {
         if self.control.has_events() {
             self.progress_control();
         }
     }
 
-    /// Makes all progress that is possible. Returns who waits for revocations.
+    /// Makes all possible progress. Returns the wakers of tasks that wait for revocations.
     pub(crate) fn progress(&mut self) -> Vec<Waker> {
         self.hear();
         {
@@ -504,7 +504,7 @@ impl Device for ShmDevice {
     }
 }
 
-/// What is wrong with a batch whatever the peer holds.
+/// The faults of a batch that do not depend on the peer.
 fn check_requests(requests: &[WorkRequest]) -> Result<(), DeviceError> {
     for request in requests {
         match request.operation {

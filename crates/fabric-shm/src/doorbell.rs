@@ -1,4 +1,4 @@
-//! Who sleeps, and who wakes it.
+//! The protocol between a sleeper and the peers that wake it.
 //!
 //! ```text
 //!   sleeper                                  peer
@@ -10,31 +10,32 @@
 //!     sleeping := 0
 //! ```
 //!
-//! Of two full fences one comes first: either the sleeper sees the work when it looks once more, or the peer sees that it
-//! sleeps. The bell changes before the futex is woken, so a wake-up that comes before the wait is not lost.
+//! One of the two full fences comes first: either the sleeper sees the work at its last check, or the peer sees that it
+//! sleeps. The bell changes before the futex is woken, so a wake-up before the wait is not lost.
 //!
-//! The `sleeping` word lies where only the sleeper can write, so that no peer can keep another from waking it. The bell
-//! can be written by every peer of the same user; peers of other users ask the sleeper's control thread instead.
+//! Only the sleeper can write the `sleeping` word, so no peer can keep another from waking it. Every peer of the same user
+//! can write the bell; peers of other users ask the sleeper's control thread instead.
 
 use crate::primitive::Memory;
 
 /// The device takes arrivals.
 pub(crate) const ARRIVALS: u64 = 1;
-/// The device also waits for acknowledgements of what it sent.
+/// The device also waits for acknowledgements of its messages.
 pub(crate) const ACKNOWLEDGEMENTS: u64 = 2;
 
-/// Says that the sleeper may sleep now, woken for `reasons`. It looks for work once more after this.
+/// Announces that the sleeper may sleep from this point, to be woken for `reasons`. The sleeper then checks for work once
+/// more.
 pub(crate) fn announce_sleep(memory: &impl Memory, sleeping: u64, reasons: u64) {
     memory.store(sleeping, reasons);
     memory.full_fence();
 }
 
-/// Says that the sleeper is awake.
+/// Announces that the sleeper is awake.
 pub(crate) fn awake(memory: &impl Memory, sleeping: u64) {
     memory.store(sleeping, 0);
 }
 
-/// Whether the sleeper must be woken for what the caller has just stored.
+/// Whether the sleeper must be woken for the value that the caller has just stored.
 pub(crate) fn must_wake(memory: &impl Memory, sleeping: u64, reason: u64) -> bool {
     memory.full_fence();
     memory.load(sleeping) & reason != 0
@@ -49,7 +50,7 @@ mod models {
     const SLEEPING: u64 = 0;
     const WORK: u64 = 8;
 
-    /// A futex: waits while the bell is what the caller saw.
+    /// A futex: waits while the bell has the value that the caller saw.
     #[derive(Default)]
     struct Bell {
         count: Mutex<u64>,

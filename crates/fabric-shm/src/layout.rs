@@ -1,4 +1,4 @@
-//! Where things lie in the memory that two devices share.
+//! The layout of the memory that two devices share.
 //!
 //! ```text
 //!   connection area, one per connection, writable by both ends
@@ -9,38 +9,38 @@
 //!       0  tail of the ring                      requester
 //!     128  announcement                          requester
 //!     136  append intent                         requester
-//!     256  closed: honours nothing any more      requester
+//!     256  closed: honours no request      requester
 //!     384  head of the ring                      responder
 //!     392  verdict on the entry at the head      responder
 //!    4096  ring
 //!
 //!   device page, the start of the key table, writable by its owner alone
 //!       0  magic, version
-//!      64  why the owner sleeps
+//!      64  reasons for the owner's sleep
 //!    4096  keys, 64 bytes each
 //!
 //!   bell, writable by peers of the same user
 //!       0  futex word (4 bytes)
 //! ```
 //!
-//! What different parties write lies 128 bytes apart, because the processor fetches lines in pairs.
+//! Words of different writers lie 128 bytes apart, because the processor fetches lines in pairs.
 
 use crate::ring::RingLayout;
 
-/// Changes whenever anything that two processes share changes its meaning.
+/// Changes whenever the meaning of anything shared by two processes changes.
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
 /// Bytes of each ring. Holds a few of the longest messages, and thousands of small ones.
 pub(crate) const RING_CAPACITY: u64 = 256 << 10;
 /// Longest SEND.
 pub(crate) const SEND_SIZE_MAX: u32 = 64 << 10;
-/// Grain of mappings.
+/// Grain of mappings, in bytes.
 pub(crate) const PAGE_SIZE: u64 = 4096;
 
 const DIRECTION_SIZE: u64 = PAGE_SIZE + RING_CAPACITY;
 /// Bytes of a connection area.
 pub(crate) const AREA_SIZE: u64 = 2 * DIRECTION_SIZE;
 
-/// Offset of the word in the device page that says why the owner sleeps.
+/// Offset of the word in the device page with the reasons for the owner's sleep.
 pub(crate) const SLEEPING: u64 = 64;
 /// Offset of the first key in a key table.
 pub(crate) const KEYS: u64 = 4096;
@@ -60,9 +60,9 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// That in which the connecting side requests.
+    /// The direction in which the connecting side requests.
     pub(crate) const CONNECTING: Self = Self { base: 0 };
-    /// That in which the accepting side requests.
+    /// The direction in which the accepting side requests.
     pub(crate) const ACCEPTING: Self = Self {
         base: DIRECTION_SIZE,
     };

@@ -1,7 +1,7 @@
-//! Verbs between processes of one host over shared memory: the requester's processor does what its NIC would do.
+//! Verbs between processes of one host over shared memory: the requester's processor does the work of its NIC.
 //!
 //! ```text
-//!   Device (device)    posting, connecting, registration, revocation, park: what a program asks for
+//!   Device (device)    posting, connecting, registration, revocation, park: the interface for programs
 //!     |
 //!   QueuePairState     requester: executes posts        responder: takes from the ring
 //!     |                   |                                |
@@ -13,14 +13,14 @@
 //! ```
 //!
 //! `docs/design/0003-shared-memory-fabric.md` has the reasons. Invariants:
-//! - What a peer can write is read once, checked, and then used; nonsense ends that peer's connection and nothing else.
-//! - Whoever changes a peer's memory has announced it and looked at the key afterwards, so a revocation knows whom to
-//!   wait for (`announcement`).
-//! - A peer is gone when the kernel has closed its socket. The own end of a socket is closed by the device's thread
-//!   alone, when that is not inside the peer's memory.
-//! - Ring, append queue, announcement and doorbell are written against words (`primitive`) that are a mapping in
-//!   production and loom's in the model checks: `RUSTFLAGS="--cfg loom" cargo test -p stonecast-fabric-shm --release
-//!   --lib loom`.
+//! - Data that a peer can write is read once, checked, and then used; nonsense ends that peer's connection and nothing
+//!   else.
+//! - A requester that changes a peer's memory has announced the change and checked the key afterwards, so a revocation
+//!   knows which requesters to wait for (`announcement`).
+//! - A peer is gone when the kernel has closed its socket. Only the device's thread closes the own end of a socket, when it
+//!   is not inside the peer's memory.
+//! - Ring, append queue, announcement and doorbell are written against words (`primitive`) that are a mapping in production
+//!   and loom's in the model checks: `RUSTFLAGS="--cfg loom" cargo test -p stonecast-fabric-shm --release --lib loom`.
 //!
 //! A crash at any instruction leaves memory that the kernel frees with its last mapping, and a socket file that the next
 //! server replaces.

@@ -1,36 +1,37 @@
-//! How a device is made.
+//! The options of a device.
 
 use std::sync::Arc;
 
 use stonecast_base::Nanoseconds;
 
-/// Takes lines for whoever runs the program; called by the control thread.
+/// Takes lines for the operator; called by the control thread.
 #[derive(Clone)]
 pub struct Log(Arc<dyn Fn(&str) + Send + Sync>);
 
-/// Options of a [`ShmDevice`](crate::ShmDevice). `Default` is what a server or client of one user wants.
+/// Options of a [`ShmDevice`](crate::ShmDevice). `Default` suits a server or client of one user.
 #[derive(Clone, Debug)]
 pub struct ShmOptions {
-    /// Permissions of the socket files that the device listens at. 0o600 lets in the own user alone; whoever may write the
-    /// file may connect.
+    /// Permissions of the socket files at which the device listens. 0o600 admits only the own user; a process that may
+    /// write the file may connect.
     pub socket_mode: u32,
-    /// Number of the group that the socket files belong to; `None`: the own one.
+    /// Number of the group that owns the socket files; `None` for the own group.
     pub socket_group: Option<u32>,
-    /// Treat every peer as another user: it gets no write access to files of this process, wakes this device through
-    /// its control thread, and finds no multi-packet queue.
+    /// Whether every peer is treated as another user: such a peer gets no write access to files of this process, wakes this
+    /// device through its control thread, and finds no multi-packet queue.
     pub copying_only: bool,
-    /// How long [`Park::park`](stonecast_fabric::Park::park) goes on looking for work before it sleeps, in nanoseconds. 0
-    /// where the executor has looked long enough already.
+    /// Time for which [`Park::park`](stonecast_fabric::Park::park) continues to look for work before it sleeps, in
+    /// nanoseconds. 0 if the executor has looked long enough already.
     pub park_spin_ns: Nanoseconds,
-    /// How long [`poll_invalidate`](stonecast_fabric::Device::poll_invalidate) waits for a peer that is inside the memory
-    /// before it reports the peer as not quiesced. Much longer than any copy; a peer that needs more was stopped.
+    /// Time for which [`poll_invalidate`](stonecast_fabric::Device::poll_invalidate) waits for a peer that is inside the
+    /// memory before it reports the peer as not quiesced. Much longer than any copy; a peer that needs more was stopped.
     pub quiesce_timeout_ns: Nanoseconds,
-    /// What the peers are told and the program does not hear: that some were turned away, at most once a minute.
+    /// Receives reports that peers are told and the program does not see: that some peers were turned away, at most once a
+    /// minute.
     pub log: Log,
 }
 
 impl Log {
-    /// Lines go to `take`.
+    /// Sends lines to `take`.
     pub fn new(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }

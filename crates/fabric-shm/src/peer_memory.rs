@@ -1,11 +1,12 @@
-//! What a peer's keys open: its key table, and mappings of its regions, made when they are first needed.
+//! The memory that a peer's keys open: its key table, and mappings of its regions, made on first use.
 //!
 //! A region is mapped read-only as a whole. Writing goes through a second mapping of just the pages that a key covers, so
-//! that a stray store elsewhere is caught by the MMU. Everything that the peer says (keys, sizes) is checked against what
-//! is really mapped; memory that can be shortened under a mapping is accepted only where that is said to be fine.
+//! that the MMU catches a stray store elsewhere. All data from the peer (keys, sizes) are checked against the actual
+//! mapping. Memory that can be shortened under a mapping is accepted only with explicit permission.
 //!
-//! A key that was looked at once is kept beside the piece of a mapping that it leads to: what it opens and the region really has.
-//! It counts as long as the first word in the peer's table is the one that it was kept under, which is one load of one cache line.
+//! A key that was looked up once is kept with the piece of a mapping that it leads to: the bytes that the key opens and the
+//! region has. The kept key is valid as long as the first word in the peer's table is unchanged, which costs one load of
+//! one cache line.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,24 +23,24 @@ use crate::layout::PAGE_SIZE;
 #[derive(Debug)]
 pub(crate) struct PeerMemory {
     table: Rc<MappedRegion>,
-    /// The peer's queue pair, as its keys name it.
+    /// The peer's queue pair, as named in its keys.
     queue_pair: u32,
-    /// Whether a file that can be shortened is mapped all the same.
+    /// Whether files that can be shortened are mapped nonetheless.
     trusts_files: bool,
-    /// By index in the peer's table.
+    /// Keys by index in the peer's table.
     keys: Vec<Option<KnownKey>>,
-    /// By region handle of the peer.
+    /// Regions by region handle of the peer.
     regions: BTreeMap<u32, PeerRegion>,
 }
 
 #[derive(Debug)]
 struct KnownKey {
     rkey: Rkey,
-    /// First word in the peer's table: as it was, and where it stands.
+    /// First word in the peer's table: its value, and its offset.
     word: u64,
     word_now: MappedWord,
     key: Key,
-    /// What it opens for reading, if it does.
+    /// The piece that the key opens for reading, if any.
     read: Option<MappedPiece>,
     write: Option<Range>,
 }
@@ -48,7 +49,7 @@ struct KnownKey {
 #[derive(Clone, Debug)]
 struct Range {
     mapping: Rc<MappedRegion>,
-    /// Where it starts in the region, bytes.
+    /// Start in the region, in bytes.
     start: u64,
 }
 
@@ -56,13 +57,13 @@ struct Range {
 struct PeerRegion {
     /// The whole region for reading.
     whole: Option<Rc<MappedRegion>>,
-    /// What the peer gave for reading and for writing.
+    /// The peer's answers for reading and for writing.
     files: [Given; 2],
-    /// The whole region for writing, where messages are appended.
+    /// The whole region for writing, for messages that are appended.
     appendable: Option<Rc<MappedRegion>>,
 }
 
-/// How far a descriptor of a region is.
+/// The state of a descriptor of a region.
 #[derive(Debug, Default)]
 enum Given {
     #[default]
@@ -72,14 +73,14 @@ enum Given {
     File(RegionFile),
 }
 
-/// Where remote bytes are.
+/// The place of remote bytes.
 #[derive(Debug)]
 pub(crate) enum Resolved {
     /// At this offset of this mapping.
     At(Rc<MappedRegion>, u64),
-    /// In a region that must be asked for.
+    /// In a region that must be requested.
     Missing(Wanted),
-    /// In a region that was asked for.
+    /// In a region that was requested.
     Awaited,
     /// Nowhere.
     Refused(Status),
@@ -93,7 +94,7 @@ pub(crate) struct Readable<'a> {
 }
 
 impl Readable<'_> {
-    /// Asks the memory for the bytes of `read`; `None`: the key does not open them.
+    /// Prefetches the bytes of `read`; `None` if the key does not open them.
     #[inline]
     pub(crate) fn prefetch(&self, read: &ReadInto<'_>) -> Option<()> {
         let (skip, size) = (self.skip(read)?, read.into.len() as u64);
@@ -105,20 +106,20 @@ impl Readable<'_> {
         Some(())
     }
 
-    /// Copies the bytes of `read`; `None`: the key does not open them.
+    /// Copies the bytes of `read`; `None` if the key does not open them.
     #[inline]
     pub(crate) fn copy(&self, read: &mut ReadInto<'_>) -> Option<()> {
         self.piece.read(self.skip(read)?, read.into).then_some(())
     }
 
-    /// Whether the key has been valid since it was looked up. Asked behind a read fence after bytes were copied out: if it has,
-    /// they were copied before any revocation.
+    /// Whether the key has been valid since it was looked up. Checked behind a read fence after bytes were copied out: if
+    /// so, the copy came before any revocation.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.known.is_valid()
     }
 
-    /// Where in the piece the bytes of `read` start.
+    /// The offset in the piece of the bytes of `read`.
     #[inline]
     fn skip(&self, read: &ReadInto<'_>) -> Option<u64> {
         read.remote.address.checked_sub(self.known.key.address)
@@ -132,7 +133,7 @@ impl KnownKey {
     }
 }
 
-/// What to ask the peer for.
+/// The region to request from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) region: u32,
@@ -140,7 +141,7 @@ pub(crate) struct Wanted {
 }
 
 impl PeerMemory {
-    /// The memory behind `table`. `queue_pair` is that of the peer.
+    /// The memory behind `table`. `queue_pair` is the peer's queue pair.
     pub(crate) fn new(table: MappedRegion, queue_pair: u32, trusts_files: bool) -> Self {
         Self {
             table: Rc::new(table),
@@ -156,8 +157,8 @@ impl PeerMemory {
         &self.table
     }
 
-    /// The key, if it is valid, was used for reading before, and can be used again with nothing to be fetched. The fast
-    /// path: no allocation, no change. [`PeerMemory::is_current`] is asked after the copy.
+    /// The key, if it is valid, was used for reading before, and can be used again without fetching anything. The fast
+    /// path: no allocation, no change. The caller checks [`PeerMemory::is_current`] after the copy.
     #[inline]
     pub(crate) fn readable(&self, rkey: Rkey) -> Option<Readable<'_>> {
         let known = self.known(rkey)?;
@@ -167,15 +168,15 @@ impl PeerMemory {
         })
     }
 
-    /// The key, if it was looked at before and is valid now.
+    /// The key, if it was looked up before and is valid.
     #[inline]
     fn known(&self, rkey: Rkey) -> Option<&KnownKey> {
         let known = self.keys.get((rkey.0 & 0xffff) as usize)?.as_ref()?;
         (known.rkey == rkey && known.is_valid()).then_some(known)
     }
 
-    /// Where `size` bytes at `remote` are for somebody who needs `right` and has announced himself, if the key was used for
-    /// such a change before and nothing has to be fetched.
+    /// The place of `size` bytes at `remote` for a requester that needs `right` and has announced itself, if the key was
+    /// used for such a change before and nothing must be fetched.
     #[inline]
     pub(crate) fn changeable(
         &self,
@@ -191,15 +192,15 @@ impl PeerMemory {
         (at.checked_add(size)? <= mapping.size()).then_some((mapping, at))
     }
 
-    /// The mapping that READs at `remote` copy from, and where in it.
+    /// The mapping that READs at `remote` copy from, and the offset in it.
     pub(crate) fn read_mapping(&self, remote: RemoteAddress) -> Option<(Rc<MappedRegion>, u64)> {
         let Readable { known, piece } = self.readable(remote.rkey)?;
         let skip = remote.address.checked_sub(known.key.address)?;
         (skip <= piece.span().size).then(|| (piece.mapping().clone(), piece.span().offset + skip))
     }
 
-    /// Whether the key has been valid since it was resolved. Asked behind a read fence after bytes were copied out: if
-    /// it has, they were copied before any revocation.
+    /// Whether the key has been valid since it was resolved. Checked behind a read fence after bytes were copied out: if
+    /// so, the copy came before any revocation.
     #[inline]
     pub(crate) fn is_current(&self, rkey: Rkey) -> bool {
         let known = self
@@ -209,7 +210,7 @@ impl PeerMemory {
         known.is_some_and(|known| known.rkey == rkey && known.is_valid())
     }
 
-    /// Where `size` bytes at `remote` are for somebody who needs `right`.
+    /// The place of `size` bytes at `remote` for a requester that needs `right`.
     pub(crate) fn resolve(&mut self, remote: RemoteAddress, size: u64, right: Access) -> Resolved {
         let Some(known) = self.look_up(remote.rkey) else {
             return Resolved::Refused(Status::RemoteAccess);
@@ -259,7 +260,7 @@ impl PeerMemory {
         }
     }
 
-    /// The question could not be asked.
+    /// The request could not be sent.
     pub(crate) fn not_asked(&mut self, wanted: Wanted) {
         if let Some(entry) = self.regions.get_mut(&wanted.region) {
             entry.files[usize::from(wanted.writable)] = Given::Unasked;
@@ -272,13 +273,13 @@ impl PeerMemory {
             return;
         };
         let given = &mut entry.files[usize::from(writable)];
-        // What was not asked for is not kept.
+        // An answer without a request is not kept.
         if matches!(given, Given::Asked) {
             *given = grant.map_or(Given::Denied, Given::File);
         }
     }
 
-    /// The key, if it is valid now and open to this connection.
+    /// The key, if it is valid and open to this connection.
     fn look_up(&mut self, rkey: Rkey) -> Option<&KnownKey> {
         let index = (rkey.0 & 0xffff) as usize;
         let word = self.table.load(key_offset(rkey));
@@ -328,7 +329,7 @@ impl PeerMemory {
             ));
         }
         let mapping = entry.whole.clone().expect("just made");
-        // The key may say more than the region has.
+        // The key may claim more than the region has.
         let size = key.size.min(mapping.size().saturating_sub(key.offset));
         known.read = key
             .access
@@ -361,7 +362,7 @@ impl PeerMemory {
         Ok(range)
     }
 
-    /// Unmaps what only revoked keys lead to, so that keys which come and go leave nothing behind.
+    /// Unmaps memory that only revoked keys lead to, so that short-lived keys leave nothing behind.
     fn forget_revoked(&mut self) {
         for slot in &mut self.keys {
             if slot.as_ref().is_some_and(|known| !known.is_valid()) {
@@ -381,7 +382,7 @@ impl PeerMemory {
 }
 
 impl PeerRegion {
-    /// The descriptor that the peer gave, or what to do to get it.
+    /// The descriptor that the peer gave, or the step to get it.
     fn file(&mut self, region: u32, writable: bool) -> Result<&RegionFile, Resolved> {
         let given = &mut self.files[usize::from(writable)];
         match given {
@@ -392,7 +393,7 @@ impl PeerRegion {
                 Err(Resolved::Missing(Wanted { region, writable }))
             }
             Given::Denied => {
-                // Rights may change; who needs it next asks again.
+                // Rights may change; the next user asks again.
                 *given = Given::Unasked;
                 Err(Resolved::Refused(Status::RemoteAccess))
             }

@@ -1,4 +1,4 @@
-//! Making queues and posting to them.
+//! Makes queues and posts to them.
 
 use stonecast_fabric::{
     Access, ChangeNow, DeviceError, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
@@ -186,7 +186,7 @@ impl State {
             });
         }
         state.receives.extend(requests);
-        // Something may wait for it, and the next sleep must not miss that.
+        // A message may wait for a buffer, and the next sleep must not miss that.
         state.refused_since = None;
         Ok(())
     }
@@ -250,7 +250,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes what was appended to the multi-packet queues.
+    /// Takes the messages that were appended to the multi-packet queues.
     pub(crate) fn progress_appends(&mut self) {
         let mut broken = Vec::new();
         let Self {
@@ -296,7 +296,7 @@ impl State {
 }
 
 impl QueuePairState {
-    /// Whether all that was posted is executed and taken, so that what is done in the call comes after it.
+    /// Whether all posts were executed and taken, so that operations in the call come after them.
     #[inline]
     fn has_nothing_under_way(&self) -> bool {
         let taken = |connection: &Connection| {
@@ -309,11 +309,11 @@ impl QueuePairState {
             && self.connection.as_deref().is_some_and(taken)
     }
 
-    /// READs into memory of the caller, at once or not at all. Nothing here allocates or waits.
+    /// Executes READs into memory of the caller, at once or not at all. Nothing here allocates or waits.
     ///
-    /// All reads are looked up and asked of the memory first (one alone is not: its copy asks), so that it works on all of
-    /// them at the same time; then they are copied; then their keys are looked at once more. Whatever is out of the ordinary
-    /// is left to posted READs, which say what it is.
+    /// All reads are looked up and prefetched first (a single read is not: its copy loads it), so that the memory works on
+    /// all of them concurrently; then they are copied; then their keys are checked once more. Any unusual case is left to
+    /// posted READs, which report its cause.
     #[inline]
     pub(crate) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<Status> {
         if !self.has_nothing_under_way() {
@@ -321,7 +321,7 @@ impl QueuePairState {
         }
         let connection = self.connection.as_deref()?;
         match reads {
-            // What a GET does, without loops.
+            // The path of a GET, without loops.
             [one] => {
                 let readable = connection.memory.readable(one.remote.rkey)?;
                 readable.copy(one)?;
@@ -338,10 +338,11 @@ impl QueuePairState {
 }
 
 impl QueuePairState {
-    /// Changes of the peer's memory from memory of the caller, at once or not at all. Nothing here allocates or waits.
+    /// Executes changes of the peer's memory from memory of the caller, at once or not at all. Nothing here allocates or
+    /// waits.
     ///
-    /// All keys are looked at between the announcement and its end, before anything is changed: of a batch that cannot be done
-    /// now nothing is. Whatever is out of the ordinary is left to posted operations, which say what it is.
+    /// All keys are checked between the announcement and its end, before anything is changed: a batch that cannot be
+    /// executed at this moment changes nothing. Any unusual case is left to posted operations, which report its cause.
     #[inline]
     pub(crate) fn change_now(&mut self, changes: &mut [ChangeNow<'_>]) -> bool {
         if !self.has_nothing_under_way() {
@@ -357,7 +358,7 @@ impl QueuePairState {
     }
 }
 
-/// Changes of one batch that are executed at once, at most.
+/// Most changes of one batch that are executed at once.
 const CHANGES_AT_ONCE_MAX: usize = 4;
 
 #[inline]
@@ -403,7 +404,7 @@ fn change_all(memory: &PeerMemory, changes: &mut [ChangeNow<'_>]) -> bool {
     true
 }
 
-/// As many READs as a caller likes, one at least.
+/// Executes any number of READs, at least one.
 #[inline(never)]
 fn read_all(memory: &PeerMemory, reads: &mut [ReadInto<'_>]) -> Option<Status> {
     // Reads of a batch mostly share a key, which is then looked up once per pass.

@@ -1,12 +1,12 @@
-//! A queue pair: what is outstanding on it, and how it ends.
+//! A queue pair: its outstanding requests, and its end.
 //!
 //! ```text
 //!   Idle -> Connecting -> Connected -> Error
 //!     ^---------'  rejected
 //! ```
 //!
-//! Requests are executed in order, as far as the order of effects allows; they complete from the front. A failed one
-//! stops the execution, and when it has come to the front the queue pair fails with its status.
+//! Requests are executed in order, as far as the order of effects allows; they complete from the front. A failed request
+//! stops the execution, and when it has reached the front the queue pair fails with its status.
 
 use std::collections::VecDeque;
 
@@ -24,11 +24,11 @@ use crate::sends::Sends;
 use crate::shared_receive_queue::SharedReceiveQueueState;
 use crate::table::Table;
 
-/// Where a queue pair stands.
+/// The state of a queue pair.
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
-    /// The request is out.
+    /// The request was sent.
     Connecting {
         token: Token,
     },
@@ -36,27 +36,27 @@ pub(crate) enum Phase {
     Error,
 }
 
-/// See the module documentation.
+/// A queue pair; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct QueuePairState {
     pub(crate) handle: u32,
     pub(crate) options: QueuePairOptions,
     pub(crate) phase: Phase,
-    /// From the moment of the connection until the queue pair is destroyed.
+    /// Present from the connection until the queue pair is destroyed.
     pub(crate) connection: Option<Box<Connection>>,
     /// Outstanding sends.
     pub(crate) sends: Sends,
-    /// Where the last SEND ends in the ring: what comes after it waits until it is taken.
+    /// The end of the last SEND in the ring: later requests wait until it is taken.
     pub(crate) last_send_end: u64,
-    /// Since when the peer's append queue has had no buffer.
+    /// The moment since which the peer's append queue has had no buffer.
     pub(crate) append_refused_since: Option<Nanoseconds>,
     /// Outstanding buffers of the own receive queue, oldest first.
     pub(crate) receives: VecDeque<ReceiveRequest>,
-    /// Since when the message at the front of the peer's ring has found no buffer.
+    /// The moment since which the message at the front of the peer's ring has found no buffer.
     pub(crate) refused_since: Option<Nanoseconds>,
 }
 
-/// What the work of a queue pair needs of its device.
+/// The parts of the device that the work of a queue pair needs.
 pub(crate) struct Surroundings<'a> {
     pub(crate) cqs: &'a mut CompletionQueues,
     pub(crate) srqs: &'a mut Table<SharedReceiveQueueState>,
@@ -80,12 +80,12 @@ impl QueuePairState {
         }
     }
 
-    /// Whether it is connected and works.
+    /// Whether the queue pair is connected and works.
     pub(crate) fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Connected)
     }
 
-    /// Makes all progress that is possible now. Returns whether there was any.
+    /// Makes all possible progress. Returns whether there was any.
     pub(crate) fn progress(&mut self, around: &mut Surroundings<'_>) -> bool {
         if !self.is_connected() {
             return false;
@@ -95,7 +95,7 @@ impl QueuePairState {
         received | sent
     }
 
-    /// Whether [`QueuePairState::progress`] would find work that nobody will ring for.
+    /// Whether [`QueuePairState::progress`] would find work that no ring announces.
     pub(crate) fn has_work(&self) -> bool {
         if !self.is_connected() {
             return false;
@@ -111,12 +111,12 @@ impl QueuePairState {
         arrived || acknowledged
     }
 
-    /// Whether some send waits for what the peer does.
+    /// Whether a send waits for an action of the peer.
     pub(crate) fn waits_for_peer(&self) -> bool {
         self.is_connected() && !self.sends.is_empty()
     }
 
-    /// How long may pass until it must look again by itself.
+    /// The time until the queue pair must check again by itself.
     pub(crate) fn patience_ns(&self) -> Option<Nanoseconds> {
         if !self.is_connected() {
             return None;
@@ -132,8 +132,8 @@ impl QueuePairState {
         refused.into_iter().chain(append_refused).min()
     }
 
-    /// Ends the connection and completes everything that is outstanding with an error: the oldest send with `first`, all
-    /// others as flushed. `goodbye` is what the peer is told.
+    /// Ends the connection and completes every outstanding request with an error: the oldest send with `first`, all others
+    /// as flushed. `goodbye` is the message to the peer.
     pub(crate) fn fail(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -165,7 +165,7 @@ impl QueuePairState {
         }
     }
 
-    /// Fails because of something that went wrong here.
+    /// Fails because of a local error.
     pub(crate) fn fail_here(&mut self, around: &mut Surroundings<'_>, first: Status) {
         let cause = DisconnectCause::QueuePairError;
         self.fail(around, first, cause, Some(cause));

@@ -1,4 +1,4 @@
-//! Taking what a peer put into the ring: the only work that a responder's processor has.
+//! Takes the entries that a peer put into the ring: the only work of a responder's processor.
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{Opcode, Placement, QueuePair, ReceiveRequest, Status, WorkCompletion};
@@ -11,19 +11,19 @@ use crate::queue_pair::{QueuePairState, Surroundings};
 use crate::ring::{Entry, EntryKind};
 use crate::shared_receive_queue::Buffers;
 
-/// What became of the entry at the front.
+/// The outcome of the entry at the front.
 enum Taken {
     Yes,
-    /// There is no buffer for it now.
+    /// There is no buffer for it at this moment.
     Refused,
-    /// It ends the connection; the peer learns why.
+    /// The entry ends the connection; the peer learns the reason.
     Failed(Verdict),
-    /// The own buffer is not where it should be.
+    /// The own buffer is not in its region.
     LostBuffer,
 }
 
 impl QueuePairState {
-    /// Matches arrived messages with posted buffers. Returns whether there was anything.
+    /// Matches arrived messages with posted buffers. Returns whether there were any.
     pub(crate) fn progress_receives(&mut self, around: &mut Surroundings<'_>) -> bool {
         let connection = self
             .connection
@@ -123,12 +123,12 @@ impl QueuePairState {
         };
         match &mut around.srqs.get_mut(srq.0)?.buffers {
             Buffers::Single(buffers) => buffers.pop_front(),
-            // Peers append to it themselves; what they put into the ring all the same finds no buffer.
+            // Peers append to this queue directly; a message in the ring finds no buffer.
             Buffers::Multi(_) => None,
         }
     }
 
-    /// Whether the peer's retries are not used up yet. Called at each refusal; the first begins the count.
+    /// Whether the peer's retries are not used up yet. Called at each refusal; the first refusal starts the count.
     fn is_patient(&mut self) -> bool {
         let connection = self
             .connection
@@ -144,7 +144,7 @@ impl QueuePairState {
     }
 }
 
-/// How long `count` retries take, one every `delay_ns`.
+/// The duration of `count` retries, one every `delay_ns`.
 pub(crate) fn retry_time(count: u32, delay_ns: Nanoseconds) -> Nanoseconds {
     delay_ns.saturating_mul(u64::from(count))
 }

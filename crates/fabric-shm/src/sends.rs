@@ -10,21 +10,21 @@ use std::collections::VecDeque;
 
 use stonecast_fabric::{Operation, Status, WorkRequest};
 
-/// See the module documentation.
+/// The outstanding sends; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Sends {
     requests: VecDeque<WorkRequest>,
-    /// How far each request is that was executed.
+    /// The progress of each executed request.
     executed: VecDeque<Progress>,
-    /// Whether a request has failed: what was posted behind it is never executed.
+    /// Whether a request has failed: requests behind it are never executed.
     is_halted: bool,
 }
 
-/// How far a posted send is.
+/// The progress of a posted send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Waiting,
-    /// Done when the peer has taken the ring up to here.
+    /// Done when the peer has taken the ring up to this position.
     InRing(u64),
     Done,
     Failed(Status),
@@ -39,7 +39,7 @@ impl Sends {
         self.requests.is_empty()
     }
 
-    /// How many were executed and are not complete.
+    /// The number of requests that were executed and are not complete.
     pub(crate) fn executed(&self) -> usize {
         self.executed.len()
     }
@@ -48,7 +48,7 @@ impl Sends {
         self.requests.extend(requests);
     }
 
-    /// The requests that are not executed yet, unless one failed before them.
+    /// The requests that are not executed yet, unless an earlier one failed.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &WorkRequest> + Clone {
         let end = if self.is_halted {
             self.executed.len()
@@ -58,31 +58,31 @@ impl Sends {
         self.requests.range(self.executed.len()..end)
     }
 
-    /// The request that is to be executed next.
+    /// The next request to execute.
     #[inline]
     pub(crate) fn next(&self) -> Option<Operation> {
         self.waiting().next().map(|request| request.operation)
     }
 
-    /// The next `count` waiting requests were executed, as far as `progress` says.
+    /// Marks the next `count` waiting requests as executed, with `progress`.
     pub(crate) fn execute(&mut self, count: usize, progress: Progress) {
         assert!(self.executed.len() + count <= self.requests.len());
         self.executed.extend(std::iter::repeat_n(progress, count));
         self.is_halted = matches!(progress, Progress::Failed(_));
     }
 
-    /// The oldest request that was executed, and how far it is.
+    /// The oldest executed request, and its progress.
     pub(crate) fn front(&self) -> Option<(&WorkRequest, Progress)> {
         Some((self.requests.front()?, *self.executed.front()?))
     }
 
-    /// Forgets the oldest request that was executed.
+    /// Forgets the oldest executed request.
     pub(crate) fn pop_front(&mut self) {
         self.executed.pop_front().expect("it was executed");
         self.requests.pop_front();
     }
 
-    /// Takes all of them, oldest first.
+    /// Takes all requests, oldest first.
     pub(crate) fn take(&mut self) -> VecDeque<WorkRequest> {
         self.executed.clear();
         std::mem::take(&mut self.requests)

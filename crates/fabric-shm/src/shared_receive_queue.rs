@@ -8,13 +8,13 @@ use stonecast_media::MappedRegion;
 use crate::append::{AppendLayout, AppendQueue, Arrival};
 use crate::completion_queue::CompletionQueues;
 
-/// Strides of all buffers of a multi-packet queue together, where no more are asked for. The slots take 16 bytes each, of which
-/// only touched pages exist.
+/// Strides of all buffers of a multi-packet queue together, unless more are requested. The slots take 16 bytes each, of
+/// which only touched pages exist.
 pub(crate) const SLOTS: u64 = 1 << 18;
-/// Most that may be asked for: 1 GiB of slots.
+/// The most strides that may be requested: 1 GiB of slots.
 pub(crate) const SLOTS_MAX: u64 = 1 << 26;
 
-/// See the module documentation.
+/// A shared receive queue; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct SharedReceiveQueueState {
     pub(crate) capacity: usize,
@@ -23,7 +23,7 @@ pub(crate) struct SharedReceiveQueueState {
     pub(crate) users: Vec<User>,
 }
 
-/// Where the buffers are.
+/// The buffers of a queue.
 #[derive(Debug)]
 pub(crate) enum Buffers {
     /// One message each.
@@ -37,11 +37,11 @@ pub(crate) enum Buffers {
 pub(crate) struct MultiPacket {
     pub(crate) memory: MappedRegion,
     pub(crate) queue: AppendQueue,
-    /// Whether the receiver waits for a live requester. Whoever publishes rings, so that is no reason to stay awake.
+    /// Whether the receiver waits for a live requester. A publishing requester rings, so that is no reason to stay awake.
     pub(crate) is_held_up: bool,
     /// Whether each message makes a completion.
     tells: bool,
-    /// Buffers that took their last message, and that the owner has not asked for.
+    /// Buffers that took their last message, and that the owner has not requested yet.
     pub(crate) consumed: Vec<u64>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct User {
 }
 
 impl SharedReceiveQueueState {
-    /// What requesters must know of a multi-packet queue.
+    /// The facts that requesters must know of a multi-packet queue.
     pub(crate) fn append(&self) -> Option<(AppendLayout, &MappedRegion)> {
         match &self.buffers {
             Buffers::Single(_) => None,
@@ -73,13 +73,13 @@ impl MultiPacket {
         }
     }
 
-    /// Whether something may have arrived that can be taken.
+    /// Whether there may be arrivals to take.
     pub(crate) fn has_arrivals(&self) -> bool {
         !self.is_held_up && !self.queue.is_empty(&self.memory)
     }
 
-    /// Takes what has arrived. `Err` when the memory holds what no honest peer writes: nothing in it can be trusted any
-    /// more. Returns whether there was anything.
+    /// Takes the arrivals. `Err` if the memory holds a value that no honest peer writes: then none of its content can be
+    /// trusted. Returns whether there were any arrivals.
     pub(crate) fn take_arrivals(
         &mut self,
         users: &[User],
@@ -96,7 +96,7 @@ impl MultiPacket {
                     offset,
                     size,
                 } => {
-                    // Nobody is told of a message on a queue pair that was destroyed.
+                    // No one is told of a message on a destroyed queue pair.
                     let user = users.iter().find(|user| user.queue_pair == queue_pair);
                     if let Some(user) = user.filter(|_| self.tells) {
                         let placement = Placement {

@@ -1,4 +1,4 @@
-//! Points at which a test can make this process die or stop. Nothing in ordinary builds.
+//! Points at which a test can make this process die or stop. Empty in ordinary builds.
 
 /// Marks a point between two effects on shared memory.
 #[cfg(not(all(test, not(loom))))]
@@ -17,7 +17,7 @@ pub(crate) mod testing {
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    /// What to do when the point is reached.
+    /// The action at the point.
     #[derive(Clone, Copy)]
     pub(crate) enum Fate {
         Die,
@@ -26,9 +26,9 @@ pub(crate) mod testing {
 
     #[derive(Clone, Copy)]
     struct Plan {
-        /// Which point; `None` counts all.
+        /// The point; `None` counts all points.
         name: Option<&'static str>,
-        /// How many of them to pass first.
+        /// The number of points to pass first.
         remaining: u64,
         fate: Fate,
     }
@@ -37,7 +37,7 @@ pub(crate) mod testing {
         static PLAN: Cell<Option<Plan>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread lets `passes` points called `name` (or any points) pass, and meets its fate at the next.
+    /// From now on this thread passes `passes` points called `name` (or any points), and meets its fate at the next.
     pub(crate) fn plan(name: Option<&'static str>, passes: u64, fate: Fate) {
         PLAN.set(Some(Plan {
             name,
@@ -62,7 +62,7 @@ pub(crate) mod testing {
             Fate::Stop => Signal::STOP,
         };
         kill_process(getpid(), signal).expect("a process can signal itself");
-        // Another thread may take the signal, and stop this one a moment later.
+        // Another thread may take the signal, and stop this thread a moment later.
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
 }

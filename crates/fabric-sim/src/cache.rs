@@ -1,25 +1,25 @@
-//! What memory accesses of a core cost: a table of the lines that it touched lately, large enough to tell a hot line from a
-//! cold one. It decides times only, never contents.
+//! The cost of a core's memory accesses: a table of recently accessed lines, large enough to tell a hot line from a cold
+//! one. The table decides only times, never contents.
 
 use stonecast_base::LINE_SIZE;
 
-/// How long accesses to a piece of memory take, in picoseconds.
+/// The latencies of accesses to a piece of memory, in picoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latencies {
-    /// A line that the core has.
+    /// A line that the core's cache has.
     pub hit_ps: u64,
-    /// The first line of an access that the core does not have.
+    /// The first line of an access that the cache does not have.
     pub miss_ps: u64,
-    /// Each further line of the same access: the hardware fetches ahead.
+    /// Each further line of the same access: the hardware prefetches.
     pub stream_ps: u64,
 }
 
 /// Entries of the table: 32 KiB of lines, a level-1 cache.
 const LINES: usize = 512;
-/// Accesses longer than this are streams: they push everything else out and do not use the table.
+/// Accesses longer than this are streams: they evict everything else and do not use the table.
 const LONG: usize = LINES / 4 * LINE_SIZE;
 
-/// See the module documentation.
+/// The table; see the module documentation.
 pub(crate) struct Cache {
     lines: Box<[u64; LINES]>,
 }
@@ -33,7 +33,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Picoseconds that an access takes.
+    /// The duration of an access, in picoseconds.
     pub fn access(&mut self, space: u32, offset: u64, size: usize, latencies: &Latencies) -> u64 {
         if size == 0 {
             return 0;
@@ -49,7 +49,7 @@ impl Cache {
         let mut missed = false;
         for line in first..=last {
             let tag = u64::from(space) << 40 | line;
-            // Neighbouring lines and the same lines of different memories fall to different entries.
+            // Neighbouring lines and the same lines of different memories map to different entries.
             let entry = (line as usize ^ (space as usize).wrapping_mul(0x9e37)) % LINES;
             cost += if self.lines[entry] == tag {
                 latencies.hit_ps

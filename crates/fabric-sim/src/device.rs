@@ -20,7 +20,7 @@ use crate::net::{Completions, Net, SharedQueue};
 use crate::profile::MachineProfile;
 use crate::time::Time;
 
-/// A NIC of the simulated world as one process has opened it.
+/// A NIC of the simulated world, as opened by one process.
 pub struct SimDevice {
     pub(crate) net: Rc<RefCell<Net>>,
     pub(crate) executor: Rc<Executor>,
@@ -31,7 +31,7 @@ pub struct SimDevice {
 }
 
 impl SimDevice {
-    /// Runs `call` on the hardware, and then tells who must know. A process that was killed is not heard any more.
+    /// Runs `call` on the hardware, and then notifies the affected threads. Calls of a killed process have no effect.
     fn with<T>(
         &self,
         call: impl FnOnce(&mut Net) -> Result<T, DeviceError>,

@@ -1,19 +1,19 @@
-//! The simulated world: a provider of verbs like the others, in which machines, NICs, links and memories are models, time
-//! is virtual, and everything follows from one seed.
+//! The simulated world: a provider of verbs in which machines, NICs, links and memories are models, time is virtual, and
+//! everything follows from one seed.
 //!
 //! ```text
-//!   World          what happens next, in the order of virtual time       world.rs  queue.rs  time.rs
+//!   World          events in the order of virtual time       world.rs  queue.rs  time.rs
 //!     Process      a thread on a core, tasks, timers, a clock             executor.rs  clock.rs
 //!       SimDevice  the calls of fabric::Device                            device.rs
 //!     Net          NICs, links, queue pairs, messages                     net/
-//!     Memory       bytes, and what touching them costs                    memory.rs  image.rs  cache.rs
-//!     Module       bytes that outlive power, in part; a place for a pool  persistent/
-//!     Faults       what fails, how often, and whether it did              faults.rs  net/failure.rs
-//!     MachineProfile      how fast each part is, with sources                    profile.rs
+//!     Memory       bytes, and the cost of accesses                    memory.rs  image.rs  cache.rs
+//!     Module       bytes that partly outlive power; a place for a pool  persistent/
+//!     Faults       fault rates and counts              faults.rs  net/failure.rs
+//!     MachineProfile      durations of each part, with sources                    profile.rs
 //! ```
 //!
-//! Protocol code runs on it unchanged, many processes in one thread. `docs/simulator.md` says what is modelled and what is
-//! not; `docs/design/0005-the-simulated-world.md` says why.
+//! Protocol code runs on it unchanged, with many processes in one thread. `docs/simulator.md` lists the modelled parts and
+//! the omissions; `docs/design/0005-the-simulated-world.md` has the reasons.
 //!
 //! Invariants: the same seed and the same calls give the same events, in the same order, at the same times
 //! ([`World::hash`]); no clock, no thread and no random source but the seed.

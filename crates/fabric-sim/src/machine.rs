@@ -1,4 +1,4 @@
-//! What machines are made of.
+//! The parts of machines.
 
 use stonecast_base::Nanoseconds;
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
@@ -6,7 +6,7 @@ use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers}
 use crate::cache::Latencies;
 use crate::profile::MachineProfile;
 
-/// How long a core of `profile` takes for its DRAM.
+/// The latencies of a core of `profile` for its DRAM.
 pub(crate) fn dram(profile: &MachineProfile) -> Latencies {
     Latencies {
         hit_ps: profile.cpu_hit_ps,
@@ -15,14 +15,14 @@ pub(crate) fn dram(profile: &MachineProfile) -> Latencies {
     }
 }
 
-/// A machine whose memory controllers save what they have, with DDIO on: the common one.
+/// A machine whose memory controllers save their content, with DDIO on: the common case.
 const COMMON_PLATFORM: DeclaredPlatform = DeclaredPlatform {
     persistence_domain: PersistenceDomain::Dmp,
     ddio: Ddio::On,
     receive_buffers: ReceiveBuffers::Dram,
 };
 
-/// When a NIC completes a posted operation of its program.
+/// The moment at which a NIC completes a posted operation of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// InfiniBand and RoCE: when the responder's NIC has acknowledged it.
@@ -35,14 +35,14 @@ pub enum Transport {
 /// The root port through which a NIC reaches memory: a setting of the machine for each of its NICs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RootPort {
-    /// Whether writes go into the last-level cache; `None`: as the machine's platform says.
+    /// Whether writes go into the last-level cache; `None` to follow the machine's platform.
     pub ddio: Option<Ddio>,
-    /// Writes may pass each other on their way to memory, and a READ pushes none of them out. A completion still comes after
-    /// the data that it tells of.
+    /// Whether writes may pass each other on their way to memory, so that a READ pushes none of them out. A completion
+    /// still comes after its data.
     pub relaxed_ordering: bool,
 }
 
-/// What the NIC of a machine can do beyond what all can.
+/// The abilities of a machine's NIC beyond the common ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// Multi-packet shared receive queues.
@@ -58,7 +58,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Everything that the vocabulary has.
+    /// Every feature of the vocabulary.
     pub const ALL: Self = Self {
         multi_packet: true,
         memory_windows: true,
@@ -66,7 +66,7 @@ impl Features {
         flush_persistent: true,
         atomic_write: true,
     };
-    /// What NICs on the market have.
+    /// The features of NICs on the market.
     pub const COMMON: Self = Self {
         multi_packet: false,
         memory_windows: true,
@@ -76,24 +76,25 @@ impl Features {
     };
 }
 
-/// How to make a machine.
+/// The options of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineOptions {
-    /// How fast it is.
+    /// The speeds of its parts.
     pub profile: MachineProfile,
-    /// How many cores it has; processes beyond that share them.
+    /// The number of its cores; further processes share them.
     pub cores: usize,
-    /// What its NIC can do.
+    /// The abilities of its NIC.
     pub features: Features,
-    /// What its persistent memory survives, and where its NIC writes first: the truth, whatever a pool declares.
+    /// The domain of its persistent memory, and the first destination of its NIC's writes: the truth, whatever a pool
+    /// declares.
     pub platform: DeclaredPlatform,
-    /// What its NIC speaks. Both ends of a connection speak the same.
+    /// The transport of its NIC. Both ends of a connection use the same.
     pub transport: Transport,
-    /// Longest time that an inbound write waits inside the machine for room on its way to memory, as it does behind other
-    /// traffic. How long each one waits is drawn from the seed; 0: none waits.
+    /// Longest time that an inbound write waits inside the machine for room on its way to memory, as behind other traffic.
+    /// The seed decides the wait of each write; 0: none waits.
     pub inbound_stall_ns_max: Nanoseconds,
     /// Longest time that the NIC's transport holds a message back before it leaves: a closed window, a retransmission.
-    /// Drawn likewise; 0: none is held back.
+    /// Drawn in the same way; 0: none is held back.
     pub outbound_stall_ns_max: Nanoseconds,
 }
 

@@ -10,7 +10,7 @@ use crate::cache::Latencies;
 use crate::image::Image;
 use crate::time::Time;
 
-/// Bytes that the power cut takes away. Accesses by a core cost virtual time; those by a NIC are timed by the NIC.
+/// Bytes that a power cut destroys. Accesses by a core cost virtual time; the NIC times its own accesses.
 pub(crate) struct Memory {
     image: RefCell<Image>,
     size: u64,
@@ -102,7 +102,7 @@ impl Region for Memory {
     }
 
     fn prefetch(&self, offset: u64, size: u64) {
-        // The core goes on while the line is on its way.
+        // The core continues while the line is in transit.
         let free = Latencies {
             hit_ps: 0,
             miss_ps: self.latencies.hit_ps,

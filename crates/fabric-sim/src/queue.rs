@@ -1,12 +1,11 @@
-//! What is going to happen, in the order of virtual time; what happens at the same moment, in the order in which it was
-//! decided.
+//! Future events in the order of virtual time; events of the same moment in the order in which they were decided.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use stonecast_base::Nanoseconds;
 
-/// Something that happens. Small, because it is moved about in the queue: the number names an entry of a table.
+/// An event. Small, because the queue moves it; the number names an entry of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// A thread continues on its core.
@@ -17,7 +16,7 @@ pub(crate) enum Event {
     Timer(u32),
     /// A NIC learns of work on a queue pair.
     Doorbell(u32),
-    /// A queue pair tries again after a refusal for want of a receive buffer.
+    /// A queue pair tries again after a refusal for lack of a receive buffer.
     Retry(u32),
     /// A message reaches the responder's NIC.
     Arrive(u32),
@@ -29,9 +28,9 @@ pub(crate) enum Event {
     Acknowledge(u32),
     /// A message of the connection manager reaches its destination.
     Control(u32),
-    /// A requester gives up on a message that nobody answers.
+    /// A requester gives up on a message without an answer.
     GiveUp(u32),
-    /// A completion that was held up comes.
+    /// A delayed completion arrives.
     Complete(u32),
 }
 
@@ -42,7 +41,7 @@ struct Entry {
     event: Event,
 }
 
-/// See the module documentation.
+/// The queue; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Reverse<Entry>>,
@@ -60,7 +59,7 @@ impl Queue {
         }));
     }
 
-    /// Takes what happens next.
+    /// Takes the next event.
     pub fn pop(&mut self) -> Option<(Nanoseconds, Event)> {
         self.heap
             .pop()

@@ -1,4 +1,4 @@
-//! The running hash of everything that happened.
+//! The running hash of all events.
 
 use std::cell::Cell;
 

@@ -1,20 +1,20 @@
 //! Verbs between machines: the fabric over libibverbs, and the control plane that connects its queue pairs.
 //!
 //! ```text
-//!   VerbsDevice (device)      what a program asks for            only with the feature `verbs`
+//!   VerbsDevice (device)      the interface for programs      only with the feature `verbs`
 //!     |         \
 //!   verbs        \            a safe layer over libibverbs       only with the feature `verbs`
 //!                 \
 //!   control        thread: TCP, mutual authentication, tickets, leases, heartbeats
 //! ```
 //!
-//! `docs/design/0010-verbs-between-machines.md` has the reasons, `docs/rdma.md` tells how to run it. Without the feature
-//! `verbs` the crate holds the control plane alone, which needs no RDMA device and no C toolchain.
+//! `docs/design/0010-verbs-between-machines.md` has the reasons, and `docs/rdma.md` explains the operation. Without the
+//! feature `verbs` the crate holds only the control plane, which needs no RDMA device and no C toolchain.
 //!
 //! Invariants:
-//! - Before a peer has shown that it holds the key that both were given, it learns neither a queue pair number nor a key
-//!   nor an address, and nothing that it says is used.
-//! - A dead peer is found by its lease, not by the retries of the transport.
+//! - Before a peer has proven that it holds the shared key, it learns neither a queue pair number nor a key nor an address,
+//!   and its messages are not used.
+//! - A dead peer is detected by its lease, not by the retries of the transport.
 
 mod address;
 pub mod control;

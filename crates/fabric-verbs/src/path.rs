@@ -1,9 +1,9 @@
-//! What two queue pairs must know of each other to be connected.
+//! The facts that two queue pairs must know of each other to connect.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// A global identifier: an IPv6 address, or an IPv4 address in the form of one.
+/// A global identifier: an IPv6 address, or an IPv4 address mapped to one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Gid(pub [u8; 16]);
 
@@ -19,7 +19,7 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// What carries the packets.
+/// The transport of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// InfiniBand.
@@ -39,16 +39,16 @@ pub struct Endpoint {
     pub lid: u16,
     /// Global identifier.
     pub gid: Gid,
-    /// Code of the largest MTU: 1 is 256 bytes, each further one twice as much.
+    /// Code of the largest MTU: 1 is 256 bytes, and each further code doubles the size.
     pub mtu: u8,
-    /// READs and atomics that it takes at once, at least 1.
+    /// READs and atomics that it accepts concurrently, at least 1.
     pub reads_in: u8,
-    /// READs and atomics that it would like to have under way, at least 1.
+    /// READs and atomics that it would like to have outstanding, at least 1.
     pub reads_out: u8,
     /// Outstanding work requests.
     pub send_capacity: u32,
-    /// How often its sends are retried while there is no receive buffer.
+    /// Number of retries of its sends while there is no receive buffer.
     pub rnr_retry_count: u32,
-    /// Pause before each of these retries, nanoseconds.
+    /// Pause before each of these retries, in nanoseconds.
     pub rnr_retry_delay_ns: u64,
 }

@@ -1,5 +1,5 @@
-//! Names for the objects of a device: small values that can be copied, kept and compared. A handle of one device means
-//! nothing to another.
+//! Names for the objects of a device: small values that can be copied, kept and compared. A handle of one device is
+//! meaningless to another.
 
 /// A queue pair: send queue and receive queue of one reliable connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,21 +13,21 @@ pub struct CompletionQueue(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SharedReceiveQueue(pub u32);
 
-/// A remote key: who names it may touch the bytes it covers, in the ways it grants, while it is valid.
+/// A remote key: its holder may access the bytes that it covers, with the rights that it grants, while it is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rkey(pub u32);
 
 /// Registered memory of this device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRegion {
-    /// Index of the region in its device; plays the part of the local key.
+    /// Index of the region in its device; serves as the local key.
     pub index: u32,
     /// Remote address of its first byte.
     pub address: u64,
     /// Length in bytes.
     pub size: u64,
-    /// Its remote key. Grants what the registration granted; [`Access::NONE`] makes a region that only memory windows
-    /// open.
+    /// The remote key of the region. It grants the rights of the registration; [`Access::NONE`] makes a region that only
+    /// memory windows open.
     pub rkey: Rkey,
 }
 
@@ -47,7 +47,7 @@ impl Access {
     /// FLUSH by a peer.
     pub const REMOTE_FLUSH: Self = Self(8);
 
-    /// Both sets of rights.
+    /// The union of both sets of rights.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -57,12 +57,12 @@ impl Access {
         self.0 & other.0 == other.0
     }
 
-    /// The set as a number, for wires and tables.
+    /// The set as a number, for wire formats and tables.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The set that `bits` stands for; unknown bits are an error of whoever sent them.
+    /// The set that `bits` encodes; `None` for unknown bits, which are an error of the sender.
     pub const fn from_bits(bits: u32) -> Option<Self> {
         if bits < 16 { Some(Self(bits)) } else { None }
     }

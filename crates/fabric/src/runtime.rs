@@ -1,5 +1,5 @@
-//! What protocol code may ask of whoever runs it: a clock, tasks, timers. The simulated world and the busy-poll executor
-//! both answer, and the code above cannot tell which.
+//! Services that protocol code may request from its executor: a clock, tasks, timers. The simulated world and the busy-poll
+//! executor both provide them, and protocol code cannot tell the two apart.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 
-/// What protocol code may ask of its surroundings.
+/// The services that protocol code may request.
 ///
 /// A result that another thread produces reaches a task through a channel whose receiving end is a future; see
 /// [`Park`](crate::Park).
@@ -16,18 +16,18 @@ pub trait Runtime {
     fn now(&self) -> Nanoseconds;
     /// Runs `task` beside the caller.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
-    /// Wakes `waker` once, at `deadline` or later, unless that is cancelled.
+    /// Wakes `waker` once, at `deadline` or later, unless the wake-up is cancelled.
     fn wake_at(&self, deadline: Nanoseconds, waker: &Waker) -> Timer;
-    /// Forgets a wake-up. One that has happened already is no error.
+    /// Cancels a wake-up. It is not an error if the wake-up has already happened.
     fn cancel(&self, timer: Timer);
 }
 
-/// A wake-up that a [`Runtime`] was asked for.
+/// A wake-up that was requested from a [`Runtime`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timer {
-    /// When.
+    /// The moment of the wake-up.
     pub deadline: Nanoseconds,
-    /// Tells timers with the same deadline apart; they fire in its order.
+    /// Distinguishes timers with the same deadline; they fire in the order of their serials.
     pub serial: u64,
 }
 
@@ -48,8 +48,8 @@ impl dyn Runtime {
 
     /// Runs `work` for at most `duration` nanoseconds, counted from the first poll that leaves it unfinished.
     ///
-    /// Work that is ready at once costs neither a timer nor a look at the clock. Work that is late is dropped; what that
-    /// means is the work's own affair.
+    /// Work that is ready at once costs neither a timer nor a clock reading. Late work is dropped; the work defines the
+    /// meaning of that.
     pub async fn within<T>(
         &self,
         duration: Nanoseconds,
@@ -68,7 +68,7 @@ impl dyn Runtime {
     }
 }
 
-/// Which of two futures was ready first; see [`select`].
+/// The future that was ready first; see [`select`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selected<A, B> {
     /// The first one.
@@ -77,8 +77,8 @@ pub enum Selected<A, B> {
     Second(B),
 }
 
-/// Waits for one of two futures and drops the other. The first one goes first where both are ready; in a loop, work that must
-/// not starve stands first.
+/// Waits for one of two futures and drops the other. The first future wins if both are ready; in a loop, work that must not
+/// starve comes first.
 ///
 /// ```
 /// # use stonecast_fabric::{select, Selected};
@@ -106,12 +106,12 @@ pub async fn select<A, B>(
     .await
 }
 
-/// Work that [`Runtime::within`](trait.Runtime.html#method.within) gave up because its time was over.
+/// Work that [`Runtime::within`](trait.Runtime.html#method.within) abandoned because its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the time is over")]
 pub struct Elapsed;
 
-/// Waits for a moment. Leaves nothing behind when it is dropped, however often it was polled.
+/// Waits until a deadline. Leaves nothing behind when it is dropped, however often it was polled.
 pub struct Sleep<'a> {
     runtime: &'a dyn Runtime,
     deadline: Nanoseconds,

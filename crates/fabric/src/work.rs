@@ -24,7 +24,7 @@ pub struct RemoteAddress {
     pub rkey: Rkey,
 }
 
-/// What a FLUSH guarantees (InfiniBand specification volume 1, release 1.6, placement types).
+/// The guarantee of a FLUSH (InfiniBand specification volume 1, release 1.6, placement types).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushPlacement {
     /// Earlier writes are visible to every agent of the responder.
@@ -33,7 +33,7 @@ pub enum FlushPlacement {
     Persistent,
 }
 
-/// What a work request asks for. Sizes are those of the local span.
+/// The task of a work request. Sizes are those of the local span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// RDMA WRITE. Posted.
@@ -49,7 +49,7 @@ pub enum Operation {
         local: LocalSpan,
         /// Destination.
         remote: RemoteAddress,
-        /// What the responder's completion carries.
+        /// The value that the responder's completion carries.
         immediate: u32,
     },
     /// SEND into the responder's next receive buffer. Posted.
@@ -66,38 +66,38 @@ pub enum Operation {
     },
     /// 8-byte compare-and-swap; the word found goes to `local` (8 bytes). Non-posted.
     CompareAndSwap {
-        /// Where the word found goes.
+        /// The destination of the word found.
         local: LocalSpan,
         /// The aligned word.
         remote: RemoteAddress,
-        /// Swap if the word is this.
+        /// The value that the word must have for the swap.
         expected: u64,
-        /// What to store then.
+        /// The new value.
         swap: u64,
     },
     /// 8-byte fetch-and-add; the word found goes to `local` (8 bytes). Non-posted.
     FetchAndAdd {
-        /// Where the word found goes.
+        /// The destination of the word found.
         local: LocalSpan,
         /// The aligned word.
         remote: RemoteAddress,
-        /// What to add, wrapping.
+        /// The summand; the addition wraps.
         add: u64,
     },
-    /// FLUSH of `size` bytes, at least one. Non-posted. An error completion means *unknown*.
+    /// FLUSH of `size` bytes, at least one. Non-posted. An error completion means that the outcome is *unknown*.
     Flush {
         /// First byte.
         remote: RemoteAddress,
         /// Bytes.
         size: u64,
-        /// What it guarantees.
+        /// The guarantee.
         placement: FlushPlacement,
     },
     /// ATOMIC_WRITE: 8 bytes, ordered after earlier non-posted operations. Non-posted.
     AtomicWrite {
         /// The aligned word.
         remote: RemoteAddress,
-        /// What to store.
+        /// The value to store.
         value: u64,
     },
 }
@@ -105,14 +105,15 @@ pub enum Operation {
 /// An operation of a batch, with or without the fence flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fenceable {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// Whether to wait until every earlier non-posted operation of this queue pair has completed.
     pub fence: bool,
 }
 
 impl Operation {
-    /// This operation, after every earlier non-posted one of its queue pair: a WRITE does not overtake a READ.
+    /// This operation, ordered after every earlier non-posted operation of its queue pair: a WRITE does not overtake a
+    /// READ.
     pub const fn fenced(self) -> Fenceable {
         Fenceable {
             operation: self,
@@ -134,9 +135,9 @@ impl From<Operation> for Fenceable {
 /// One posted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkRequest {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// Whether success makes a completion. Failures always make one.
     pub signalled: bool,
@@ -157,16 +158,16 @@ impl WorkRequest {
     }
 }
 
-/// A receive buffer. With a multi-packet queue it takes many messages.
+/// A receive buffer. In a multi-packet queue it takes many messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
-    /// Comes back in each completion that used the buffer.
+    /// Returned in each completion that used the buffer.
     pub wr_id: u64,
-    /// Where messages go.
+    /// The destination of messages.
     pub local: LocalSpan,
 }
 
-/// How a work request ended. Data, not an error: who posted decides what it means.
+/// The outcome of a work request. The outcome is data, not an error: the poster decides on its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     /// Done, as far as the operation promises.
@@ -184,13 +185,14 @@ pub enum Status {
     RemoteAccess,
     /// The responder could not complete the request.
     RemoteOperation,
-    /// The peer does not answer: dead, or unreachable for longer than the retries. Whether it executed is unknown.
+    /// The peer does not answer: it is dead, or unreachable for longer than the retries. Whether it executed the request is
+    /// unknown.
     RetryExceeded,
     /// The responder had no receive buffer for longer than the RNR retries.
     RnrRetryExceeded,
 }
 
-/// For people: what the status says of the request.
+/// The meaning of the status for the request, for people.
 impl fmt::Display for Status {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -207,7 +209,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What completed.
+/// The kind of the completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
     /// WRITE or WRITE_WITH_IMM of this side.
@@ -230,7 +232,7 @@ pub enum Opcode {
     ReceiveWriteWithImmediate,
 }
 
-/// Where a received message lies.
+/// The place of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Bytes from the start of the receive buffer; not 0 only with a multi-packet queue.
@@ -244,14 +246,14 @@ pub struct Placement {
 pub struct WorkCompletion {
     /// The `wr_id` of the work request or of the receive buffer.
     pub wr_id: u64,
-    /// How it ended.
+    /// The outcome.
     pub status: Status,
-    /// What it was.
+    /// The kind of the operation.
     pub opcode: Opcode,
-    /// On which queue pair.
+    /// The queue pair.
     pub qp: QueuePair,
     /// The 32 bits of a WRITE_WITH_IMM.
     pub immediate: u32,
-    /// Where a received message lies.
+    /// The place of a received message.
     pub placement: Placement,
 }

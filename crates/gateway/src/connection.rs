@@ -1,4 +1,4 @@
-//! One client's connection: reads requests, runs them batch by batch, and sends replies.
+//! The connection of a client: reads requests, runs them batch by batch, and sends replies.
 //!
 //! ```text
 //!   socket -> input -> commands -> batch -> output -> socket
@@ -8,10 +8,10 @@
 //!
 //! Invariants:
 //! - Replies are in the order of requests: a connection does one batch at a time.
-//! - Memory is reserved before it is taken (`memory`): for a request before it is read, for replies before the values
-//!   are. A client that takes no replies for too long, or does not finish a request, is cut off.
+//! - Memory is reserved before it is taken (`memory`): for a request before the request is read, for replies before the
+//!   values are read. A client that takes no replies for too long, or does not finish a request, is cut off.
 //! - An idle connection has no buffers.
-//! - A connection with much to do lets other connections have their turn between the pieces of its work.
+//! - A connection with much work lets other connections have their turn between the pieces of the work.
 //! - Commands before `QUIT` are run and answered first; commands after it are neither run nor answered.
 
 use std::future::poll_fn;
@@ -36,27 +36,27 @@ pub struct Connection {
     context: Rc<Context>,
     session: Session,
     outlet: Outlet,
-    /// None for a newcomer.
+    /// `None` for a newcomer.
     seat: Option<Seat>,
     parser: RequestParser,
     input: Buffer,
-    /// When the incomplete request began.
+    /// The time at which the incomplete request began.
     request_began_at: Nanoseconds,
 }
 
 /// The reply to a client that finds no seat.
 pub const TOO_MANY: &str = "ERR max number of clients reached";
-/// Most bytes of requests that are discarded at the end, so that the last reply is not lost with them.
+/// The most bytes of requests that are discarded at the end, so that the last reply is not lost with them.
 const LINGER_SIZE_MAX: usize = 1 << 20;
-/// Time in which the last replies must be taken.
+/// The time limit for the client to take the last replies.
 const LINGER_NS_MAX: Nanoseconds = 1_000_000_000;
-/// Least room for a read, so that the rest of a command does not come in tiny pieces.
+/// The least room for a read, so that the rest of a command does not come in tiny pieces.
 const ROOM_MIN: usize = 512;
 /// The reply to a client whose request finds no memory.
 const NO_ROOM: &str = "OOM the gateway's memory for requests is used up; try again later";
 
 impl Connection {
-    /// A connection that begins, with the seat of a client or as a newcomer.
+    /// Creates a connection with the seat of a client, or as a newcomer.
     pub fn new(
         context: Rc<Context>,
         session: Session,
@@ -96,7 +96,7 @@ impl Connection {
                     .saturating_add(LINGER_NS_MAX),
             );
             if self.outlet.drain().await.is_ok() && matches!(end, End::Answered) {
-                // A client that does not take its last replies does without them.
+                // A client that does not take its last replies loses them.
                 let _ = self.linger().await;
             }
         }
@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Waits until something can be read or sent, and does it. Returns false if the client has its last reply.
+    /// Waits until the socket can be read or written, and does that. Returns false if the client has its last reply.
     async fn round(&mut self) -> Result<bool, End> {
         self.wait().await?;
         let mut goes_on = true;
@@ -143,7 +143,7 @@ impl Connection {
         Ok(goes_on)
     }
 
-    /// Whether part of a request has come, and not all of it.
+    /// Returns whether a request has arrived in part.
     fn has_begun(&self) -> bool {
         !self.input.is_empty() || self.outlet.incoming_size() > 0
     }
@@ -153,7 +153,7 @@ impl Connection {
         Ok(self.make_room_in_input().await? && self.make_room_beside_input().await?)
     }
 
-    /// Reserves memory for the part of a record that TLS holds until the rest comes.
+    /// Reserves memory for the part of a record that TLS holds until the rest arrives.
     async fn make_room_beside_input(&self) -> Result<bool, End> {
         match self.outlet.incoming_size_after_read() {
             0 => Ok(true),
@@ -189,12 +189,12 @@ impl Connection {
         if now.max(at_least.unwrap_or(0)) > max || !self.outlet.request(now).await? {
             return Ok(false);
         }
-        // Copying the content takes about as long as reading it did.
+        // Copying the content takes about as long as reading it.
         self.outlet.note_work(len);
         Ok(self.input.resize(wanted).is_ok())
     }
 
-    /// Memory of the request, if it is more than every connection may hold.
+    /// The memory of the request, if it is more than every connection may hold.
     fn request_size(&self) -> usize {
         match self.input.capacity() {
             capacity if capacity <= GUARANTEED => 0,
@@ -216,12 +216,12 @@ impl Connection {
             _ if len <= GUARANTEED - ROOM_MIN && is_scarce => GUARANTEED,
             _ => match INPUT_SIZES.into_iter().find(|&size| 2 * len <= size) {
                 Some(size) => size,
-                // The memory of a large request is not kept for the beginning of the next one.
+                // The memory of a large request is not kept for the beginning of the next request.
                 None if is_scarce => (2 * len).next_multiple_of(INPUT_SIZES[2]),
                 None => capacity,
             },
         };
-        // Without memory to move to, the content stays where it is.
+        // Without memory to move to, the content stays in place.
         if wanted < capacity && self.input.resize(wanted).is_err() {
             debug_assert!(self.input.capacity() == capacity);
         }
@@ -229,7 +229,7 @@ impl Connection {
         self.outlet.note_request(size);
     }
 
-    /// Waits for something to read, or for room for replies.
+    /// Waits for bytes to read, or for room for replies.
     async fn wait(&mut self) -> Result<(), End> {
         self.settle();
         self.outlet.set_deadline(self.request_deadline());
@@ -258,7 +258,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a seat once a newcomer is authenticated. Returns false if there is none and the client was told so.
+    /// Takes a seat once a newcomer is authenticated. Returns false if no seat is free and the client was told so.
     fn sit_down(&mut self) -> bool {
         let is_known = self.session.is_authenticated && !self.outlet.is_shaking_hands();
         if self.seat.is_none() && is_known {
@@ -273,7 +273,7 @@ impl Connection {
         true
     }
 
-    /// The time by which the handshake must be done, the password sent, or the request that has begun completed.
+    /// The time by which the client must finish the handshake, the password, or the request that has begun.
     fn request_deadline(&self) -> Option<Nanoseconds> {
         let limits = &self.context.thread.shared.options.limits;
         if self.outlet.is_shaking_hands() {
@@ -293,7 +293,7 @@ impl Connection {
         let context = self.context.clone();
         let arrived_at = context.thread.runtime.now();
         if self.session.is_authenticated {
-            // The client is not at fault for the time that its commands take.
+            // The time that the commands take does not count against the client.
             self.outlet.set_deadline(None);
         }
         let mut scratch = context.take_scratch();
@@ -316,7 +316,7 @@ impl Connection {
     ) -> Result<bool, End> {
         let limits = self.context.thread.shared.options.limits;
         loop {
-            // Before the password, commands come one at a time: each decides what is allowed after it.
+            // Before the password, commands are cut out one at a time: each command decides what is allowed after it.
             let (request_limits, count_max) = match self.session.is_authenticated {
                 true => (limits.requests(), limits.pipeline_depth),
                 false => (RequestLimits::UNAUTHENTICATED, 1),
@@ -351,8 +351,8 @@ impl Connection {
         }
     }
 
-    /// Cuts the next batch out of the input: a few commands, and more if there is memory for what they hold until they
-    /// are done. The second value says whether no complete command is left.
+    /// Cuts the next batch out of the input: a few commands, and more if there is memory for them until they are done.
+    /// The second value says whether no complete command is left.
     fn parse(
         &mut self,
         limits: &RequestLimits,
@@ -429,8 +429,8 @@ impl Connection {
         }
     }
 
-    /// Ends the sending side and discards what the client is still sending: a socket that is closed with unread data
-    /// resets the connection, and the last reply would be lost.
+    /// Ends the sending side and discards the bytes that the client still sends: a socket that is closed with unread
+    /// data resets the connection, and the last reply would be lost.
     async fn linger(&mut self) -> Result<(), End> {
         self.outlet.shut_down();
         let mut discarded = 0;
@@ -450,7 +450,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the connection and gives its memory back, after a turn: unmapping much of it takes time.
+    /// Ends the connection and gives its memory back, after a turn: unmapping much memory takes time.
     async fn close(mut self) {
         self.outlet.close();
         self.outlet.note_work(self.input.capacity());
@@ -463,7 +463,7 @@ fn batch_size_of(commands: &Commands) -> usize {
     batch_size(commands.len(), commands.argument_count())
 }
 
-/// Whether a command is a line of an HTTP request, as a browser that was tricked into it sends.
+/// Returns whether a command is a line of an HTTP request, as a tricked browser sends.
 fn is_http(arguments: Arguments<'_>) -> bool {
     let name = arguments.at(0);
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")

@@ -20,7 +20,7 @@ impl Count {
         );
     }
 
-    /// Replaces the value of a count that is a state and not a sum.
+    /// Replaces the value of a count that is a state, not a sum.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -34,9 +34,9 @@ impl Count {
 /// Keys that commands looked up for their replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
-    /// Keys that were there.
+    /// Keys that exist.
     pub hits: u64,
-    /// Keys that were not there.
+    /// Keys that are absent.
     pub misses: u64,
 }
 
@@ -60,7 +60,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Other];
 
     /// The name as a label.
@@ -86,23 +86,23 @@ pub struct Counters {
     pub misses: Count,
     /// Commands that were answered with an error, unknown ones included.
     pub failures: Count,
-    /// Batches: pipelines, or the parts of them that were done together.
+    /// Batches: pipelines, or parts of pipelines that were done together.
     pub batches: Count,
     /// Connections accepted.
     pub connections: Count,
-    /// Connections refused, because there were too many.
+    /// Connections refused, because the limit was reached.
     pub connections_refused: Count,
     /// Connections cut off, because they took too few replies, did not finish a request, or found no memory.
     pub connections_cut: Count,
-    /// Connections at this moment that are not authenticated.
+    /// Connections at the moment that are not authenticated.
     pub newcomers: Count,
-    /// Newcomers that made way for newer ones.
+    /// Newcomers that made way for newer newcomers.
     pub newcomers_cut: Count,
     /// Connections ended, because they broke the protocol.
     pub protocol_errors: Count,
     /// Wrong passwords.
     pub wrong_passwords: Count,
-    /// Passwords that waited for their turn, because of wrong ones before them.
+    /// Passwords that waited for their turn, because of wrong passwords before them.
     pub passwords_delayed: Count,
     /// Bytes of requests.
     pub received_bytes: Count,
@@ -110,9 +110,9 @@ pub struct Counters {
     pub sent_bytes: Count,
     /// Compare-and-writes that lost to another client.
     pub conflicts: Count,
-    /// From the arrival of a batch to its replies, by kind of step.
+    /// Times from the arrival of a batch to its replies, by kind of step.
     pub latencies: [Histogram; Kind::ALL.len()],
-    /// Rounds of the thread's loop, which show that it runs.
+    /// Rounds of the thread's loop, which show that the thread runs.
     pub rounds: Count,
 }
 

@@ -1,11 +1,11 @@
-//! Reasons why a gateway does not start or ends.
+//! The errors for which a gateway does not start, or ends.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use stonecast_kv::StoreError;
 
-/// Why a gateway did not start or ended.
+/// The error for which a gateway did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
@@ -31,15 +31,15 @@ pub enum GatewayError {
     /// A file for TLS cannot be used.
     #[error("{}: {reason}", path.display())]
     Tls {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// The fault of the file.
         reason: String,
     },
     /// The system refused a call.
     #[error("{doing}: {source}")]
     System {
-        /// What was attempted.
+        /// The attempted action.
         doing: &'static str,
         /// The system's error.
         source: std::io::Error,
@@ -55,7 +55,7 @@ pub enum GatewayError {
     Panicked,
 }
 
-/// For `map_err`: the error of a system call, with what was attempted.
+/// Makes an argument of `map_err`: the error of a system call, with the attempted action.
 pub(crate) fn system<E: Into<std::io::Error>>(
     doing: &'static str,
 ) -> impl FnOnce(E) -> GatewayError {

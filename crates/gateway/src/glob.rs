@@ -1,12 +1,12 @@
-//! Patterns of keys as `KEYS` and `SCAN MATCH` take them: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a byte that stands
-//! for itself.
+//! Patterns of keys for `KEYS` and `SCAN MATCH`: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a byte that stands for
+//! itself.
 //!
-//! Only the last `*` is tried again, so a pattern costs at most its length times the key's, whatever it holds.
+//! Only the last `*` is tried again, so a match costs at most the length of the pattern times the length of the key.
 
-/// Whether `pattern` matches the whole of `text`.
+/// Returns whether `pattern` matches the whole of `text`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut position) = (0, 0);
-    // The place after the last star, and where the star's match ends so far.
+    // The place after the last star, and the end of the star's match so far.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         if pattern.get(at) == Some(&b'*') {
@@ -48,8 +48,8 @@ fn match_one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether `byte` is in the class whose inside starts at `at`, and where the class ends. A class that is not closed
-/// ends with the pattern.
+/// Returns whether `byte` is in the class whose inside starts at `at`, and the end of the class. A class that is not
+/// closed ends with the pattern.
 fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Needs the single retry: a recursive match, star by star, would outlast the test by far.
+    /// Needs the single retry: a recursive match, star by star, would not end within the time of the test.
     #[test]
     fn many_stars_cost_no_more_than_length_times_length() {
         let pattern = b"*a".repeat(100);

@@ -1,10 +1,10 @@
 //! Deadlines of connections, checked a few times a second, and the places of newcomers.
 //!
-//! A *newcomer* is a connection that is not authenticated: its TLS handshake is not done, or it has not sent the
-//! password. Newcomers have places of their own, apart from those of clients, and make way for each other.
+//! A *newcomer* is a connection that is not authenticated: its TLS handshake is not done, or the password has not
+//! arrived. Newcomers have places of their own, apart from those of clients, and make way for each other.
 //!
-//! A connection sets the time by which its peer must have done something, and is cut off after that. One pass over all
-//! connections a few times a second costs less than a timer for each request.
+//! A connection sets a deadline for its peer, and is cut off after the deadline. One pass over all connections a few
+//! times a second costs less than a timer for each request.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl Guarded {
     }
 }
 
-/// One connection's entry. Dropping it removes it.
+/// The entry of a connection. Dropping the guard removes the entry.
 pub struct Guard {
     guards: Rc<Guards>,
     index: usize,
@@ -74,7 +74,7 @@ impl Guards {
         }
     }
 
-    /// Cuts off every connection whose deadline is past.
+    /// Cuts off every connection whose deadline has passed.
     pub fn sweep(&self, now: Nanoseconds) {
         for (_, guarded) in self.all.borrow().iter() {
             if guarded
@@ -87,7 +87,7 @@ impl Guards {
         }
     }
 
-    /// Asks every connection to end after what it is doing.
+    /// Asks every connection to end after its current work.
     pub fn stop(&self) {
         self.is_stopping.set(true);
         self.all
@@ -96,14 +96,14 @@ impl Guards {
             .for_each(|(_, guarded)| guarded.readiness.wake());
     }
 
-    /// Whether no connection is left.
+    /// Returns whether no connection is left.
     pub fn is_empty(&self) -> bool {
         self.all.borrow().is_empty()
     }
 }
 
 impl Guard {
-    /// Counts the connection among the newcomers. One of them may have to make way and is cut off.
+    /// Counts the connection among the newcomers. A newcomer that has to make way is cut off.
     pub fn enter(&self, origin: Origin) {
         let mut newcomers = self.guards.newcomers.borrow_mut();
         let (number, leaves) = newcomers.take(origin, self.guarded.clone());
@@ -125,17 +125,17 @@ impl Guard {
         }
     }
 
-    /// Sets the deadline, or takes it away.
+    /// Sets or removes the deadline.
     pub fn set_deadline(&self, deadline: Option<Nanoseconds>) {
         self.guarded.deadline.set(deadline);
     }
 
-    /// Whether a deadline is past.
+    /// Returns whether a deadline has passed.
     pub fn is_cut(&self) -> bool {
         self.guarded.is_cut.get()
     }
 
-    /// Whether the connection is asked to end.
+    /// Returns whether the connection is asked to end.
     pub fn is_stopping(&self) -> bool {
         self.guards.is_stopping.get()
     }

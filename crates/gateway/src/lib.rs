@@ -9,18 +9,18 @@
 //!   Prometheus, probes ------------HTTP----> admin/
 //! ```
 //!
-//! What commands do, and where that differs from Redis, is in `docs/gateway.md`.
+//! `docs/gateway.md` describes the commands and their differences from Redis.
 //!
 //! Invariants:
-//! - A reply that says *done* comes after the store has said *done*: what was acknowledged is as durable as the pool is.
+//! - A reply that says *done* comes after the store has said *done*: an acknowledged write is as durable as the pool.
 //! - Replies of a connection are in the order of its commands; commands on one key take effect in that order, and a read
 //!   sees every write before it.
 //! - A command is done as a whole for each key: a command that reads and writes is a compare-and-put, so no other
-//!   client, through a gateway or one-sided, comes between.
-//! - An option that is not supported is an error. Memory for what clients send and do not take is bounded.
+//!   client, through a gateway or one-sided, comes in between.
+//! - An unsupported option is an error. Memory for requests, and for replies that clients do not take, is bounded.
 //!
-//! A crash of the gateway loses nothing that was acknowledged, since the gateway holds no data; a write that was not
-//! answered may or may not have been done.
+//! A crash of the gateway loses no acknowledged write, since the gateway holds no data; a write without an answer may
+//! or may not have been done.
 #![forbid(unsafe_code)]
 
 mod admin;

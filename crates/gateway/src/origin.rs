@@ -1,12 +1,12 @@
-//! Where a connection comes from, for limits on each address.
+//! The origin of a connection, for limits on each address.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// One host, or one network that is usually given to one customer.
+/// A host, or a network that is usually given to one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin(IpAddr);
 
-/// The part of an IPv6 address that names the network: a host may take any address in that network.
+/// The bits of an IPv6 address that name the network: a host may take any address in its network.
 const NETWORK_BITS: u32 = 64;
 
 impl Origin {

@@ -1,4 +1,5 @@
-//! A client's socket and the replies on their way to it, with the limits on a client that does not take them.
+//! A client's socket and the replies on their way to the socket, with the limits on a client that does not take its
+//! replies.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -17,12 +18,12 @@ use crate::reactor::Readiness;
 use crate::thread::Thread;
 use crate::transport::{Moved, Transport};
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Debug)]
 pub enum End {
-    /// The peer ended it, or its socket failed.
+    /// The peer ended the connection, or the socket failed.
     Peer,
-    /// The client asked for the end or broke the protocol, and was answered.
+    /// The client requested the end or broke the protocol, and was answered.
     Answered,
     /// The client took too few replies, did not finish a request, or never sent the password.
     Cut,
@@ -43,7 +44,7 @@ impl From<NoBlock> for End {
 /// Replies that a client must have taken by a certain time.
 #[derive(Clone, Copy)]
 struct Due {
-    /// The end of the last of them, as a count of bytes sent since the connection began.
+    /// The end of the last reply, as a number of bytes sent since the connection began.
     end: u64,
     deadline: Nanoseconds,
 }
@@ -55,35 +56,35 @@ pub struct Outlet {
     guard: Guard,
     account: Account,
     replies: Chain,
-    /// Count of bytes sent.
+    /// The number of bytes sent.
     gone: u64,
-    /// Since when the client has taken nothing, if replies wait.
+    /// The time since which the client has taken nothing, if replies wait.
     stuck_at: Option<Nanoseconds>,
     /// The replies that waited at one moment. All of them must be taken by a deadline.
     due: Option<Due>,
     /// The time by which the request must be complete.
     request_deadline: Cell<Option<Nanoseconds>>,
-    /// The time by which everything must be done, at the end of the connection.
+    /// The time by which all work must be done, at the end of the connection.
     last_deadline: Cell<Option<Nanoseconds>>,
-    /// Bytes moved, and work that counts as such, since other connections last had their turn.
+    /// Bytes moved, and work that counts as bytes moved, since other connections last had their turn.
     worked: usize,
 }
 
-/// Bytes of replies that are sent before the batch is done, so that the client can begin to read.
+/// The bytes of replies that are sent before the batch is done, so that the client can begin to read.
 const SEND_EARLY: usize = 64 << 10;
-/// Most bytes that one call of `send` moves.
+/// The most bytes that one call of `send` moves.
 const SEND_MAX: usize = 1 << 20;
-/// Work after which the other connections have their turn: a few hundred microseconds.
+/// The work after which the other connections have their turn: a few hundred microseconds.
 const WORK_MAX: usize = 256 << 10;
-/// A client has this many output timeouts to take all replies that wait at one moment.
+/// The number of output timeouts in which a client must take all replies that wait at one moment.
 const OUTPUT_TIMEOUTS: Nanoseconds = 10;
-/// Pause between two attempts of the first in line to get memory. Memory that another thread gives back wakes no task
-/// here.
+/// The pause between two attempts of the first in line to get memory. Memory that another thread gives back wakes no
+/// task of this thread.
 const LOOK_NS: Nanoseconds = 500_000;
-/// Work of one step of a TLS handshake: a signature takes a few hundred microseconds.
+/// The work of one step of a TLS handshake: a signature takes a few hundred microseconds.
 const HANDSHAKE_WORK: usize = WORK_MAX;
-/// How long a connection waits for memory while no other in the line gets any. After that, its client is told that
-/// there is none.
+/// The time for which a connection waits for memory while no other connection in the line gets any. After that time,
+/// its client is told that there is no memory.
 const PATIENCE_NS: Nanoseconds = 10_000_000_000;
 
 impl Outlet {
@@ -107,17 +108,17 @@ impl Outlet {
         }
     }
 
-    /// Where replies are appended.
+    /// The chain to which replies are appended.
     pub fn output(&mut self) -> &mut Chain {
         &mut self.replies
     }
 
-    /// A point in the replies to rewind to.
+    /// The current position in the replies, for `rewind`.
     pub fn mark(&self) -> u64 {
         self.gone + self.replies.len() as u64
     }
 
-    /// Takes back what was appended since `mark`. Returns false if some of it was sent.
+    /// Takes back the bytes that were appended since `mark`. Returns false if some of them were sent.
     pub fn rewind(&mut self, mark: u64) -> bool {
         let is_possible = mark >= self.gone;
         if is_possible {
@@ -126,12 +127,12 @@ impl Outlet {
         is_possible
     }
 
-    /// Whether replies wait to be taken.
+    /// Returns whether replies wait to be taken.
     pub fn has_pending(&self) -> bool {
         !self.replies.is_empty() || self.transport.has_unsent()
     }
 
-    /// Whether so many replies wait that no more commands are done.
+    /// Returns whether so many replies wait that further commands have to wait.
     pub fn is_full(&self) -> bool {
         let pending = self.replies.len();
         pending > self.thread.shared.options.limits.output_size
@@ -183,7 +184,7 @@ impl Outlet {
         let now = self.thread.runtime.now();
         self.stuck_at = Some(now);
         if self.due.is_none_or(|due| self.gone >= due.end) {
-            // A TLS record has been taken once any byte after it was.
+            // A TLS record has been taken once any later byte has been taken.
             let unsent = u64::from(self.transport.has_unsent());
             let timeout = self.output_timeout().saturating_mul(OUTPUT_TIMEOUTS);
             self.due = Some(Due {
@@ -204,8 +205,8 @@ impl Outlet {
             .map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// To be called between the pieces of a batch: sends early if there is much to send, waits while too many replies
-    /// wait, and lets other connections have their turn.
+    /// Sends early if there is much to send, waits while too many replies wait, and lets other connections have their
+    /// turn. The caller calls this function between the pieces of a batch.
     pub async fn relieve(&mut self) -> Result<(), End> {
         self.check()?;
         if self.replies.len() >= SEND_EARLY || self.is_full() {
@@ -222,7 +223,7 @@ impl Outlet {
         Ok(())
     }
 
-    /// Lets other connections have their turn if this one has done much since they last had theirs.
+    /// Lets other connections have their turn if this connection has done much since their last turn.
     pub async fn take_turn(&mut self) {
         if self.worked >= WORK_MAX {
             self.worked = 0;
@@ -238,18 +239,18 @@ impl Outlet {
         }
     }
 
-    /// Counts work as if it had moved `bytes`.
+    /// Counts work as if `bytes` had been moved.
     pub fn note_work(&mut self, bytes: usize) {
         self.worked += bytes;
         self.thread.reactor.note_work(bytes);
     }
 
-    /// Notes that the connection has nothing to do, so that others have their turn.
+    /// Notes that the connection is idle, so that other connections have their turn.
     pub fn note_rest(&mut self) {
         self.worked = 0;
     }
 
-    /// Sends all that waits.
+    /// Sends all waiting replies.
     pub async fn drain(&mut self) -> Result<(), End> {
         self.send()?;
         while self.has_pending() {
@@ -260,15 +261,15 @@ impl Outlet {
         Ok(())
     }
 
-    /// Reserves memory for `size` more bytes of replies, if there is some at this moment. The next `relieve` gives back
-    /// the memory that was not used.
+    /// Reserves memory for `size` more bytes of replies, if the memory is free at the moment. The next `relieve` gives
+    /// back the memory that was not used.
     pub fn try_room(&self, size: usize) -> bool {
         self.thread.waiting_for_replies.is_empty()
             && self.account.try_replies(self.replies.capacity() + size)
     }
 
-    /// Like `try_room`, but waits: first until its own client has taken the replies that wait, then in line with other
-    /// connections. Returns false if there was no memory for too long.
+    /// Does the same as `try_room`, but waits: first until the connection's own client has taken the replies that wait,
+    /// then in line with other connections. Returns false if there was no memory for too long.
     pub async fn room(&mut self, size: usize) -> Result<bool, End> {
         loop {
             if self.try_room(size) {
@@ -291,12 +292,13 @@ impl Outlet {
         .await
     }
 
-    /// Reserves memory for a request of `size` bytes, if there is some at this moment.
+    /// Reserves memory for a request of `size` bytes, if the memory is free at the moment.
     pub fn try_request(&self, size: usize) -> bool {
         self.account.try_requests(size)
     }
 
-    /// Like `try_request`, but waits in line with other connections. Returns false if there was no memory for too long.
+    /// Does the same as `try_request`, but waits in line with other connections. Returns false if there was no memory
+    /// for too long.
     pub async fn request(&self, size: usize) -> Result<bool, End> {
         let queue = &self.thread.waiting_for_requests;
         if self.account.has_requests(size) || queue.is_empty() && self.account.try_requests(size) {
@@ -306,11 +308,11 @@ impl Outlet {
             .await
     }
 
-    /// Waits in line until `is_there`.
+    /// Waits in line until `is_there` returns true.
     async fn memory(&self, queue: &Queue, is_there: impl Fn() -> bool) -> Result<bool, End> {
         let runtime = &self.thread.runtime;
         let place = queue.enter();
-        // A connection that is first because of its request does not wait for connections that wait for it.
+        // A connection that is first because of its request must not wait for connections that wait for this one.
         let is_next = || place.is_first() || self.account.is_first();
         let (mut since, mut served) = (runtime.now(), queue.served());
         loop {
@@ -334,12 +336,12 @@ impl Outlet {
                     false => Poll::Ready(()),
                 }
             });
-            // Either way the loop looks again.
+            // The loop looks again in either case.
             let _ = self.unless_cut(runtime.within(pause, has_moved)).await?;
         }
     }
 
-    /// Appends what the client has sent to `input`.
+    /// Appends the bytes that the client has sent to `input`.
     pub fn read(&mut self, input: &mut Buffer) -> Result<Moved, End> {
         // A step of a handshake takes as long as moving many bytes.
         if self.is_shaking_hands() {
@@ -376,7 +378,7 @@ impl Outlet {
         .await
     }
 
-    /// Waits until there may be something to read.
+    /// Waits until there may be bytes to read.
     pub async fn readable(&self) -> Result<(), End> {
         self.ready(Readiness::is_readable).await
     }
@@ -395,7 +397,7 @@ impl Outlet {
         .await
     }
 
-    /// What the socket is ready for.
+    /// The readiness of the socket.
     pub fn readiness(&self) -> &Rc<Readiness> {
         self.transport.source().readiness()
     }
@@ -422,7 +424,7 @@ impl Outlet {
         self.renew_deadline();
     }
 
-    /// Sets the connection's deadline to the earliest of those that apply.
+    /// Sets the connection's deadline to the earliest deadline that applies.
     fn renew_deadline(&self) {
         let stuck = self
             .stuck_at
@@ -433,13 +435,13 @@ impl Outlet {
         self.guard.set_deadline(self.last_deadline.get().or(first));
     }
 
-    /// Sets the deadline for everything that is left to do.
+    /// Sets the deadline for all remaining work.
     pub fn set_last_deadline(&self, deadline: Nanoseconds) {
         self.last_deadline.set(Some(deadline));
         self.renew_deadline();
     }
 
-    /// Counts the connection among those that are not authenticated.
+    /// Counts the connection among the connections that are not authenticated.
     pub fn enter(&self, origin: Origin) {
         self.guard.enter(origin);
     }
@@ -454,22 +456,22 @@ impl Outlet {
         self.transport.incoming_size()
     }
 
-    /// Most memory of received bytes that TLS may hold after the next call of `read`.
+    /// The most memory of received bytes that TLS may hold after the next call of `read`.
     pub fn incoming_size_after_read(&self) -> usize {
         self.transport.incoming_size_after_read()
     }
 
-    /// Whether the TLS handshake is under way.
+    /// Returns whether the TLS handshake is under way.
     pub fn is_shaking_hands(&self) -> bool {
         self.transport.is_shaking_hands()
     }
 
-    /// Whether a deadline is past, or the connection has to make way.
+    /// Returns whether a deadline has passed, or the connection has to make way.
     pub fn is_cut(&self) -> bool {
         self.guard.is_cut()
     }
 
-    /// Whether the connection is asked to end.
+    /// Returns whether the connection is asked to end.
     pub fn is_stopping(&self) -> bool {
         self.guard.is_stopping()
     }
@@ -477,7 +479,7 @@ impl Outlet {
     /// Ends the sending side.
     pub fn shut_down(&mut self) {
         self.transport.close();
-        // Fails for a socket that is closed already.
+        // The call fails for a socket that is already closed.
         let _ = self.transport.source().socket().shutdown(Shutdown::Write);
     }
 

@@ -1,4 +1,4 @@
-//! Operations per second, from a count that only grows.
+//! The rate of operations per second, from a count that only grows.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,11 @@ pub struct Rate {
     samples: VecDeque<(Nanoseconds, u64)>,
 }
 
-/// Samples in the mean: 1.6 seconds at ten samples a second, as in Redis.
+/// The number of samples in the mean: 1.6 seconds at ten samples a second, as in Redis.
 const SAMPLES: usize = 16;
 
 impl Rate {
-    /// Notes the count at this moment. Returns its growth per second over the samples that are kept.
+    /// Notes a sample of the count. Returns the growth of the count per second over the samples that are kept.
     pub fn sample(&mut self, now: Nanoseconds, count: u64) -> u64 {
         if self.samples.len() > SAMPLES {
             self.samples.pop_front();

@@ -12,13 +12,13 @@ use crate::sizes::{VALUES_SIZE_MAX, request_size_max};
 
 /// See the module documentation.
 pub struct Shared {
-    /// The options that the gateway was started with.
+    /// The options of the gateway.
     pub options: GatewayOptions,
-    /// The address that Redis clients connect to, with the port that the system chose; `None` without RESP.
+    /// The address for Redis clients, with the port that the system chose; `None` without RESP.
     pub resp: Option<SocketAddr>,
     /// Counts of each thread.
     pub threads: Vec<Arc<Counters>>,
-    /// Counts of the admin port; most stay zero.
+    /// Counts of the admin port, of which most stay zero.
     pub admin: Arc<Counters>,
     /// Requests and replies of all connections.
     pub memory: Arc<Memory>,
@@ -30,7 +30,7 @@ pub struct Shared {
     started_at: Instant,
 }
 
-/// The seat of one client. Dropping it makes room for another.
+/// The seat of one client. Dropping the seat makes room for another client.
 pub struct Seat(Arc<Shared>);
 
 impl Shared {
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// A seat for a client, if there is one.
+    /// Takes a seat for a client, if a seat is free.
     pub fn seat(self: &Arc<Self>) -> Option<Seat> {
         let max = self.options.limits.connections;
         let taken = self
@@ -72,7 +72,7 @@ impl Shared {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Connections at this moment, newcomers included.
+    /// The number of connections, newcomers included.
     pub fn connections(&self) -> usize {
         let clients = self.connections.load(Ordering::Relaxed);
         clients + self.sum(|thread| thread.newcomers.get()) as usize
@@ -88,7 +88,7 @@ impl Shared {
         self.threads_ready.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether all threads serve.
+    /// Returns whether all threads serve.
     pub fn is_ready(&self) -> bool {
         self.threads_ready.load(Ordering::Acquire) == self.threads.len() && !self.is_stopping()
     }
@@ -98,7 +98,7 @@ impl Shared {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether the threads are asked to end.
+    /// Returns whether the threads are asked to end.
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-/// Asks all threads to end when it is dropped, which happens when the thread that holds it ends.
+/// A value whose drop asks all threads to end. The thread that holds the value drops it at its end.
 pub struct StopOnDrop(pub Arc<Shared>);
 
 impl Drop for StopOnDrop {

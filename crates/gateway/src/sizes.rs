@@ -1,4 +1,4 @@
-//! Bytes that requests, batches and replies take, as they are reserved in `memory`.
+//! The bytes that requests, batches and replies reserve in `memory`.
 
 use stonecast_kv::limits;
 
@@ -6,23 +6,23 @@ use crate::incoming::INCOMING_SIZE_MAX;
 use crate::join::WINDOW;
 use crate::resp::RequestLimits;
 
-/// Bytes of values that are read together: those of short records, and one of the longest.
+/// The bytes of values that are read together: short records, and one of the longest.
 pub const VALUES_SIZE_MAX: usize = limits::VALUE_SIZE_MAX + (256 << 10);
 /// The cost of reading or writing a key, as if this many bytes were moved.
 pub const KEY_WORK: usize = 256;
-/// Replies that are written without a reservation: numbers, errors, short answers.
+/// The bytes of replies that are written without a reservation: numbers, errors, short answers.
 pub const SMALL_REPLIES: usize = 16 << 10;
-/// Memory of a request that begins, and how it grows. A step is taken once the one before is half full or more.
+/// The memory of a request, in steps. A request takes the next step once at least half of the current step is full.
 pub const INPUT_SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 /// Above those sizes, the memory of a request doubles, but grows by at most this much.
 pub const INPUT_STEP_MAX: usize = 4 << 20;
-/// Bytes for each argument beside the request: its place, for the parser and for its command, and the index with which MSET
-/// finds keys that are named twice.
+/// The bytes for each argument beside the request: its place, for the parser and for its command, and the index with
+/// which MSET finds repeated keys.
 const ARGUMENT_SIZE: usize = 48;
-/// Bytes of the shortest argument as it is sent.
+/// The bytes of the shortest argument, as sent.
 const SENT_ARGUMENT_SIZE: usize = 6;
 
-/// Most commands, and most of their arguments, that are run together without a reservation.
+/// The most commands, and the most arguments, that run together without a reservation.
 pub const SHORT_BATCH: usize = 4;
 pub const SHORT_BATCH_ARGUMENTS: usize = 64;
 /// Bytes of a command while its batch is under way: the command itself and its reply.

@@ -1,4 +1,4 @@
-//! Lets a thread of the gateway wait for two things at once: sockets, and answers of the store.
+//! The sleep of a thread of the gateway, which waits for sockets and for answers of the store at once.
 //!
 //! ```text
 //!   nothing to do --> look at the sockets --> something came? back to work
@@ -7,7 +7,7 @@
 //!        none is:                              sleep in epoll
 //! ```
 //!
-//! The doorbell is a futex word and sockets are not, so no single call waits for both. The store sends nothing unasked
+//! The doorbell is a futex word and a socket is not, so no single call waits for both. The store sends nothing unasked
 //! except the end of a connection, so without a request under way epoll alone is enough. With a request under way the
 //! answer is at most a sync away, and a socket waits for at most a slice. Another thread that wakes a task of this
 //! thread does not know on which of the two this thread sleeps, and so ends both sleeps.
@@ -31,14 +31,15 @@ pub struct Sleeper {
     in_flight: Rc<Cell<usize>>,
     /// Counts of the thread. Their rounds show that the thread makes progress, even while it connects to the store.
     counters: Arc<Counters>,
-    /// When a socket or the store last had something for this thread.
+    /// The time at which a socket or the store last had work for this thread.
     last_work: Cell<Nanoseconds>,
 }
 
-/// How long a thread polls for the store's answer before it sleeps: about a sync to a fast disk, so that the server
-/// then only has to answer and not to wake this thread. Any other thread that wants the processor meanwhile gets it.
+/// The time for which a thread polls for the store's answer before it sleeps: about a sync to a fast disk, so that the
+/// server only has to answer and does not have to wake this thread. Any other thread that wants the processor meanwhile
+/// gets the processor.
 const SPIN_NS: Nanoseconds = 200_000;
-/// How long a socket may wait while the thread sleeps on the doorbell.
+/// The time for which a socket may wait while the thread sleeps on the doorbell.
 const SLICE_NS: Nanoseconds = 100_000;
 
 impl Sleeper {
@@ -77,7 +78,7 @@ impl Park for Sleeper {
             return self.last_work.set(now);
         }
         if now.saturating_sub(self.last_work.get()) < SPIN_NS {
-            // On a machine with few processors, the store may be waiting for this one.
+            // On a machine with few processors, the store may be waiting for this processor.
             return std::thread::yield_now();
         }
         self.device.park(timeout.min(SLICE_NS));
@@ -92,7 +93,7 @@ impl Park for Sleeper {
     }
 }
 
-/// Ends a sleep on the doorbell and a sleep in epoll. If one of them has not begun, it ends at once when it begins.
+/// Ends a sleep on the doorbell and a sleep in epoll. A sleep that has not begun ends at once when it begins.
 struct Unpark {
     device: Waker,
     sockets: Waker,
@@ -122,10 +123,10 @@ mod tests {
         answers_of_another_thread_end_the_pause, the_last_of_many_wakes_is_not_lost,
     };
 
-    /// Much longer than a wake takes on a busy machine.
+    /// A time much longer than a wake takes on a busy machine.
     const HEAVY_NS: Nanoseconds = 20_000_000_000;
 
-    /// A device that sleeps for long, however short a slice is, so that only a wake ends its sleep.
+    /// A device that sleeps for a long time, however short a slice is, so that only a wake ends its sleep.
     struct Heavy {
         device: Rc<ShmDevice>,
         sleeps: Arc<AtomicBool>,

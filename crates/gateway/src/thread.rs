@@ -32,11 +32,11 @@ pub struct Thread {
     pub waiting_for_replies: Queue,
     /// Deadlines of connections, and newcomers.
     pub guards: Rc<Guards>,
-    /// When the operator was last told that the system has no memory.
+    /// The time at which the operator was last told that the system has no memory.
     told_at: Cell<Option<Nanoseconds>>,
 }
 
-/// Time between two messages that the system has no memory.
+/// The time between two messages that the system has no memory.
 const MESSAGE_NS: Nanoseconds = 60_000_000_000;
 
 impl Thread {

@@ -27,16 +27,16 @@ struct Tls {
 pub enum Moved {
     /// The count of bytes that moved.
     Bytes(usize),
-    /// Nothing moved now.
+    /// No byte moved at the moment.
     Nothing,
-    /// Nothing will move any more.
+    /// No more bytes will move.
     End,
 }
 
-/// Bytes that are encrypted together, as one TLS record. The part that the socket does not take waits in memory of its
-/// own.
+/// The bytes that are encrypted together, as one TLS record. The part that the socket does not take waits in memory of
+/// its own.
 const TLS_RECORD_SIZE: usize = 16 << 10;
-/// Received bytes that TLS may hold without a reservation: short records and their plaintext.
+/// The received bytes that TLS may hold without a reservation: short records and their plaintext.
 const TLS_GUARANTEED: usize = 2 * READ_SIZE;
 
 impl Transport {
@@ -62,7 +62,7 @@ impl Transport {
         &self.source
     }
 
-    /// Appends bytes that have arrived to `input`, as many as it has room for. `input` must have room.
+    /// Appends bytes that have arrived to `input`, as many as fit. `input` must have room.
     pub fn read(&mut self, input: &mut Buffer) -> io::Result<Moved> {
         match &mut self.tls {
             None => read_plain(&self.source, input),
@@ -92,21 +92,21 @@ impl Transport {
         }
     }
 
-    /// Whether bytes that `write` has taken from its output wait to be sent.
+    /// Returns whether bytes that `write` has taken from its output wait to be sent.
     pub fn has_unsent(&self) -> bool {
         self.tls
             .as_ref()
             .is_some_and(|tls| tls.connection.wants_write())
     }
 
-    /// Whether the TLS handshake is under way.
+    /// Returns whether the TLS handshake is under way.
     pub fn is_shaking_hands(&self) -> bool {
         self.tls
             .as_ref()
             .is_some_and(|tls| tls.connection.is_handshaking())
     }
 
-    /// Memory of the bytes that `write` has taken and that wait to be sent.
+    /// The memory of the bytes that `write` has taken and that wait to be sent.
     pub fn unsent_size(&self) -> usize {
         match self.has_unsent() {
             true => TLS_RECORD_SIZE,
@@ -114,14 +114,14 @@ impl Transport {
         }
     }
 
-    /// Memory of received bytes that TLS holds, if it is more than every connection may hold.
+    /// The memory of received bytes that TLS holds, if it is more than every connection may hold.
     pub fn incoming_size(&self) -> usize {
         self.tls
             .as_ref()
             .map_or(0, |tls| beyond_guarantee(tls.incoming.size()))
     }
 
-    /// Most memory of that kind after the next call of `read`.
+    /// The most memory of that kind after the next call of `read`.
     pub fn incoming_size_after_read(&self) -> usize {
         self.tls
             .as_ref()
@@ -144,7 +144,7 @@ fn read_plain(source: &Source<TcpStream>, input: &mut Buffer) -> io::Result<Move
         Ok(0) => Ok(Moved::End),
         Ok(size) => {
             input.advance(size);
-            // Less came than there was room for: the socket is empty, and an event reports when that changes.
+            // Fewer bytes came than there was room for: the socket is empty, and an event reports the next bytes.
             if size < room {
                 source.readiness().clear_readable();
             }
@@ -175,10 +175,10 @@ fn beyond_guarantee(size: usize) -> usize {
     if size > TLS_GUARANTEED { size } else { 0 }
 }
 
-/// Reads what the socket has, decrypts it, and appends as much plaintext as fits to `input`.
+/// Reads the socket's bytes, decrypts them, and appends as much plaintext as fits to `input`.
 fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io::Result<Moved> {
-    // An earlier call may have found no room for some plaintext. The socket counts as readable until a call finds
-    // nothing there.
+    // An earlier call may have found no room for some plaintext. The socket counts as readable until a call finds no
+    // plaintext.
     if let Some(size) = tls.take_plaintext(input)? {
         return Ok(Moved::Bytes(size));
     }
@@ -213,7 +213,7 @@ fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io
 }
 
 impl Tls {
-    /// Appends decrypted bytes to `input`, as many as it has room for. Returns `None` if there are none.
+    /// Appends decrypted bytes to `input`, as many as fit. Returns `None` if there are no decrypted bytes.
     fn take_plaintext(&mut self, input: &mut Buffer) -> io::Result<Option<usize>> {
         match self.connection.reader().read(input.spare()) {
             Ok(0) => Ok(None),
@@ -230,7 +230,7 @@ impl Tls {
     }
 }
 
-/// Sends what TLS has to send. Returns whether any of it was sent.
+/// Sends the bytes that TLS has to send. Returns whether any byte was sent.
 fn send_tls(source: &Source<TcpStream>, tls: &mut ServerConnection) -> io::Result<bool> {
     let mut any = false;
     while tls.wants_write() {

@@ -1,4 +1,4 @@
-//! One thread of the gateway: a device, a connection to the store, an executor, and the sockets of its clients.
+//! A thread of the gateway: a device, a connection to the store, an executor, and the sockets of its clients.
 //!
 //! ```text
 //!   listener (shared by all threads) --accept--> task for each connection
@@ -34,19 +34,19 @@ use crate::sleeper::Sleeper;
 use crate::thread::Thread;
 use crate::transport::Transport;
 
-/// Pause between two looks at deadlines and at the request to stop.
+/// The interval between two checks of deadlines and of the request to stop.
 const LOOK_NS: Nanoseconds = 100_000_000;
-/// How long the store may take to accept the connection.
+/// The time limit for the store to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long connections may take to end.
+/// The time limit for connections to end.
 const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
-/// Connections that are accepted before others get their turn.
+/// The number of connections that are accepted before other connections get their turn.
 const ACCEPTED_AT_ONCE: u64 = 64;
-/// Pause while the system has no file descriptor or no memory for another connection.
+/// The pause while the system has no file descriptor or no memory for another connection.
 const ACCEPT_PAUSE_NS: Nanoseconds = 100_000_000;
-/// Time between two messages that no connection can be accepted.
+/// The time between two messages that no connection can be accepted.
 const ACCEPT_MESSAGE_NS: Nanoseconds = 60_000_000_000;
-/// Idle time after which the system checks whether the peer is still there.
+/// The idle time after which the system checks whether the peer is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
 
 /// Runs thread number `index` to its end.
@@ -87,7 +87,7 @@ pub fn run(
     result
 }
 
-/// Connects to the store at `address`. While it waits, the thread also sleeps on its sockets.
+/// Connects to the store at `address`. The waiting thread also sleeps on its sockets.
 fn connect(
     address: &str,
     in_flight: &Cell<usize>,
@@ -100,7 +100,7 @@ fn connect(
         .connect_timeout(CONNECT_TIMEOUT)
         // The Redis clients' deadlines bound operations.
         .operation_timeout(None)
-        // The sleeper decides how long to poll before it sleeps.
+        // The sleeper decides when to stop polling and sleep.
         .spin(Duration::ZERO);
     let device = OpenDevice { device, park };
     let _under_way = UnderWay::begin(in_flight);
@@ -110,7 +110,7 @@ fn connect(
 /// Serves until the gateway is stopped or the store is gone, and then until the connections have ended.
 async fn serve(context: &Rc<Context>, client: &Client) -> Result<(), GatewayError> {
     let result = watch(context).await;
-    // This also holds when the store is gone: the other threads cannot do without it either.
+    // The other threads also end when the store is gone, since they need the store, too.
     context.thread.shared.stop();
     context.thread.guards.stop();
     let runtime = client.runtime();
@@ -142,7 +142,7 @@ async fn watch(context: &Rc<Context>) -> Result<(), GatewayError> {
     }
 }
 
-/// Reports to the store what was done, in a task of its own: the deadlines of connections do not wait for the store.
+/// Reports the operations to the store, in a task of its own: the deadlines of connections do not wait for the store.
 fn report(context: &Rc<Context>) {
     if !context.is_reporting.replace(true) {
         let context = context.clone();
@@ -158,7 +158,7 @@ struct Acceptor {
     context: Rc<Context>,
     listener: Source<TcpListener>,
     tls: Option<Arc<ServerConfig>>,
-    /// When the operator was last told that connections cannot be accepted.
+    /// The time at which the operator was last told that connections cannot be accepted.
     failure_told_at: Cell<Option<Nanoseconds>>,
 }
 
@@ -178,15 +178,15 @@ impl Acceptor {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.listener.readiness().clear_readable()
                 }
-                // The connection that was to be accepted is gone already.
+                // The connection has ended before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => self.wait_out(&error).await,
             }
         }
     }
 
-    /// Reports why no connection can be accepted, and waits for a while. A connection that waits to be accepted keeps
-    /// the listener ready, so the thread would not sleep unless the listener's registration were paused.
+    /// Reports the reason why no connection can be accepted, and waits for a while. A connection that waits to be
+    /// accepted keeps the listener ready, so the thread would not sleep unless the listener's registration were paused.
     async fn wait_out(&self, error: &io::Error) {
         let runtime = &self.context.thread.runtime;
         let now = runtime.now();
@@ -222,13 +222,13 @@ impl Acceptor {
             .flatten();
         if seat.is_none() && !is_newcomer {
             counters.connections_refused.add(1);
-            // The message fits the empty buffer of a new socket. If it does not fit, the end of the connection says
-            // enough.
+            // The message fits the empty buffer of a new socket. If the message does not fit, the client sees only the
+            // end of the connection.
             let _ = (&socket).write(format!("-{TOO_MANY}\r\n").as_bytes());
             return;
         }
         counters.connections.add(1);
-        // A socket that fails here is gone already.
+        // A socket that fails at this point has already ended.
         if let Ok(connection) = self.connection(socket, peer, seat) {
             self.context
                 .thread

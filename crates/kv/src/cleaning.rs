@@ -1,16 +1,16 @@
-//! What cleaning has done, as a server counts it and as a client is told.
+//! Counters of the cleaner, as a server counts them and as a client reads them.
 
 use crate::stat::COUNTERS;
 
 macro_rules! cleaning {
     ($($(#[$meta:meta])* $name:ident,)+) => {
-        /// What cleaning has done since the server was started.
+        /// The work of the cleaner since the start of the server.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Cleaning {
             $($(#[$meta])* pub $name: u64,)+
         }
 
-        /// The fields in the order in which they travel.
+        /// The fields in the order of their words on the wire.
         pub(crate) const CLEANING_NAMES: [&str; [$(stringify!($name)),+].len()] = [$(stringify!($name)),+];
 
         impl Cleaning {
@@ -30,23 +30,23 @@ macro_rules! cleaning {
 const _: () = assert!(CLEANING_NAMES.len() <= COUNTERS);
 
 cleaning! {
-    /// Segments made free.
+    /// Segments freed.
     segments,
     /// Records moved, tombstones among them.
     moved_records,
     /// Bytes of the records moved.
     moved_bytes,
-    /// Tombstones dropped because no earlier record needed them any more.
+    /// Tombstones dropped because no earlier record needed them.
     dropped_tombstones,
-    /// Bytes of tombstones in the log now.
+    /// Bytes of tombstones in the log.
     tombstone_bytes,
-    /// Segments that stay because something in them is damaged.
+    /// Segments kept because of a damaged record.
     abandoned,
-    /// Steps, each with one persist of what was copied.
+    /// Steps, each with one persist of the copied records.
     steps,
     /// Leases taken back from clients that did not use them while space was short.
     reclaimed_leases,
-    /// Bytes of records that were written, moved ones not included.
+    /// Bytes of records written by clients; moved records are not included.
     written_bytes,
 }
 

@@ -1,5 +1,5 @@
-//! The client-direct key-value store: clients read index and log with one-sided operations and write records to their
-//! final place; the server decides, makes durable, and publishes.
+//! The client-direct key-value store. Clients read index and log with one-sided operations and write records to their final
+//! place. The server decides, makes records durable, and publishes them.
 //!
 //! ```text
 //!   Client --READ------------------> index (volatile)     Server: decide, stamp, persist, publish
@@ -7,12 +7,12 @@
 //!          --WRITE_WITH_IMM--------> leased extent of log ---+
 //! ```
 //!
-//! Why it is built this way: `docs/design/0001` (the log is the database) and `docs/design/0004` (round trips).
+//! `docs/design/0001` (the log is the database) and `docs/design/0004` (round trips) give the reasons for this design.
 //!
 //! Invariants:
 //! - A word of the index points to a record that is whole, stamped and durable (visible implies durable).
-//! - An answer that says *done* comes after that, and needs a `Persisted`.
-//! - A client writes only into its own lease, above everything published there.
+//! - An answer that says *done* follows the publication, and needs a `Persisted`.
+//! - A client writes only into its own lease, above every published record of the extent.
 #![forbid(unsafe_code)]
 
 mod cleaning;

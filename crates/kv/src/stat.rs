@@ -1,6 +1,6 @@
-//! Counters of a server, as it counts them and as a client sees them.
+//! Counters of a server, as the server counts them and as a client reads them.
 
-/// A field of a report as it travels.
+/// A field of a report, on the wire a word.
 trait Number: Copy {
     fn to_word(self) -> u64;
     fn from_word(word: u64) -> Self;
@@ -26,13 +26,13 @@ impl Number for bool {
 
 macro_rules! stat {
     ($($(#[$meta:meta])* $name:ident: $type:ty,)+) => {
-        /// A server's report of itself. Sizes are bytes; counts of operations are since the server was started.
+        /// A server's report of itself. Sizes are in bytes; counts of operations begin with the start of the server.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Stat {
             $($(#[$meta])* pub $name: $type,)+
         }
 
-        /// The fields in the order in which they travel.
+        /// The fields in the order of their words on the wire.
         pub(crate) const STAT_NAMES: [&str; [$(stringify!($name)),+].len()] = [$(stringify!($name)),+];
 
         impl Stat {
@@ -92,15 +92,15 @@ stat! {
     persists: u64,
     /// Bytes of a segment.
     segment_size: u64,
-    /// Whether power loss is survived.
+    /// Whether acknowledged writes survive a power loss.
     power: bool,
     /// Process number of the server, if it has one.
     process: u64,
     /// Bytes of the index.
     index_bytes: u64,
-    /// How often the index has grown.
+    /// Growths of the index.
     index_growths: u64,
-    /// How often the medium failed to give space though it was not full.
+    /// Failures of the medium to allocate space though the medium was not full.
     space_failures: u64,
 }
 

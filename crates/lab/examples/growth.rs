@@ -8,9 +8,9 @@
 //!                          keys that are never stored:            absent
 //! ```
 //!
-//! `cargo run --release --package stonecast-lab --example growth [KEYS]` needs 190 bytes of
-//! /dev/shm for each key, and the binary beside itself: `cargo build --release --package
-//! stonecast-cli`. It fails at the first wrong look-up.
+//! `cargo run --release --package stonecast-lab --example growth [KEYS]` needs 190 bytes of /dev/shm for each key, and
+//! the `stonecast` binary beside itself: `cargo build --release --package stonecast-cli`. The program fails at the
+//! first wrong look-up.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -35,7 +35,7 @@ const SEGMENT_SIZE: u64 = 4 << 20;
 /// Look-ups between two checks for the end.
 const ROUND: u64 = 256;
 
-/// Counts of correct look-ups.
+/// The counts of correct look-ups.
 #[derive(Default)]
 struct Found {
     present: AtomicU64,
@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// Looks up keys until the end; a wrong answer is an error.
+/// Looks up keys until the end. A wrong answer is an error.
 fn look_up(
     address: &str,
     data: DataSet,

@@ -24,7 +24,7 @@ const VALUE_SIZE: usize = 100;
 const SEGMENT_SIZE: u64 = 4 << 20;
 const SEGMENTS: u64 = 53;
 const OVERWRITES: u64 = 1_500_000;
-/// For skewed overwrites: one in this many keys is hot, and one in this many overwrites is cold.
+/// The skew of overwrites: one in this many keys is hot, and one in this many overwrites is cold.
 const HOT_KEYS: u64 = 5;
 const COLD_OVERWRITES: u64 = 4;
 

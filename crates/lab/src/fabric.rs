@@ -61,8 +61,8 @@ pub fn profile(text: &str) -> Result<MachineProfile, String> {
         })
 }
 
-/// Devices of the named NIC, or of the first, for a benchmark that plays both ends; the shared key
-/// is made for it.
+/// Devices of the named NIC, or of the first NIC, for a benchmark that plays both ends. The shared key is made for the
+/// benchmark.
 #[cfg(feature = "verbs")]
 pub fn both_ends(
     requester: Option<&str>,

@@ -1,4 +1,4 @@
-//! The laboratory: measures and judges the store, and is not part of the product.
+//! The laboratory, which measures and judges the store and is not part of the product.
 //!
 //! | module | what |
 //! | --- | --- |

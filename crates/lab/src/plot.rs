@@ -5,12 +5,12 @@
 
 use plotters::prelude::*;
 
-/// One line.
+/// A line of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name in the legend.
+    /// The name in the legend.
     pub name: String,
-    /// For each place of the x axis, the value, if there is one.
+    /// The value at each place of the x axis, if there is one.
     pub values: Vec<Option<f64>>,
 }
 
@@ -44,7 +44,7 @@ const INK: RGBColor = RGBColor(40, 40, 40);
 /// Space of the y axis above the highest value.
 const HEADROOM: f64 = 1.12;
 
-/// A chart could not be drawn.
+/// The error of a chart that could not be drawn.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw {title}: {reason}")]
 pub struct PlotError {
@@ -172,7 +172,7 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text} is missing");
         }
-        // There is one dot for each present value, and those of the legend.
+        // There is one dot for each present value, and one for each series in the legend.
         assert_eq!(svg.matches("<circle").count(), 5);
         assert_eq!(svg, chart().svg().unwrap());
     }

@@ -1,4 +1,4 @@
-//! Measures how fast a segment is scanned, including all checks: `cargo bench -p stonecast-log`.
+//! Measures the speed of a segment scan, including all checks: `cargo bench -p stonecast-log`.
 
 use std::time::Instant;
 
@@ -102,7 +102,7 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
     log
 }
 
-/// Measures what the check of a cached record costs a reader.
+/// Measures the cost of the check of a cached record for a reader.
 fn check_ns(format: &LogFormat) -> f64 {
     let draft = Draft {
         kind: Kind::Put,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use stonecast_base::{Span, hash, mutant};
 
-/// Bytes of a unit: records start at multiples of it.
+/// Bytes of a unit: records start at multiples of this size.
 pub const UNIT_SIZE: u64 = 64;
 /// Units at the start of a segment that hold its header and seals: records start after them.
 pub const SEGMENT_HEADER_UNITS: u32 = 4;
@@ -49,7 +49,7 @@ pub struct LogFormat {
     pub secret: Option<Secret>,
     /// Bytes of a segment: a power of two.
     pub segment_size: u64,
-    /// How many segments the log has.
+    /// Number of segments in the log.
     pub segment_count: u32,
 }
 

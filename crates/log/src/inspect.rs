@@ -29,11 +29,11 @@ pub enum Finding<'a> {
     /// A stamped header whose record is not whole: from a batch that a crash tore, or damage. In
     /// the case of damage there is a fault, too.
     Torn {
-        /// Where it is.
+        /// The position of the header.
         position: u64,
         /// The header.
         header: RecordHeader,
-        /// What is wrong with the record.
+        /// The fault of the record.
         fault: RecordFault,
     },
     /// Damage that no crash explains, for which recovery refuses the pool.

@@ -1,9 +1,9 @@
 //! The rules that distinguish a crash from damage.
 //!
-//! Below the seal, count and XOR of the commit tags must be those of the seal. Above it, the stamped records are a chain:
-//! each names the one before it, the first names none and says that the seal's end was durable. A link to a record that
-//! was not found shows a gap: at least that record was stamped and is missing. All records below the highest `durable` of
-//! the chain had been persisted.
+//! Below the seal, count and XOR of the commit tags must equal those of the seal. Above it, the stamped records form a
+//! chain: each names its predecessor, and the first names none and states that the seal's end was durable. A link to a
+//! record that was not found shows a gap: at least that record was stamped and is missing. All records below the highest
+//! `durable` of the chain had been persisted.
 //!
 //! ```text
 //!     seal end    a        b                 d        e
@@ -63,20 +63,19 @@ pub(crate) struct Loss {
     pub corruption: Corruption,
 }
 
-/// Judges a segment. Takes each record in ascending order, and continues after a loss as well as it can.
+/// Judges a segment. Takes each record in ascending order, and continues after a loss as far as possible.
 pub(crate) struct Judge<'a> {
     place: Place<'a>,
     seal: Option<Seal>,
     state: SegmentState,
-    /// Whether the records below the seal were compared with it.
+    /// Whether the records below the seal were compared with the seal.
     crossed: bool,
-    /// The least that the next record's sequence may be, or the moment at which it was moved.
+    /// The lower bound of the next record's sequence, or the moment at which it was moved.
     next_sequence: u64,
     durable: u32,
     /// End of the last record before the first gap above the seal that is not known to be a loss.
     gap: Option<u32>,
-    /// The unit to report for a loss below the seal: the first at which something seems to be
-    /// missing.
+    /// The unit to report for a loss below the seal: the first at which something seems to be missing.
     suspect: Option<u32>,
 }
 

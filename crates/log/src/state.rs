@@ -25,7 +25,7 @@ use crate::segment::{self, HeaderFound, SegmentKind};
 use crate::stamp::{self, commit_tag_position, may_be_stamped, void_tag};
 use crate::walk::{Found, walk_some};
 
-/// Units that are examined together.
+/// Units that are examined at once.
 const WINDOW_UNITS: usize = 64;
 
 /// The server's knowledge of one segment. A checkpoint keeps all fields.
@@ -37,7 +37,7 @@ pub struct SegmentState {
     pub generation: u32,
     /// Next free unit.
     pub end: u32,
-    /// Unit of the last record that was stamped since the seal; 0: none.
+    /// Unit of the last record that was stamped since the seal; 0 if there is none.
     pub last: u32,
     /// Records so far.
     pub count: u32,
@@ -45,11 +45,11 @@ pub struct SegmentState {
     pub xor: u64,
     /// Every record below this unit is durable; 0 after a scan, until the segment is settled.
     pub durable: u32,
-    /// Serial of the newest seal; 0: none.
+    /// Serial of the newest seal; 0 if there is none.
     pub seal_serial: u32,
-    /// The unit up to which the newest seal holds; 0: it must be replaced.
+    /// The unit up to which the newest seal holds; 0 if it must be replaced.
     pub seal_end: u32,
-    /// What the log remembers about segments that were freed before this one got its generation.
+    /// The log's memory of segments that were freed before this segment got its generation.
     pub heritage: Heritage,
 }
 
@@ -130,9 +130,8 @@ impl SegmentState {
         self.end == SEGMENT_HEADER_UNITS
     }
 
-    /// Writes the header of a fresh segment and returns what the caller must persist: at the latest
-    /// together with the first records. A segment that had an earlier generation got this one,
-    /// durably, when it was freed.
+    /// Writes the header of a fresh segment and returns the bytes that the caller must persist, at the latest together with
+    /// the first records. A segment with an earlier generation got this one, durably, when it was freed.
     pub fn write_header(&self, region: &dyn Region, format: &LogFormat) -> Span {
         segment::write(region, format, self.number, self.generation)
     }
@@ -199,7 +198,7 @@ impl SegmentState {
         (voided || cleared).then(|| format.span(self.number, from, units))
     }
 
-    /// Whether a seal would add records, and may: records that are not persisted are not sealed.
+    /// Whether a seal would add records, and may do so: records that are not persisted are not sealed.
     pub fn needs_seal(&self) -> bool {
         self.end != self.seal_end && self.durable == self.end
     }
@@ -228,9 +227,8 @@ impl SegmentState {
         seal.write(region, format, self.number, self.generation)
     }
 
-    /// The part of the segment that a scan accepted and no seal covers yet. It is persisted before
-    /// the segment is settled: after the death of only the process it may never have been
-    /// persisted.
+    /// The part of the segment that a scan accepted and no seal covers yet. The caller persists it before the segment is
+    /// settled: after the death of the process alone it may never have been persisted.
     pub fn unsealed(&self, format: &LogFormat) -> Option<Span> {
         (self.end != self.seal_end).then(|| format.span(self.number, self.seal_end, self.end))
     }
@@ -255,10 +253,9 @@ impl SegmentState {
         any
     }
 
-    /// Ends recovery of this segment: repairs its header, clears remains of stamps above the end,
-    /// and seals the accepted records. Returns the bytes that the caller must persist before the
-    /// segment is written. Idempotent: a crash inside, or before the result is durable, leaves a
-    /// segment in which a scan finds the same.
+    /// Ends recovery of this segment: repairs its header, clears remains of stamps above the end, and seals the accepted
+    /// records. Returns the bytes that the caller must persist before the segment is written. Idempotent: a crash during
+    /// the call, or before the result is durable, leaves a segment in which a scan finds the same.
     ///
     /// Remains of stamps are cleared because they could become whole: a retry of the same write at
     /// the same place, torn in the other half, would complete them after a reader has seen that

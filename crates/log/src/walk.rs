@@ -1,7 +1,7 @@
-//! Search for the stamped records of a segment, whatever else lies between them.
+//! Searches a segment for its stamped records, whatever else lies between them.
 //!
 //! ```text
-//!   look at a unit:   commit tag zero, or another generation        next unit
+//!   examine a unit:   commit tag zero, or another generation        next unit
 //!                     lengths or codes impossible, does not fit     next unit
 //!                     not stamped by the server                     next unit
 //!                     stamped, and the bytes do not fit the tag     torn; next unit
@@ -40,8 +40,7 @@ pub struct Found<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
-    /// Whether it was taken back: it is a link of its segment's chain and says nothing about its
-    /// key.
+    /// Whether it was taken back: it is a link of its segment's chain and has no meaning for its key.
     pub is_void: bool,
 }
 
@@ -51,11 +50,11 @@ pub(crate) struct Source<'a> {
     pub region: &'a dyn Region,
     pub format: &'a LogFormat,
     pub number: u32,
-    /// The generation whose records count; `None` where the header is lost: any.
+    /// The generation whose records count; `None` if the header is lost and any generation counts.
     pub generation: Option<u32>,
 }
 
-/// Receives what a walk finds, in ascending order of position.
+/// Receives the findings of a walk, in ascending order of position.
 pub(crate) trait Sink {
     /// Receives some records.
     fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption>;

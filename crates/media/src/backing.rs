@@ -19,20 +19,20 @@ pub enum Blob {
     Checkpoint,
 }
 
-/// Distance of the two header copies, and the largest size of one, in bytes. It is one page, so that no write of one copy
-/// touches the other.
+/// Distance between the two header copies, and the largest size of a copy, in bytes. One page, so that a write of one copy
+/// never touches the other.
 pub(crate) const HEADER_COPY_SIZE: u64 = 4096;
 
 /// Whether a span of the log can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
-    /// Every byte is allocated on the medium: writing it cannot fail for want of space.
+    /// Every byte is allocated on the medium, so a write cannot fail for lack of space.
     Ready,
     /// The span is being prepared beside the caller, which asks again.
     Pending,
 }
 
-/// What a backing must know to open the log. The pool reads it from its header.
+/// The facts that a backing needs to open the log. The pool reads them from its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
     /// Length in bytes.
@@ -48,67 +48,67 @@ pub trait Backing {
     /// A name for messages: the path of the log.
     fn name(&self) -> String;
 
-    /// The path of the pool, as its user names it.
+    /// The path of the pool, as its user wrote it.
     fn place(&self) -> PathBuf;
 
-    /// For messages: the file that holds a blob, and the offset of the blob in it.
+    /// The file that holds a blob and the offset of the blob in that file, for messages.
     fn locate(&self, blob: Blob) -> (String, u64);
 
-    /// Bytes of the largest log of whole segments that a place of fixed size has room for; `None` where only the medium's free
-    /// space limits the log.
+    /// Size in bytes of the largest log of whole segments that fits in a place of fixed size; `None` where only the free
+    /// space of the medium limits the log.
     fn capacity_max(&self, _segment_size: u64) -> Option<u64> {
         None
     }
 
-    /// The process that serves the pool now, if the backing can tell. For inspection.
+    /// The process that is serving the pool, if the backing can tell. Meant for inspection.
     fn in_use_by(&self) -> Option<u32> {
         None
     }
 
-    /// Opens the log: its full capacity, of which only prepared spans may be written. Unprepared bytes read as zero.
-    /// As long as no header was stored, the call creates the log; afterwards the log must exist with exactly that length.
+    /// Opens the log: its full capacity, of which only prepared spans may be written. Unprepared bytes read as zero. The
+    /// call creates the log as long as no header has been stored; afterwards the log must exist with exactly that length.
     ///
     /// The backing chooses the means of making bytes durable from the declaration and from what it detects, and refuses where no
     /// means keeps the promise. The pool calls this once, before [`Backing::prepare`] and [`Backing::occupied`].
     fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError>;
 
-    /// Allocates the space of `span` of the log. Idempotent. Each run of a server asks before anything is written there. A crash
-    /// leaves the space allocated or not, and its content unchanged: zeros if it was never written.
+    /// Allocates the space of `span` of the log. Idempotent. Every run of a server calls this before it writes there. A
+    /// crash leaves the space allocated or not, and its content unchanged: zeros if it was never written.
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError>;
 
     /// The spans of the log that may hold anything but zeros.
     fn occupied(&self) -> Result<Vec<Span>, MediaError>;
 
-    /// Reads a blob whole; `None` if it was never stored. Bytes that were cut off or added from outside are neither restored nor
-    /// removed.
+    /// Reads a whole blob; `None` if it was never stored. Bytes that were cut off or added from outside are neither
+    /// restored nor removed.
     fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError>;
 
-    /// Replaces a blob, durably where the medium is durable. A crash leaves the old or the new bytes; it may tear a header copy,
-    /// which is why there are two. The first header of a pool appears whole or not at all, once both copies were stored. A
-    /// checkpoint without room in a place of fixed size is replaced by an empty one.
+    /// Replaces a blob, durably where the medium is durable. A crash leaves the old or the new bytes. A crash may also tear
+    /// a header copy, which is why there are two. The first header of a pool appears whole or not at all, and only after
+    /// both copies are stored. A checkpoint that does not fit in a place of fixed size is replaced by an empty one.
     fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError>;
 
-    /// New volatile memory, zeroed. Clients may map it and, if the system can enforce that, never write it.
+    /// New volatile memory, zeroed. Clients may map this memory but never write it, as far as the system can enforce that.
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError>;
 
-    /// As [`Backing::volatile`], for memory that other processes may be allowed to change.
+    /// Like [`Backing::volatile`], for memory that other processes may be allowed to change.
     fn volatile_for_all(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
         self.volatile(name, size)
     }
 
-    /// Removes a pool that was created through this value, if the backing can, and leaves the place as it was before. For a
-    /// pool from which no client was served. A pool that existed before stays untouched.
+    /// Removes a pool that was created through this value, if the backing can, and leaves the place as it was before. Meant
+    /// for a pool that has served no client. A pool that existed before stays untouched.
     fn discard(&self) {}
 
-    /// Whether no process of an earlier run can still write to the log. A server asks after [`Backing::open_log`], and again as
-    /// long as the answer is `false`: such a process may be in the middle of a store, so its memory must not be given to others.
-    /// Once `true`, the answer stays `true`.
+    /// Whether no process of an earlier run can still write to the log. A server asks after [`Backing::open_log`], and asks
+    /// again while the answer is `false`: such a process may be in the middle of a store, so its memory must not be reused.
+    /// Once the answer is `true`, it stays `true`.
     fn earlier_writers_are_gone(&self) -> bool {
         true
     }
 
-    /// A value that tells the place of the log from that of any copy of it. It stays the same when the place is renamed or the
-    /// machine restarts. 0 where there is none. May be called before [`Backing::open_log`].
+    /// A value that distinguishes the place of the log from the place of any copy. The value survives a rename of the place
+    /// and a restart of the machine. 0 where there is none. May be called before [`Backing::open_log`].
     fn home(&self) -> u128 {
         0
     }

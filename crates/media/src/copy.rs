@@ -1,4 +1,4 @@
-//! Copies between memory that others may access at the same moment (*shared*) and memory of the caller alone (*private*).
+//! Copies between memory that others may access at the same time (*shared*) and memory of the caller alone (*private*).
 //!
 //! ```text
 //!   shared    ..|......hh|wwwwwwww|wwwwwwww| ... |wwwwwwww|ttt.....|..      one cell: an aligned 8-byte word
@@ -8,8 +8,8 @@
 //! Invariants:
 //! - An aligned word of the shared side that lies wholly inside the copy is loaded or stored by one access of at least
 //!   8 bytes at an aligned address, so no observer sees half of it.
-//! - A store touches no byte outside the copy. A load may: it reads the whole words in which head and tail lie. A mapping
-//!   always has them, because it consists of whole pages.
+//! - A store touches no byte outside the copy. A load may: it reads the whole words that contain head and tail. These words
+//!   are always mapped, because a mapping consists of whole pages.
 //! - No reference to shared memory is ever made. Every access is volatile or inline assembly, so the compiler can neither
 //!   split, repeat nor invent one.
 //!
@@ -23,8 +23,8 @@ use std::arch::asm;
 
 use stonecast_base::LINE_SIZE;
 
-/// Bytes from which the string instruction is faster than 16-byte moves (measured: 20.7 against 15.6 ns for 2 KiB, 10.9
-/// against 12.1 ns for 1 KiB).
+/// Size in bytes from which the string instruction is faster than 16-byte moves (measured: 20.7 against 15.6 ns for 2 KiB,
+/// 10.9 against 12.1 ns for 1 KiB).
 const STRING_SIZE_MIN: usize = 2048;
 
 const WORD: usize = 8;
@@ -34,10 +34,11 @@ const WORD: usize = 8;
 /// # Safety
 ///
 /// `shared..shared + size`, widened to aligned 8-byte words, is mapped and readable for the whole call.
-/// `private..private + size` is valid for writing, belongs to the caller alone, and does not overlap the former.
+/// `private..private + size` is valid for writing, belongs to the caller alone, and does not overlap the shared range.
 #[inline(always)]
 pub(crate) unsafe fn copy_out(shared: *const u8, private: *mut u8, size: usize) {
-    // Two comparisons instead of one: two jumps that are never taken cost fewer instructions than joining the conditions.
+    // Two comparisons instead of one: two branches that are never taken cost fewer instructions than joining the
+    // conditions.
     if !(shared.addr() | size).is_multiple_of(LINE_SIZE) {
         // SAFETY: as the caller promises.
         return unsafe { bytes_out(shared, private, size) };
@@ -46,12 +47,13 @@ pub(crate) unsafe fn copy_out(shared: *const u8, private: *mut u8, size: usize) 
         // SAFETY: as the caller promises.
         return unsafe { bytes_out(shared, private, size) };
     }
-    // SAFETY: the ranges are those that the caller promises; address and size are of whole lines, of one at least.
+    // SAFETY: the caller promises the ranges; address and size are multiples of a line, and there is at least one line.
     unsafe { lines_out(shared, private, size) };
 }
 
-/// Copies whole lines from shared memory to shared memory, at the path of [`copy_out`] for them. False, with nothing copied,
-/// unless both addresses and the size are of lines, of one at least and of fewer bytes than the string instruction is for.
+/// Copies whole lines from shared memory to shared memory, by the path that [`copy_out`] takes for lines. Returns false and
+/// copies nothing unless both addresses and the size are multiples of a line, with at least one line and fewer bytes than
+/// [`STRING_SIZE_MIN`].
 ///
 /// # Safety
 ///
@@ -61,8 +63,8 @@ pub(crate) unsafe fn lines_across(from: *const u8, into: *mut u8, size: usize) -
     let is_lines = (from.addr() | into.addr() | size).is_multiple_of(LINE_SIZE)
         && (LINE_SIZE..STRING_SIZE_MIN).contains(&size);
     if is_lines {
-        // SAFETY: the ranges are those that the caller promises; addresses and size are of whole lines, of one at least. A
-        // store of 16 bytes to such an address stores its words whole, so `into` may be shared.
+        // SAFETY: the caller promises the ranges; addresses and size are multiples of a line, and there is at least one
+        // line. A 16-byte store to such an address stores its words whole, so `into` may be shared.
         unsafe { lines_out(from, into, size) };
     }
     is_lines
@@ -72,11 +74,12 @@ pub(crate) unsafe fn lines_across(from: *const u8, into: *mut u8, size: usize) -
 ///
 /// # Safety
 ///
-/// As [`copy_out`]; `shared` is aligned to 16 bytes, and `size` is a multiple of 64 and not 0.
+/// The conditions of [`copy_out`]; `shared` is aligned to 16 bytes, and `size` is a multiple of 64 and not 0.
 #[inline(always)]
 unsafe fn lines_out(shared: *const u8, private: *mut u8, size: usize) {
-    // SAFETY: the loop touches the `size` bytes before `from` and `to`, which are the ends of the ranges that the caller promises;
-    // `shared` is aligned to 16 bytes, which `movdqa` demands; `at` comes to 0, since it starts at a multiple of its step below.
+    // SAFETY: the loop touches the `size` bytes before `from` and `to`, which are the ends of the ranges that the caller
+    // promises. `shared` is aligned to 16 bytes, as `movdqa` demands. `at` reaches 0, because its start is a multiple of
+    // its step.
     unsafe {
         asm!(
             "2:",
@@ -106,7 +109,7 @@ unsafe fn lines_out(shared: *const u8, private: *mut u8, size: usize) {
 ///
 /// # Safety
 ///
-/// As [`copy_out`].
+/// The conditions of [`copy_out`].
 #[inline(never)]
 unsafe fn bytes_out(shared: *const u8, private: *mut u8, size: usize) {
     let head = size.min(shared.align_offset(WORD));
@@ -137,8 +140,8 @@ unsafe fn bytes_out(shared: *const u8, private: *mut u8, size: usize) {
 ///
 /// # Safety
 ///
-/// `shared..shared + size` is mapped and writable for the whole call. `private..private + size` is valid for reading,
-/// does not change meanwhile, and does not overlap the former.
+/// `shared..shared + size` is mapped and writable for the whole call. `private..private + size` is valid for reading, does
+/// not change during the call, and does not overlap the shared range.
 #[inline]
 pub(crate) unsafe fn copy_in(private: *const u8, shared: *mut u8, size: usize) {
     let head = size.min(shared.align_offset(WORD));
@@ -164,11 +167,11 @@ pub(crate) unsafe fn copy_in(private: *const u8, shared: *mut u8, size: usize) {
     }
 }
 
-/// Copies `size` bytes that lie in one aligned word of shared memory out of it.
+/// Copies `size` bytes, all in one aligned word, out of shared memory.
 ///
 /// # Safety
 ///
-/// As [`copy_out`], and `shared..shared + size` lies in one aligned word.
+/// The conditions of [`copy_out`], and `shared..shared + size` lies in one aligned word.
 unsafe fn part_out(shared: *const u8, private: *mut u8, size: usize) {
     let skip = shared.addr() % WORD;
     debug_assert!(skip + size <= WORD);
@@ -180,11 +183,11 @@ unsafe fn part_out(shared: *const u8, private: *mut u8, size: usize) {
     unsafe { private.copy_from_nonoverlapping(part, size) };
 }
 
-/// Copies fewer than 8 bytes into shared memory, each by a store of its own.
+/// Copies fewer than 8 bytes into shared memory, with one store for each byte.
 ///
 /// # Safety
 ///
-/// As [`copy_in`].
+/// The conditions of [`copy_in`].
 unsafe fn part_in(private: *const u8, shared: *mut u8, size: usize) {
     for index in 0..size {
         // SAFETY: `index < size`, and the caller promises `size` readable bytes.
@@ -198,7 +201,7 @@ unsafe fn part_in(private: *const u8, shared: *mut u8, size: usize) {
 ///
 /// # Safety
 ///
-/// As [`copy_out`], and `shared` is aligned to 8 bytes.
+/// The conditions of [`copy_out`], and `shared` is aligned to 8 bytes.
 unsafe fn words_out(mut shared: *const u8, mut private: *mut u8, mut size: usize) {
     if size >= STRING_SIZE_MIN {
         // SAFETY: the caller promises both ranges; `shared` is aligned to the unit of the move.
@@ -212,7 +215,8 @@ unsafe fn words_out(mut shared: *const u8, mut private: *mut u8, mut size: usize
         }
         let lines = size / LINE_SIZE * LINE_SIZE;
         if lines > 0 {
-            // SAFETY: `lines <= size` bytes are readable and writable as the caller promises; `shared` is aligned to 16 bytes now.
+            // SAFETY: `lines <= size` bytes are readable and writable as the caller promises; the loop above aligned
+            // `shared` to 16 bytes.
             unsafe { lines_out(shared, private, lines) };
             (shared, private, size) = (
                 shared.wrapping_add(lines),
@@ -232,7 +236,7 @@ unsafe fn words_out(mut shared: *const u8, mut private: *mut u8, mut size: usize
 ///
 /// # Safety
 ///
-/// As [`copy_in`], and `shared` is aligned to 8 bytes.
+/// The conditions of [`copy_in`], and `shared` is aligned to 8 bytes.
 unsafe fn words_in(mut private: *const u8, mut shared: *mut u8, mut size: usize) {
     if size >= STRING_SIZE_MIN {
         // SAFETY: the caller promises both ranges; `shared` is aligned to the unit of the move.
@@ -246,8 +250,8 @@ unsafe fn words_in(mut private: *const u8, mut shared: *mut u8, mut size: usize)
         }
         let blocks = size / 64;
         if blocks > 0 {
-            // SAFETY: `blocks * 64 <= size` bytes are readable and writable as the caller promises; `shared` is
-            // aligned to 16 bytes now, which `movdqa` demands. `blocks` is not 0, so the loop ends when it reaches 0.
+            // SAFETY: `blocks * 64 <= size` bytes are readable and writable as the caller promises; the loop above aligned
+            // `shared` to 16 bytes, as `movdqa` demands. `blocks` is not 0, so the loop ends when it reaches 0.
             unsafe {
                 asm!(
                     "2:",
@@ -287,7 +291,7 @@ unsafe fn words_in(mut private: *const u8, mut shared: *mut u8, mut size: usize)
 ///
 /// # Safety
 ///
-/// As [`copy_out`] for 8 bytes, and `shared` is aligned to 8 bytes.
+/// The conditions of [`copy_out`] for 8 bytes, and `shared` is aligned to 8 bytes.
 unsafe fn word_out(shared: *const u8, private: *mut u8) {
     // SAFETY: readable and aligned, as the caller promises.
     let word = unsafe { shared.cast::<u64>().read_volatile() };
@@ -299,7 +303,7 @@ unsafe fn word_out(shared: *const u8, private: *mut u8) {
 ///
 /// # Safety
 ///
-/// As [`copy_in`] for 8 bytes, and `shared` is aligned to 8 bytes.
+/// The conditions of [`copy_in`] for 8 bytes, and `shared` is aligned to 8 bytes.
 unsafe fn word_in(private: *const u8, shared: *mut u8) {
     // SAFETY: 8 bytes are readable, as the caller promises; alignment is not demanded.
     let word = unsafe { private.cast::<u64>().read_unaligned() };
@@ -307,7 +311,7 @@ unsafe fn word_in(private: *const u8, shared: *mut u8) {
     unsafe { shared.cast::<u64>().write_volatile(word) };
 }
 
-/// Copies `size` bytes, a multiple of 8, word by word in ascending order, by the string instruction.
+/// Copies `size` bytes, a multiple of 8, word by word in ascending order, with the string instruction.
 ///
 /// # Safety
 ///
@@ -329,7 +333,7 @@ unsafe fn string_move(from: *const u8, to: *mut u8, size: usize) {
 mod tests {
     use super::*;
 
-    /// Aligned memory that plays the shared side.
+    /// Aligned memory that serves as the shared side.
     fn shared(words: usize) -> Vec<u64> {
         (0..words as u64)
             .map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 0x0101_0101_0101_0101)
@@ -340,7 +344,7 @@ mod tests {
         words.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    /// Sizes around every limit of the code: words, 16-byte alignment, 64-byte blocks, the string instruction.
+    /// Sizes around every threshold of the code: words, 16-byte alignment, 64-byte blocks, the string instruction.
     fn sizes() -> impl Iterator<Item = usize> {
         (0..=200)
             .chain(STRING_SIZE_MIN - 20..STRING_SIZE_MIN + 20)
@@ -374,7 +378,7 @@ mod tests {
         }
     }
 
-    /// Fails if heads or tails are stored as whole words: the neighbours would change.
+    /// Fails if heads or tails are stored as whole words, which would change their neighbours.
     #[test]
     fn bytes_of_any_size_and_alignment_go_in_and_their_neighbours_stay() {
         for size in sizes() {

@@ -1,14 +1,14 @@
-//! Making a file durable by `fdatasync`, and the meaning of a failure.
+//! Makes a file durable by `fdatasync`, and defines the meaning of a failure.
 //!
 //! A failed `fdatasync` says that some page did not reach the medium, but not which. The kernel also drops the page's dirty
 //! mark, so the next call succeeds without writing the page. Hence:
 //!
 //! - After the first failure every later call fails (*poisoned*).
-//! - A hook is told of the failure once and keeps it for the next run: bytes that the next run reads from the page cache
-//!   may not be on the medium.
+//! - The first failure is reported once to a hook, which records it for the next run: bytes that the next run reads from
+//!   the page cache may not be on the medium.
 //!
 //! The kernel reports each write-back error once per open file description. So the description that is synced here is never
-//! shared: another holder could take the report away.
+//! shared: another holder could consume the report.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use crate::PersistError;
 
-/// A thing that can be synced: the boundary to the system, at which tests inject failures.
+/// Something that can be synced: the boundary to the system, where tests inject failures.
 pub(crate) trait SyncTarget {
     /// Returns when the medium has all bytes that the file held at the call.
     fn sync(&self) -> io::Result<()>;
@@ -89,7 +89,7 @@ mod tests {
     impl SyncTarget for Rc<Device> {
         fn sync(&self) -> io::Result<()> {
             self.syncs.set(self.syncs.get() + 1);
-            // As the kernel does: the error is reported once.
+            // Like the kernel, the fake reports the error once.
             if self.broken.replace(false) {
                 Err(io::Error::from_raw_os_error(5))
             } else {
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// Needs the poison: without it the second call would succeed, as the kernel's does.
+    /// Needs the poison: without it the second call would succeed, as the kernel's call does.
     #[test]
     fn after_a_failed_sync_nothing_is_ever_durable_again() {
         let device = Rc::new(Device::default());

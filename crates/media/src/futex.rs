@@ -10,10 +10,10 @@ use rustix::time::Timespec;
 
 use crate::mapped_region::Writable;
 
-/// Why [`FutexWord::wait`] returned.
+/// The reason why [`FutexWord::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexWait {
-    /// A waker woke the sleeper, or it woke spuriously. Look at the word again.
+    /// A waker woke the sleeper, or it woke spuriously. The caller must check the word again.
     Woken,
     /// The word had another value than expected, so the caller did not sleep.
     Changed,
@@ -21,8 +21,9 @@ pub enum FutexWait {
     TimedOut,
 }
 
-/// An aligned 4-byte word of a region, on which processes can sleep. All operations are sequentially consistent, so that
-/// a sleeper that announces itself and then looks, and a waker that changes the word and then looks, cannot miss each other.
+/// An aligned 4-byte word of a region, on which processes can sleep. All operations are sequentially consistent, so a
+/// sleeper that announces itself and then checks, and a waker that changes the word and then checks, cannot miss each
+/// other.
 #[derive(Clone, Copy, Debug)]
 pub struct FutexWord<'a> {
     word: &'a AtomicU32,
@@ -39,19 +40,19 @@ impl<'a> FutexWord<'a> {
         self.word.load(Ordering::SeqCst)
     }
 
-    /// Sets the value. Wakes nobody.
+    /// Sets the value. Wakes no sleeper.
     pub fn store(self, value: u32) {
         self.assert_writable();
         self.word.store(value, Ordering::SeqCst);
     }
 
-    /// Adds, wrapping, and returns the value before. Wakes nobody.
+    /// Adds, wrapping, and returns the old value. Wakes no sleeper.
     pub fn fetch_add(self, add: u32) -> u32 {
         self.assert_writable();
         self.word.fetch_add(add, Ordering::SeqCst)
     }
 
-    /// Sets the value and returns the one before. Wakes nobody.
+    /// Sets the value and returns the old value. Wakes no sleeper.
     pub fn swap(self, value: u32) -> u32 {
         self.assert_writable();
         self.word.swap(value, Ordering::SeqCst)

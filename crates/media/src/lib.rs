@@ -12,7 +12,7 @@
 //! Invariants:
 //! - Memory of a region is never borrowed. It is copied in and out, or read and written as aligned 8-byte words,
 //!   because a network card or another process may write it at the same moment.
-//! - What a power cut leaves of bytes that no [`persist_spans`] has covered is undefined down to 8-byte words.
+//! - After a power cut, the content of bytes that no [`persist_spans`] has covered is undefined down to 8-byte words.
 //! - Nothing about the platform is guessed. A property that is neither declared nor detected counts as absent.
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

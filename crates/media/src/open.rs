@@ -1,4 +1,4 @@
-//! Choosing the backing of a pool by its place.
+//! Chooses the backing of a pool by its place.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -24,7 +24,8 @@ pub fn open_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
     })
 }
 
-/// Opens a place to read the pool in it. Changes nothing, and works while a server has the pool; see [`Backing::in_use_by`].
+/// Opens a place to read the pool in it. Changes nothing, and works while a server uses the pool; see
+/// [`Backing::in_use_by`].
 pub fn inspect_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
     Ok(if is_device(place) {
         Rc::new(DaxBacking::inspect(place)?)

@@ -1,4 +1,4 @@
-//! The identity of the machine's present start. Bytes written and not persisted may be gone after another start.
+//! The identity of the current start of the machine. Bytes written but not persisted may be gone after another start.
 
 use std::path::Path;
 

@@ -10,12 +10,12 @@ use crate::Writable;
 
 /// A fixed number of bytes that a network card, another process or another thread may access at any time.
 ///
-/// Offsets count bytes from the start. A call outside `0..size()` is a bug of the caller and stops the program; the caller
-/// checks offsets that come from outside. 8-byte operations need 8-byte alignment.
+/// Offsets count bytes from the start. A call outside `0..size()` is a bug of the caller and panics; the caller checks
+/// offsets that come from outside. 8-byte operations need 8-byte alignment.
 ///
-/// `read` and `write` copy each aligned 8-byte word that lies wholly in the copy whole (never half old, half new). Nothing is
-/// promised across words. `load` is an acquire and `store` a release: a party that `load`s a stored value sees everything that
-/// was written before the `store`.
+/// `read` and `write` copy each aligned 8-byte word inside the range whole (never half old, half new). There is no promise
+/// across words. `load` is an acquire and `store` a release: a party that `load`s a stored value sees everything that was
+/// written before the `store`.
 pub trait Region {
     /// Length in bytes; never changes.
     fn size(&self) -> u64;
@@ -27,19 +27,19 @@ pub trait Region {
     fn load(&self, offset: u64) -> u64;
     /// Stores the aligned word at `offset`.
     fn store(&self, offset: u64, value: u64);
-    /// Replaces the aligned word at `offset` if it is `current`. `Ok` and `Err` carry the word before.
+    /// Replaces the aligned word at `offset` if it is `current`. `Ok` and `Err` carry the old word.
     fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64>;
-    /// Adds to the aligned word at `offset`, wrapping, and returns the word before.
+    /// Adds to the aligned word at `offset`, wrapping, and returns the old word.
     fn fetch_add(&self, offset: u64, add: u64) -> u64;
-    /// A hint that `size` bytes at `offset` will be read soon. Never fails, changes nothing.
+    /// A hint that `size` bytes at `offset` will be read soon. Never fails and changes nothing.
     fn prefetch(&self, offset: u64, size: u64) {
         let _ = (offset, size);
     }
-    /// The file by which another process reaches these bytes; `None` where none can.
+    /// The file through which another process reaches these bytes; `None` if there is none.
     fn share(&self) -> Option<Share<'_>> {
         None
     }
-    /// The place of the bytes in this process, fixed for the life of the region; `None` where they are no mapping.
+    /// The place of the bytes in this process, fixed for the life of the region; `None` if the region is not a mapping.
     fn mapped_at(&self) -> Option<MappedPlace<'_>> {
         None
     }
@@ -50,8 +50,8 @@ pub trait Region {
     }
 }
 
-/// The bytes of a mapping, for hardware that finds memory by address. Only a mapping makes one, so that it names no other
-/// memory of this program. The processor never reads or writes through it; it has the region for that.
+/// The bytes of a mapping, for hardware that addresses memory. Only a mapping creates this value, so the value names no
+/// other memory of this program. The processor never reads or writes through it, but through the region.
 #[derive(Clone, Copy, Debug)]
 pub struct MappedPlace<'a> {
     address: NonNull<u8>,
@@ -75,7 +75,7 @@ impl MappedPlace<'_> {
         self.address
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -88,7 +88,8 @@ impl MappedPlace<'_> {
 
 /// A file whose mapping is the region.
 pub struct Share<'a> {
-    /// The descriptor that the owner mapped, open for reading and writing. The party that hands it on decides about rights.
+    /// The descriptor that the owner mapped, open for reading and writing. The party that hands the descriptor on decides
+    /// about rights.
     pub file: BorrowedFd<'a>,
     /// Offset of the region in the file, in bytes; a multiple of the page size.
     pub file_offset: u64,

@@ -1,4 +1,4 @@
-//! Memory that a pool hands out beside its medium: it ends with the last process that maps it.
+//! Memory that a pool hands out beside its medium. This memory ends with the last process that maps it.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use crate::error::failed;
 use crate::mapped_region::{MappedRegion, Sealing};
 use crate::{MediaError, Region};
 
-/// `size` zero bytes called `name` in lists of mappings, in large pages where the kernel has them. `sealing` restricts
+/// `size` zero bytes, called `name` in lists of mappings, in large pages if the kernel has any. `sealing` restricts
 /// writable mappings by other processes.
 pub(crate) fn volatile_memory(
     name: &str,

@@ -15,7 +15,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Wakes whoever waits.
+    /// Wakes all waiting tasks.
     pub fn ring(&self) {
         self.rung.set(self.rung.get() + 1);
         let waiting = self.waiting.take();
@@ -33,7 +33,7 @@ impl Bell {
     }
 }
 
-/// Waits for a ring. Leaves nothing behind when it is dropped.
+/// A wait for a ring, without a trace when dropped.
 pub(crate) struct Heard<'a> {
     bell: &'a Bell,
     number: u64,

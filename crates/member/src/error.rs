@@ -1,8 +1,8 @@
-//! Why a node is no member, or no longer.
+//! The errors that end a membership.
 
 use stonecast_cluster::{ChangeError, NodeName, Stale};
 
-/// Why a node is not a member of its cluster. Its store stops serving.
+/// The reason why a node is not a member of its cluster. Its store stops serving.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemberError {
@@ -11,21 +11,22 @@ pub enum MemberError {
     NotRegistered {
         /// The node.
         name: NodeName,
-        /// Why.
+        /// The reason.
         error: ChangeError,
     },
-    /// The pool is of another cluster, or the store has another one: it was restored from a copy, perhaps.
+    /// The pool is of another cluster, or the store has the configuration of another cluster. The store may have been restored
+    /// from a copy.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// The epoch could not be made durable, so nothing may be answered in it.
+    /// The epoch could not be made durable, so the node may not answer in that epoch.
     #[error("the epoch cannot be kept: {reason}: mend the medium and start {name} again")]
     EpochNotKept {
         /// The node.
         name: NodeName,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The configuration names the node no longer.
+    /// The configuration does not name the node.
     #[error("{name} was taken out of the configuration")]
     Forgotten {
         /// The node.

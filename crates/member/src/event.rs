@@ -1,39 +1,41 @@
-//! What a member tells its store.
+//! The events that a member reports to its store.
 
 use std::rc::Rc;
 
 use stonecast_cluster::{Configuration, Subject, Term};
 
-/// What happened to a member. A store takes events in their order.
+/// An event of a member. A store takes events in order.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum MemberEvent {
-    /// Another configuration is in force, and its epoch is durable here. The store ends what nodes may do that lost a copy; where this
-    /// node leads a group in a term that is new to the store, it fences the predecessor and settles what it finds.
+    /// Another configuration is in force, and its epoch is durable here. The store ends the rights of nodes that lost a copy. In
+    /// each group that this node leads in a new term, the store fences the predecessor and settles the entries that it finds.
     Entered(Rc<Configuration>),
-    /// The node has the lease of all copies in sync, so that of each predecessor is over. It serves once its store has settled.
+    /// The node has the lease of all copies in sync, so the lease of each predecessor is over. The node serves once its store has
+    /// settled.
     Leads {
-        /// Which group.
+        /// The group.
         subject: Subject,
-        /// In which term.
+        /// The term.
         term: Term,
     },
-    /// The node leads no longer: its lease is over, or the configuration names another primary or term. It stays a copy if the
-    /// configuration says so. The outcome of writes on their way is unknown.
+    /// The node stopped leading: its lease is over, or the configuration names another primary or term. The node stays a copy if
+    /// the configuration says so. The outcome of writes in flight is unknown.
     Resigned {
-        /// Which group.
+        /// The group.
         subject: Subject,
-        /// In which term.
+        /// The term.
         term: Term,
     },
-    /// The configuration store does not answer, or holds what must not be followed. Leases and serving go on; nothing changes.
+    /// The configuration store does not answer, or holds a value that must not be followed. Leases and service continue
+    /// unchanged.
     StoreTrouble {
-        /// What is wrong, for people.
+        /// The fault, for people.
         reason: String,
     },
     /// A peer refused this node, or was refused by it.
     PeerTrouble {
-        /// Which peer and why, for people.
+        /// The peer and the reason, for people.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The rounds of a node: its own grants, the ends of its leases, and the changes that it stands for.
+//! The rounds of a node: its own grants, the ends of its leases, and its changes of the configuration.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::agent::next_round;
 use crate::event::MemberEvent;
 use crate::shared::Shared;
 
-/// Runs until the member ends. Sleeps until the next thing is due; nothing is polled.
+/// Runs until the member ends. Sleeps until the next due moment, without polling.
 pub async fn keep(shared: Rc<Shared>) {
     while !shared.has_ended() {
         let due = turn(&shared);
@@ -18,7 +18,7 @@ pub async fn keep(shared: Rc<Shared>) {
     }
 }
 
-/// Does what is due, and says when the next thing is.
+/// Does the due work, and returns the next due moment.
 fn turn(shared: &Rc<Shared>) -> Nanoseconds {
     let now = shared.now();
     shared.agent.borrow_mut().advance(now);
@@ -29,7 +29,7 @@ fn turn(shared: &Rc<Shared>) -> Nanoseconds {
         let changing = change_once(shared.clone(), writer);
         shared.runtime.spawn(Box::pin(changing));
     }
-    // What is due already waits for the change that is on its way, and is looked at again when that is over.
+    // Overdue work waits for the change in flight, and is checked again after that change.
     let due = agent.due_at();
     match due > now {
         true => due,
@@ -37,7 +37,7 @@ fn turn(shared: &Rc<Shared>) -> Nanoseconds {
     }
 }
 
-/// Makes of the store's configuration what the agent decides at that moment.
+/// Changes the store's configuration as the agent decides at that moment.
 async fn change_once(shared: Rc<Shared>, mut writer: Writer) {
     let decide = |present: &_| shared.agent.borrow().decide(present, shared.now());
     let came = change(

@@ -1,4 +1,4 @@
-//! The groups that a node leads, and how far it does.
+//! The groups that a node leads, and the stage of each.
 //!
 //! ```text
 //!   configuration names the node --> Waiting --lease of all copies in sync--> Leading --lease over--> Resigned
@@ -6,8 +6,8 @@
 //!                                       '--------- configuration names another, or another term ---------'
 //! ```
 //!
-//! Whoever resigned asks for no lease in that term any more: it would keep others from standing for heir. It stays a copy, and may
-//! stand itself.
+//! A node that resigned asks for no further lease in that term, since a lease would keep others from standing for heir. The node
+//! stays a copy, and may stand itself.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(crate) struct Leads {
 }
 
 impl Leads {
-    /// Goes over to `configuration`. A lease goes on in the same term. Says what the node leads no longer.
+    /// Enters `configuration`. A lease continues in the same term. Returns the events of groups that the node stopped leading.
     pub fn enter(&mut self, node: &NodeName, configuration: &Configuration) -> Vec<MemberEvent> {
         let mut before = std::mem::take(&mut self.led);
         let epoch = configuration.epoch;
@@ -79,7 +79,7 @@ impl Leads {
         deposed.map(resigned).collect()
     }
 
-    /// Resigns where the lease is over, and leads where it has come.
+    /// Resigns in groups whose lease is over, and leads in groups whose lease is complete.
     pub fn advance(&mut self, now: Nanoseconds, events: &mut impl Extend<MemberEvent>) {
         for (subject, led) in &mut self.led {
             let holds = now < led.end();
@@ -98,13 +98,13 @@ impl Leads {
         }
     }
 
-    /// Whether the node has resigned in this term of the group, of which the configuration says that it leads.
+    /// Whether the node has resigned in this term of a group that it leads by the configuration.
     pub fn has_resigned(&self, group: &Group) -> bool {
         let led = self.led.get(&group.subject);
         led.is_some_and(|led| led.stage == Stage::Resigned)
     }
 
-    /// A copy granted the lease of `subject`.
+    /// Notes that a copy granted the lease of `subject`.
     pub fn granted(&mut self, subject: &Subject, asked: &Asked, held_ns: Nanoseconds) {
         let led = self.led.get_mut(subject);
         if let Some(led) = led.filter(|led| led.stage != Stage::Resigned) {
@@ -112,7 +112,7 @@ impl Leads {
         }
     }
 
-    /// See [`PrimaryLease::admit`]. False where the node does not lead.
+    /// See [`PrimaryLease::admit`]. Returns false if the node does not lead.
     pub fn admit(&mut self, subject: &Subject, joiner: &NodeName, now: Nanoseconds) -> bool {
         let led = self.led.get_mut(subject);
         led.filter(|led| led.stage == Stage::Leading)
@@ -125,7 +125,7 @@ impl Leads {
         (led.stage == Stage::Leading).then(|| (led.term, led.end()))
     }
 
-    /// What a reader of `subject` may be offered.
+    /// The offer to a reader of `subject`.
     pub fn offer(
         &self,
         subject: &Subject,
@@ -138,7 +138,7 @@ impl Leads {
         Some((led.term, offer))
     }
 
-    /// When the first lease ends under which the node leads.
+    /// The earliest end of the leases under which the node leads.
     pub fn first_end(&self) -> Option<Nanoseconds> {
         let leading = self.led.values().filter(|led| led.stage == Stage::Leading);
         leading.map(Led::end).min()

@@ -1,7 +1,7 @@
-//! For how long peers have not answered.
+//! The time since each peer last answered.
 //!
-//! Time counts while this node runs: a node that stood still has heard nobody meanwhile, and that says nothing about others. So a
-//! pause counts as little more than one round.
+//! Time counts only while this node runs: a node that was stopped has heard nobody meanwhile, which tells nothing about others. A
+//! pause therefore counts as little more than one round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ impl Silence {
         }
     }
 
-    /// From here on these are the peers. One that was none before counts as heard.
+    /// Sets the peers. A new peer counts as heard.
     pub fn watch(&mut self, peers: BTreeSet<NodeName>) {
         self.peers.retain(|peer, _| peers.contains(peer));
         for peer in peers {
@@ -43,14 +43,14 @@ impl Silence {
         self.counted_until = now;
     }
 
-    /// The peer has answered.
+    /// Notes that the peer has answered.
     pub fn heard(&mut self, peer: &NodeName) {
         if let Some(silent) = self.peers.get_mut(peer) {
             *silent = 0;
         }
     }
 
-    /// How long the peer has been silent. A node that is no peer, as the node itself, never is.
+    /// The silence of a peer. A node that is not a peer, such as the node itself, is never silent.
     pub fn of(&self, peer: &NodeName) -> Nanoseconds {
         self.peers.get(peer).copied().unwrap_or(0)
     }

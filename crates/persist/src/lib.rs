@@ -10,8 +10,9 @@
 //!   search::Searcher ── the cheapest sound program ──┘  compared with the tables that were published
 //! ```
 //!
-//! Invariants: everything but [`execute`] is a pure function of its arguments; a [`Plan`] is made by the planner alone; a
-//! [`Program`] claims nothing. The code has no state of its own that a crash could damage; crashes are the subject of plans.
+//! Invariants: everything except [`execute`] is a pure function of its arguments; only the planner makes a [`Plan`]; a
+//! [`Program`] claims nothing. The code has no state of its own that a crash could damage; crashes are the subject of
+//! plans.
 #![forbid(unsafe_code)]
 
 pub mod execute;

@@ -1,20 +1,20 @@
-//! The planner: it finds the steps that make an update durable on a platform. Pure.
+//! The planner: finds the steps that make an update durable on a platform. Pure.
 //!
-//! There are three ways, from cheap to universal, and each scenario takes the first that is sound:
+//! There are three ways, from cheap to universal, and each scenario takes the first sound one:
 //!
 //! ```text
 //!   arrival    the completion of the posted operation is enough         NIC buffers survive, InfiniBand or RoCE
 //!   flush      the completion of a flush behind it is enough            all that a flush covers is persistent
-//!   message    the responder is told, writes back, and answers          always, where anything survives
+//!   message    the responder is told, writes back, and answers          always, if anything survives
 //! ```
 //!
-//! In a compound update, `b` follows `a` without a wait where posted writes become persistent in order. Elsewhere `b` is an
+//! In a compound update, `b` follows `a` without a wait if posted writes become persistent in order. Otherwise `b` is an
 //! ATOMIC_WRITE behind a flush, and without ATOMIC_WRITE the requester waits between the two.
 //!
-//! An append is durable where its receive buffer lies, so nothing is copied; both values of a compound update are one entry,
-//! which counts as a whole. Its requester does not know the place, and a native FLUSH covers no SEND, so its flush is a READ.
+//! An append is durable in its receive buffer, so nothing is copied; both values of a compound update form one entry, which
+//! counts as a whole. Its requester does not know the place, and a native FLUSH covers no SEND, so its flush is a READ.
 //!
-//! The planner does not argue that a plan is sound and each of its steps needed: the litmus model explores that.
+//! The planner does not prove that a plan is sound and that each of its steps is needed: the litmus model does.
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -36,10 +36,10 @@ pub struct Plan {
     program: Program,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlan {
-    /// No step helps where nothing survives.
+    /// No step helps if nothing survives.
     #[error(
         "nothing survives a power cut on this platform (persistence = volatile), so no sequence of steps makes a write durable; \
          declare page-file, dmp, mhp or wsp if that is what the machine has"
@@ -51,7 +51,7 @@ pub enum NoPlan {
 }
 
 impl Plan {
-    /// The question that it answers.
+    /// The question that the plan answers.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
@@ -94,10 +94,10 @@ impl Serialize for Plan {
     }
 }
 
-/// The plan for the platform of `profile`, whichever of its ports is used.
+/// The plan for the platform of `profile`, on any of its ports.
 ///
 /// # Errors
-/// [`NoPlan`] says why no plan is sound.
+/// [`NoPlan`] with the reason why no plan is sound.
 pub fn plan(
     profile: &PlatformProfile,
     operation: Operation,
@@ -109,7 +109,7 @@ pub fn plan(
 /// The plan for `platform`.
 ///
 /// # Errors
-/// [`NoPlan`] says why no plan is sound.
+/// [`NoPlan`] with the reason why no plan is sound.
 pub fn plan_for(platform: &Platform, operation: Operation, update: Update) -> Result<Plan, NoPlan> {
     platform.check()?;
     if platform.persistence == PersistenceDomain::Volatile {
@@ -159,7 +159,7 @@ fn both_written(platform: &Platform, operation: Operation, large: bool) -> Vec<S
     .concat()
 }
 
-/// One update written to its place and waited for.
+/// One update written to its place and awaited.
 fn written(platform: &Platform, operation: Operation, item: Item) -> Vec<Step> {
     let mut steps = vec![post(operation, item)];
     if arrival_persists(platform) {
@@ -182,7 +182,7 @@ fn written(platform: &Platform, operation: Operation, item: Item) -> Vec<Step> {
     steps
 }
 
-/// One message with all values. In persistent receive buffers it is durable where it lies: recovery applies it.
+/// One message with all values. In persistent receive buffers the message is durable in place: recovery applies it.
 fn message_of(platform: &Platform, message: Message, items: &[Item]) -> Vec<Step> {
     let mut steps = vec![Step::Send(message)];
     let lies_in_pm = platform.receive_buffers == ReceiveBuffers::Pm;
@@ -192,7 +192,7 @@ fn message_of(platform: &Platform, message: Message, items: &[Item]) -> Vec<Step
         steps.extend([Step::Flush, Step::Await(Awaited::Flush)]);
     } else {
         steps.push(Step::Receive(message));
-        // A received message is visible. Where that is enough, it need not be copied before the answer.
+        // A received message is visible. If that is enough, it need not be copied before the answer.
         let is_durable = lies_in_pm && saves_caches(platform);
         for item in items.iter().filter(|_| !is_durable) {
             steps.push(Step::Copy(*item));
@@ -243,7 +243,7 @@ fn saves_caches(platform: &Platform) -> bool {
     )
 }
 
-/// Whether whatever was posted is durable once a READ behind it has completed.
+/// Whether everything posted is durable once a READ behind it has completed.
 fn read_persists(platform: &Platform) -> bool {
     let with_read = Platform {
         flush: FlushKind::Read,
@@ -254,7 +254,7 @@ fn read_persists(platform: &Platform) -> bool {
 
 /// Whether data that `operation` wrote is durable once a flush behind it has completed.
 fn flush_persists(platform: &Platform, operation: Operation) -> bool {
-    // Every flush is answered after the arrival of everything that was posted before it.
+    // Every flush is answered after the arrival of all earlier posts.
     if platform.trusted_nic_buffers {
         return true;
     }
@@ -270,7 +270,7 @@ fn flush_persists(platform: &Platform, operation: Operation) -> bool {
         PersistenceDomain::Dmp => match platform.flush {
             // The answer of a READ follows the writes into the memory controller, unless they end in the cache.
             FlushKind::Read => platform.ddio == Ddio::Off,
-            // Global visibility ends in the I/O controller already.
+            // Global visibility already ends in the I/O controller.
             FlushKind::NativeGlobal => false,
             FlushKind::NativePersistent => true,
         },

@@ -77,9 +77,9 @@ impl Program {
         }
     }
 
-    /// The program without the step at `index`. A wait that only that step could end is removed if it is the responder's. The
-    /// requester's becomes a wait for the completion of its latest post: the most for which it can still wait. So the rest runs
-    /// to its end, and shows the purpose of the step.
+    /// The program without the step at `index`. A wait that only that step could end is removed if it belongs to the
+    /// responder. A wait of the requester becomes a wait for the completion of its latest post: the most that it can still
+    /// wait for. So the rest runs to its end, and shows the purpose of the step.
     pub fn without(&self, index: usize) -> Self {
         let mut steps = self.steps.clone();
         let removed = steps.remove(index);

@@ -10,14 +10,14 @@ use crate::words::words;
 /// The operation that carries the update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// WRITE, or ATOMIC_WRITE where eight bytes suffice.
+    /// WRITE, or ATOMIC_WRITE if eight bytes suffice.
     Write,
     /// WRITE_WITH_IMM: writes, and tells the responder by 32 bits, which a crash may lose.
     WriteImmediate,
     /// SEND of the value and its place; the responder, or recovery from persistent receive buffers, copies it there.
     Send,
-    /// SEND into the responder's own memory, at a place that the responder's device chooses: an entry, which proves itself. The
-    /// receive buffer is the place, so nothing is copied, and the axis of receive buffers does not matter.
+    /// SEND into the responder's own memory, at a place that the responder's device chooses: an entry, which proves itself.
+    /// The receive buffer is the place, so nothing is copied, and the axis of receive buffers does not matter.
     Append,
 }
 
@@ -33,7 +33,7 @@ words! { Operation, "operation", "write, write-imm, send or append",
     Append = "append";
 }
 
-/// The update that is to become durable.
+/// The update to make durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Update {
     /// One contiguous update `a` of any size.

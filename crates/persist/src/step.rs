@@ -53,7 +53,7 @@ pub enum Party {
     Responder,
 }
 
-/// One step of a plan. Each party does its own steps in order; a step that waits holds up its own party alone.
+/// One step of a plan. Each party does its own steps in order; a step that waits blocks only its own party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     /// `rq.write(x)`: posts a WRITE.
@@ -62,12 +62,12 @@ pub enum Step {
     WriteImmediate(Item),
     /// `rq.send(x)`, `rq.send(a,b)`, `rq.send(&x)`: posts a SEND.
     Send(Message),
-    /// `rq.append(x)`, `rq.append(a,b)`: posts a SEND that lands in the responder's own memory, at a place that the responder's
-    /// device chooses. The message is one entry, and counts where recovery finds it whole.
+    /// `rq.append(x)`, `rq.append(a,b)`: posts a SEND that lands in the responder's own memory, at a place that the
+    /// responder's device chooses. The message is one entry, and counts if recovery finds it whole.
     Append(Message),
     /// `rq.flush`: posts a flush, of the platform's kind.
     Flush,
-    /// `rq.read`: posts a READ for the sake of its answer, which comes after earlier messages, too, whatever the platform's
+    /// `rq.read`: posts a READ for the sake of its answer, which also comes after earlier messages, whatever the platform's
     /// kind of flush.
     Read,
     /// `rq.write_atomic(x)`: posts an ATOMIC_WRITE.
@@ -203,7 +203,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A word names no step.
+/// A word that names no step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown step {0:?}; steps look like rq.write(a), rq.send(&a), rq.flush, rq.await(flush), rsp.receive(a), rsp.write_back(a)"

@@ -18,15 +18,15 @@ use crate::message::Message;
 pub(crate) const CLIENT_RECEIVES: u32 = 32;
 /// Entries of the completion queues that a client's port needs.
 pub const CLIENT_COMPLETIONS: u32 = 64;
-/// Maximum number of work requests that a client has under way.
+/// Most outstanding work requests of a client.
 const SENDS: u32 = 16;
 /// RNR retries: the server posts a buffer again as soon as it has read it.
 const RNR_RETRY_COUNT: u32 = 60_000;
 const RNR_RETRY_DELAY_NS: u64 = 10_000;
 const WORDS: usize = 8;
 
-/// The first bytes that clients and servers say. The papers say nothing of connections, and each design is compared on the platform
-/// that its run declares, so neither side declares one.
+/// The first bytes that clients and servers send. The papers specify no connections, and each design is compared on the
+/// platform that its run declares, so neither side declares one.
 pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"stonepub",
     name: "the published designs",

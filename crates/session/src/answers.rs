@@ -1,21 +1,21 @@
-//! Memory that answers are sent from.
+//! The memory from which answers are sent.
 //!
 //! ```text
 //!   | short 0 | short 1 | ... | long 0 | long 1 | ...      message n: slot n modulo the number of slots, short if it fits
 //! ```
 //!
-//! A slot is used again after as many further messages as there are slots. Each of these answers a request that the peer sent
-//! after it had received the answers before, and a peer has at most as many requests without an answer as there are slots, so by
-//! then it has the message of this slot. A peer that breaks the rule harms only its own answers.
+//! A slot is reused after as many further messages as there are slots. Each of these answers a request that the peer sent
+//! after it had received the earlier answers. A peer has at most as many unanswered requests as there are slots, so by then
+//! it has received the message of this slot. A peer that breaks the rule harms only its own answers.
 
 use stonecast_fabric::{LocalSpan, MemoryRegion, Operation, Port, QueuePair};
 
-/// See the module documentation. Belongs to one connection.
+/// A ring of answers; see the module documentation. Belongs to one connection.
 #[derive(Debug)]
 pub struct AnswerRing {
     region: MemoryRegion,
     slots: u64,
-    /// Bytes of a short slot; 0: there are none.
+    /// Bytes of a short slot; 0 if there are none.
     short: u64,
     /// Bytes of a long slot.
     long: u64,
@@ -24,12 +24,12 @@ pub struct AnswerRing {
 }
 
 impl AnswerRing {
-    /// Bytes of memory for `slots` answers on their way, each of at most `long` bytes, or of `short` for most.
+    /// Bytes of memory for `slots` answers in transit, each of at most `long` bytes, and most of at most `short`.
     pub const fn size(slots: u64, short: u64, long: u64) -> u64 {
         slots * (short + long)
     }
 
-    /// A ring in `region`, which has the size that [`AnswerRing::size`] tells.
+    /// A ring in `region`, whose size is given by [`AnswerRing::size`].
     pub fn new(region: MemoryRegion, slots: u64, short: u64, long: u64) -> Self {
         assert!(
             slots > 0 && Self::size(slots, short, long) <= region.size,
@@ -45,17 +45,17 @@ impl AnswerRing {
         }
     }
 
-    /// Its memory.
+    /// The memory of the ring.
     pub fn region(&self) -> MemoryRegion {
         self.region
     }
 
-    /// Sends `answer` behind the earlier ones. If the send queue is full, the peer does not take its answers: this answer is lost,
-    /// and [`AnswerRing::is_stuck`] says so from then on.
+    /// Sends `answer` behind the earlier ones. If the send queue is full, the peer does not take its answers: this answer
+    /// is lost, and [`AnswerRing::is_stuck`] is true afterwards.
     ///
     /// # Panics
     ///
-    /// The answer is longer than a long slot.
+    /// If the answer is longer than a long slot.
     pub fn send(&mut self, port: &Port, qp: QueuePair, answer: &[u8]) {
         let size = answer.len() as u64;
         assert!(size <= self.long, "an answer of {size} bytes fits a slot");
@@ -75,12 +75,12 @@ impl AnswerRing {
         };
         self.stuck |= port.post(qp, [Operation::Send { local }]).is_err();
         if self.short > 0 {
-            // Most answers are short, and the next one shall find its line here.
+            // Most answers are short, and the prefetch brings in the line of the next one.
             memory.prefetch(self.sent % self.slots * self.short, self.short);
         }
     }
 
-    /// Whether an answer could not be sent: the connection is to be ended.
+    /// Whether an answer could not be sent, so that the connection must be ended.
     pub fn is_stuck(&self) -> bool {
         self.stuck
     }

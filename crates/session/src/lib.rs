@@ -1,18 +1,19 @@
-//! What every store needs of a connection before it has stored a byte.
+//! The parts of a connection that every store needs before it has stored a byte.
 //!
 //! ```text
 //!   greeting     protocol, version and platform of a peer            both sides, before anything is made
 //!   endpoint     a client's queue pair and memory                   undone when dropped
 //!   accept       a server's queue pair and memory for one peer      undone unless the peer is accepted
 //!   receives     receive buffers by number
-//!   requests     what waits for an answer, by id, and the bytes that it was sent from
+//!   requests     unanswered requests by id, and the bytes that they were sent from
 //!   answers      memory that answers are sent from, in turn
 //!   lease        memory that one peer may touch, through windows of its own
-//!   revocation   the end of leases and connections: nothing is used again before its windows are revoked
+//!   revocation   the end of leases and connections: nothing is reused before its windows are revoked
 //! ```
 //!
-//! The crate knows no record, no index and no log: a store brings its messages and says what it leases. It has no clock: time is
-//! that of the [`Runtime`](stonecast_fabric::Runtime), and [`within`](trait@stonecast_fabric::Runtime) bounds any of its futures.
+//! The crate knows no record, no index and no log: a store supplies its messages and decides on the leased objects. The
+//! crate has no clock: time comes from the [`Runtime`](stonecast_fabric::Runtime), and
+//! [`within`](trait@stonecast_fabric::Runtime) bounds any of its futures.
 //!
 //! `docs/design/0029-sessions-and-leases.md` has the decisions.
 #![forbid(unsafe_code)]

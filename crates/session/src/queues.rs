@@ -1,21 +1,21 @@
-//! How much a queue pair holds.
+//! The capacities of a queue pair.
 
 use stonecast_fabric::{DeviceError, Port, QueuePair, QueuePairOptions, SharedReceiveQueue};
 
-/// A queue pair as a store asks for it. Its completion queues are those of the port.
+/// A queue pair as requested by a store. Its completion queues are those of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
     /// Most outstanding work requests on the send queue.
     pub send_capacity: u32,
-    /// Most outstanding receive buffers of its own; at least 1.
+    /// Most outstanding receive buffers of its own queue; at least 1.
     pub receive_capacity: u32,
-    /// Take receive buffers from this queue instead.
+    /// The shared queue to take receive buffers from instead.
     pub shared_receive_queue: Option<SharedReceiveQueue>,
-    /// Windows will be opened to its peer.
+    /// Whether windows will be opened to its peer.
     pub windows: bool,
-    /// How often a send is tried again while the peer has no receive buffer.
+    /// Number of retries of a send while the peer has no receive buffer.
     pub rnr_retry_count: u32,
-    /// Pause before each such retry, nanoseconds.
+    /// Pause before each of these retries, in nanoseconds.
     pub rnr_retry_delay_ns: u64,
 }
 

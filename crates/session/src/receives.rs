@@ -7,11 +7,11 @@ use stonecast_fabric::{
 /// Receive buffers of one size that lie one after the other in a region. The `wr_id` of an arrival is the number of its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveBuffers {
-    /// Where they lie.
+    /// The region of the buffers.
     pub region: MemoryRegion,
-    /// Offset of the first one in the region, bytes.
+    /// Offset of the first buffer in the region, in bytes.
     pub start: u64,
-    /// Bytes of each.
+    /// Bytes of each buffer.
     pub size: u32,
 }
 
@@ -60,7 +60,7 @@ impl ReceiveBuffers {
         device.post_receive(queue, &[self.request(number)])
     }
 
-    /// Copies what arrived out of its buffer, before anything looks at it: the sender of a message in memory that a peer can
+    /// Copies an arrival out of its buffer before the data are examined: the sender of a message in memory that a peer can
     /// reach may still change it.
     pub fn copy_out(&self, device: &dyn Device, arrival: &Received, into: &mut Vec<u8>) {
         let local = self.request(arrival.wr_id).local;

@@ -1,4 +1,4 @@
-//! A program with a server inside, as a test or a service has it.
+//! A program that embeds a server, as a test or a service does.
 
 use stonecast::{Durability, Server, blocking};
 

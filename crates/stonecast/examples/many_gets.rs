@@ -1,4 +1,4 @@
-//! Many reads at a time, in three ways: one call for many keys, many futures on one thread, many tokio tasks.
+//! Three ways to have many reads in flight: one call for many keys, many futures on one thread, many tokio tasks.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! Stores a value and reads it back. Needs a server: `stonecast serve` in another terminal, and its address as the
-//! argument if it is not the default one.
+//! Stores a value and reads it back. Start a server first, with `stonecast serve` in another terminal. The argument is
+//! the server's address, if the address is not the default one.
 
 fn main() -> Result<(), stonecast::Error> {
     let url = std::env::args().nth(1);

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = blocking::connect(&url)?;
     let first = client.put_with("balance", "100", Write::retry(token.clone()))?;
     client.put("balance", "90")?;
-    // However often the write is repeated, the balance stays at 90.
+    // The balance stays at 90, however often the write is repeated.
     let again = client.put_with("balance", "100", Write::retry(token))?;
     assert_eq!(first, again);
     assert_eq!(client.get("balance")?.expect("stored").value, b"90");

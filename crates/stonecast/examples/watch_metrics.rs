@@ -1,5 +1,5 @@
-//! Watches what a server does, once a second for three seconds. Needs a server: `stonecast serve` in another terminal,
-//! and its address as the argument if it is not the default one.
+//! Prints the counters of a server once a second for three seconds. Start a server first, with `stonecast serve` in
+//! another terminal. The argument is the server's address, if the address is not the default one.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -9,8 +9,8 @@
 //! # Ok::<(), stonecast::Error>(())
 //! ```
 //!
-//! A call drives the connection until it has its answer. Between calls, nothing drives the connection, and nothing
-//! needs to.
+//! A call drives the connection until it has its answer. Between calls, nothing drives the connection, and no driving
+//! is necessary.
 
 use stonecast_kv::{Condition, Metrics, Stat, Written};
 
@@ -24,7 +24,7 @@ use crate::write::Write;
 ///
 /// # Errors
 ///
-/// As [`Connector::connect`].
+/// The same as [`Connector::connect`].
 pub fn connect(url: &str) -> Result<Client, Error> {
     Connector::new(url)?.connect_blocking()
 }
@@ -62,11 +62,11 @@ impl Client {
             .map(|connection| Self { connection })
     }
 
-    /// The value of `key` with its version; `None` if there is none.
+    /// The value of `key` with its version; `None` if the key is absent.
     ///
     /// # Errors
     ///
-    /// As [`local::Client::get`].
+    /// The same as [`local::Client::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>, Error> {
         self.connection
             .run(async |client| client.get(key.as_ref()).await)
@@ -76,7 +76,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::get`].
+    /// The same as [`local::Client::get`].
     pub fn get_into(
         &self,
         key: impl AsRef<[u8]>,
@@ -90,7 +90,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::put`].
+    /// The same as [`local::Client::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, Error> {
         self.connection
             .run(async |client| client.put(key.as_ref(), value.as_ref()).await)
@@ -100,7 +100,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::put`].
+    /// The same as [`local::Client::put`].
     pub fn put_if(
         &self,
         key: impl AsRef<[u8]>,
@@ -114,7 +114,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::put`].
+    /// The same as [`local::Client::put`].
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -129,7 +129,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::put`].
+    /// The same as [`local::Client::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.connection
             .run(async |client| client.delete(key.as_ref()).await)
@@ -139,7 +139,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::put`].
+    /// The same as [`local::Client::put`].
     pub fn delete_if(&self, key: impl AsRef<[u8]>, condition: Condition) -> Result<Written, Error> {
         self.delete_with(key, Write::new().on(condition))
     }
@@ -148,7 +148,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::put`].
+    /// The same as [`local::Client::put`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, write: Write) -> Result<Written, Error> {
         self.connection
             .run(async |client| client.delete_with(key.as_ref(), write).await)
@@ -158,17 +158,17 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::multi_get`].
+    /// The same as [`local::Client::multi_get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Entry>>, Error> {
         self.connection
             .run(async |client| client.multi_get(keys).await)
     }
 
-    /// Stores all `pairs` and returns the version of each, or why it was not stored.
+    /// Stores all `pairs` and returns the version of each pair, or the error for which the pair was not stored.
     ///
     /// # Errors
     ///
-    /// As [`local::Client::multi_put`].
+    /// The same as [`local::Client::multi_put`].
     pub fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: &[(K, V)],
@@ -177,12 +177,12 @@ impl Client {
             .run(async |client| client.multi_put(pairs).await)
     }
 
-    /// All records, in the order in which their present versions were committed; see [`local::Client::entries`]. The
-    /// iteration ends after its first error.
+    /// All records, in the commit order of their present versions; see [`local::Client::entries`]. The iteration ends
+    /// after its first error.
     ///
     /// # Errors
     ///
-    /// As [`local::Client::get`].
+    /// The same as [`local::Client::get`].
     pub fn entries(&self) -> Result<Entries<'_>, Error> {
         let found = self.connection.run(async |client| client.entries().await)?;
         Ok(Entries {
@@ -197,21 +197,21 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::get`].
+    /// The same as [`local::Client::get`].
     pub fn stat(&self) -> Result<Stat, Error> {
         self.connection.run(async |client| client.stat().await)
     }
 
-    /// Everything that the server counts.
+    /// All counters of the server.
     ///
     /// # Errors
     ///
-    /// As [`local::Client::get`].
+    /// The same as [`local::Client::get`].
     pub fn metrics(&self) -> Result<Metrics, Error> {
         self.connection.run(async |client| client.metrics().await)
     }
 
-    /// Gives back what the client holds and disconnects.
+    /// Gives back the leases of the client and disconnects.
     pub fn close(self) {
         self.connection.close();
     }

@@ -1,4 +1,4 @@
-//! The client that can be used from everywhere. It hands operations to the thread that drives its connection.
+//! The client for any thread and executor. The client hands operations to the thread that drives its connection.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::write::{Retry, Write};
 /// A client that can be cloned and used from any thread and any executor. [`crate::connect`] makes one.
 ///
 /// A thread of its own drives the connection; an operation takes two hops between threads to the store and back.
-/// Operations of all clones are in flight together. Dropping a future abandons its operation without undoing it: a
-/// write takes its course. The connection ends when the last clone is dropped.
+/// Operations of all clones are in flight together. Dropping a future abandons its operation without undoing the
+/// operation: a write takes its course. The connection ends when the last clone is dropped.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -55,7 +55,7 @@ impl Unanswered {
         refused: Effect::None,
         lost: Effect::None,
     };
-    /// A fresh token is made on the driver's thread, and is lost with it.
+    /// A fresh token is made on the driver's thread, and is lost with the thread.
     const WRITE: Self = Self {
         refused: Effect::None,
         lost: Effect::Unknown { token: None },
@@ -84,11 +84,11 @@ impl Client {
         Ok(Self { driver })
     }
 
-    /// The value of `key` with its version; `None` if there is none.
+    /// The value of `key` with its version; `None` if the key is absent.
     ///
     /// # Errors
     ///
-    /// As [`local::Client::get`], and [`ErrorKind::Closed`] after [`Client::close`].
+    /// The same as [`local::Client::get`], and [`ErrorKind::Closed`] after [`Client::close`].
     pub async fn get(&self, key: impl Into<Vec<u8>>) -> Result<Option<Entry>, Error> {
         let key = key.into();
         self.read(async move |client| client.get(&key).await).await
@@ -98,7 +98,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`local::Client::put`], and [`ErrorKind::Closed`] after [`Client::close`].
+    /// The same as [`local::Client::put`], and [`ErrorKind::Closed`] after [`Client::close`].
     pub async fn put(
         &self,
         key: impl Into<Vec<u8>>,
@@ -115,7 +115,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`]. A condition that does not hold is not an error.
+    /// The same as [`Client::put`]. A condition that does not hold is not an error.
     pub async fn put_if(
         &self,
         key: impl Into<Vec<u8>>,
@@ -129,7 +129,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`].
+    /// The same as [`Client::put`].
     pub async fn put_with(
         &self,
         key: impl Into<Vec<u8>>,
@@ -147,7 +147,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`].
+    /// The same as [`Client::put`].
     pub async fn delete(&self, key: impl Into<Vec<u8>>) -> Result<bool, Error> {
         let key = key.into();
         self.call(Unanswered::WRITE, async move |client| {
@@ -160,7 +160,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`].
+    /// The same as [`Client::put`].
     pub async fn delete_if(
         &self,
         key: impl Into<Vec<u8>>,
@@ -173,7 +173,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`].
+    /// The same as [`Client::put`].
     pub async fn delete_with(
         &self,
         key: impl Into<Vec<u8>>,
@@ -190,7 +190,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn multi_get(
         &self,
         keys: impl IntoIterator<Item = impl Into<Vec<u8>>>,
@@ -200,11 +200,12 @@ impl Client {
             .await
     }
 
-    /// Stores all `pairs`, in flight together, and returns the version of each, or why it was not stored.
+    /// Stores all `pairs`, in flight together, and returns the version of each pair, or the error for which the pair
+    /// was not stored.
     ///
     /// # Errors
     ///
-    /// As [`local::Client::multi_put`].
+    /// The same as [`local::Client::multi_put`].
     pub async fn multi_put(
         &self,
         pairs: impl IntoIterator<Item = (impl Into<Vec<u8>>, impl Into<Vec<u8>>)>,
@@ -219,11 +220,11 @@ impl Client {
         .await
     }
 
-    /// All records, in the order in which their present versions were committed; see [`local::Client::entries`].
+    /// All records, in the commit order of their present versions; see [`local::Client::entries`].
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn entries(&self) -> Result<Entries, Error> {
         let found = self
             .read(async move |client| client.entries().await)
@@ -238,16 +239,16 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn stat(&self) -> Result<Stat, Error> {
         self.read(async move |client| client.stat().await).await
     }
 
-    /// Everything that the server counts.
+    /// All counters of the server.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn metrics(&self) -> Result<Metrics, Error> {
         self.read(async move |client| client.metrics().await).await
     }
@@ -273,7 +274,7 @@ impl Client {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |client| {
             Box::pin(async move {
-                // A caller that has gone needs no answer.
+                // A caller that is gone needs no answer.
                 let _ = answer.send(work(client).await);
             })
         });
@@ -322,7 +323,7 @@ impl Entries {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; [`ErrorKind::Closed`] after a call that was dropped before it ended.
+    /// The same as [`Client::get`], and [`ErrorKind::Closed`] after a call that was dropped before it ended.
     pub async fn next_batch(&mut self) -> Result<Vec<Record>, Error> {
         let mut found = self.found.take().ok_or(ErrorKind::Closed)?;
         let (found, batch) = self

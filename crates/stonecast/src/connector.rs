@@ -1,4 +1,4 @@
-//! How a client connects.
+//! The options of a connection.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::knock::explained;
 use crate::local::Connection;
 use crate::open_device::OpenDevice;
 
-/// How a client connects: time limits, keys, the durability that the program expects.
+/// The options of a connection: time limits, keys, the durability that the program expects.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct Connector {
     rdma: Rdma,
 }
 
-/// How the RDMA device is opened.
+/// The options of the RDMA device.
 #[derive(Clone, Debug, Default)]
 struct Rdma {
     keys: Option<PathBuf>,
@@ -48,12 +48,13 @@ struct Rdma {
     gid_index: Option<u8>,
 }
 
-/// A server accepts between two batches, and a batch takes at most as long as a sync.
+/// A server accepts connections between two batches, and a batch takes no longer than a sync.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longer than a write asks for room, if a request takes at most twice as long as the pause after it. A write that gets
-/// no room therefore ends with *busy*, which means that nothing was done, and not with an unknown outcome.
+/// The limit is longer than a write asks for room, if a request takes at most twice as long as the pause after the
+/// request. A write that gets no room therefore ends with *busy*, which means that nothing was done, and not with an
+/// unknown outcome.
 const OPERATION_TIMEOUT: Duration = Duration::from_nanos(3 * ROOM_WAIT_NS);
-/// A wake-up costs about ten microseconds and a sync a hundred: a client that polls longer for its answer wastes
+/// A wake-up costs about ten microseconds and a sync about a hundred: a client that polls longer for its answer wastes
 /// processor time.
 const SPIN: Duration = Duration::from_micros(50);
 
@@ -80,15 +81,15 @@ impl Connector {
         }
     }
 
-    /// How long the server may take to accept the connection. 10 seconds by default.
+    /// Sets the time limit for the server to accept the connection. 10 seconds by default.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long an operation may take; `None` for no limit. 60 seconds by default. A write that is late has an unknown
-    /// outcome.
+    /// Sets the time limit of an operation; `None` for no limit. 60 seconds by default. A write that exceeds the limit
+    /// has an unknown outcome.
     #[must_use]
     pub fn operation_timeout(mut self, limit: Option<Duration>) -> Self {
         self.operation_timeout = limit;
@@ -102,90 +103,91 @@ impl Connector {
         self
     }
 
-    /// How long the client polls for an answer before its thread sleeps. 50 microseconds by default. A longer time
-    /// saves the wake-up, about ten microseconds, and costs processor time.
+    /// Sets the time for which the client polls for an answer before its thread sleeps. 50 microseconds by default. A
+    /// longer time saves the wake-up, about ten microseconds, and costs processor time.
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Self {
         self.spin = time;
         self
     }
 
-    /// Number of keys whose places in the log the client remembers, so that reading such a key takes one round trip: 16
-    /// bytes each, the number rounded up to a power of two. Over shared memory nothing is remembered, since nothing
-    /// would be saved.
+    /// Sets the number of keys whose places in the log the client remembers, so that a read of such a key takes one
+    /// round trip. Each place takes 16 bytes, and the number is rounded up to a power of two. Over shared memory, the
+    /// client remembers no places, since they would save nothing.
     #[must_use]
     pub fn remembered_places(mut self, count: usize) -> Self {
         self.options.locations = count;
         self
     }
 
-    /// Whether the client publishes its overwrites itself if the server allows that. True by default.
+    /// Sets whether the client publishes its overwrites itself, if the server allows that. True by default.
     #[must_use]
     pub fn publishing(mut self, publishes: bool) -> Self {
         self.options.publishes = publishes;
         self
     }
 
-    /// The path under which the server counts what this client does.
+    /// Sets the path under which the server counts the operations of this client.
     #[must_use]
     pub fn counted_as(mut self, path: ClientPath) -> Self {
         self.options.path = path;
         self
     }
 
-    /// The file with the key that proves who this client is, for `verbs:` addresses: a name and 64 hexadecimal digits in
-    /// its first line, readable by its owner alone.
+    /// Sets the file with the key that proves the client's identity, for `verbs:` addresses. The first line of the file
+    /// holds a name and 64 hexadecimal digits; only the owner may be able to read the file.
     #[must_use]
     pub fn keys(mut self, path: impl Into<PathBuf>) -> Self {
         self.rdma.keys = Some(path.into());
         self
     }
 
-    /// The RDMA device, as `rdma link` shows it. The first one by default.
+    /// Sets the name of the RDMA device, as `rdma link` shows the name. The first device by default.
     #[must_use]
     pub fn rdma_device(mut self, name: impl Into<String>) -> Self {
         self.rdma.device = Some(name.into());
         self
     }
 
-    /// The entry of the RDMA device's table of addresses. By default RoCE v2, and IPv4 if there is such an entry.
+    /// Sets the entry of the RDMA device's table of addresses. By default, an entry for RoCE v2, with an IPv4 address
+    /// if there is such an entry.
     #[must_use]
     pub fn gid_index(mut self, index: u8) -> Self {
         self.rdma.gid_index = Some(index);
         self
     }
 
-    /// A client that can be cloned and used from any thread and executor.
+    /// Connects a client that can be cloned and used from any thread and executor.
     ///
     /// # Errors
     ///
-    /// [`crate::ErrorKind::Unreachable`] if nobody listens at the address, [`crate::ErrorKind::Store`] if the server
-    /// refuses, [`crate::ErrorKind::Unanswered`] if it is silent, [`crate::ErrorKind::Durability`] if it promises less
-    /// than expected, [`crate::ErrorKind::Setup`] if a key file is missing or unusable.
+    /// [`crate::ErrorKind::Unreachable`] if nothing listens at the address, [`crate::ErrorKind::Store`] if the server
+    /// refuses, [`crate::ErrorKind::Unanswered`] if the server is silent, [`crate::ErrorKind::Durability`] if the pool
+    /// promises less than expected, [`crate::ErrorKind::Setup`] if a key file is missing or unusable.
     pub async fn connect(self) -> Result<Client, Error> {
         Client::connect(self).await
     }
 
-    /// A client whose calls wait. It belongs to the calling thread.
+    /// Connects a client whose calls wait. The client belongs to the calling thread.
     ///
     /// # Errors
     ///
-    /// As [`Connector::connect`].
+    /// The same as [`Connector::connect`].
     pub fn connect_blocking(self) -> Result<blocking::Client, Error> {
         blocking::Client::connect(self)
     }
 
-    /// A connection that the calling thread drives itself.
+    /// Opens a connection that the calling thread drives itself.
     ///
     /// # Errors
     ///
-    /// As [`Connector::connect`].
+    /// The same as [`Connector::connect`].
     pub fn connect_local(self) -> Result<Connection, Error> {
         let device = self.open_device()?;
         self.connect_on(device)
     }
 
-    /// A connection that the calling thread drives itself, over a device of its own.
+    /// Opens a connection that the calling thread drives itself, over a device of the caller.
     ///
     /// If the connection is refused, the address is tried once more, to distinguish a server that refuses from an
     /// absent one. A program that opens many connections at once should use [`Connection::over`], which spares the
@@ -193,7 +195,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// As [`Connector::connect`].
+    /// The same as [`Connector::connect`].
     pub fn connect_on(self, device: OpenDevice) -> Result<Connection, Error> {
         let address = self.address.clone();
         Connection::over(device, self).map_err(|error| explained(error, &address))
@@ -240,7 +242,7 @@ impl Rdma {
     }
 }
 
-/// `time` in nanoseconds; a longer time than fits becomes the longest.
+/// Converts `time` to nanoseconds; a time that is too long becomes the longest one.
 pub(crate) fn nanoseconds(time: Duration) -> Nanoseconds {
     Nanoseconds::try_from(time.as_nanos()).unwrap_or(Nanoseconds::MAX)
 }

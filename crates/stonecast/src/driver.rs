@@ -1,4 +1,4 @@
-//! The thread that drives the connection of a [`crate::Client`], and how work gets there.
+//! The thread that drives the connection of a [`crate::Client`], and the queue of its work.
 //!
 //! ```text
 //!   any thread                              the driver's thread
@@ -6,8 +6,8 @@
 //!     waits for the answer <---one-shot------ polled at once; what is not ready is under way, beside new jobs
 //! ```
 //!
-//! Jobs are begun in the order in which they were queued. The thread ends when the last client is gone or one of them
-//! closes it: jobs that are queued by then are done, and later ones are refused.
+//! Jobs begin in the order in which they were queued. The thread ends when the last client is gone, or when a client
+//! closes the queue: jobs that are queued by then are done, and later jobs are refused.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -51,7 +51,7 @@ impl Queue {
         jobs.waiting.push(job);
         let is_first = jobs.waiting.len() == 1;
         drop(jobs);
-        // The first job of an empty queue wakes the driver, which takes all that wait.
+        // The first job of an empty queue wakes the driver, which takes all jobs that wait.
         if is_first {
             self.waker.wake();
         }
@@ -65,7 +65,7 @@ impl Queue {
     }
 
     /// Exchanges the jobs that wait with `taken`, which is empty. Pending while no job waits; `Ready(false)` with the
-    /// last ones, since nothing wakes the driver after those.
+    /// last jobs, since nothing wakes the driver after those.
     fn poll_take(&self, context: &Context<'_>, taken: &mut Vec<Job>) -> Poll<bool> {
         self.waker.register(context.waker());
         let mut jobs = self.jobs.lock().expect("no holder panics");

@@ -1,4 +1,4 @@
-//! Finds out why a server did not accept a connection: it may be absent.
+//! Finds out why no server accepted a connection: there may be no server.
 
 use std::io;
 #[cfg(feature = "verbs")]
@@ -25,8 +25,8 @@ pub(crate) fn explained(error: Error, address: &Address) -> Error {
     };
     let is_absent = match reason.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => true,
-        // The last two mean that a server takes nobody from its full backlog, and that a name is longer than any
-        // file's.
+        // The last two kinds mean that the server accepts no connection from its full backlog, and that the path is too
+        // long for a file.
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::TimedOut
         | io::ErrorKind::WouldBlock
@@ -37,7 +37,7 @@ pub(crate) fn explained(error: Error, address: &Address) -> Error {
     ErrorKind::Unreachable { refusal, is_absent }.into()
 }
 
-/// Whether anybody listens at `address`.
+/// Returns an error if nothing listens at `address`.
 fn knock(address: &Address) -> io::Result<()> {
     match &address.0 {
         Place::SharedMemory(path) => stonecast_fabric_shm::knock(path),

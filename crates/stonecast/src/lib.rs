@@ -14,19 +14,18 @@
 //! | --- | --- | --- | --- |
 //! | [`blocking::Client`] | a thread | programs without `async` | 150 instructions, 20 ns |
 //! | [`local::Connection`] | a thread | many operations in flight at full speed | 30 instructions, 1 ns or less |
-//! | [`Client`] | nobody: `Send + Sync + Clone` | programs on tokio or any other executor | two hops between threads |
+//! | [`Client`] | any thread: `Send + Sync + Clone` | programs on tokio or any other executor | two hops between threads |
 //!
 //! The GET itself takes about 820 instructions, and 50 ns if its key lies in the caches. The first two rows are for
 //! `get_into`, which allocates nothing if its vector has room; `get` allocates the value.
 //!
-//! `cargo xtask bench --only handle-local --only handle-blocking --only handle-tokio-64` measures them: the first two
-//! in comparison with the store's own client, the third in comparison with the pipeline of a connection to
-//! redis-server.
+//! `cargo xtask bench --only handle-local --only handle-blocking --only handle-tokio-64` measures these costs: the
+//! first two against the store's own client, the third against the pipeline of a connection to redis-server.
 //!
-//! All three use the same store; [`Connector`] makes each of them, with time limits, keys, and the durability that the
-//! program expects.
+//! All three clients use the same store. [`Connector`] makes each of them, with time limits, keys, and the durability
+//! that the program expects.
 //!
-//! # What an answer means
+//! # Meaning of an answer
 //!
 //! `Ok` of a write means that the record and its publication are durable as the pool declares ([`Stat::power`]: they
 //! survive power loss, or otherwise the death of every process), and visible to every client. An [`Error`] has an
@@ -75,7 +74,7 @@ pub use write::Write;
 ///
 /// # Errors
 ///
-/// As [`Connector::connect`].
+/// The same as [`Connector::connect`].
 pub async fn connect(url: &str) -> Result<Client, Error> {
     Connector::new(url)?.connect().await
 }

@@ -1,5 +1,5 @@
-//! A connection that is driven by the thread that made it: operations are in flight side by side, with nothing between
-//! the program and the store.
+//! A connection driven by the thread that opened the connection. Many operations are in flight at a time, with nothing
+//! between the program and the store.
 //!
 //! ```no_run
 //! let connection = stonecast::local::connect("shm:./stonecast-data/socket")?;
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Futures of [`Client`] make progress only inside [`Connection::run`]. Dropping such a future abandons its operation
-//! without undoing it: a write that was sent takes its course.
+//! without undoing the operation: a write that was sent takes its course.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -30,19 +30,19 @@ use crate::write::{Retry, Write};
 
 pub use stonecast_kv::Values;
 
-/// How long a client without a time limit waits for the server when it disconnects.
+/// The time for which a client without a time limit waits for the server when the client disconnects.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connects to the server at `url` with the defaults of [`Connector`].
 ///
 /// # Errors
 ///
-/// As [`Connector::connect`].
+/// The same as [`Connector::connect`].
 pub fn connect(url: &str) -> Result<Connection, Error> {
     Connector::new(url)?.connect_local()
 }
 
-/// A connection, and the loop that drives it. Belongs to one thread.
+/// A connection, and the loop that drives it. Both belong to one thread.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -67,7 +67,7 @@ pub struct Connection {
     client: Client,
 }
 
-/// The operations of a [`Connection`]. Cloning gives another handle of the same connection.
+/// The operations of a [`Connection`]. A clone is another handle of the same connection.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -93,17 +93,17 @@ pub struct Connection {
 pub struct Client {
     store: stonecast_kv::Client,
     runtime: Rc<dyn Runtime>,
-    /// How long an operation may take.
+    /// The time limit of an operation.
     limit: Option<Duration>,
 }
 
 impl Connection {
-    /// A connection over a device of the caller's, for programs whose threads also wait for something else. See
-    /// [`Connector::connect_on`], which also finds out whether anybody listens if nobody accepts.
+    /// Opens a connection over a device of the caller, for programs whose threads also wait for something else.
+    /// [`Connector::connect_on`] does the same, and also finds out whether a server listens if none accepts.
     ///
     /// # Errors
     ///
-    /// As [`Connector::connect`], [`ErrorKind::Store`] in place of [`ErrorKind::Unreachable`].
+    /// The same as [`Connector::connect`], with [`ErrorKind::Store`] in place of [`ErrorKind::Unreachable`].
     pub fn over(device: OpenDevice, connector: Connector) -> Result<Self, Error> {
         let OpenDevice { device, park } = device;
         let executor = BusyPoll::new(park, connector.spin_ns());
@@ -113,12 +113,13 @@ impl Connection {
         Ok(Self { executor, client })
     }
 
-    /// The operations, for tasks of the program's own; see [`Connection::spawn`].
+    /// The operations, for tasks of the program; see [`Connection::spawn`].
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Runs `work` to its end, and spawned tasks beside it. Must not be called from inside a task of this connection.
+    /// Runs `work` to its end, with spawned tasks beside the work. Must not be called from inside a task of this
+    /// connection.
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Client) -> T) -> T {
         self.executor.block_on(work(&self.client))
     }
@@ -131,7 +132,7 @@ impl Connection {
 
     /// Gives back the leases of the client and disconnects. If the server does not answer within the time limit of an
     /// operation, or within 5 seconds if there is no limit, the client disconnects all the same. If the connection is
-    /// dropped instead, the server notices that and takes the leases back.
+    /// dropped instead, the server notices the drop and takes the leases back.
     pub fn close(self) {
         let Self { executor, client } = self;
         let Client {
@@ -185,7 +186,7 @@ impl Client {
         &self.runtime
     }
 
-    /// The value of `key` with its version; `None` if there is none. No code of the server runs.
+    /// The value of `key` with its version; `None` if the key is absent. The read runs no code of the server.
     ///
     /// # Errors
     ///
@@ -201,7 +202,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     #[inline]
     pub fn get_into<'a>(
         &'a self,
@@ -226,7 +227,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`]. A condition that does not hold is not an error.
+    /// The same as [`Client::put`]. A condition that does not hold is not an error.
     pub async fn put_if(
         &self,
         key: &[u8],
@@ -240,7 +241,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`].
+    /// The same as [`Client::put`].
     pub async fn put_with(&self, key: &[u8], value: &[u8], write: Write) -> Result<Written, Error> {
         let condition = write.condition();
         match write.retry {
@@ -266,7 +267,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`].
+    /// The same as [`Client::put`].
     pub async fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         let delete = self.store.delete(key);
         self.timed(delete)
@@ -279,7 +280,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`].
+    /// The same as [`Client::put`].
     pub async fn delete_if(&self, key: &[u8], condition: Condition) -> Result<Written, Error> {
         self.delete_with(key, Write::new().on(condition)).await
     }
@@ -288,7 +289,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::put`].
+    /// The same as [`Client::put`].
     pub async fn delete_with(&self, key: &[u8], write: Write) -> Result<Written, Error> {
         let condition = write.condition();
         let written = match write.retry {
@@ -313,12 +314,12 @@ impl Client {
         Ok(written.unwrap_or(Written::Conflict(None)))
     }
 
-    /// The values of `keys`, in their order, all in flight together. Each is read as by [`Client::get`]; together they
-    /// are not a snapshot.
+    /// The values of `keys`, in their order, all in flight together. Each value is read as by [`Client::get`]; the
+    /// values together are no snapshot.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Entry>>, Error> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let mut values = Values::default();
@@ -333,22 +334,22 @@ impl Client {
             .collect())
     }
 
-    /// As [`Client::multi_get`], into memory that is reused.
+    /// Does the same as [`Client::multi_get`], with memory that is reused.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn multi_get_into(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), Error> {
         let read = self.store.multi_get(keys, values);
         self.timed(read).await.map_err(Fault::of_read)
     }
 
-    /// Stores all `pairs`, in flight together, and returns the version of each, or why it was not stored. Each is a put of
-    /// its own: a crash may leave any of those that were not answered.
+    /// Stores all `pairs`, in flight together, and returns the version of each pair, or the error for which the pair
+    /// was not stored. Each pair is a put of its own: a crash may leave any of the pairs without an answer.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TimedOut`] if not all were answered in time: the outcome of each is then unknown.
+    /// [`ErrorKind::TimedOut`] if not all puts were answered in time: the outcome of each put is then unknown.
     pub async fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: &[(K, V)],
@@ -371,13 +372,13 @@ impl Client {
             .collect())
     }
 
-    /// All records, in the order in which their present versions were committed. The iteration is not a snapshot: a key
-    /// that is there all the time is found once, and a key that is written or deleted meanwhile may or may not be
-    /// found. The iteration holds 24 bytes for each key.
+    /// All records, in the commit order of their present versions. The iteration is no snapshot: a key that is present
+    /// all the time is found once, and a key that is written or deleted meanwhile may or may not be found. The
+    /// iteration holds 24 bytes for each key.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn entries(&self) -> Result<Entries, Error> {
         // The time limit of an operation does not apply: the call takes one round trip for each 256 buckets of the
         // whole index.
@@ -392,16 +393,16 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn stat(&self) -> Result<Stat, Error> {
         self.timed(self.store.stat()).await.map_err(Fault::of_read)
     }
 
-    /// Everything that the server counts, including what this client has done.
+    /// All counters of the server, including those of this client's operations.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn metrics(&self) -> Result<Metrics, Error> {
         self.timed(self.store.metrics())
             .await
@@ -428,7 +429,7 @@ impl Entries {
         self.found.len()
     }
 
-    /// Whether no key was found.
+    /// Returns true if no key was found.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -438,7 +439,7 @@ impl Entries {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// The same as [`Client::get`].
     pub async fn next_batch(&mut self, client: &Client) -> Result<Vec<Record>, Error> {
         let read = self.found.next(&client.store, &mut self.batch);
         client.timed(read).await.map_err(Fault::of_read)?;

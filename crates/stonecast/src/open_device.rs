@@ -1,11 +1,10 @@
-//! A device that a connection or a server runs on.
+//! The device of a connection or a server.
 
 use std::rc::Rc;
 
 use stonecast_fabric::{Device, Park};
 
-/// A device that a connection or a server runs on, seen in two ways: by its operations, and as what its thread sleeps
-/// on.
+/// The device of a connection or a server, in two views: its operations, and the sleep of its thread.
 ///
 /// The two differ if a thread also waits for something else, such as sockets.
 ///
@@ -26,12 +25,12 @@ use stonecast_fabric::{Device, Park};
 pub struct OpenDevice {
     /// The device's operations.
     pub device: Rc<dyn Device>,
-    /// How the device's thread sleeps.
+    /// The sleep of the device's thread.
     pub park: Rc<dyn Park>,
 }
 
 impl OpenDevice {
-    /// Makes both from a device that its thread sleeps on.
+    /// Makes both views from a device on which its thread sleeps.
     pub fn new<D: Device + Park + 'static>(device: Rc<D>) -> Self {
         Self {
             device: device.clone(),

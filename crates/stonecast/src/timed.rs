@@ -11,9 +11,9 @@ use stonecast_kv::StoreError;
 use crate::connector::nanoseconds;
 use crate::error::{Error, Fault};
 
-/// `work`, given up if it takes longer than `limit` after its first poll. Work that is ready at its first poll costs
-/// neither a timer nor a look at the clock: a GET over shared memory is a few hundred instructions, and so is each of
-/// the two.
+/// `work`, given up if the work takes longer than `limit` after its first poll. Work that is ready at its first poll
+/// costs neither a timer nor a look at the clock: a GET over shared memory takes a few hundred instructions, and so
+/// does each of the two.
 #[must_use = "futures do nothing unless they are awaited"]
 pub(crate) struct Timed<'a, Work> {
     work: Work,
@@ -33,7 +33,7 @@ impl<'a, Work> Timed<'a, Work> {
         }
     }
 
-    /// Whether unfinished work is late.
+    /// Ready with the limit once unfinished work is late.
     #[cold]
     fn poll_limit(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
         let Some(limit) = self.limit else {
@@ -54,7 +54,7 @@ where
 {
     type Output = Result<T, Fault>;
 
-    // Inlined, so that for work which is ready at its first poll nothing of the limit remains.
+    // Inlined, so that the limit costs nothing for work that is ready at its first poll.
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();

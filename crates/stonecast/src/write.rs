@@ -4,8 +4,8 @@ use stonecast_kv::{Condition, Token};
 
 /// The options of a write beside its key and value: a condition, and whether it can be repeated safely.
 ///
-/// A client whose connection is over answers every attempt at once, with the same token. The loop below then ends, and
-/// the error carries the token to the next connection.
+/// A client whose connection has ended answers every attempt at once, with the same token. The loop below then ends,
+/// and the error carries the token to the next connection.
 ///
 /// ```no_run
 /// use stonecast::{Effect, Write};
@@ -49,8 +49,7 @@ impl Write {
         Self::default()
     }
 
-    /// A write that is named by a token, which an error with an unknown outcome carries. The token takes 8 bytes of the
-    /// record.
+    /// A write named by a token, which an error with an unknown outcome carries. The token takes 8 bytes of the record.
     pub fn retryable() -> Self {
         Self {
             retry: Retry::Fresh,

@@ -1,5 +1,5 @@
-//! The workloads of YCSB, as published, from a seed: the choice of keys, whether each is read or
-//! updated, and the names and values of keys.
+//! The published workloads of YCSB, from a seed: the choice of keys, the choice between read and update, and the names and
+//! values of keys.
 //!
 //! ```text
 //!   Zipfian, ScrambledZipfian, Latest      published generators: a number in 0..1 -> a key's number
@@ -9,10 +9,10 @@
 //!   Sequence                               operations drawn beforehand, with names
 //! ```
 //!
-//! A reader steps through a sequence in memory order, so a measured loop pays neither for powers
-//! nor for key names. Known answers come from the classes of `site.ycsb:core:0.17.0`.
+//! A reader steps through a sequence in memory order, so a measured loop pays neither for powers nor for key names. The
+//! known answers come from the classes of `site.ycsb:core:0.17.0`.
 //!
-//! Invariants: no clock, no thread, no random source but the seed; powers are computed in software ([`libm`]), so a
+//! Invariants: no clock, no thread, and no random source but the seed. Powers are computed in software ([`libm`]), so a
 //! seed means the same operations on every machine.
 #![forbid(unsafe_code)]
 

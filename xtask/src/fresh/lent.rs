@@ -1,6 +1,5 @@
-//! The settings that a bare system gets from its host: how to reach networks and registries, and
-//! which certificates to trust. None of them is a program, so none can hide that a program is
-//! missing.
+//! The settings that a bare system gets from its host: access to networks and registries, and trusted certificates. No
+//! setting is a program, so no setting can hide that a program is missing.
 
 use std::env;
 use std::fs;
@@ -65,7 +64,7 @@ pub fn lend(root: &Path) -> Result<()> {
     believe(root)
 }
 
-/// `NAME=VALUE` for the variables that are set here.
+/// `NAME=VALUE` for the variables that are set in this process.
 pub fn variables() -> Vec<String> {
     let set = VARIABLES
         .iter()
@@ -73,8 +72,8 @@ pub fn variables() -> Vec<String> {
     set.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-/// Makes the system at `root` trust the certificates that this one trusts, through the store of the
-/// distribution, so that every program there trusts them, whatever store it reads.
+/// Makes the system at `root` trust the certificates that this system trusts, through the store of the distribution, so
+/// that every program there trusts them, whatever store the program reads.
 fn believe(root: &Path) -> Result<()> {
     let named = env::var_os("SSL_CERT_FILE").map_or_else(|| CERTIFICATES.into(), PathBuf::from);
     let here = fs::read_to_string(&named).unwrap_or_default();

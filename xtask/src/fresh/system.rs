@@ -1,4 +1,4 @@
-//! One copy of the bare system, with a clone of the checkout in it.
+//! A copy of the bare system, with a clone of the checkout.
 //!
 //! ```text
 //!   /rust           the Rust toolchain of this machine, read only: mounted while a command runs
@@ -6,7 +6,7 @@
 //!   /src/not-run    the tests that could not run there
 //! ```
 //!
-//! The copy is removed when it is dropped; the next run removes what a killed one left.
+//! The copy is removed when it is dropped. The next run removes the copy of a killed run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,17 +18,17 @@ use crate::tally::{NOT_RUN_VARIABLE, NotRunFile};
 use crate::tools::{output_of, run};
 
 const ENTER: &str = include_str!("../../fresh/enter.sh");
-/// Longest run of a command there, in seconds: many times the usual duration, since the machine may
-/// be shared.
+/// The longest run of a command in the system, in seconds: many times the usual duration, since the machine may be
+/// shared.
 const LIMIT: &str = "3600";
-/// Settings of builds there, which are made once and thrown away.
+/// The settings of builds in the system, which are made once and thrown away.
 const SETTINGS: [&str; 3] = [
     "CARGO_INCREMENTAL=0",
     "CARGO_PROFILE_DEV_DEBUG=0",
     "CARGO_PROFILE_TEST_DEBUG=0",
 ];
 
-/// A system to run commands in.
+/// A system that runs commands.
 pub struct System {
     root: PathBuf,
     toolchain: PathBuf,
@@ -36,7 +36,7 @@ pub struct System {
 }
 
 impl System {
-    /// Copies `bare` to `root`, and clones `checkout` into it.
+    /// Copies `bare` to `root`, and clones `checkout` into the copy.
     pub fn new(bare: &Path, root: PathBuf, checkout: &Path) -> Result<Self> {
         remove(&root)?;
         run(Command::new("cp").arg("-a").arg(bare).arg(&root))?;
@@ -54,7 +54,7 @@ impl System {
         Ok(system)
     }
 
-    /// Runs a line of the shell there, in the checkout.
+    /// The command that runs a line of the shell in the system's checkout.
     pub fn command(&self, line: &str) -> Command {
         let mut command = in_a_space_of_its_own();
         command
@@ -78,14 +78,13 @@ impl Drop for System {
     }
 }
 
-/// Whether this machine lets a process have mounts of its own; the reason if not.
+/// Checks whether this machine lets a process have mounts of its own; the error is the reason why not.
 pub fn probe() -> Result<(), String> {
     let mut command = in_a_space_of_its_own();
     run(command.arg("true")).map_err(|error| format!("{error:#}"))
 }
 
-/// The prefix of a command whose mounts and processes end with it, and which ends with this
-/// process.
+/// The prefix of a command whose mounts and processes end with the command, and which ends with this process.
 pub fn in_a_space_of_its_own() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare"]);
@@ -93,14 +92,14 @@ pub fn in_a_space_of_its_own() -> Command {
     command
 }
 
-/// Removes the system at `root`, if there is one, and nothing that is mounted below it. Mounts of
-/// [`System::command`] are private to its command and end with it; a mount that this process sees
-/// comes from another program.
+/// Removes the system at `root`, if there is one, and nothing that is mounted below the system. Mounts of
+/// [`System::command`] are private to the command and end with the command; a mount that this process sees comes from
+/// another program.
 pub fn remove(root: &Path) -> Result<()> {
     if !root.exists() {
         return Ok(());
     }
-    // A folder of the same file system that is mounted there has the same device number, and `rm` would not notice it.
+    // A mounted folder of the same file system has the same device number, so `rm` would not notice the mount.
     let mounted = mounts::below(root)?;
     ensure!(
         mounted.is_empty(),

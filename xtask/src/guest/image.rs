@@ -7,7 +7,7 @@
 //!   target/guest/KEY/packages      its packages
 //! ```
 //!
-//! It is made beside its place and renamed, so an existing guest is whole.
+//! A guest is made beside its place and renamed, so an existing guest is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -59,7 +59,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The newest guest, built below `folder` if it is missing.
+    /// Returns the newest guest, and builds a missing one below `folder`.
     pub fn newest(folder: &Path) -> Result<Self> {
         let apt = Apt::new(folder.join("apt"))?;
         let resolved = apt.resolve()?;

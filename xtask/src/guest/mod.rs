@@ -1,4 +1,4 @@
-//! `cargo xtask guest`: tests that need a machine of their own, in an emulated one.
+//! `cargo xtask guest`: tests in an emulated machine.
 //!
 //! ```text
 //!   packages  the guest's parts, from the distribution            image    kernel and first file system, cached
@@ -38,7 +38,7 @@ use crate::tally::{Outcome, Tally, hand_on, minutes};
 pub struct Options {
     /// Number of power cuts.
     pub cuts: Option<u32>,
-    /// Only these jobs; all, if none is named.
+    /// The jobs to run; all jobs, if none is named.
     pub only: Vec<String>,
     /// The seed of the moments of power cuts; `None`: from the clock.
     pub seed: Option<u64>,
@@ -161,13 +161,12 @@ pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
     Ok(total)
 }
 
-/// Whether a job's programs need the tools that build the bindings of libibverbs.
+/// Returns whether a job's programs need the tools that build the bindings of libibverbs.
 fn needs_verbs(job: &Job) -> bool {
     job.programs.contains(&Set::Verbs)
 }
 
-/// Installs the tools that build and run a guest. The error is the reason why that is impossible
-/// here.
+/// Installs the tools that build and run a guest. The error is the reason why this machine cannot install them.
 fn ensure_tools() -> Result<(), String> {
     if !needs::apt::is_debian() {
         return Err("only Debian has the packages of the guest".to_owned());

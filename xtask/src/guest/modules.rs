@@ -33,7 +33,7 @@ const WANTED: &[&str] = &[
     "veth",
     "sch_netem",
 ];
-/// Needs that a module does not name: it requests an algorithm, not the module that provides it.
+/// Needs that a module does not name: the module requests an algorithm, and not the module that provides the algorithm.
 const UNNAMED_NEEDS: &[(&str, &str)] = &[
     ("libcrc32c", "crc32c_generic"),
     ("ext4", "crc32c_generic"),
@@ -76,7 +76,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// The modules to load for `name`, itself last; none if it is built into the kernel.
+    /// Returns the modules to load for `name`, with `name` last; none if the module is built into the kernel.
     fn order(&mut self, name: &str) -> Result<Vec<String>> {
         let mut order: Vec<String> = Vec::new();
         for need in self.needs_of(name)? {

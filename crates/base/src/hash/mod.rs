@@ -1,5 +1,5 @@
-//! The hashes of the on-media and on-wire formats. All are specified algorithms with
-//! implementations in many languages; their results never change between versions or CPUs.
+//! The hashes of the on-media and on-wire formats. All are specified algorithms with implementations in many languages.
+//! Their results never change between versions or processors.
 
 mod middle;
 
@@ -7,9 +7,9 @@ use std::hash::Hasher as _;
 
 use xxhash_rust::xxh3;
 
-/// XXH3 with 64 bits and a seed. Fast and keyed against accident; *not* a defence against an
-/// attacker who knows the seed.
-// Once in a program: a copy at each of its many callers takes longer to compile, and no less to run.
+/// XXH3 with 64 bits and a seed. Fast, and keyed against accidental matches; *not* a defence against an attacker who knows
+/// the seed.
+// One copy for the whole program: a copy at each of the many callers takes longer to compile and runs no faster.
 #[inline(never)]
 pub fn xxh3_64(seed: u64, bytes: &[u8]) -> u64 {
     if middle::SIZES.contains(&bytes.len()) {
@@ -24,7 +24,7 @@ pub fn xxh3_128(bytes: &[u8]) -> u128 {
     xxh3::xxh3_128(bytes)
 }
 
-/// SipHash-2-4: a keyed pseudo-random function. Without `key` nobody can make a value that passes.
+/// SipHash-2-4: a keyed pseudo-random function. Without `key` no one can compute a matching value.
 pub fn siphash24(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut hasher = siphasher::sip::SipHasher24::new_with_keys(key[0], key[1]);
     hasher.write(bytes);

@@ -1,4 +1,4 @@
-//! Where threads get their devices from: a device belongs to one thread, so each opens its own.
+//! The source of the threads' devices. A device belongs to one thread, so each thread opens its own.
 
 use std::io;
 use std::path::Path;
@@ -10,9 +10,9 @@ use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
 /// A device of a benchmark.
 pub struct OpenedDevice {
-    /// The device, and the park that its thread sleeps on.
+    /// The device, and the sleep of its thread.
     pub device: OpenDevice,
-    /// The same, where peers' memory is mapped into this process.
+    /// The same device, if the memory of peers is mapped into this process.
     pub(super) shared_memory: Option<Rc<ShmDevice>>,
 }
 
@@ -28,13 +28,13 @@ impl OpenedDevice {
 
 /// Opens devices of one kind.
 pub trait Devices: Sync {
-    /// As results name the fabric.
+    /// The name of the fabric in results.
     fn fabric(&self) -> &str;
 
-    /// A fresh device for the calling thread.
+    /// Opens a new device for the calling thread.
     fn open(&self) -> Result<OpenedDevice, DeviceError>;
 
-    /// An address of this machine at which nobody listens. `folder` is for those that are paths.
+    /// Returns an unused address of this machine. `folder` holds addresses that are paths.
     fn free_address(&self, folder: &Path) -> io::Result<String>;
 }
 

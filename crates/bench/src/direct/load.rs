@@ -1,4 +1,4 @@
-//! Storing the records of a data set before anything is measured.
+//! Stores the records of a data set before a measurement.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,12 +9,12 @@ use stonecast_workload::KeyName;
 use super::Session;
 use crate::data_set::DataSet;
 
-/// Puts that wait for an answer at the same time.
+/// The number of puts in flight at a time.
 const IN_FLIGHT: u32 = 128;
-/// Records stored between two calls of the watcher.
+/// The number of records stored between two calls of the watcher.
 const PIECE: u64 = 1 << 14;
 
-/// Stores all records of `data`; tells `watch` now and then how many are stored.
+/// Stores all records of `data`, and tells `watch` at intervals how many records are stored.
 pub fn load(
     session: &Session,
     data: DataSet,
@@ -39,7 +39,7 @@ fn load_piece(session: &Session, data: DataSet, from: u64, to: u64) -> Result<()
             while next.get() < to {
                 let number = next.replace(next.get() + 1);
                 data.value(number, &mut value);
-                // After a failure no other task continues.
+                // No other task continues after a failure.
                 client
                     .put(KeyName::of(number).as_bytes(), &value)
                     .await

@@ -1,5 +1,5 @@
-//! The direct store: a server process, client threads, and the loops that are measured, over shared memory or devices that the
-//! caller opens.
+//! The direct store: a server process, client threads, and the measured loops, over shared memory or devices of the
+//! caller.
 
 mod devices;
 mod drive;

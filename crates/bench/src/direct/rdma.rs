@@ -9,7 +9,7 @@ use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 
 use super::devices::{Devices, OpenedDevice};
 
-/// Devices that are opened so.
+/// Devices with these options.
 pub struct RdmaDevices(pub VerbsOptions);
 
 impl Devices for RdmaDevices {

@@ -1,4 +1,4 @@
-//! A connection to a server, the device behind it, and the loop that drives both. Belongs to one thread.
+//! A connection to a server, its device, and the loop that drives both. A session belongs to one thread.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::devices::{Devices, OpenedDevice, SharedMemory};
 use super::limit::{Piece, StoreMemory};
 use crate::crowd::Crowd;
 
-/// How long a client looks for its answer before it sleeps: longer than a sync takes, so that a wake-up is not part of
-/// what is measured.
+/// The time for which a client polls for its answer before it sleeps. The time is longer than a sync takes, so that a
+/// wake-up is not part of the measurement.
 const SPIN: Duration = Duration::from_millis(2);
 
 /// A connection that one thread measures: the store's own client.
 pub struct Session {
     connection: Connection,
-    /// Where the server's memory is mapped.
+    /// The device, if the server's memory is mapped into this process.
     shared_memory: Option<Rc<ShmDevice>>,
 }
 
@@ -30,8 +30,8 @@ impl Session {
         Self::open_with(&SharedMemory, address, LOCATIONS)
     }
 
-    /// Connects to the server at `address`, with a device of `devices`, a client that remembers the places of `locations`
-    /// keys.
+    /// Connects to the server at `address`, with a device of `devices` and a client that remembers the places of
+    /// `locations` keys.
     pub fn open_with(
         devices: &dyn Devices,
         address: &str,
@@ -42,8 +42,8 @@ impl Session {
         })
     }
 
-    /// As [`Session::open_with`], where the server has accepted others. It is not knocked at where it refuses: a server that
-    /// is short of something has enough to refuse.
+    /// Does the same as [`Session::open_with`], for a server that has accepted other clients. A refusal is not followed
+    /// by a second attempt, which would burden a server that lacks resources.
     pub fn open_another(
         devices: &dyn Devices,
         address: &str,
@@ -83,8 +83,8 @@ impl Session {
         self.connection.client()
     }
 
-    /// The store's memory as it is mapped here. Reads `key`, which must be there, because a mapping is made by the first
-    /// READ that needs it. `None` where nothing is mapped.
+    /// Returns the store's memory, as mapped into this process. Reads `key`, which must exist, because the first READ
+    /// that needs a mapping makes the mapping. `None` if nothing is mapped.
     pub fn store_memory(&self, key: &[u8]) -> Result<Option<StoreMemory>, StoreError> {
         self.block_on(self.client().get(key, &mut Vec::new()))?;
         Ok(self.mapped())
@@ -120,7 +120,7 @@ impl Session {
         self.block_on(crowd.ends()).into_iter().collect()
     }
 
-    /// Gives back what the client holds.
+    /// Gives back the client's leases and disconnects.
     pub fn close(self) {
         self.connection.close();
     }

@@ -1,11 +1,11 @@
-//! One run of a workload of YCSB: client threads, each with a connection of its own, against a server process.
+//! A run of a workload of YCSB: client threads, each with a connection of its own, against a server process.
 //!
 //! ```text
 //!   thread   connect, warm up |        measured loop |       (first: look up the limit) | bare loop |
 //!   caller                    |  CPU  |  watches     |  CPU  |                          |
 //! ```
 //!
-//! All threads begin and end each part together, so that what is measured is all of them at once.
+//! All threads begin and end each part together, so that the measurement covers all of them at once.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,39 +26,40 @@ use crate::latency::{clock_look_ns, timing_interval};
 use crate::measured::Measured;
 use crate::result::YcsbResult;
 
-/// Who is measured.
+/// The measured server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub address: String,
-    /// Its process number, for its CPU time; `None`: it may be on another machine.
+    /// The server's process number, for its CPU time; `None` if the server may be on another machine.
     pub server_pid: Option<u32>,
 }
 
-/// What to run.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct YcsbOptions {
-    /// Which operations.
+    /// The mix of operations.
     pub mix: Mix,
-    /// On which keys.
+    /// The distribution of keys.
     pub distribution: Distribution,
-    /// What the store was loaded with.
+    /// The records in the store.
     pub data: DataSet,
-    /// Client threads.
+    /// The number of client threads.
     pub clients: u32,
-    /// Operations of one client that wait for an answer at the same time.
+    /// The number of operations of one client in flight at a time.
     pub in_flight: u32,
-    /// Reads in one `multi_get`, updates in one `multi_put`. More than 1 needs reads or updates alone, and one operation in flight.
+    /// The number of reads in one `multi_get`, or of updates in one `multi_put`. More than 1 requires only reads or
+    /// only updates, and one operation in flight.
     pub batch: u32,
-    /// When to end; operations are counted over all clients.
+    /// The length of the run; operations are counted over all clients.
     pub amount: Amount,
-    /// Whether the bare loop runs, too.
+    /// Whether the bare loop also runs.
     pub with_limit: bool,
-    /// Keys whose places each client remembers.
+    /// The number of keys whose places each client remembers.
     pub locations: usize,
 }
 
-/// Why a run gave no result.
+/// The reason why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum YcsbError {
     /// The options contradict each other.
@@ -73,15 +74,15 @@ pub enum YcsbError {
     /// A loop failed.
     #[error(transparent)]
     Drive(#[from] DriveError),
-    /// There is no bare loop.
+    /// The bare loop cannot run.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The kernel did not tell the server's CPU time.
     #[error("reading the CPU time of process {pid}: {source}")]
     CpuTime {
-        /// Which process.
+        /// The process.
         pid: u32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another client thread failed first.
@@ -90,7 +91,8 @@ pub enum YcsbError {
 }
 
 impl YcsbError {
-    /// How far it is from the cause. A server that is short of something refuses some clients in words and loses others.
+    /// The distance of this error from the cause. A server that lacks a resource refuses some clients with a reason,
+    /// and loses others.
     fn distance(&self) -> u8 {
         match self {
             Self::Companion => 2,
@@ -102,19 +104,19 @@ impl YcsbError {
     }
 }
 
-/// Most operations that are drawn beforehand; a longer run starts again.
+/// The most operations that are drawn beforehand; a longer run repeats them.
 const SEQUENCE_MAX: u64 = 1 << 22;
-/// Before anything is measured: mappings are populated, leases taken, caches filled, and the speed is known.
+/// The duration of the warm-up, which populates mappings, takes leases, fills caches, and finds the speed.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// For a run that counts operations: no more than it will do itself.
+/// The most operations of a warm-up before a run that counts operations.
 const WARM_UP_OPERATIONS: u64 = 200_000;
-/// Longest bare loop: it does not vary.
+/// The longest bare loop, whose speed does not vary.
 const LIMIT_MAX: Duration = Duration::from_secs(2);
-/// Between two calls of the watcher.
+/// The interval between two calls of the watcher.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 
 impl YcsbOptions {
-    /// What of the options contradicts each other.
+    /// Refuses options that contradict each other.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.clients == 0 || self.in_flight == 0 || self.batch == 0 || self.data.keys == 0 {
             return Err("clients, operations in flight, the batch and the keys are at least 1");
@@ -128,7 +130,7 @@ impl YcsbOptions {
     }
 }
 
-/// Measures over shared memory. `watch` is told now and then which share (0 to 1) of the measured part is over.
+/// Measures over shared memory. `watch` is told at intervals which share (0 to 1) of the measured part is over.
 pub fn run(
     target: &Target,
     options: &YcsbOptions,
@@ -137,7 +139,7 @@ pub fn run(
     run_on(&SharedMemory, target, options, watch)
 }
 
-/// As [`run`], each client with a device of `devices`.
+/// Does the same as [`run`], with a device of `devices` for each client.
 pub fn run_on(
     devices: &dyn Devices,
     target: &Target,
@@ -259,7 +261,7 @@ fn result_of(
     }
 }
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Stage<'a> {
     devices: &'a dyn Devices,
     options: YcsbOptions,
@@ -267,14 +269,15 @@ struct Stage<'a> {
     begun: Arc<AtomicU64>,
     meet: Barrier,
     failed: AtomicBool,
-    /// Empty where there is no bare loop.
+    /// Empty if the bare loop cannot run.
     limit: OnceLock<Limit>,
-    /// Threads in the measured loop, or before it.
+    /// The number of threads in the measured loop, or before the loop.
     running: AtomicU64,
 }
 
 impl Stage<'_> {
-    /// One client, from connecting to the bare loop. Meets the others five times, whatever fails.
+    /// The work of one client, from the connection to the bare loop. The client meets the others five times, whatever
+    /// fails.
     fn perform(&self, address: &str, number: u32) -> Result<(Measured, Option<f64>), YcsbError> {
         let start =
             self.sequence.operations().len() / self.options.clients as usize * number as usize;
@@ -300,7 +303,7 @@ impl Stage<'_> {
         Ok((measured, limit?))
     }
 
-    /// Does the next part of a client if nothing failed before at any.
+    /// Does the next part of a client, unless a client has failed.
     fn unless_failed<R, T>(
         &self,
         ready: &Result<R, YcsbError>,
@@ -345,8 +348,8 @@ impl Stage<'_> {
         Ok((session, plan))
     }
 
-    /// Looks up for all clients where the bare loop reads. There is none where a GET of this data is not two reads, or
-    /// where the store's memory is not mapped.
+    /// Looks up the places that the bare loop reads, for all clients. There is no bare loop if a GET of this data is
+    /// not two reads, or if the store's memory is not mapped.
     fn prepare_limit(&self, session: &Session) -> Result<(), YcsbError> {
         let Some(store) = session.store_memory(self.first_key())? else {
             return Ok(());
@@ -359,7 +362,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// The bare loop, on as many threads at once as there are clients.
+    /// Runs the bare loop on as many threads at once as there are clients.
     fn measure_limit(&self, session: &Session, start: usize) -> Result<Option<f64>, YcsbError> {
         let Some(limit) = self.limit.get() else {
             return Ok(None);

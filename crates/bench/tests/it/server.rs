@@ -1,4 +1,4 @@
-//! A server of the direct store on a thread of this process, for what needs no process of its own.
+//! A server of the direct store on a thread of this process, for tests that need no separate process.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use stonecast_media::{
     ReceiveBuffers,
 };
 
-/// Ends with this value.
+/// A server that ends when this value is dropped.
 pub struct ThreadServer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -25,7 +25,7 @@ pub struct ThreadServer {
 }
 
 impl ThreadServer {
-    /// On a new pool of `capacity` bytes that survives processes.
+    /// Starts a server on a new pool of `capacity` bytes that survives the death of processes.
     pub fn start(capacity: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = format!("shm:{}", folder.path().join("socket").display());

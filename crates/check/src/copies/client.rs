@@ -19,7 +19,7 @@ use crate::models::register::{Answer, Call};
 use crate::tasks::all;
 use crate::values::{VALUE_SIZE_MIN, ValueId, encode};
 
-/// Pause before a client that found a machine missing tries again.
+/// Pause before a client tries again after it missed a machine.
 const RETRY_NS: u64 = 200_000;
 
 /// A session with one machine.

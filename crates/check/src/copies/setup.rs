@@ -9,12 +9,12 @@ use crate::adjustment::Adjustment;
 use crate::explorer::Effort;
 use crate::report::Sizes;
 
-/// When a client takes a write for done.
+/// The moment at which a client takes a write for done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// When every copy is persisted, by the plan for each platform.
+    /// Every copy is persisted, by the plan for each platform.
     Persisted,
-    /// When every copy has arrived: a mistake that no failure of one machine shows, since the other one has the record.
+    /// Every copy has completed: a mistake that no failure of one machine shows, since another machine has the record.
     Completed,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Setup {
     pub done: Done,
     /// Power cuts after which the run continues, each of some of the machines.
     pub power_cuts: u64,
-    /// Whether every moment is examined, or some only.
+    /// Whether every moment is examined, or only some.
     pub every_moment: bool,
     pub effort: Effort,
 }
@@ -99,7 +99,7 @@ fn machine(random: &mut Random) -> MachineOptions {
     use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
     let profile = MachineProfile::ALL[random.random_range(0..MachineProfile::ALL.len())];
     let platform = DeclaredPlatform {
-        // Most can be lost where caches are.
+        // Caches that are lost give the most crash states.
         persistence_domain: [Dmp, Dmp, Mhp, Wsp, PageFile][random.random_range(0..5)],
         ddio: if random.random() { Ddio::On } else { Ddio::Off },
         receive_buffers: ReceiveBuffers::Dram,

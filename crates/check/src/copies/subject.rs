@@ -31,8 +31,8 @@ pub(crate) struct Copies {
     pub testimony: Testimony<Call, Answer>,
     /// Writes that the client has not begun.
     pub left: Cell<u64>,
-    /// Number of writes of each key that were done. The next one goes to the other place: one of unknown outcome is overwritten, and
-    /// never the last one that was done.
+    /// Number of finished writes of each key. The next write goes to the other place, so a write of unknown outcome may be
+    /// overwritten, and the latest finished write never is.
     done: RefCell<Vec<u64>>,
     plans: Vec<Plan>,
 }
@@ -76,12 +76,12 @@ impl Copies {
         (Program::new(steps), platform.flush)
     }
 
-    /// Number of writes of `key` that were done.
+    /// Number of finished writes of `key`.
     pub fn writes_done(&self, key: u32) -> u64 {
         self.done.borrow()[key as usize]
     }
 
-    /// Notes that a write of `key` was done.
+    /// Notes a finished write of `key`.
     pub fn note_done(&self, key: u32) {
         self.done.borrow_mut()[key as usize] += 1;
     }
@@ -112,7 +112,8 @@ impl Copies {
         Err(text(&error))
     }
 
-    /// Opens all memories, takes the newest record of each key, and copies it to where it is missing. Afterwards all memories have the same.
+    /// Opens all memories, takes the newest record of each key, and copies the record to the memories that lack it. Afterwards
+    /// all memories have the same records.
     async fn open(&self, seats: &[Seat]) -> Result<Contents, Violation> {
         let refused = |error: String| Violation::new(REFUSED, error);
         let memories: Vec<Memory> = seats

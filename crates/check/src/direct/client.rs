@@ -188,8 +188,8 @@ async fn run_lane(
     }
 }
 
-/// Repeats a write of unknown outcome, with its token: it takes effect once. Returns the write if
-/// this attempt fails, too.
+/// Repeats a write of unknown outcome with its token, so that the write takes effect once. Returns the write if this attempt
+/// fails, too.
 async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<Unfinished> {
     work.testimony
         .history
@@ -227,7 +227,7 @@ pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Option<Answer>, b
             return (Some(Answer::Refused), true);
         }
         StoreError::NotPersisted => {}
-        // A client that cannot register memory continues without it, and tries again.
+        // A client that cannot register memory continues without that memory, and tries again.
         StoreError::Refused { .. } => {}
         other => work.note(Violation::new(
             "clients see no errors but those of their surroundings",
@@ -322,7 +322,7 @@ async fn put_plainly(
         .map(Answer::Stored)
 }
 
-/// Reads a key together with those after it, of which only the values are judged.
+/// Reads a key together with the keys after it. Of the other keys, only the values are judged.
 async fn get_among_others(
     work: &Work,
     client: &Client,

@@ -1,4 +1,4 @@
-//! The content that a recovery finds, and what must hold of it.
+//! The content that a recovery finds, and its judgement.
 
 use stonecast_kv::Stat;
 

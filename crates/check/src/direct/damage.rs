@@ -1,6 +1,5 @@
-//! A store on a medium that breaks its word: bits flip, blocks land in the wrong place, lines are
-//! lost or cannot be read. The store may report that and serve nothing, or serve the undamaged
-//! content, and nothing else.
+//! A store on a faulty medium: bits flip, blocks land in the wrong place, lines are lost or cannot be read. The store must either
+//! report the damage and serve nothing, or serve the undamaged content.
 //!
 //! ```text
 //!   while it serves      in a served record                every read: the value, or an error
@@ -58,8 +57,8 @@ impl Damage {
         faults.adr_failure_percent + faults.lost_writes + faults.stale_lines > 0
     }
 
-    /// At a crash point: the surviving state is damaged, too. Every value that recovery finds was
-    /// written to that key.
+    /// Judges a crash point whose surviving state is damaged, too. Every value that recovery finds must have been written to that
+    /// key.
     pub fn after_crash(
         &mut self,
         work: &Work,
@@ -84,7 +83,7 @@ impl Damage {
         judged.find_map(Result::err)
     }
 
-    /// After the store was closed: damage is noticed, or does no harm.
+    /// Judges damage after the store was closed: the damage must be noticed, or do no harm.
     pub fn after_close(
         &mut self,
         work: &Work,
@@ -119,9 +118,8 @@ impl Damage {
         None
     }
 
-    /// After a power cut that took nothing: the records of `trail`, written one after the other by
-    /// one client, are above every seal. Each but the last has a successor that says that it was
-    /// durable.
+    /// Judges damage after a power cut without loss. The records of `trail`, written one after the other by one client, are above
+    /// every seal. Each record but the last has a successor that tells that it was durable.
     pub fn of_trail(
         &mut self,
         work: &Work,
@@ -173,8 +171,8 @@ impl Damage {
         }
     }
 
-    /// After a recovery of `cut`, and nothing since: the records found are sealed, so the last one
-    /// needs no successor.
+    /// Judges damage after a recovery of `cut` without later writes: the records found are sealed, so the last one needs no
+    /// successor.
     fn of_last_recovered(
         &mut self,
         cut: &Survivor,
@@ -192,7 +190,7 @@ impl Damage {
         self.same_or_refused(damaged, expected, "that an earlier recovery found")
     }
 
-    /// Damages `survivor` in one of this run's ways; `None`: the run has none, or nothing changed.
+    /// Damages `survivor` in one of this run's ways; `None` if the run has none, or nothing changed.
     fn harm(&self, work: &Work, survivor: &mut Survivor, random: &mut Random) -> Option<()> {
         let kinds: Vec<Fault> = KINDS
             .into_iter()
@@ -237,7 +235,7 @@ impl Damage {
         })
     }
 
-    /// Recovers `survivor`; `None`: the store refused it, or could not read it.
+    /// Recovers `survivor`; `None` if the store refused the pool, or could not read it.
     fn recover(&mut self, survivor: Survivor) -> Result<Option<Contents>, Violation> {
         self.states += 1;
         match self.lab.recover(vec![survivor]) {
@@ -263,7 +261,7 @@ fn spoil(survivor: &mut Survivor, image: &Image, place: u64, other: u64, random:
     }
 }
 
-/// Bytes before the key of a record: the stamp, tag and facts, and up to two words more.
+/// Least number of bytes before the key of a record: the stamp, tag and facts. Up to two more words may follow.
 const HEADER_SIZE_MIN: usize = 40;
 const HEADER_SIZE_MAX: usize = 56;
 /// Damaged pools examined after each closing.

@@ -1,4 +1,4 @@
-//! Damages records of a run, while the server serves them and in what it leaves.
+//! Damages records of a run: records that the server serves, and records that it leaves.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -84,7 +84,7 @@ impl Run {
         self.stage.mark("the record is restored".to_owned());
     }
 
-    /// Damages records for which only their successors vouch.
+    /// Damages records that only their successors vouch for.
     pub(super) fn damage_trail(&mut self) {
         let trail = Rc::new(Cell::new(Vec::new()));
         let (work, laid) = (self.work.clone(), trail.clone());

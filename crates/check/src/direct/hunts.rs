@@ -1,4 +1,4 @@
-//! The choices of directed hunts: short runs of the direct store that dwell on what other runs seldom bring about.
+//! The choices of directed hunts: short runs of the direct store that dwell on events that are rare in other runs.
 //!
 //! A hunt is a run of `kv-lite` with a few choices fixed, so that all other choices still come from the seed, and every oracle judges it.
 //!
@@ -22,8 +22,8 @@ use crate::explorer::Effort;
 const STATES_OF_A_MOMENT: u64 = 8;
 
 impl Setup {
-    /// Clients that publish, and the server, write the same one or two keys, often on condition of a version: a server that
-    /// ignores a client's publication between its decision and its own answers such a write wrongly.
+    /// Clients that publish, and the server, write the same one or two keys, often on condition of a version. A server that
+    /// ignores a client's publication between its own decision and publication answers such a write wrongly.
     pub fn rivals(seed: u64) -> Self {
         let random = &mut random_from_seed(seed ^ 0x5249_5641_4c53);
         let setup = Self::plainly_lite(seed).publishing(random);
@@ -62,8 +62,8 @@ impl Setup {
         }
     }
 
-    /// Several times the size of the pool is written, deletes are frequent, and power cuts are examined often: of a deleted key,
-    /// recovery meets older and newer records in any order.
+    /// Several times the size of the pool is written, deletes are frequent, and power cuts are examined often. Recovery meets
+    /// older and newer records of a deleted key in any order.
     pub fn reuse(seed: u64) -> Self {
         let setup = Self::plainly_lite(seed).churned(1.0, 60_000, 5..8);
         Self {
@@ -81,7 +81,7 @@ impl Setup {
         }
     }
 
-    /// The pool is a file, and one of its syncs fails. A power cut is examined at every moment.
+    /// The pool is a file, and one of its syncs fails. A power cut at every moment is examined.
     pub fn syncs(seed: u64) -> Self {
         let setup = Self::plainly_lite(seed);
         let on_file = |platform| DeclaredPlatform {

@@ -88,7 +88,7 @@ pub(crate) async fn wait_for_leases(work: Rc<Work>, process: Process, done: Rc<C
     }
 }
 
-/// Fills the pool with keys of its own, then deletes every one of them: a full pool can forget.
+/// Fills the pool with separate keys, then deletes every one of them: a full pool accepts deletes.
 pub(crate) async fn fill_and_forget(
     work: Rc<Work>,
     process: Process,

@@ -1,5 +1,5 @@
-//! A connection with handmade messages, as `docs/formats/protocol.md` describes them, for clients
-//! that do what the library never does.
+//! A connection with handmade messages of `docs/formats/protocol.md`, for clients that act in ways that the library does not
+//! allow.
 
 use std::rc::Rc;
 
@@ -63,9 +63,9 @@ impl Spot {
 /// The reason why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoConnection {
-    /// The server refused it, with this reason.
+    /// The server refused the connection, with this reason.
     Refused(String),
-    /// A fault of the world prevented it.
+    /// A fault of the world prevented the connection.
     Broken,
 }
 

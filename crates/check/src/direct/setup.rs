@@ -22,21 +22,21 @@ pub(crate) struct Setup {
     pub policy: ClientPolicy,
     /// Clients, each on a machine of its own.
     pub clients: u32,
-    /// Maximum number of operations that each client has under way.
+    /// Maximum number of operations that each client has in flight.
     pub lanes: u32,
     pub keys: u32,
     /// Operations of all clients together.
     pub operations: u64,
     /// Longest value, bytes.
     pub value_size_max: usize,
-    /// Percentage of writes with values of any length; the others have short ones.
+    /// Percentage of writes with values of any length; the other writes have short values.
     pub long_percent: u32,
     /// Percentages of gets and of deletes.
     pub gets_percent: u32,
     pub deletes_percent: u32,
     /// Percentage of puts on condition of a version.
     pub conditional_percent: u32,
-    /// Percentage of puts without a token, where clients publish: they publish no put with a token.
+    /// Percentage of puts without a token, in runs in which clients publish: clients publish no put with a token.
     pub plain_percent: u32,
     /// Keys whose places each client remembers.
     pub locations: usize,
@@ -57,16 +57,15 @@ pub(crate) struct Setup {
 /// Percentage of runs that have a given class of faults.
 const SWARM_PERCENT: u32 = 30;
 
-/// Keys whose places clients remember: none, so few that they displace each other, or all.
+/// Number of keys whose places clients remember: none, so few that keys displace each other, or all.
 const LOCATIONS_DRAWN: [usize; 4] = [0, 1, LOCATIONS, LOCATIONS];
 
-/// Number of closings while clients work, to draw from: an end in good order is not rarer than a
-/// kill.
+/// Numbers of closings while clients work: a proper end is as frequent as a kill.
 const CLOSINGS_DRAWN: [u64; 4] = [0, 0, 1, 2];
 
 /// Share of short runs that write several times the size of their pool.
 const CHURN_SHARE: f64 = 0.3;
-/// The same share for full runs: each such run takes as long as some dozens of others.
+/// The same share for full runs: such a run takes as long as some dozens of others.
 const FULL_CHURN_SHARE: f64 = 0.05;
 
 /// Share of full runs in which the index grows.
@@ -80,8 +79,7 @@ const FILLED_SHARE: f64 = 0.15;
 pub(super) const FILLED_SIZES: [usize; 4] = [1_000, 9_000, 60_000, 120_000];
 /// Operations that write several times the size of such a small pool with published values.
 const PUBLISHED_CHURN_OPERATIONS: u64 = 1500;
-/// Faults about which a pool that survives only processes promises nothing, or which need a power
-/// cut.
+/// Faults that need a power cut, or against which a pool with process durability promises nothing.
 const NOT_WITHOUT_POWER: [&str; 11] = [
     "read_from_cache",
     "power_cut",
@@ -296,12 +294,12 @@ impl Setup {
         }
     }
 
-    /// A run with some of every kind of fault, for many seeds.
+    /// A run with some faults of every kind, for many seeds.
     pub fn lite(seed: u64) -> Self {
         Self::plainly_lite(seed).published().filled()
     }
 
-    /// The same, with clients that do not publish and a pool that is not filled.
+    /// The same run, with clients that do not publish and a pool that is not filled.
     pub(super) fn plainly_lite(seed: u64) -> Self {
         let full = Self::drawn(seed);
         let random = &mut random_from_seed(seed ^ 0x117e);
@@ -461,7 +459,7 @@ fn pool(seed: u64, platform: DeclaredPlatform, segments: u64) -> PoolOptions {
 mod tests {
     use super::*;
 
-    /// The printed words can be typed.
+    /// The printed words are arguments of the command line.
     #[test]
     fn a_setup_is_described_in_the_words_of_the_command_line() {
         for seed in 0..64 {

@@ -27,7 +27,7 @@ pub(crate) const SERVER: NodeId = 0;
 pub(crate) struct Direct {
     pub work: Rc<Work>,
     options: ServerOptions,
-    /// Upkeep of all servers so far, including those that ended.
+    /// Upkeep of all servers so far, including servers that ended.
     upkeep: Cell<Upkeep>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Upkeep {
 }
 
 impl Direct {
-    /// The store on which `work` is to be done.
+    /// The store for `work`.
     pub fn new(work: Rc<Work>) -> Rc<Self> {
         let options = ServerOptions {
             clients: work.setup.policy,
@@ -139,7 +139,7 @@ impl Subject for Direct {
 }
 
 impl Upkeep {
-    /// This upkeep and that of `server`.
+    /// The sum of this upkeep and the upkeep of `server`.
     fn and(self, server: &Server) -> Self {
         let (earlier, now) = (self.cleaned, server.cleaning());
         let cleaned = Cleaning {
@@ -157,8 +157,8 @@ impl Upkeep {
     }
 }
 
-/// Whether faults explain the end of a server that was not asked to end. A server whose memory cannot be registered, or whose
-/// medium reports an error, ends and says why.
+/// Whether faults explain the unrequested end of a server. A server whose memory cannot be registered, or whose medium reports an
+/// error, ends with that error.
 fn is_excused(error: &StoreError, faults: &Faults) -> bool {
     match error {
         StoreError::Device(_) => faults.allocation_failures_per_thousand > 0,
@@ -167,7 +167,7 @@ fn is_excused(error: &StoreError, faults: &Faults) -> bool {
     }
 }
 
-/// The server's machine after a power cut that everything survived.
+/// The server's machine after a power cut without loss.
 pub(crate) fn everything(wrecks: &Wrecks) -> Survivor {
     let mut survivors = wrecks.everything();
     survivors.swap_remove(SERVER as usize)

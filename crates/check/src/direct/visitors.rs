@@ -44,7 +44,7 @@ impl fmt::Display for Visitor {
     }
 }
 
-/// Runs a visitor. If it achieves something that it must not, that is noted as a violation.
+/// Runs a visitor. Notes a violation if the visitor achieves something forbidden.
 pub(crate) async fn visit(work: Rc<Work>, process: Process, visitor: Visitor, seed: u64) {
     let mut random = random_from_seed(seed);
     match visitor {
@@ -108,7 +108,7 @@ async fn crowd(process: &Process) {
     process.kill();
 }
 
-/// Returns a lease, and writes through its key later.
+/// Returns a lease, and writes through the key of that lease later.
 async fn use_after_release(work: &Work, process: &Process) {
     let Ok(raw) = Raw::connect(process, &Raw::hello(VERSION)).await else {
         return;
@@ -118,7 +118,7 @@ async fn use_after_release(work: &Work, process: &Process) {
     };
     let runtime = process.runtime();
     let mut answered = raw.send(&request(2, spot.slot, 0, 0)).await.is_some();
-    // The revocation runs beside the server's answers: after two more answers it must be complete.
+    // The revocation runs beside the server's answers, and must be complete after two more answers.
     for _ in 0..2 {
         runtime.sleep(WHILE_NS).await;
         answered &= raw.send(&request(4, 0, 0, 0)).await.is_some();
@@ -240,7 +240,7 @@ async fn name_what_is_not_leased(work: &Work, raw: &Raw, random: &mut Random) {
     }
 }
 
-/// A record that is valid except for one thing.
+/// A record with exactly one fault.
 async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
     let Some(mut spot) = raw.spot(256).await else {
         return;
@@ -266,7 +266,7 @@ async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
             ("that is longer than a segment", raw.opening())
         }
         _ => {
-            // Its bytes fit into the last unit; a longer header would not.
+            // The bytes of the record fit into the last unit; a longer header would not.
             (draft.key, draft.value) = (b"odd", &[9; 14]);
             spot = spot.at_the_end(raw.format().segment_size);
             ("that takes a unit after its segment", raw.opening())

@@ -1,10 +1,10 @@
-//! Linearizability of the operations about one part of an object: is there an order in which each took effect at one
-//! moment between its call and its answer, and which explains all answers? (Herlihy and Wing 1990; the search is that of Wing
-//! and Gong 1993 with the memory of Lowe 2017.)
+//! Linearizability of the operations on one part of an object: is there an order in which each operation took effect at one
+//! moment between its call and its answer, and which explains all answers? (Herlihy and Wing 1990; the search is the search of
+//! Wing and Gong 1993 with the memory of Lowe 2017.)
 //!
-//! An operation without an answer may have taken effect or not. One that the death of its node cut off took
-//! effect before that death or never; that makes it *durable* linearizability (Izraelevitz et al.
-//! 2016): an answered write, and a value that was read before a crash, is there after it.
+//! An operation without an answer may have taken effect or not. An operation that the death of its node cut off took effect
+//! before that death or never. This rule makes it *durable* linearizability (Izraelevitz et al. 2016): an answered write, and a
+//! value that was read before a crash, survive the crash.
 //!
 //! ```text
 //!   search(done, state):
@@ -14,12 +14,12 @@
 //!   never twice from the same (done, state)
 //! ```
 //!
-//! Operations without an answer would make the search grow without bound, since each may be
-//! omitted. So the search merges cases that cannot matter: of operations with the same effect, the one that was called first and
-//! is cut off first goes first; and the search forgets whether an operation was done that is cut off by now. If answers tell
-//! more than a model can (versions that grow with each write), the caller ranks operations, and the search keeps their order.
+//! Operations without an answer would make the search grow without bound, since each may be omitted. The search therefore merges
+//! equivalent cases: of operations with the same effect, the operation that was called first and is cut off first goes first; and
+//! once an operation is cut off, the search forgets whether it was done. If answers tell more than a model can (versions that
+//! grow with each write), the caller ranks operations, and the search keeps their order.
 //!
-//! The problem is NP-complete (Gibbons and Korach 1997). So the search has a bound, and says *undecided* where it meets it.
+//! The problem is NP-complete (Gibbons and Korach 1997). The search therefore has a bound, and returns *undecided* at the bound.
 
 mod search;
 mod window;
@@ -27,7 +27,8 @@ mod window;
 use crate::history::{Moment, NEVER, Operation};
 use crate::model::Model;
 
-/// States that a search may look at: a history of the campaigns needs a few thousand at most; a state takes some hundred bytes.
+/// Maximum number of states of a search. A history of the campaigns needs a few thousand at most; a state takes some hundred
+/// bytes.
 pub const STATES_MAX: usize = 1 << 20;
 
 /// The result of a search.
@@ -40,8 +41,8 @@ pub enum Verdict {
         /// The largest number of answered operations, in the order of their calls, that some order
         /// explains.
         explained: usize,
-        /// The first answered operation, in the order of their calls, that no order explains together with those before it: its
-        /// number among the operations. `None`: what no order explains is the state afterwards.
+        /// The number of the first answered operation, in the order of calls, that no order explains together with the operations
+        /// before it. `None`: no order explains the final state.
         stuck: Option<usize>,
     },
     /// The search met its bound.
@@ -55,13 +56,13 @@ pub(crate) struct Step<C, A> {
     pub answered: Moment,
     pub call: C,
     pub answer: Option<A>,
-    /// Operations with ranks took effect in the order of their ranks, which differ.
+    /// Ranks are unique. Operations with ranks took effect in the order of their ranks.
     pub rank: Option<u64>,
-    /// The number of the operation; `None`: nobody called it, the caller of the search added it.
+    /// The number of the operation; `None` if the caller of the search added the step.
     pub number: Option<usize>,
 }
 
-/// Checks the operations about one part of an object, in the order of their calls. Looks at most at `states_max` states.
+/// Checks the operations on one part of an object, in the order of their calls. Visits at most `states_max` states.
 pub fn check<'a, M: Model>(
     model: &M,
     operations: impl Iterator<Item = &'a Operation<M::Call, M::Answer>>,
@@ -91,7 +92,7 @@ pub(crate) fn check_steps<M: Model>(
     search::Search::new(model, steps, states_max).run()
 }
 
-/// The moment after all of `steps`: later than every call, and than every answer and end that came.
+/// The moment after all of `steps`: later than every call, and than every answer and end that happened.
 pub(crate) fn after_all<C, A>(steps: &[Step<C, A>]) -> Moment {
     let came = |moment: Moment| if moment == NEVER { 0 } else { moment };
     let last = steps

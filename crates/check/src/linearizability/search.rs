@@ -12,8 +12,7 @@ use crate::model::Model;
 /// A step of `M`.
 type StepOf<M> = Step<<M as Model>::Call, <M as Model>::Answer>;
 
-/// Maximum number of operations that are called while one of `steps`, which are in the order of
-/// their calls, is under way.
+/// Maximum number of operations that are called while one of `steps` is pending. `steps` are in the order of their calls.
 fn overlap<C, A>(steps: &[Step<C, A>]) -> usize {
     let during = |(index, step): (usize, &Step<C, A>)| {
         steps[index..].partition_point(|later| later.called <= step.answered)
@@ -23,7 +22,7 @@ fn overlap<C, A>(steps: &[Step<C, A>]) -> usize {
 
 pub(super) struct Search<'a, M: Model> {
     model: &'a M,
-    /// In the order of their calls.
+    /// Answered operations, in the order of their calls.
     answered: Vec<StepOf<M>>,
     unanswered: Vec<StepOf<M>>,
     /// States from which no path leads to the end.
@@ -37,15 +36,14 @@ pub(super) struct Search<'a, M: Model> {
 struct Done<S> {
     /// All answered operations before this one are done.
     base: usize,
-    /// Which of the answered operations from `base` on are done, one bit each.
+    /// The done ones of the answered operations from `base` on, one bit each.
     window: Window,
     /// The unanswered operations that are done.
     unanswered: Window,
     state: S,
     /// The highest rank of all done operations.
     rank: u64,
-    /// The latest call of all done operations: an operation that a crash before it cut off can no
-    /// longer take effect.
+    /// The latest call of all done operations. An operation that a crash before this call cut off cannot take effect.
     latest: Moment,
 }
 
@@ -82,7 +80,7 @@ impl<'a, M: Model> Search<'a, M> {
                 return Verdict::Undecided;
             }
             if self.seen.insert(done.clone()) {
-                // The first answered operation is on top, and so tried first.
+                // The first answered operation is on top and tried first.
                 self.push_choices(&done, &mut stack);
             }
         }
@@ -96,8 +94,7 @@ impl<'a, M: Model> Search<'a, M> {
         self.model.apply(state, &step.call, step.answer.as_ref())
     }
 
-    /// Operations called before this moment may be next: every pending operation was answered after
-    /// it.
+    /// The moment before which an operation must be called to be next: every pending operation was answered after this moment.
     fn horizon(&self, done: &Done<M::State>) -> Moment {
         let mut horizon = NEVER;
         for (index, step) in self.answered[done.base..].iter().enumerate() {
@@ -111,8 +108,8 @@ impl<'a, M: Model> Search<'a, M> {
         horizon
     }
 
-    /// An operation called after this moment comes after a crash, and cuts off operations that may
-    /// still take effect.
+    /// The moment of the first crash that cuts off operations that may still take effect. An operation called later cuts them
+    /// off.
     fn barrier(&self, done: &Done<M::State>) -> Moment {
         let open = |(index, step): &(usize, &StepOf<M>)| {
             !done.unanswered.has(*index) && step.answered > done.latest
@@ -126,7 +123,7 @@ impl<'a, M: Model> Search<'a, M> {
             .unwrap_or(NEVER)
     }
 
-    /// Takes all reads that may be next, change nothing and cut nothing off.
+    /// Takes all reads that may be next, and that change nothing and cut nothing off.
     fn take_reads(&self, mut done: Done<M::State>) -> Done<M::State> {
         let barrier = self.barrier(&done);
         loop {
@@ -151,8 +148,7 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// Operations that are cut off by now can no longer take effect: whether they did makes no
-    /// difference.
+    /// Forgets operations that are cut off: they cannot take effect, so it makes no difference whether they did.
     fn forget_cut_off(&self, mut done: Done<M::State>) -> Done<M::State> {
         for (index, _) in self
             .unanswered
@@ -172,7 +168,7 @@ impl<'a, M: Model> Search<'a, M> {
             .iter()
             .enumerate()
             .take_while(|(_, step)| step.called <= horizon);
-        // Ranks are in order: none may come before a pending one with a lower rank.
+        // Ranks are in order: no operation may come before a pending one with a lower rank.
         let next_rank = in_reach
             .clone()
             .filter(|(index, _)| open(*index))
@@ -188,8 +184,7 @@ impl<'a, M: Model> Search<'a, M> {
                 break;
             }
             let open = !done.unanswered.has(index) && step.answered > done.latest;
-            // An operation with the same effect that was called earlier and is cut off no later can
-            // be exchanged with this one.
+            // An earlier call with the same effect that is cut off no later is interchangeable with this operation.
             let is_first = |step: &StepOf<M>| {
                 !firsts.iter().any(|first| {
                     (&first.call, first.rank) == (&step.call, step.rank)
@@ -223,7 +218,7 @@ impl<'a, M: Model> Search<'a, M> {
 }
 
 impl<S> Done<S> {
-    /// The state after `step`, too, which leaves `state`; the caller marks the step as done.
+    /// The state after `step`, which leaves `state`. The caller marks the step as done.
     fn after<C, A>(&self, step: &Step<C, A>, state: S) -> Self {
         Self {
             base: self.base,

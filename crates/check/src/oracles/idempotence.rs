@@ -1,11 +1,10 @@
-//! Recovery is idempotent: whatever happens to the lines that a finished recovery left undecided,
-//! the next one finds the same content.
+//! Recovery is idempotent: whatever happens to the lines that a finished recovery left undecided, the next recovery finds the
+//! same content.
 
 use crate::values::{ValueId, describe};
 use crate::violation::Violation;
 
-/// Compares the result of a second recovery with `first`, that of the first one: for each key its
-/// value and version.
+/// Compares the result of a second recovery with `first`, the result of the first one: value and version of each key.
 pub fn judge(
     first: &[Option<(ValueId, u64)>],
     second: &[Option<(ValueId, u64)>],

@@ -1,12 +1,11 @@
-//! A term has one primary: whatever nodes believe of each other, no two of them lead a group in the
-//! same term.
+//! A term has one primary: whatever nodes believe of each other, no two nodes lead a group in the same term.
 
 use std::collections::BTreeMap;
 
 use crate::history::NodeId;
 use crate::violation::Violation;
 
-/// A node led a group in a term: it stamped, served or answered as its primary.
+/// The observation that a node led a group in a term: it stamped, served or answered as the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The group.

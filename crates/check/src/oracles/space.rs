@@ -1,5 +1,4 @@
-//! No space is lost: every segment is free, in use or full, and the writes explain the bytes in
-//! use.
+//! No space is lost: every segment is free, in use or full, and the writes account for the bytes in use.
 
 use crate::violation::Violation;
 

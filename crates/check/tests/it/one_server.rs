@@ -6,7 +6,7 @@ use stonecast_fabric_sim::{MachineOptions, MachineProfile, Process, SimBacking, 
 use stonecast_kv::{Server, ServerOptions};
 use stonecast_media::{Durability, OpenMode, Pool, PoolOptions};
 
-/// Its address, some time after the world began.
+/// Address of the server, some time after the start of the world.
 pub const ADDRESS: &str = "sim:server";
 /// Bytes of a segment.
 const SEGMENT_SIZE: u64 = 256 << 10;

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::ycsb;
 use crate::failure::Failure;
 
-/// What to measure.
+/// The measurements.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     Ycsb(Box<ycsb::Ycsb>),

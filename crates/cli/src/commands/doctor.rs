@@ -1,4 +1,4 @@
-//! `doctor`: what this machine lets one detect of how remote writes become durable, and what must be declared.
+//! `doctor`: the facts that decide how remote writes become durable on this machine, and the properties to declare.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use crate::doctor::{Conclusion, Facts, Root, text};
 use crate::failure::Failure;
 use crate::output;
 
-/// Shows what this machine lets one detect of how writes become durable, what must be declared, and the profile.
+/// Shows the facts of this machine that decide how writes become durable, the properties to declare, and the profile.
 ///
-/// Claims nothing that it did not see: what no file of the kernel says is listed as what must be declared, and assumed to
-/// be what keeps plans sound.
+/// The report claims nothing unseen. A property that no file of the kernel states is listed as one to declare, and is
+/// assumed to have the value that keeps plans sound.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: look, and plan for what was seen
@@ -21,10 +21,10 @@ Example: look, and plan for what was seen
   stonecast doctor --write-profile this-machine.toml
   stonecast plan --profile this-machine.toml")]
 pub struct Doctor {
-    /// Folder in which a pool would lie: its file system decides most.
+    /// Folder of a pool that exists or is planned: its file system decides most.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub data: PathBuf,
-    /// Also writes the profile that follows into this file, for `plan --profile`.
+    /// Also writes the resulting profile into this file, for `plan --profile`.
     #[arg(long, value_name = "FILE")]
     pub write_profile: Option<PathBuf>,
     /// Prints one JSON object.

@@ -1,4 +1,4 @@
-//! `export`: every entry as NDJSON, in the order in which they were stored.
+//! `export`: every entry as NDJSON, in the order in which the entries were stored.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -17,26 +17,26 @@ use crate::ndjson;
 use crate::progress::Progress;
 use crate::session::Session;
 
-/// Writes every entry as NDJSON, in the order in which they were stored.
+/// Writes every entry as NDJSON, in the order in which the entries were stored.
 ///
-/// An entry that is stored again moves to the end. The form is canonical: exporting what was imported from an
-/// export with unique keys gives the same bytes.
+/// An entry that is stored again moves to the end. The form is canonical: an export with unique keys, imported and
+/// exported again, has the same bytes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: to a file (replaced only when all is written; behind a link, the file that it names), and into another program
   stonecast export entries.ndjson
   stonecast export | gzip > entries.ndjson.gz")]
 pub struct Export {
-    /// The file; stdout if it is not given or is `-`.
+    /// The file; stdout if FILE is missing or `-`.
     pub file: Option<PathBuf>,
-    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end; needs FILE.
+    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end; requires FILE.
     #[arg(long, requires = "file")]
     pub json: bool,
     #[command(flatten)]
     pub connection: Connection,
 }
 
-/// Bytes that are written to the file at once.
+/// The size of one write to the file, in bytes.
 const BUFFER_SIZE: usize = 1 << 20;
 
 /// See the module documentation.
@@ -87,8 +87,8 @@ async fn write_all(client: &Client, output: &mut impl Write) -> Result<(u64, u64
     }
 }
 
-/// The destination of an export. An existing file is replaced once everything is written, so that it never holds half
-/// an export; a pipe or a device is written piece by piece.
+/// The destination of an export. An existing file is replaced once everything is written, so that the file never holds
+/// half an export; a pipe or a device is written piece by piece.
 enum Destination {
     Stdout(io::Stdout),
     Device(fs::File),

@@ -7,7 +7,7 @@ use clap::{Args, Command};
 use crate::failure::Failure;
 use crate::output;
 
-/// Prints what makes a shell complete the commands and flags of this program.
+/// Prints the completions of commands and flags for a shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: for bash, and for zsh
@@ -25,7 +25,7 @@ Example: into the system, and one page to look at
   stonecast man /usr/share/man/man1
   stonecast man | man -l -")]
 pub struct Man {
-    /// Folder for all pages; without it the page of the program goes to stdout.
+    /// Folder for all pages; without FOLDER, the page of the program goes to stdout.
     pub folder: Option<PathBuf>,
 }
 

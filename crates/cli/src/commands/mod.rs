@@ -1,4 +1,4 @@
-//! The list of commands. Each has a file or a folder with its flags, its help and what it does.
+//! The list of commands. Each command has a file or a folder with its flags, its help and its work.
 
 mod bench;
 mod doctor;
@@ -18,7 +18,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Serve(Box<serve::Serve>),
@@ -36,7 +36,7 @@ pub enum Command {
     Doctor(doctor::Doctor),
     Completions(manual::Completions),
     Man(manual::Man),
-    /// Measures.
+    /// Measures a server.
     #[command(subcommand, arg_required_else_help = true)]
     Bench(bench::Bench),
 }

@@ -9,11 +9,11 @@ use crate::doctor::root::{Fact, Root};
 pub struct PersistentRegion {
     /// The kernel's name.
     pub name: String,
-    /// What found the region: `ACPI.NFIT`, `cxl`, `e820`.
+    /// The provider that found the region: `ACPI.NFIT`, `cxl`, `e820`.
     pub provider: Fact,
     /// Bytes.
     pub size: Fact,
-    /// The part of the platform from which stores survive, as the platform states it: `cpu_cache`, `memory_controller`,
+    /// The part of the platform from which stores survive, as stated by the platform: `cpu_cache`, `memory_controller`,
     /// or nothing.
     pub persistence_domain: Fact,
     /// The region's namespaces.

@@ -1,4 +1,4 @@
-//! What can be detected on this machine of how remote writes become durable, and what cannot.
+//! The facts of this machine that decide how remote writes become durable.
 //!
 //! ```text
 //!   root.rs       where facts are read: / or a folder that stands for it
@@ -7,8 +7,8 @@
 //!   report.rs     for people                              conclusion.rs     what follows, what must be declared
 //! ```
 //!
-//! A fact is the content of a file of the kernel. A property that no file states is not filled in, but listed as one to
-//! declare.
+//! A fact is the content of a file of the kernel. A property that no file states has no value here, and is listed as
+//! one to declare.
 
 mod abilities;
 mod conclusion;
@@ -55,11 +55,11 @@ pub struct PlaceFacts {
     pub path: String,
     /// Type of its file system; `None` if the folder could not be examined.
     pub file_system: Option<&'static str>,
-    /// How the file system keeps bytes.
+    /// The way in which the file system keeps bytes.
     pub keeping: Option<KeepingFact>,
-    /// Whether a file there can be mapped with `MAP_SYNC`, tried on one.
+    /// Whether a file in the folder could be mapped with `MAP_SYNC`.
     pub map_sync: Option<bool>,
-    /// Why the folder could not be examined.
+    /// The reason why the folder could not be examined.
     pub error: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use crate::doctor::root::{Fact, Root};
 pub struct Processor {
     /// The model name that the maker gave the processor.
     pub model: Option<String>,
-    /// Instructions that write a cache line back, best first.
+    /// The instructions that write a cache line back, best first.
     pub write_back: Vec<&'static str>,
     /// The kernel's version.
     pub kernel: Fact,

@@ -11,17 +11,17 @@ use crate::doctor::root::{Fact, Root};
 pub struct RdmaDevice {
     /// The kernel's name.
     pub name: String,
-    /// `1: CA`, `4: RNIC` and so on.
+    /// The type, such as `1: CA` or `4: RNIC`.
     pub node_type: Fact,
-    /// The kernel's driver; none for a device made of software.
+    /// The kernel's driver; none for a software device.
     pub driver: Option<String>,
     /// Firmware version.
     pub firmware: Fact,
-    /// Place on the PCI bus; none for a device made of software.
+    /// The address on the PCI bus; none for a software device.
     pub pci_address: Option<String>,
     /// The NUMA node that the device is close to.
     pub numa_node: Fact,
-    /// Whether its writes may pass each other on the bus.
+    /// Whether writes of the device may pass each other on the bus.
     pub relaxed_ordering: RelaxedOrdering,
     /// The device's abilities according to the verbs library.
     pub abilities: Abilities,
@@ -32,13 +32,13 @@ pub struct RdmaDevice {
 /// A port of a device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Port {
-    /// From 1.
+    /// The number, from 1.
     pub number: String,
-    /// `4: ACTIVE` and so on.
+    /// The state, such as `4: ACTIVE`.
     pub state: Fact,
     /// `InfiniBand` or `Ethernet`.
     pub link_layer: Fact,
-    /// `100 Gb/sec (4X EDR)` and so on.
+    /// The rate, such as `100 Gb/sec (4X EDR)`.
     pub rate: Fact,
 }
 
@@ -50,7 +50,7 @@ pub enum Speaks {
     InfinibandOrRoce,
     /// iWARP: completions come from the requester's own transport.
     Iwarp,
-    /// The kernel does not say.
+    /// The kernel does not state the protocol.
     Unknown,
 }
 

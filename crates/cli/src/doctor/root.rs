@@ -1,4 +1,4 @@
-//! Where facts of a machine are read: the files that the kernel shows, below `/` or below a folder that stands for it.
+//! The source of a machine's facts: the files that the kernel shows, below `/` or below a folder that stands for `/`.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
-/// Most bytes that are read of a file: the kernel's files have a page, and a longer file is not what it seems.
+/// The most bytes that are read of a file. The kernel's files have a page; a longer file is not the kernel's.
 const SIZE_MAX: u64 = 1 << 20;
 
 /// See the module documentation.
@@ -33,7 +33,7 @@ impl Fact {
         }
     }
 
-    /// The content of the file, or why there is none, for human readers.
+    /// The content of the file, or the reason why there is none, for human readers.
     pub fn or_why(&self) -> String {
         match self {
             Self::Said(text) if text.is_empty() => "the kernel's file is empty".to_owned(),
@@ -57,7 +57,7 @@ impl Root {
         Self(path.into())
     }
 
-    /// Whether this is `/`, so that the running system can also be asked.
+    /// Returns whether this is `/`, so that the running system can also be asked.
     pub fn is_this_machine(&self) -> bool {
         self.0 == Path::new("/")
     }

@@ -11,10 +11,10 @@ use crate::support::{Place, Server, Worker, as_worker, start_worker};
 
 const CLIENTS: u32 = 10;
 const WATCHED: Duration = Duration::from_secs(5);
-/// A hundredth of a core.
+/// The most processor time of the server: a hundredth of a core.
 const SHARE_MAX: f64 = 0.01;
 
-/// Needs the executor to park: one that spins takes a whole core.
+/// Needs the executor to park: an executor that spins takes a whole core.
 #[test]
 fn an_idle_server_with_ten_idle_clients_takes_less_than_a_hundredth_of_a_core() {
     if let Some(address) = as_worker() {
@@ -32,7 +32,7 @@ fn an_idle_server_with_ten_idle_clients_takes_less_than_a_hundredth_of_a_core() 
         .map(|_| start_worker(test, &work, &words))
         .collect();
     let start = Instant::now();
-    // The command that asks is one more client.
+    // The `stat` command is one more client.
     while server.client(&["stat", "--json"]).json()["clients"] != CLIENTS + 1 {
         assert!(
             start.elapsed() < Duration::from_secs(60),
@@ -56,7 +56,7 @@ fn an_idle_server_with_ten_idle_clients_takes_less_than_a_hundredth_of_a_core() 
     );
 }
 
-/// Connects a client that has done something and now waits for nothing.
+/// Connects a client that does one operation and then nothing.
 fn be_idle(address: &str) {
     let device = ShmDevice::new(ShmOptions::default()).expect("a device");
     let executor = BusyPoll::new(device.clone(), 20_000);

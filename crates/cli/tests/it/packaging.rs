@@ -36,7 +36,7 @@ fn a_server_starts_with_the_example_configuration() {
         .arg("serve")
         .arg("--config")
         .arg(packaging().join("stonecast.toml"));
-    // These flags replace settings that name a place of the system, or are larger than a test needs.
+    // These flags replace settings that name a place of the system, or that are larger than a test needs.
     serve
         .arg("--data")
         .arg(place.pool())
@@ -92,7 +92,7 @@ fn the_unit_is_understood_by_systemd() {
             "systemd-analyze is not installed",
         ),
         Some((success, said)) => {
-            // Units of the machine itself are also checked, but do not concern this test.
+            // The check covers units of the machine, too, which do not concern this test.
             let ours: Vec<&str> = said
                 .lines()
                 .filter(|line| line.contains("stonecast"))

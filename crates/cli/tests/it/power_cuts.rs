@@ -1,13 +1,13 @@
-//! Power cuts: load in a machine that is killed, and the comparison of the pool's content afterwards with the notes.
+//! Power cuts: load in a machine that is killed, and a comparison of the pool's content with the notes afterwards.
 //!
 //! ```text
 //!   in the machine   each boot: verify the pool, serve it, export it, then load until the machine is gone
 //!   outside          after each boot: read the notes of all boots before, compare with the export
 //! ```
 //!
-//! Both are called by `cargo xtask guest`, which starts the machine and kills it. The folder of a site lies outside the
-//! machine, and a write to that folder returns once the bytes are outside. Therefore a note is outside before the
-//! operation that it announces is sent, and an acknowledged write is known outside as soon as the writer continues.
+//! `cargo xtask guest` calls both, starts the machine and kills the machine. The folder of a site lies outside the
+//! machine, and a write to that folder returns once the bytes are outside. A note is therefore outside before the
+//! announced operation is sent, and an acknowledged write is known outside as soon as the writer continues.
 //!
 //! ```text
 //!   notes-B-W    of worker W in boot B       verified-B   what `verify` found before boot B served the pool
@@ -49,7 +49,7 @@ impl Site {
         self.folder.join(format!("{what}-{boot}"))
     }
 
-    /// Writes a file that exists whole or not at all after a loss of the machine's power.
+    /// Writes a file that is complete or absent after a loss of the machine's power.
     fn leave(&self, what: &str, bytes: &[u8]) {
         let half = self.folder.join("half");
         fs::write(&half, bytes).expect("the folder of the site can be written");
@@ -111,9 +111,9 @@ fn loads_a_pool_until_the_power_is_cut() {
     );
 }
 
-/// `good`, or what `verify` found.
+/// `good`, or the findings of `verify`.
 fn verdict(pool: &Path) -> String {
-    // The very first boot may not have got as far as creating the pool.
+    // The first boot may have ended before the creation of the pool.
     let verified = stonecast(["verify".as_ref(), pool.as_os_str()]);
     match verified.code {
         Some(0) => "good".to_owned(),

@@ -31,13 +31,13 @@ mod writers;
 
 pub use list::cases;
 
-/// A story on its way.
+/// A running story.
 pub type Story = Pin<Box<dyn Future<Output = ()>>>;
 
-/// How long a story waits for an answer before it fails, nanoseconds of the world's clock.
+/// Time for which a story waits for an answer before the story fails, in nanoseconds of the world's clock.
 pub const PATIENCE_NS: Nanoseconds = 30_000_000_000;
 
-/// What the tests of a store give. A new world is made for each promise.
+/// The surroundings that the tests of a store provide. A new world is made for each promise.
 pub trait World {
     /// A handle of one store in which nothing was ever stored before the story. Each call gives another handle of the same
     /// store, as another process would have it.
@@ -50,13 +50,13 @@ pub trait World {
 
 /// One promise.
 pub struct Case {
-    /// The promise as a sentence, its words joined by underscores: also the name of its test.
+    /// The promise as a sentence, its words joined by underscores. The name of the test is the same.
     pub name: &'static str,
-    /// Tells the story.
+    /// Runs the story.
     pub run: fn(Scene) -> Story,
 }
 
-/// What a story is told with.
+/// The means of a story.
 pub struct Scene {
     world: Rc<dyn World>,
     runtime: Rc<dyn Runtime>,
@@ -78,7 +78,7 @@ impl Scene {
     }
 }
 
-/// A store whose every answer is waited for, and must come.
+/// A store whose answers must all arrive.
 struct Handle {
     store: Rc<dyn ConfigStore>,
     runtime: Rc<dyn Runtime>,
@@ -101,7 +101,7 @@ impl Handle {
         swap.expect("nothing fails in a story")
     }
 
-    /// Stores `bytes` where nobody else writes.
+    /// Stores `bytes` without any rival writer.
     async fn store(&self, expected: Option<Revision>, bytes: &[u8]) -> Revision {
         match self.swap(expected, bytes).await {
             Swap::Done(revision) => revision,
@@ -115,7 +115,7 @@ impl Handle {
     }
 }
 
-/// Asks a store, and drops the answer before it comes.
+/// Sends a request to a store, and drops the answer before it arrives.
 async fn drop_on_its_way<T>(mut pending: Pending<'_, T>) {
     poll_fn(|context| {
         let _ = pending.as_mut().poll(context);

@@ -1,4 +1,4 @@
-//! What is stored, and what is read.
+//! Stored values, and the results of reads.
 
 use stonecast_base::random_from_seed;
 use uuid::Uuid;

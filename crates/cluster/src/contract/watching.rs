@@ -4,7 +4,7 @@ use futures_util::future::join;
 
 use super::{Scene, drop_on_its_way};
 
-/// How long a writer lets a watch wait before it writes, nanoseconds. A watch that is late does not fail a story.
+/// Head start of a watch before the writer writes, in nanoseconds. A late watch does not fail a story.
 const HEAD_START_NS: u64 = 5_000_000;
 
 pub async fn a_watch_of_an_empty_store_sees_the_first_value(scene: Scene) {

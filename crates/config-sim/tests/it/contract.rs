@@ -11,7 +11,7 @@ use stonecast_fabric_sim::{MachineOptions, MachineProfile};
 
 use crate::scene::Scene;
 
-/// A service of three seats; each handle is that of a process on a machine of its own.
+/// A service of three seats. Each handle belongs to a process on a machine of its own.
 struct Simulated {
     scene: Scene,
     handles: RefCell<Vec<Rc<dyn Runtime>>>,

@@ -14,7 +14,7 @@ pub struct Scene {
     pub service: Rc<ConfigService>,
     pub callers: Vec<Caller>,
     pub seats: Vec<Machine>,
-    /// Last, so that what runs in it goes first.
+    /// The last field, so that the processes in the world are dropped before the world.
     pub world: World,
 }
 
@@ -52,7 +52,7 @@ impl Scene {
     }
 }
 
-/// The revision that a value of a service has which was stored `count` times.
+/// The revision of a value after `count` stores.
 pub fn revision(count: u64) -> Option<Revision> {
     Some(Revision(count))
 }

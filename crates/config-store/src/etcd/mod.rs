@@ -1,21 +1,21 @@
 //! A configuration in an etcd: one key.
 //!
 //! ```text
-//!   mod.rs      which endpoint is asked, what an answer means for the store
+//!   mod.rs      choice of the endpoint, meaning of an answer for the store
 //!   member      one request to one endpoint: bounds, credentials
-//!   tls         certificates and keys from files, and what a failed handshake says
+//!   tls         certificates and keys from files, and failed handshakes
 //!   messages    requests and answers of etcd's JSON gateway
-//!   error       what can go wrong, and whether a transaction may have been done
+//!   error       failures, and whether a transaction may have been done
 //! ```
 //!
-//! The revision of a value is the key's `mod_revision`. A compare-and-set is one transaction that compares it; a watch is a stream that begins
-//! right after a read.
+//! The revision of a value is the key's `mod_revision`. A compare-and-set is one transaction that compares it; a watch is a
+//! stream that begins directly after a read.
 //!
 //! Invariants:
-//! - A transaction is sent once. What may have reached an etcd is never sent to another one.
-//! - No transaction goes to an endpoint that has not shown in a read that it belongs to this cluster, since anything failed there. For a first value that
-//!   read comes right before.
-//! - Revisions do not go back: an answer that is older than what was seen before its request was sent is refused.
+//! - A transaction is sent once. A transaction that may have reached an etcd is never sent to another.
+//! - A transaction goes only to an endpoint that has proven in a read, since the last failure there, that it belongs to
+//!   this cluster. For a first value that read comes directly before.
+//! - Revisions do not go back: an answer that is older than the state seen before its request was sent is refused.
 
 mod error;
 mod member;
@@ -35,14 +35,14 @@ pub use self::tls::UnusableFile;
 use crate::address::EtcdAddress;
 use crate::backend::{Backend, Failure};
 
-/// How long an etcd may take.
+/// Time limits for an etcd.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// For a connection.
     pub connect: Duration,
     /// For the whole answer to a read or a transaction.
     pub answer: Duration,
-    /// How long a watch listens before it looks for itself: an etcd that fell silent is noticed after that.
+    /// The time that a watch listens before it reads by itself: a silent etcd is noticed after that time.
     pub listen: Duration,
 }
 
@@ -55,30 +55,30 @@ impl Bounds {
     };
 }
 
-/// What the connections of one store know of its etcd.
+/// The knowledge that the connections of one store have of its etcd.
 #[derive(Default)]
 struct Seen {
-    /// All answers are of this cluster.
+    /// The cluster of all answers.
     cluster: Option<u64>,
     revision: u64,
-    /// The member that answered last: whoever asks begins there.
+    /// The member that answered last: the next request begins there.
     answering: usize,
-    /// Members of which a read showed that they belong to the cluster, and nothing failed since.
+    /// Members that proved in a read that they belong to the cluster, and have not failed since.
     known: BTreeSet<usize>,
 }
 
-/// The store as one of its threads has it. A clone shares its connections, and what is known.
+/// The store as used by one of its threads. A clone shares its connections and its knowledge.
 #[derive(Clone)]
 pub struct EtcdStore {
     key: Key,
     members: Vec<Member>,
-    /// The member that is asked.
+    /// The member to ask.
     current: usize,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl EtcdStore {
-    /// The store at `address`. Its files are read, and nothing is asked yet.
+    /// The store at `address`. Reads its files, and sends no request yet.
     pub fn new(address: &EtcdAddress, bounds: Bounds) -> Result<Self, UnusableFile> {
         let tls = address.tls.as_ref().map(tls::read).transpose()?;
         let endpoints = address.endpoints.iter();
@@ -96,12 +96,12 @@ impl EtcdStore {
         self.seen.lock().expect("no holder panics")
     }
 
-    /// The revision that answers to requests from here on have at least.
+    /// The least revision of answers to later requests.
     fn floor(&self) -> u64 {
         self.seen().revision
     }
 
-    /// Compares a header with what was seen before the request.
+    /// Compares a header with the state seen before the request.
     fn check(&self, endpoint: &str, header: &Header, floor: u64) -> Result<(), EtcdError> {
         let mut seen = self.seen();
         let cluster = *seen.cluster.get_or_insert(header.cluster_id);
@@ -123,7 +123,8 @@ impl EtcdStore {
         Ok(())
     }
 
-    /// The newest value by the current member, and etcd's revision. The member is known if that succeeds, and no more if it fails.
+    /// The newest value from the current member, and etcd's revision. The member counts as known if this succeeds, and as
+    /// unknown if it fails.
     fn read_of_current(&mut self) -> Result<(Option<Stored>, u64), EtcdError> {
         let floor = self.floor();
         let member = &mut self.members[self.current];
@@ -140,7 +141,7 @@ impl EtcdStore {
         checked
     }
 
-    /// Asks one member after the other, beginning with the one that answered last, until `ask` does not say that the next one may be asked.
+    /// Asks one member after the other, beginning with the one that answered last, as long as `ask` allows the next one.
     fn failing_over<T>(
         &mut self,
         mut ask: impl FnMut(&mut Self) -> Result<T, EtcdError>,
@@ -174,7 +175,7 @@ impl EtcdStore {
         })
     }
 
-    /// Whoever asks next begins with the next member.
+    /// Makes the next request begin with the next member.
     fn pass_over_current(&self) {
         self.seen().answering = self.next();
     }
@@ -189,7 +190,8 @@ impl EtcdStore {
         bytes: &[u8],
     ) -> Result<Swap, EtcdError> {
         let is_known = self.seen().known.contains(&self.current);
-        // The comparison of revisions tells an etcd that lost its values from the one that had them, but not where none is expected.
+        // The comparison of revisions distinguishes an etcd that lost its values from one that has them, but not if no
+        // revision is expected.
         if !is_known || expected.is_none() {
             self.read_of_current()?;
         }

@@ -17,27 +17,27 @@
 //!     intent := none
 //! ```
 //!
-//! Messages that a requester posted together are reserved together, as a run in one buffer: so one swap of the cursor, one mark
-//! and one intent serve all of them.
+//! Messages that a requester posted together are reserved together, as a run in one buffer: one swap of the cursor, one
+//! mark and one intent serve all of them.
 //!
-//! A cursor is the serial of a buffer and a stride in it. Every stride of every posted buffer has a slot. The slot of the first
-//! message of a run is that of the cursor value that the run was reserved from, even if it went to the next buffer; the
-//! others have the slots of their places.
+//! A cursor is the serial of a buffer and a stride in it. Every stride of every posted buffer has a slot. The slot of the
+//! first message of a run is that of the cursor value that the run was reserved from, even if the run went to the next
+//! buffer; the other messages have the slots of their places.
 //!
 //! Invariants:
-//! - Only the receiver posts buffers, clears slots, and moves its own position; it believes nothing that it reads.
-//! - A reservation is one compare-and-swap of the cursor, so it is whole or absent, and where there is no room the
-//!   cursor does not move.
-//! - The start of a reservation is marked before the cursor moves past it, with its full cursor value and never
-//!   backwards. So the holes of the dead end at marks, and a mark of another round is not mistaken for one.
+//! - Only the receiver posts buffers, clears slots, and moves its own position; it trusts nothing that it reads.
+//! - A reservation is one compare-and-swap of the cursor, so it is whole or absent. If there is no room, the cursor does
+//!   not move.
+//! - The start of a reservation is marked before the cursor moves past it, with its full cursor value and never backwards.
+//!   So the holes of dead requesters end at marks, and a mark of another round cannot be mistaken for the end of a hole.
 //! - An intent is stored before the swap and removed after the publication. So for the start of a run that the cursor has
-//!   passed, either its slot is published, or a live intent names it, or its requester is dead. The receiver looks at
-//!   the slot again after the intents.
-//! - The first message of a run is published last. So the receiver comes to the others only when all are published.
+//!   passed, either its slot is published, or a live intent names it, or its requester is dead. The receiver reads the slot
+//!   again after the intents.
+//! - The first message of a run is published last. So the receiver reaches the other messages only when all are published.
 //!
-//! A requester that dies before the swap leaves a mark that says the truth. One that dies after it leaves a hole of known
-//! length. One that dies after the publication leaves its messages. One that is stopped between swap and publication holds
-//! up the receiver at its position, as long as it lives and its connection is not quiesced.
+//! A requester that dies before the swap leaves a valid mark. A requester that dies after the swap leaves a hole of known
+//! length, and one that dies after the publication leaves its messages. A requester that is stopped between swap and
+//! publication blocks the receiver at its position, as long as the requester lives and its connection is not quiesced.
 
 mod receiver;
 mod requester;
@@ -63,14 +63,14 @@ const IN_NEXT: u64 = 1 << 62;
 /// Longest message, which shares a word with the queue pair.
 pub(crate) const MESSAGE_SIZE_MAX: u32 = (1 << 30) - 1;
 
-/// How large the parts of an append queue are; both sides know it.
+/// The sizes of the parts of an append queue, known to both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AppendLayout {
     /// Most posted buffers.
     pub(crate) capacity: u32,
     /// Strides of all posted buffers together; a power of two.
     pub(crate) slots: u64,
-    /// Bytes.
+    /// Bytes of a stride.
     pub(crate) stride: u32,
 }
 
@@ -120,7 +120,7 @@ impl AppendLayout {
     }
 
     fn strides(&self, size: u32) -> u64 {
-        // A division costs as much as the copy of a small message.
+        // A division costs as much as copying a small message.
         match size <= self.stride {
             true => 1,
             false => u64::from(size.div_ceil(self.stride)),
@@ -140,12 +140,12 @@ impl Cursor {
         }
     }
 
-    /// As it stands in intents and marks, where 0 means none.
+    /// The form in intents and marks, where 0 means none.
     fn named(self) -> u64 {
         self.pack() + 1
     }
 
-    /// Behind `strides` more strides of a buffer that has `of`.
+    /// The cursor `strides` strides further, in a buffer of `of` strides.
     fn behind(self, strides: u64, of: u64) -> Self {
         let stride = self.stride + strides;
         if stride >= of {

@@ -1,4 +1,4 @@
-//! The receiver's side: posting buffers, and taking what was published in them.
+//! The receiver's side: posts buffers, and takes the messages that were published in them.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use super::{
 use crate::primitive::Memory;
 use crate::ring::Hostile;
 
-/// What the receiver finds.
+/// A finding of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// A message.
     Message {
-        /// What the receiver called the buffer.
+        /// The identifier that the receiver gave the buffer.
         wr_id: u64,
-        /// For which of its queue pairs.
+        /// The receiver's queue pair.
         queue_pair: u32,
         /// Bytes from the start of the buffer.
         offset: u64,
@@ -24,7 +24,7 @@ pub(crate) enum Arrival {
     },
     /// The buffer has taken its last message.
     Consumed {
-        /// What the receiver called the buffer.
+        /// The identifier that the receiver gave the buffer.
         wr_id: u64,
     },
 }
@@ -33,9 +33,9 @@ pub(crate) enum Arrival {
 #[derive(Debug)]
 pub(crate) struct AppendQueue {
     layout: AppendLayout,
-    /// Posted and not consumed, oldest first: what the receiver called it, its strides and first slot.
+    /// Posted and not consumed, oldest first: identifier, strides and first slot.
     buffers: VecDeque<Posted>,
-    /// Buffers posted ever.
+    /// Buffers ever posted.
     posted: u64,
     /// First slot of the next buffer.
     next_slot: u64,
@@ -67,12 +67,12 @@ impl AppendQueue {
         }
     }
 
-    /// The shape that requesters must know.
+    /// The layout that requesters must know.
     pub(crate) fn layout(&self) -> AppendLayout {
         self.layout
     }
 
-    /// Whether buffers of these numbers of strides can be posted now.
+    /// Whether buffers of these numbers of strides can be posted at this moment.
     pub(crate) fn has_room(&self, strides: impl ExactSizeIterator<Item = u64>) -> bool {
         let oldest = self
             .buffers
@@ -82,7 +82,7 @@ impl AppendQueue {
             && self.next_slot - oldest + strides.sum::<u64>() <= self.layout.slots
     }
 
-    /// Posts a buffer behind the others; `has_room` was asked.
+    /// Posts a buffer behind the others; the caller has checked `has_room`.
     pub(crate) fn post(
         &mut self,
         memory: &impl Memory,
@@ -121,7 +121,7 @@ impl AppendQueue {
         self.found.is_empty() && memory.load(CURSOR) == self.position.pack()
     }
 
-    /// The next arrival. `is_claimed(named)` says whether the intent of a live requester is `named`.
+    /// The next arrival. `is_claimed(named)` tells whether the intent of a live requester equals `named`.
     pub(crate) fn next(
         &mut self,
         memory: &impl Memory,
@@ -150,7 +150,7 @@ impl AppendQueue {
                 if is_claimed(self.position.named()) {
                     return Ok(None);
                 }
-                // The publication comes before the end of the intent, so one that was missed above is seen now.
+                // The publication comes before the end of the intent, so a publication missed above is visible here.
                 word = memory.load(publication);
             }
             if word & PUBLISHED == 0 {
@@ -162,7 +162,7 @@ impl AppendQueue {
         }
     }
 
-    /// Takes the message whose publication is `word`, reserved from the own position.
+    /// Takes the message with publication `word`, reserved from the own position.
     fn take(&mut self, word: u64) -> Result<(), Hostile> {
         if word & IN_NEXT != 0 {
             self.move_to(Cursor {
@@ -187,9 +187,9 @@ impl AppendQueue {
         Ok(())
     }
 
-    /// Where the hole at the own position ends: at the next start, which was marked, or at the cursor. A reservation
-    /// ends in its buffer or in the next. Slots inside are cleared: a requester that died while it published a run has
-    /// left publications there, which must not be taken for some of the slots' next round.
+    /// The end of the hole at the own position: the next marked start, or the cursor. A reservation ends in its buffer or
+    /// in the next. Slots inside are cleared: a requester that died while it published a run has left publications there,
+    /// which must not be taken for messages of the slots' next round.
     fn skip_hole(&self, memory: &impl Memory, cursor: Cursor) -> Cursor {
         let mut at = self.position;
         for buffer in self.buffers.iter().take(2) {
@@ -216,7 +216,7 @@ impl AppendQueue {
         at
     }
 
-    /// Moves the own position, past the ends of buffers if need be.
+    /// Moves the own position, past the ends of buffers if necessary.
     fn move_to(&mut self, position: Cursor) {
         while self.position.serial < position.serial {
             let Some(buffer) = self.buffers.pop_front() else {

@@ -1,38 +1,38 @@
-//! The requester's side: reserving places for a run of messages, and publishing them.
+//! The requester's side: reserves places for a run of messages, and publishes them.
 
 use super::{
     AppendLayout, Buffer, CURSOR, Cursor, IN_NEXT, MESSAGE_SIZE_MAX, POSTED, PUBLISHED, STRIDES_MAX,
 };
 use crate::primitive::Memory;
 
-/// Where a run of messages goes: next to each other in one buffer.
+/// The place of a run of messages: next to each other in one buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reservation {
-    /// Into which buffer.
+    /// The buffer.
     pub(crate) buffer: Buffer,
-    /// Where the first one goes.
+    /// The place of the first message.
     pub(crate) first: Place,
-    /// How many they are.
+    /// The number of messages.
     pub(crate) messages: usize,
 }
 
-/// Where a message goes.
+/// The place of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     slot: u64,
     in_next: bool,
-    /// From the start of the buffer.
+    /// Strides from the start of the buffer.
     stride: u64,
 }
 
-/// Why there is no reservation.
+/// The reason why there is no reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No posted buffer has room.
     NoBuffer,
     /// The message is longer than a whole buffer.
     TooLong,
-    /// The receiver wrote something that no honest one writes.
+    /// The receiver wrote a value that no honest receiver writes.
     Hostile,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn reserve(
                     });
                 }
             }
-            // What was read may have been replaced while others moved the cursor; then it means nothing.
+            // The values read may have been replaced while others moved the cursor; then they are meaningless.
             Err(_) if memory.load(CURSOR) != word => {}
             Err(refusal) => {
                 intents.store(intent, 0);
@@ -85,7 +85,8 @@ pub(crate) fn reserve(
     }
 }
 
-/// How many messages of these `sizes` fit one after the other into `room` strides, and how many strides they take.
+/// The number of messages of these `sizes` that fit one after the other into `room` strides, and the strides that they
+/// take.
 fn run_within(layout: AppendLayout, room: u64, sizes: impl Iterator<Item = u32>) -> (usize, u64) {
     let (mut messages, mut strides) = (0, 0);
     for size in sizes {
@@ -100,7 +101,7 @@ fn run_within(layout: AppendLayout, room: u64, sizes: impl Iterator<Item = u32>)
 }
 
 impl Reservation {
-    /// Where the message goes that follows one of `size` bytes at `place`.
+    /// The place of the message behind one of `size` bytes at `place`.
     pub(crate) fn behind(&self, layout: AppendLayout, place: Place, size: u32) -> Place {
         let stride = place.stride + layout.strides(size);
         Place {
@@ -118,8 +119,8 @@ impl Place {
     }
 }
 
-/// Where a message of `strides` goes that finds the cursor at `from`: its buffer, its place, and the first slot of the
-/// buffer of `from`.
+/// The place of a message of `strides` strides that finds the cursor at `from`: its buffer, its place, and the first slot
+/// of the buffer of `from`.
 fn place(
     layout: AppendLayout,
     memory: &impl Memory,
@@ -183,7 +184,7 @@ pub(super) fn mark(memory: &impl Memory, at: u64, named: u64) {
     }
 }
 
-/// Shows the receiver a message that was copied to `place`. Of a run the first message is published last.
+/// Shows the receiver a message that was copied to `place`. The first message of a run is published last.
 pub(crate) fn publish(
     layout: AppendLayout,
     memory: &impl Memory,
@@ -204,7 +205,7 @@ pub(crate) fn publish(
     crate::step::step("append: published");
 }
 
-/// Ends the intent of a run whose messages are all published.
+/// Ends the intent of a fully published run.
 pub(crate) fn finish(intents: &impl Memory, intent: u64) {
     intents.store(intent, 0);
 }

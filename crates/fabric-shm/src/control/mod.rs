@@ -1,16 +1,16 @@
-//! The control thread of a device: it answers peers on Unix sockets and sees them die, whatever the device's own thread
+//! The control thread of a device. It answers peers on Unix sockets and sees their deaths, whatever the device's own thread
 //! is busy with.
 //!
 //! ```text
 //!   device thread                    State (one mutex)                    control thread
 //!     listen, connect, accept ...  ->  sockets, shared regions  <-          epoll: new peers, packets, hang-ups
-//!     next_event                   <-  events                   <-          what the device must know
+//!     next_event                   <-  events                   <-          reports to the device
 //! ```
 //!
-//! A socket's life: Greeting (accepted, said nothing yet) -> Asked (its request was handed up) -> Connected, or
-//! Connecting (the own request is out) -> Connected. Whoever says something wrong before it is connected is told why and
-//! dropped. Afterwards the socket stays open until the device's own thread ends it, because its end tells the peer that
-//! nobody is inside the peer's memory any more.
+//! The life of a socket: Greeting (accepted, silent so far) -> Asked (its request was handed up) -> Connected, or
+//! Connecting (the own request is out) -> Connected. A peer that sends something wrong before it is connected is told the
+//! reason and dropped. Afterwards the socket stays open until the device's own thread ends it, because its end tells the
+//! peer that no one is inside the peer's memory.
 //!
 //! A peer's death closes its sockets in the kernel; the hang-up arrives here at once and wakes the device.
 
@@ -42,10 +42,10 @@ use door::Door;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Token(pub(crate) u64);
 
-/// What the device must know.
+/// A report to the device.
 #[derive(Debug)]
 pub(crate) enum ControlEvent {
-    /// A peer wants to connect. The descriptors are counted, nothing else is checked.
+    /// A peer wants to connect. The descriptors are counted; nothing else is checked.
     Request {
         token: Token,
         peer: Peer,
@@ -55,13 +55,13 @@ pub(crate) enum ControlEvent {
     },
     /// A peer that wanted to connect is gone.
     Withdrawn { token: Token },
-    /// The peer accepted.
+    /// The peer accepted the request.
     Accepted {
         token: Token,
         hello: Hello,
         descriptors: Vec<OwnedFd>,
     },
-    /// The peer did not accept, for this reason.
+    /// The peer rejected the request, for this reason.
     Rejected { token: Token, reason: String },
     /// The peer's answer on a region.
     Region {
@@ -75,9 +75,9 @@ pub(crate) enum ControlEvent {
         token: Token,
         cause: DisconnectCause,
     },
-    /// The peer's socket hung up: it is dead, or its requester is outside the own memory for good.
+    /// The peer's socket hung up: the peer is dead, or has left the own memory for good.
     Gone { token: Token },
-    /// The peer sends nonsense.
+    /// The peer sent nonsense.
     Broken { token: Token },
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct RegionFile {
     pub(crate) size: u64,
 }
 
-/// An established or pending connection as the device's thread sees it.
+/// An established or pending connection, from the view of the device's thread.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) token: Token,
@@ -99,7 +99,7 @@ pub(crate) struct Line {
     pub(crate) same_user: bool,
 }
 
-/// The device's side. Dropping it ends the thread and hangs up everything.
+/// The device's side. Its drop ends the thread and hangs up every socket.
 #[derive(Debug)]
 pub(crate) struct Control {
     shared: Arc<Shared>,
@@ -114,7 +114,7 @@ struct Shared {
     /// Whether there are events.
     pending: AtomicBool,
     bell: Bell,
-    /// Treat every peer as another user.
+    /// Whether every peer is treated as another user.
     copying_only: bool,
     state: Mutex<State>,
 }
@@ -138,15 +138,15 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Has said nothing yet; dropped when it says nothing until then.
+    /// Silent so far; dropped if it is still silent at the deadline.
     Greeting { deadline_ns: u64 },
     /// Waits for the answer of the device.
     Asked,
-    /// Has not answered the request of this queue pair yet.
+    /// The peer has not answered the request of this queue pair yet.
     Connecting { queue_pair: u32 },
     /// Belongs to this queue pair.
     Connected { queue_pair: u32 },
-    /// Sent nonsense; only its end is of interest.
+    /// Sent nonsense; only its end matters.
     Broken,
 }
 
@@ -184,7 +184,7 @@ impl Control {
         })
     }
 
-    /// Accepts connections at `path` from now on.
+    /// Starts accepting connections at `path`.
     pub(crate) fn listen(&self, path: &Path, access: SocketAccess) -> io::Result<()> {
         let listener = Listener::new(path, access)?;
         let state = &mut *self.shared.lock();
@@ -199,7 +199,7 @@ impl Control {
         Ok(())
     }
 
-    /// Reaches who listens at `path`. Nothing was said yet.
+    /// Connects to the listener at `path`, without sending anything yet.
     pub(crate) fn dial(&self, path: &Path) -> io::Result<Line> {
         let socket = Arc::new(socket::connect(path)?);
         let peer = socket::peer(&socket)?;
@@ -223,7 +223,7 @@ impl Control {
             queue_pair: hello.queue_pair,
         };
         let packet = Message::Connect(hello).encode();
-        // The socket is known before an answer can come.
+        // The socket is registered before an answer can arrive.
         let state = &mut *self.shared.lock();
         self.shared.add(
             state,
@@ -234,7 +234,7 @@ impl Control {
             phase,
         )?;
         match socket::send(&line.socket, &packet, descriptors) {
-            // A peer that hung up may have said why: that is read like any other answer.
+            // A peer that hung up may have sent a reason, which is read like any other answer.
             Err(error) if socket::is_hang_up(&error) => Ok(()),
             Err(error) => {
                 self.shared.forget(state, line.token.0);
@@ -269,7 +269,7 @@ impl Control {
         })
     }
 
-    /// Answers a request: no.
+    /// Rejects a request.
     pub(crate) fn reject(&self, token: Token, reason: &str) {
         let state = &mut *self.shared.lock();
         if state.sockets.contains_key(&token.0) {
@@ -277,7 +277,7 @@ impl Control {
         }
     }
 
-    /// Gives up on a request that was sent.
+    /// Abandons a request that was sent.
     pub(crate) fn hang_up(&self, token: Token) {
         let state = &mut *self.shared.lock();
         if let Some(entry) = state.sockets.get(&token.0) {
@@ -305,7 +305,7 @@ impl Control {
         event
     }
 
-    /// Lets `change` change what peers may be given.
+    /// Lets `change` modify the regions that peers may receive.
     pub(crate) fn with_regions<T>(
         &self,
         change: impl FnOnce(&mut BTreeMap<u32, SharedRegion>) -> T,
@@ -313,14 +313,14 @@ impl Control {
         change(&mut self.shared.lock().regions)
     }
 
-    /// Hangs up everything as the death of this process would.
+    /// Hangs up every socket, as the death of this process would.
     pub(crate) fn abandon(&self) {
         let state = &mut *self.shared.lock();
         std::mem::take(&mut state.listeners)
             .into_values()
             .for_each(Listener::abandon);
         for entry in std::mem::take(&mut state.sockets).into_values() {
-            // Fails only where the descriptor is not watched any more.
+            // Fails only if the descriptor is not watched.
             let _ = epoll::delete(&self.shared.epoll, &*entry.socket);
             socket::end(&entry.socket);
         }
@@ -329,10 +329,10 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // An eventfd takes this many more.
+        // An eventfd accepts this many more.
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // A control thread that panicked has said so already.
+            // A control thread that panicked has already reported it.
             let _ = thread.join();
         }
         self.shared.lock().listeners.clear();
@@ -380,19 +380,19 @@ impl Shared {
         Ok(())
     }
 
-    /// Stops watching a socket. It is closed when nobody else holds it.
+    /// Stops watching a socket. The socket is closed when its last holder drops it.
     fn forget(&self, state: &mut State, token: u64) {
         if let Some(entry) = state.sockets.remove(&token) {
-            // Fails only where the descriptor is not watched any more.
+            // Fails only if the descriptor is not watched.
             let _ = epoll::delete(&self.epoll, entry.socket.as_fd());
         }
     }
 
-    /// From now on only the end of this socket is looked for.
+    /// Ignores everything on this socket but its end.
     fn mark_broken(&self, state: &mut State, token: u64) {
         if let Some(entry) = state.sockets.get_mut(&token) {
             entry.phase = Phase::Broken;
-            // Without this its packets would be read and thrown away.
+            // Without this call the packets would be read and thrown away.
             let _ = epoll::modify(
                 &self.epoll,
                 entry.socket.as_fd(),
@@ -405,14 +405,14 @@ impl Shared {
     /// Tells a peer why it is not accepted, and drops it.
     fn refuse(&self, state: &mut State, token: u64, reason: &str) {
         if let Some(entry) = state.sockets.get(&token) {
-            // Who does not listen is not told.
+            // A peer that does not listen is not told.
             let _ = socket::send(&entry.socket, &Message::Reject(reason.into()).encode(), &[]);
             socket::end_sending(&entry.socket);
         }
         self.forget(state, token);
     }
 
-    /// Tells the device.
+    /// Reports an event to the device.
     fn tell(&self, state: &mut State, event: ControlEvent) {
         state.events.push_back(event);
         self.pending.store(true, Ordering::Release);

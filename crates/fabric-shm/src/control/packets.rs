@@ -1,4 +1,4 @@
-//! What the control thread does with each packet.
+//! Handles the packets of peers.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -47,7 +47,7 @@ pub(super) fn handle(
         (Phase::Connecting { queue_pair }, Message::Accept(hello))
             if descriptors.len() == hello.descriptors() =>
         {
-            // From here on its end is that of a connection, whether or not the device has taken note.
+            // From this point the end of the socket is the end of a connection, whether or not the device has noticed.
             entry.phase = Phase::Connected { queue_pair };
             shared.tell(
                 state,
@@ -134,7 +134,7 @@ fn connected(
     }
 }
 
-/// Hands over a region, or says no.
+/// Hands over a region, or denies it.
 fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable: bool) {
     let entry = &state.sockets[&token];
     let queue_pair = match entry.phase {
@@ -165,22 +165,22 @@ fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable:
         ),
     };
     match sent {
-        // Who asked and died is found dead where the socket is read.
+        // The read of the socket finds that an asking peer has died.
         Err(error) if socket::is_hang_up(&error) => {}
-        // Who asks and does not take the answers has filled the socket.
+        // A peer that asks and does not take the answers has filled the socket.
         Err(_) => misunderstood(shared, state, token, Misunderstood::Malformed),
         Ok(()) => {}
     }
 }
 
-/// Handles a packet of the peer `token` that came without all of its descriptors, since this process has none left.
+/// Handles a packet of the peer `token` that arrived without all of its descriptors, because this process has none left.
 pub(super) fn without_descriptors(shared: &Shared, state: &mut State, token: u64, packet: &[u8]) {
     let connected = state
         .sockets
         .get(&token)
         .is_some_and(|entry| matches!(entry.phase, Phase::Connected { .. }));
     match Message::decode(packet) {
-        // The peer did nothing wrong, so the connection stays: it is as if the region were not given.
+        // The peer did nothing wrong, so the connection stays, as if the region had been denied.
         Ok(Message::RegionGranted {
             region, writable, ..
         }) if connected => shared.tell(
@@ -200,7 +200,7 @@ fn misunderstood(shared: &Shared, state: &mut State, token: u64, error: Misunder
     turn_down(shared, state, token, &error.to_string());
 }
 
-/// Ends what the peer `token` wanted, for this reason.
+/// Ends the request of the peer `token`, for this reason.
 fn turn_down(shared: &Shared, state: &mut State, token: u64, reason: &str) {
     let Some(entry) = state.sockets.get(&token) else {
         return;
@@ -222,7 +222,7 @@ fn turn_down(shared: &Shared, state: &mut State, token: u64, reason: &str) {
                 },
             );
         }
-        // The device's own thread may be inside the peer's memory; it hangs up when it is not.
+        // The device's own thread may be inside the peer's memory; it hangs up when it has left.
         Phase::Connected { .. } => {
             shared.mark_broken(state, token);
             shared.tell(state, ControlEvent::Broken { token: named });

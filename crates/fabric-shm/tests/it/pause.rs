@@ -1,4 +1,4 @@
-//! How a thread sleeps that several devices share: none of them may put it to sleep while another has work.
+//! The sleep of a thread that several devices share: no device may put the thread to sleep while another has work.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Park;
 
-/// Sleeps a little, whatever comes.
+/// Sleeps a little in every case.
 pub struct Pause {
     start: Instant,
 }

@@ -1,4 +1,4 @@
-//! Threads beside the device's own wake its tasks.
+//! Threads beside the device's own thread wake its tasks.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Several devices in one thread, as the contract wants them.
+//! Several devices in one thread, for the contract.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -8,18 +8,18 @@ use super::Net;
 use crate::faults::Fault;
 use crate::queue::Event;
 
-/// Completions and buffers that do not go the ordinary way.
+/// Irregular completions and buffers.
 #[derive(Default)]
 pub(super) struct Irregular {
     /// Completion queues that overran and whose queue pairs are not yet broken.
     pub overrun: Vec<(u32, u32)>,
     /// The completion queue whose queue pairs are being broken.
     breaking: Option<(u32, u32)>,
-    /// Completions that come later, by the number of their event.
+    /// Delayed completions, by the number of their event.
     late: Slab<Late>,
 }
 
-/// What comes later than it should.
+/// A delayed item.
 enum Late {
     Completion {
         context: u32,
@@ -35,10 +35,10 @@ enum Late {
 }
 
 impl Net {
-    /// Puts a completion into a completion queue, or notes that it overran.
+    /// Puts a completion into a completion queue, or notes that the queue overran.
     pub(super) fn complete(&mut self, context: u32, cq: u32, completion: WorkCompletion) {
-        // Of a queue that lost something no later arrival comes: who matches answers by their order would take one for
-        // another.
+        // A queue that lost a completion gets no later arrival: a reader that matches answers by their order would mistake
+        // one for another.
         let broken = self.irregular.breaking == Some((context, cq))
             || self.irregular.overrun.contains(&(context, cq));
         let arrival = matches!(
@@ -72,7 +72,7 @@ impl Net {
             self.faults.hit(Fault::CompletionDelayed);
             at += self.faults.between(1000, LATE_NS_MAX);
         }
-        // Completions of one queue keep their order; those of others do not wait for it.
+        // Completions of one queue keep their order; those of other queues do not wait.
         queue.late_until = at;
         let late = Late::Completion {
             context,
@@ -103,7 +103,7 @@ impl Net {
         self.time.push(at, Event::Complete(index));
     }
 
-    /// What was held up has come.
+    /// Delivers a delayed item.
     pub fn complete_late(&mut self, index: u32) {
         match self.irregular.late.remove(index as usize) {
             Late::Completion {
@@ -111,7 +111,7 @@ impl Net {
                 cq,
                 completion,
             } => {
-                // What its queue pair had is gone with it.
+                // The items of a queue pair are gone with it.
                 if self.qp(completion.qp.0).is_some() && !self.contexts[context as usize].dead {
                     self.deliver(context, cq, completion);
                 }
@@ -177,7 +177,7 @@ impl Net {
     }
 }
 
-/// Longest time that a completion is held up.
+/// Longest delay of a completion.
 const LATE_NS_MAX: u64 = 100_000;
 
 /// A completion without a message.
@@ -192,7 +192,7 @@ pub(super) fn completion(wr_id: u64, status: Status, opcode: Opcode, qp: u32) ->
     }
 }
 
-/// What a completed operation is called.
+/// The opcode of a completed operation.
 pub(super) fn opcode(operation: &Operation) -> Opcode {
     match operation {
         Operation::Write { .. } | Operation::WriteWithImmediate { .. } => Opcode::Write,

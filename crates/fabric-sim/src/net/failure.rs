@@ -1,4 +1,4 @@
-//! Senders that run out of patience, and NICs that are reset.
+//! Senders that give up, and NICs that are reset.
 
 use stonecast_fabric::{DisconnectCause, Status};
 
@@ -7,7 +7,7 @@ use crate::faults::Fault;
 use crate::queue::Event;
 
 impl Net {
-    /// The sender of a message will hear nothing of it, and gives up in the end.
+    /// Schedules the end of patience for a sender that will get no answer to a message.
     pub(super) fn give_up_later(&mut self, index: u32) {
         let from = self.messages[index].route.from;
         let Some(context) = self.qp(from).map(|qp| qp.context) else {
@@ -34,8 +34,8 @@ impl Net {
         self.messages.release(index);
     }
 
-    /// Resets the NIC of `machine`: what it had taken and not placed is gone, and all its queue pairs are broken. Peers
-    /// notice when nobody answers.
+    /// Resets the NIC of `machine`: messages that it had taken and not placed are gone, and all its queue pairs are broken.
+    /// Peers notice the missing answers.
     pub fn reset(&mut self, machine: u32) {
         for number in 0..self.qps.len() as u32 {
             let Some(context) = self.qp(number).map(|qp| qp.context) else {
@@ -63,7 +63,7 @@ impl Net {
         }
     }
 
-    /// Drops what was taken for queue pair `number` and not placed. Whether it was connected at all.
+    /// Drops the messages that were taken for queue pair `number` and not placed. Returns whether it was connected at all.
     pub(super) fn forget_placing(&mut self, number: u32) -> bool {
         let Some(qp) = self.qp(number) else {
             return false;
@@ -78,8 +78,8 @@ impl Net {
         connected
     }
 
-    /// Ends the placing of message `index` at queue pair `number`, wherever it stands: the message leaves its key, and its landing
-    /// completes flushed.
+    /// Ends the placing of message `index` at queue pair `number`, at any stage: the message leaves its key, and its
+    /// landing completes as flushed.
     pub(super) fn end_placing(&mut self, number: u32, index: u32) {
         let message = &mut self.messages[index];
         message.progress.settled = true;

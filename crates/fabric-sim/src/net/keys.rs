@@ -1,4 +1,4 @@
-//! Remote keys: what each opens, to whom, and the messages that are on their way through it.
+//! Remote keys: the memory that each opens, the peers it is opened to, and the messages in transit through it.
 
 use std::ops::{Index, IndexMut};
 use std::task::Waker;
@@ -6,11 +6,11 @@ use std::task::Waker;
 use stonecast_base::Span;
 use stonecast_fabric::{Access, RemoteAddress, Rkey};
 
-/// Steps between rkeys, so that a guess from one to the next is wrong. Odd, so that numbers repeat only after 2^32.
+/// Step between rkeys, so that a guess from one to the next is wrong. Odd, so that numbers repeat only after 2^32.
 const KEY_STRIDE: u32 = 0x9e37_79b1;
-/// Its inverse modulo 2^32.
+/// The inverse of the step modulo 2^32.
 const KEY_STRIDE_INVERSE: u32 = {
-    // Newton's iteration doubles the number of right bits; a number is its own inverse modulo 8.
+    // Newton's iteration doubles the number of correct bits; an odd number is its own inverse modulo 8.
     let mut inverse = KEY_STRIDE;
     let mut bits = 3;
     while bits < 32 {
@@ -26,30 +26,30 @@ const _: () = assert!(KEY_STRIDE.wrapping_mul(KEY_STRIDE_INVERSE) == 1);
 pub(super) struct Opening {
     pub context: u32,
     pub region: u32,
-    /// Remote address of its first byte.
+    /// Remote address of the first byte.
     pub address: u64,
-    /// Offset of its first byte in the region.
+    /// Offset of the first byte in the region.
     pub offset: u64,
     pub size: u64,
     pub access: Access,
-    /// A window's queue pair.
+    /// The queue pair of a window.
     pub qp: Option<u32>,
 }
 
-/// What an rkey opens.
+/// The state of an rkey.
 pub(super) struct Key {
     pub opening: Opening,
     pub valid: bool,
     /// Messages that passed the check and have not had their effect.
     in_flight: u32,
-    /// Whom to tell when there are none any more.
+    /// The waker to call when no message is in flight.
     waiting: Option<Waker>,
 }
 
 /// All keys that were ever made, by number.
 pub(super) struct Keys {
     keys: Vec<Key>,
-    /// What rkeys are made of.
+    /// The offset from which rkeys are computed.
     offset: u32,
 }
 
@@ -87,7 +87,8 @@ impl Keys {
         self[index].in_flight += 1;
     }
 
-    /// A message that passed the check of key `index` had its effect, or will have none. Whom that concerns.
+    /// Notes that a message that passed the check of key `index` had its effect, or will have none. Returns the waker to
+    /// call.
     pub fn leave(&mut self, index: u32) -> Option<Waker> {
         let key = &mut self[index];
         key.in_flight -= 1;
@@ -98,7 +99,7 @@ impl Keys {
         }
     }
 
-    /// Whether messages are on their way through key `index`; if so, `waker` is to be told when there are none.
+    /// Whether messages are in flight through key `index`; if so, `waker` is called when there are none.
     pub fn wait(&mut self, index: u32, waker: &Waker) -> bool {
         let key = &mut self[index];
         let waits = key.in_flight > 0;
@@ -124,8 +125,8 @@ impl IndexMut<u32> for Keys {
 }
 
 impl Key {
-    /// The offset in its region that `remote` names, if the key opens `size` bytes from there to the peer of queue pair `qp`
-    /// of `context`.
+    /// The offset in the region that `remote` names, if the key opens `size` bytes from there to the peer of queue pair
+    /// `qp` of `context`.
     pub fn resolve(
         &self,
         (context, qp): (u32, u32),

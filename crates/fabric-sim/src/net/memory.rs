@@ -14,7 +14,7 @@ use crate::faults::Fault;
 /// Regions start at multiples of this, with a gap between them that no key opens.
 const ADDRESS_GRAIN: u64 = 4096;
 
-/// Where a remote address leads.
+/// The target of a remote address.
 pub(super) struct Target {
     pub region: u32,
     pub offset: u64,
@@ -143,7 +143,7 @@ impl Net {
         Ok(!waits)
     }
 
-    /// Makes a key open nothing more.
+    /// Closes a key.
     pub(super) fn shut(&mut self, index: u32) {
         let key = &mut self.keys[index];
         if std::mem::take(&mut key.valid) {
@@ -157,12 +157,12 @@ impl Net {
         }
     }
 
-    /// The message that passed the check of a key had its effect, or will have none.
+    /// Notes that a message that passed the check of a key had its effect, or will have none.
     pub(super) fn leave_key(&mut self, index: u32) {
         self.news.wakers.extend(self.keys.leave(index));
     }
 
-    /// Where `size` bytes at `remote` are, if the peer of queue pair `to` may use them so.
+    /// The place of `size` bytes at `remote`, if the peer of queue pair `to` may use them in this way.
     pub(super) fn resolve(
         &self,
         to: u32,
@@ -186,8 +186,8 @@ impl Net {
         })
     }
 
-    /// What the NIC of `machine` has taken and not yet placed in memory `space`: offsets and bytes, in order. With
-    /// `next_only`, of each queue pair what is placed next.
+    /// The data that the NIC of `machine` has taken and not yet placed in memory `space`: offsets and bytes, in order. With
+    /// `next_only`, only the next message of each queue pair.
     pub fn in_flight(&self, machine: u32, space: u32, next_only: bool) -> Vec<(u64, Vec<u8>)> {
         let mut found = Vec::new();
         for qp in self.qps.iter().flatten() {

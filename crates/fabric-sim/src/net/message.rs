@@ -1,4 +1,4 @@
-//! Messages between a requester and a responder, while events name them.
+//! Messages between a requester and a responder, as long as events name them.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -10,7 +10,7 @@ use super::receive::Landing;
 /// Parts of a message begin at multiples of this, so that words stay whole.
 pub(super) const LINE_SIZE: u64 = 64;
 
-/// The way of a message: queue pairs and the entry of the send queue.
+/// The route of a message: queue pairs and the entry of the send queue.
 #[derive(Clone, Copy)]
 pub(super) struct Route {
     pub from: u32,
@@ -21,7 +21,7 @@ pub(super) struct Route {
     pub turn: u32,
 }
 
-/// A message on its way from a requester to a responder and back.
+/// A message in transit from a requester to a responder and back.
 pub(super) struct Message {
     pub route: Route,
     pub operation: Operation,
@@ -30,18 +30,18 @@ pub(super) struct Message {
     pub target: Destination,
     pub progress: Progress,
     pub landing: Option<Landing>,
-    /// Events that name it.
+    /// Number of events that name it.
     uses: u8,
 }
 
-/// What the requester learns.
+/// The answer to the requester.
 pub(super) struct Answer {
     pub status: Status,
-    /// The responder had no receive buffer.
+    /// Whether the responder had no receive buffer.
     pub not_ready: bool,
 }
 
-/// Where a message takes effect: the responder's region, and its key if there is one.
+/// The target of a message: the responder's region, and its key if there is one.
 #[derive(Default)]
 pub(super) struct Destination {
     pub region: u32,
@@ -49,27 +49,27 @@ pub(super) struct Destination {
     pub key: Option<u32>,
 }
 
-/// How far a message has taken effect.
+/// The progress of a message's effect.
 #[derive(Default)]
 pub(super) struct Progress {
     /// Bytes that took effect.
     pub done: u32,
-    /// It waited until the memory controller had what was placed before it.
+    /// Whether it waited until the memory controller had the earlier data.
     pub waited: bool,
-    /// Its time has come, and an earlier message is not done.
+    /// Whether its time has come while an earlier message is not done.
     pub due: bool,
-    /// It took effect as a whole, or never will.
+    /// Whether it took effect as a whole, or never will.
     pub settled: bool,
-    /// Lines that are still to be placed, where they are placed in any order.
+    /// Lines yet to be placed, if they are placed in any order.
     pub scattered: Option<Vec<u32>>,
-    /// Bytes that are fetched at a time, where that is less than a packet.
+    /// Bytes that are fetched at a time, if that is less than a packet.
     pub grain: Option<u32>,
-    /// The NIC keeps it for longer than needed.
+    /// Whether the NIC keeps it longer than necessary.
     delayed: bool,
 }
 
 impl Message {
-    /// How many lines a posted message touches.
+    /// The number of lines that a posted message touches.
     pub fn lines(&self) -> u32 {
         if self.payload.is_empty() {
             return 0;
@@ -87,12 +87,12 @@ impl Message {
     }
 }
 
-/// All messages by number. A number is used again once no event names its message.
+/// All messages by number. A number is reused once no event names its message.
 #[derive(Default)]
 pub(super) struct Messages {
     slots: Vec<Message>,
     free: Vec<u32>,
-    /// Messages that a NIC keeps for longer than needed.
+    /// Messages that a NIC keeps longer than necessary.
     delayed: u64,
 }
 
@@ -127,12 +127,12 @@ impl Messages {
         }
     }
 
-    /// One more event names the message.
+    /// Notes that one more event names the message.
     pub fn retain(&mut self, index: u32) {
         self[index].uses += 1;
     }
 
-    /// An event that names the message has come, and no other one will in its place.
+    /// Notes that an event that named the message has come, without a successor.
     pub fn release(&mut self, index: u32) {
         let message = &mut self[index];
         message.uses -= 1;
@@ -141,20 +141,20 @@ impl Messages {
         }
     }
 
-    /// The NIC keeps the message for longer than needed.
+    /// Notes that the NIC keeps the message longer than necessary.
     pub fn delay(&mut self, index: u32) {
         self[index].progress.delayed = true;
         self.delayed += 1;
     }
 
-    /// The NIC keeps the message no longer.
+    /// Notes that the NIC has released the message.
     pub fn undelay(&mut self, index: u32) {
         if std::mem::take(&mut self[index].progress.delayed) {
             self.delayed -= 1;
         }
     }
 
-    /// How many messages NICs keep for longer than needed.
+    /// The number of messages that NICs keep longer than necessary.
     pub fn delayed(&self) -> u64 {
         self.delayed
     }

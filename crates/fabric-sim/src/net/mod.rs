@@ -1,4 +1,4 @@
-//! NICs, links and what travels between them: the hardware of the world as one state machine that events drive.
+//! NICs, links and the messages between them: the hardware of the world as one state machine that events drive.
 //!
 //! ```text
 //!   requester                                            responder
@@ -8,25 +8,25 @@
 //!           Acknowledge: status, retire  <--- wire -----'   (READ, atomic, FLUSH: answered after Place)
 //! ```
 //!
-//! A posted operation is acknowledged when the responder's NIC has it, before it is in memory; so *completed* is less than
-//! *visible* here, as on real NICs. Operations of a queue pair are placed in order; those that fetch wait for what was
-//! placed before them, and may be overtaken by what is placed later.
+//! A posted operation is acknowledged when the responder's NIC has it, before it is in memory; so *completed* means less
+//! than *visible* here, as on real NICs. Operations of a queue pair are placed in order; operations that fetch wait for
+//! earlier placements, and later placements may overtake them.
 //!
-//! What an event does stands in the file of the part that it concerns; each part owns its state.
+//! The code of an event is in the file of the part that it concerns; each part owns its state.
 //!
 //! ```text
 //!   requester.rs   send queues          queue_pair.rs   state of a queue pair
 //!   responder.rs   arrival, answers     message.rs      state of a message on its way
-//!   receive.rs     receive queues       memory.rs       regions; keys.rs: what opens them
+//!   receive.rs     receive queues       memory.rs       regions; keys.rs: their keys
 //!   completion.rs  completion queues    connection.rs   beginning and end
 //!   effect.rs      placing, fetching    failure.rs      senders' patience, resets
-//!   parts.rs       parts of a message   nic.rs          how long messages take, partitions
+//!   parts.rs       parts of a message   nic.rs          durations of messages, partitions
 //! ```
 //!
 //! Invariants:
 //! - Each entry of a send queue gets exactly one status, and leaves in order.
-//! - A message is counted at its key from its arrival until its effect, so a key that has none in flight opens nothing
-//!   any more once it is invalid.
+//! - A message is counted at its key from its arrival until its effect, so an invalid key without messages in flight opens
+//!   nothing.
 //! - Wakers are kept until nothing is borrowed.
 
 mod completion;
@@ -67,13 +67,13 @@ use nic::Nics;
 use queue_pair::Qp;
 pub(crate) use queue_pair::Stage;
 
-/// Everything that NICs do. See the module documentation.
+/// The state of all NICs. See the module documentation.
 pub(crate) struct Net {
     pub time: Rc<Time>,
     pub faults: Rc<FaultState>,
     pub nics: Nics,
     pub contexts: Vec<Context>,
-    /// Numbers are never used again, so a late event finds nothing instead of another queue pair.
+    /// Numbers are never reused, so a late event finds nothing instead of another queue pair.
     pub qps: Vec<Option<Box<Qp>>>,
     keys: Keys,
     messages: Messages,
@@ -84,21 +84,21 @@ pub(crate) struct Net {
     news: News,
 }
 
-/// Whom to tell when an event or call is done.
+/// The notifications at the end of an event or call.
 #[derive(Default)]
 struct News {
     /// Wakers are kept until nothing is borrowed.
     wakers: Vec<Waker>,
-    /// Contexts for which something arrived since their threads looked.
+    /// Contexts for which something arrived since their threads last checked.
     arrived: Vec<u32>,
 }
 
-/// What one process holds of a NIC.
+/// The objects that one process holds of a NIC.
 pub(crate) struct Context {
     pub machine: u32,
-    /// How it reaches memory.
+    /// The port through which it reaches memory.
     pub root_port: RootPort,
-    /// The thread that looks when something arrives.
+    /// The thread to notify of arrivals.
     pub thread: u32,
     pub capabilities: Rc<Capabilities>,
     pub regions: Vec<Option<Registered>>,
@@ -106,9 +106,9 @@ pub(crate) struct Context {
     pub completions: Vec<Completions>,
     pub shared: Vec<SharedQueue>,
     pub events: VecDeque<ConnectionEvent>,
-    /// It stands in `Net::arrived`.
+    /// Whether it is listed in `Net::arrived`.
     noted: bool,
-    /// Its software stands still until then.
+    /// The moment until which its software stands still.
     pub hung_until: Nanoseconds,
     pub dead: bool,
 }
@@ -117,7 +117,7 @@ pub(crate) struct Context {
 pub(crate) struct Registered {
     pub memory: Rc<dyn Region>,
     pub persistent: Option<Rc<dyn PersistentRegion>>,
-    /// The module that it is a part of.
+    /// The module that it belongs to.
     pub space: Option<u32>,
     pub address: u64,
     pub size: u64,
@@ -129,7 +129,7 @@ pub(crate) struct Completions {
     pub capacity: usize,
     pub entries: VecDeque<WorkCompletion>,
     pub overrun: bool,
-    /// When the latest completion comes that was held up: later ones come behind it.
+    /// The time of the latest delayed completion: later completions come behind it.
     pub late_until: Nanoseconds,
 }
 
@@ -138,17 +138,17 @@ pub(crate) struct SharedQueue {
     pub buffers: VecDeque<ReceiveRequest>,
     /// Strides of the first buffer that are taken.
     taken: u32,
-    /// When everything that arrived so far is in memory: completions of a shared queue keep their order.
+    /// The moment at which all earlier arrivals are in memory: completions of a shared queue keep their order.
     placed: Nanoseconds,
-    /// Until then it gives out no buffer.
+    /// The moment until which it gives out no buffer.
     exhausted_until: Nanoseconds,
     /// Multi-packet buffers that took messages and were not given back, oldest first.
     filling: VecDeque<Filling>,
-    /// Number of the first of them, counted from the first that was posted.
+    /// Number of the first of them, counted from the first buffer ever posted.
     first: u64,
-    /// Given back, and nobody has asked.
+    /// Buffers that were given back and not yet polled.
     consumed: VecDeque<u64>,
-    /// When the latest buffer is given back that was held up.
+    /// The time of the latest delayed return of a buffer.
     late_until: Nanoseconds,
 }
 
@@ -157,7 +157,7 @@ struct Filling {
     wr_id: u64,
     /// Messages that have a place in it and have not had their effect.
     pending: u32,
-    /// It takes no other message.
+    /// Whether it takes no further message.
     closed: bool,
 }
 
@@ -209,7 +209,7 @@ impl Net {
         self.qps.get_mut(number as usize)?.as_deref_mut()
     }
 
-    /// Something arrived for `context`.
+    /// Notes an arrival for `context`.
     fn note_arrival(&mut self, context: u32) {
         let state = &mut self.contexts[context as usize];
         if !state.noted && !state.dead {
@@ -218,8 +218,8 @@ impl Net {
         }
     }
 
-    /// Ends an event or a call: `tell` hears which threads must look, and the caller calls the wakers when it has let go of
-    /// everything.
+    /// Ends an event or a call: `tell` receives the threads that must check their ports, and the caller calls the wakers
+    /// when it has released every borrow.
     #[must_use]
     pub fn conclude(&mut self, mut tell: impl FnMut(u32)) -> Vec<Waker> {
         self.break_overrun();
@@ -236,12 +236,12 @@ impl Net {
         self.contexts[context as usize].machine
     }
 
-    /// Where the faults of the machine of `context` strike.
+    /// The place of faults on the machine of `context`.
     pub fn place_of(&self, context: u32) -> Place {
         Place::Machine(self.machine_of(context))
     }
 
-    /// Where the faults of what queue pair `from` sends to `to` strike. Both exist.
+    /// The place of faults on the link from queue pair `from` to `to`. Both exist.
     fn link(&self, from: u32, to: u32) -> Place {
         let [from, to] = [from, to].map(|number| {
             let qp = self.qps[number as usize].as_ref();
@@ -259,7 +259,7 @@ impl Net {
     }
 }
 
-/// Whether the operation's effect waits for an answer: READ, atomics, FLUSH, ATOMIC_WRITE.
+/// Whether the operation waits for an answer: READ, atomics, FLUSH, ATOMIC_WRITE.
 fn is_non_posted(operation: &Operation) -> bool {
     use Operation::{AtomicWrite, CompareAndSwap, FetchAndAdd, Flush, Read};
     matches!(
@@ -272,7 +272,7 @@ fn is_non_posted(operation: &Operation) -> bool {
     )
 }
 
-/// The local bytes that an operation names.
+/// The local bytes of an operation.
 fn local_span(operation: &Operation) -> Option<LocalSpan> {
     match *operation {
         Operation::Write { local, .. }

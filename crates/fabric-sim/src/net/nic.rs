@@ -1,7 +1,7 @@
-//! NICs and the wires between them: how long a message takes, and whether a partition lets it through.
+//! NICs and the wires between them: the durations of messages, and partitions.
 //!
-//! A message that meets a partition is sent again until the partition ends or the sender gives up, as reliable connections
-//! do; so a short one is a delay and a long one ends the connection.
+//! A message that meets a partition is sent again until the partition ends or the sender gives up, as on reliable
+//! connections; so a short partition is a delay and a long one ends the connection.
 
 use std::rc::Rc;
 
@@ -19,15 +19,15 @@ pub(crate) struct Nic {
     pub transport: Transport,
     inbound_stall_ns_max: Nanoseconds,
     outbound_stall_ns_max: Nanoseconds,
-    /// When it can send the next message, picoseconds.
+    /// The time at which it can send the next message, in picoseconds.
     send_free_ps: u64,
-    /// When it can take the next message, picoseconds.
+    /// The time at which it can take the next message, in picoseconds.
     take_free_ps: u64,
-    /// It takes so many times as long, until then.
+    /// The factor by which it is slower, and the end of that.
     slow: (u64, Nanoseconds),
 }
 
-/// Messages in one direction get nowhere for a while. `None`: any machine.
+/// Messages in one direction are blocked for a while. `None`: any machine.
 struct Block {
     from: Option<u32>,
     to: Option<u32>,
@@ -35,7 +35,8 @@ struct Block {
     until: Nanoseconds,
 }
 
-/// Between two tries to send a message: a retransmission timeout of 67 ms, in steps that a simulation can tell apart.
+/// Time between two attempts to send a message: a retransmission timeout of 67 ms, in steps that a simulation can
+/// distinguish.
 const RETRANSMIT_NS: Nanoseconds = 1_000_000;
 
 /// The NICs of all machines, by machine.
@@ -44,7 +45,7 @@ pub(crate) struct Nics {
     faults: Rc<FaultState>,
     nics: Vec<Nic>,
     blocks: Vec<Block>,
-    /// What stalls are drawn from.
+    /// The random source of stalls.
     random: Random,
 }
 
@@ -59,7 +60,7 @@ impl Nics {
         }
     }
 
-    /// Makes the NIC of one more machine.
+    /// Adds the NIC of a new machine.
     pub fn add(&mut self, options: MachineOptions) -> u32 {
         self.nics.push(Nic {
             profile: options.profile,
@@ -78,12 +79,12 @@ impl Nics {
         &self.nics[machine as usize]
     }
 
-    /// How long an inbound write waits inside `machine`.
+    /// The time that an inbound write waits inside `machine`.
     pub fn inbound_stall(&mut self, machine: u32) -> Nanoseconds {
         self.draw(self.of(machine).inbound_stall_ns_max)
     }
 
-    /// How long a message of `machine` is held back before it leaves.
+    /// The time that a message of `machine` is held back before it leaves.
     pub fn outbound_stall(&mut self, machine: u32) -> Nanoseconds {
         self.draw(self.of(machine).outbound_stall_ns_max)
     }
@@ -97,7 +98,7 @@ impl Nics {
         }
     }
 
-    /// When a message of `size` bytes that the NIC of `machine` takes up at `at` has left it.
+    /// The time at which a message of `size` bytes has left the NIC of `machine`, which takes it up at `at`.
     pub fn depart(&mut self, machine: u32, at: Nanoseconds, size: u64) -> Nanoseconds {
         let slowness = self.slowness(machine);
         let nic = &mut self.nics[machine as usize];
@@ -110,7 +111,7 @@ impl Nics {
         nic.send_free_ps.div_ceil(1000)
     }
 
-    /// When the NIC of `machine` has taken up a message of `size` bytes that reaches it at this moment.
+    /// The time at which the NIC of `machine` has taken up a message of `size` bytes that reaches it at this moment.
     pub fn take(&mut self, machine: u32, size: u64) -> Nanoseconds {
         let now = self.time.now();
         let slowness = self.slowness(machine);
@@ -124,10 +125,10 @@ impl Nics {
         nic.take_free_ps.div_ceil(1000)
     }
 
-    /// How long a message is on its way from NIC to NIC.
+    /// The travel time of a message from NIC to NIC.
     pub fn travel(&self, from: u32, to: u32) -> Nanoseconds {
         let (sender, receiver) = (&self.of(from).profile, &self.of(to).profile);
-        // Within a machine the NIC turns messages round by itself.
+        // Within a machine the NIC loops messages back by itself.
         let wire = if from == to {
             0
         } else {
@@ -137,7 +138,7 @@ impl Nics {
         sending * sender.nic_processing_ns + wire + receiving * receiver.nic_processing_ns
     }
 
-    /// How many times as long the NIC of `machine` takes at this moment.
+    /// The current slowness factor of the NIC of `machine`.
     fn slowness(&self, machine: u32) -> u64 {
         let (factor, until) = self.of(machine).slow;
         if until > self.time.now() {
@@ -148,12 +149,12 @@ impl Nics {
         }
     }
 
-    /// Lets the NIC of `machine` take so many times as long for everything.
+    /// Slows the NIC of `machine` down by `factor`.
     pub fn slow_down(&mut self, machine: u32, factor: u64, until: Nanoseconds) {
         self.nics[machine as usize].slow = (factor.max(1), until);
     }
 
-    /// Lets nothing through from one machine to another in a span of time.
+    /// Blocks messages from one machine to another for a span of time.
     pub fn block(
         &mut self,
         from: Option<u32>,
@@ -169,7 +170,7 @@ impl Nics {
         });
     }
 
-    /// Ends all partitions, and makes every NIC as fast as it was.
+    /// Ends all partitions, and restores the speed of every NIC.
     pub fn heal(&mut self) {
         self.blocks.clear();
         for nic in &mut self.nics {
@@ -177,7 +178,8 @@ impl Nics {
         }
     }
 
-    /// When a message that is sent at `at` and would arrive at `arrival` does so; `None`: its sender gives up before.
+    /// The arrival time of a message that is sent at `at` and would arrive at `arrival`; `None` if its sender gives up
+    /// first.
     pub fn passage(
         &mut self,
         from: u32,

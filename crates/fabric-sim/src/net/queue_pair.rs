@@ -1,4 +1,4 @@
-//! The state of a queue pair: a connection, what it sends, what it receives, and what is on its way to memory.
+//! The state of a queue pair: its connection, its sends, its receives, and its messages in transit to memory.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -11,7 +11,7 @@ pub(crate) enum Stage {
     #[default]
     Idle,
     Connecting,
-    /// The acceptor's, until the other side is ready.
+    /// The state of the acceptor until the other side is ready.
     Accepted,
     Connected,
     Failed,
@@ -33,13 +33,13 @@ pub(crate) struct Qp {
 pub(crate) struct Connection {
     pub stage: Stage,
     pub peer: Option<u32>,
-    /// It broke and the other side was not told.
+    /// Whether it broke and the other side was not told.
     pub(super) quiet: bool,
-    /// Nothing that it answers arrives any more.
+    /// Whether none of its answers arrives.
     pub(super) mute: bool,
 }
 
-/// What was posted and has not left the queue.
+/// The requests that were posted and have not left the queue.
 #[derive(Default)]
 pub(super) struct SendQueue {
     pub entries: VecDeque<Posted>,
@@ -47,13 +47,13 @@ pub(super) struct SendQueue {
     pub base: u64,
     /// Number of the entry to transmit next.
     pub next: u64,
-    /// READs, atomics and FLUSHes under way.
+    /// Outstanding READs, atomics and FLUSHes.
     pub non_posted: u64,
-    /// Counts how often transmission went back: messages of an earlier turn are void.
+    /// Number of times that transmission went back: messages of an earlier turn are void.
     pub turn: u32,
-    /// Transmits nothing: the responder was not ready, or a request failed.
+    /// Whether it transmits nothing: the responder was not ready, or a request failed.
     pub held: bool,
-    /// When the message that was sent last arrives: messages do not overtake each other.
+    /// The arrival time of the last message sent: messages do not overtake each other.
     pub last_arrival: Nanoseconds,
 }
 
@@ -63,30 +63,30 @@ pub(super) struct Posted {
     pub refusals: u32,
 }
 
-/// The receive queue of a queue pair that shares none.
+/// The receive queue of a queue pair without a shared one.
 #[derive(Default)]
 pub(super) struct OwnReceives {
     pub buffers: VecDeque<ReceiveRequest>,
-    /// It is not ready until then.
+    /// The moment until which it is not ready.
     pub not_ready_until: Nanoseconds,
 }
 
-/// What arrived at a queue pair and is on its way to or from memory.
+/// The messages that arrived at a queue pair and are in transit to or from memory.
 #[derive(Default)]
 pub(super) struct Inbound {
-    /// When everything that arrived here so far is in memory.
+    /// The moment at which all arrivals so far are in memory.
     pub placed: Nanoseconds,
-    /// When everything that was placed here is in the memory controller, as far as it gets there by itself.
+    /// The moment at which all placed data are in the memory controller, as far as they get there without help.
     pub settled: Nanoseconds,
-    /// When everything that was to be fetched from here so far was fetched.
+    /// The moment at which all fetches so far are executed.
     pub executed: Nanoseconds,
     /// Messages that arrived here and are not yet in memory, in order.
     pub placing: VecDeque<u32>,
     /// Non-posted messages that arrived here and have not had their effect, in order.
     pub executing: VecDeque<u32>,
-    /// What was written through it last: region and offset.
+    /// The last written place: region and offset.
     pub cached: Option<(u32, u64)>,
-    /// Whom to tell when nothing is on its way to memory any more.
+    /// The waker to call when nothing is in transit to memory.
     pub waiting: Option<Waker>,
 }
 
@@ -106,7 +106,7 @@ impl Qp {
 }
 
 impl SendQueue {
-    /// Where the entry with number `sequence` stands, if it is in the queue and has no status.
+    /// The position of the entry with number `sequence`, if it is in the queue and has no status.
     pub fn waiting(&self, sequence: u64) -> Option<usize> {
         let position = sequence.checked_sub(self.base)? as usize;
         let posted = self.entries.get(position)?;

@@ -25,7 +25,7 @@ impl Net {
             .ok_or(missing)
     }
 
-    /// Takes a batch, which the NIC learns of at `doorbell`.
+    /// Takes a batch, which the NIC notices at `doorbell`.
     pub fn post_send(
         &mut self,
         context: u32,
@@ -47,7 +47,7 @@ impl Net {
         if state.sends.entries.len() + requests.len() > capacity as usize {
             return Err(DeviceError::QueueFull { capacity });
         }
-        // Only where several are under way it is a cascade.
+        // Only several outstanding requests make a cascade.
         let outstanding = state
             .sends
             .entries
@@ -87,12 +87,12 @@ impl Net {
         Ok(())
     }
 
-    /// Sends what may be sent.
+    /// Sends every message that may be sent.
     pub fn transmit(&mut self, number: u32) {
         while self.transmit_one(number).is_some() {}
     }
 
-    /// `None`: nothing can be sent now.
+    /// Sends one message; `None` if none can be sent at this moment.
     fn transmit_one(&mut self, number: u32) -> Option<()> {
         let now = self.time.now();
         let qp = self.qps.get(number as usize)?.as_deref()?;
@@ -106,7 +106,7 @@ impl Net {
             .get((sequence - qp.sends.base) as usize)?
             .request;
         let non_posted = is_non_posted(&request.operation);
-        // A profile with its sources is large: its numbers are looked up, it is not copied for each message.
+        // A profile with its sources is large: its numbers are looked up instead of copied for each message.
         let &MachineProfile {
             nic_non_posted_max,
             nic_inline_bytes,
@@ -169,7 +169,7 @@ impl Net {
             if lost {
                 self.faults.hit(Fault::ErrorNotExecuted);
             }
-            // Nothing behind it gets through either: messages of a queue pair arrive in order or not at all.
+            // Later messages do not get through either: messages of a queue pair arrive in order or not at all.
             self.qp(number).expect("just looked up").sends.held = true;
             self.give_up_later(message);
             return None;
@@ -186,7 +186,7 @@ impl Net {
         Some(())
     }
 
-    /// Copies the local bytes that a message carries; false where they are not there, or no room for what it brings back.
+    /// Copies the local bytes of a message; false if they do not exist, or if there is no room for its result.
     fn fetch(&mut self, context: u32, index: u32) -> bool {
         let operation = self.messages[index].operation;
         let Some(span) = local_span(&operation) else {
@@ -205,7 +205,7 @@ impl Net {
         sound
     }
 
-    /// The answer to a message has come.
+    /// Handles the answer to a message.
     pub fn acknowledge(&mut self, index: u32) {
         let message = &self.messages[index];
         let (number, sequence, status, not_ready) = (
@@ -217,7 +217,7 @@ impl Net {
         let operation = message.operation;
         let now = self.time.now();
         let waits = self.qp(number).and_then(|qp| qp.sends.waiting(sequence));
-        // Where the queue pair failed meanwhile, nobody waits any more.
+        // After a failure of the queue pair, nothing waits for the answer.
         let Some(position) = waits else {
             return self.messages.release(index);
         };
@@ -239,7 +239,7 @@ impl Net {
         self.transmit(number);
     }
 
-    /// Writes what a READ or an atomic fetched; false where its local memory is gone.
+    /// Writes the result of a READ or an atomic; false if its local memory is gone.
     fn bring_back(&mut self, number: u32, index: u32) -> bool {
         let message = &self.messages[index];
         let Some(span) = local_span(&message.operation) else {
@@ -275,7 +275,7 @@ impl Net {
         self.time.push(at, Event::Retry(number));
     }
 
-    /// The pause after a refusal is over.
+    /// Retries after the pause that follows a refusal.
     pub fn retry(&mut self, number: u32) {
         if let Some(qp) = self.qp(number) {
             qp.sends.held = false;
@@ -283,19 +283,19 @@ impl Net {
         }
     }
 
-    /// Voids what `number` has on its way from `sequence` on, and holds back the rest.
+    /// Voids the messages of `number` in transit from `sequence` on, and holds back the rest.
     pub(super) fn hold_from(&mut self, number: u32, sequence: u64) {
         let Some(qp) = self.qp(number) else { return };
         qp.sends.turn += 1;
         qp.sends.held = true;
-        // The refused one counts until its answer is there.
+        // The refused request counts until its answer arrives.
         let until = sequence.saturating_sub(qp.sends.base) as usize + 1;
         let waits =
             |posted: &&Posted| posted.status.is_none() && is_non_posted(&posted.request.operation);
         qp.sends.non_posted = qp.sends.entries.iter().take(until).filter(waits).count() as u64;
     }
 
-    /// Reports what is done at the front of the send queue.
+    /// Reports the finished requests at the front of the send queue.
     pub(super) fn retire(&mut self, number: u32) {
         loop {
             let Some(qp) = self.qp(number) else { return };
@@ -327,7 +327,7 @@ impl Net {
         }
     }
 
-    /// Gives everything outstanding on the send queue a status, the first one `first`.
+    /// Gives every outstanding request on the send queue a status, the first one `first`.
     pub(super) fn flush_sends(&mut self, number: u32, first: Status) {
         let Some(qp) = self.qp(number) else { return };
         let mut status = first;
@@ -344,7 +344,7 @@ impl Net {
     }
 }
 
-/// What makes no sense whatever the peer holds.
+/// The faults of an operation that do not depend on the peer.
 fn check(has: &Capabilities, operation: &Operation) -> Result<(), DeviceError> {
     let unsupported = |capability| {
         Err(DeviceError::Unsupported {

@@ -11,7 +11,7 @@ use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persiste
 use crate::cache::Latencies;
 use crate::persistent::module::Module;
 
-/// See the module documentation. One per opening: the means of persisting is the opener's choice.
+/// A persistent memory; see the module documentation. One per opening: the opener chooses the means of persisting.
 pub(crate) struct PersistentMemory {
     module: Rc<Module>,
     size: u64,
@@ -55,13 +55,13 @@ impl PersistentMemory {
             .charge_access(self.module.space, offset, size, &self.latencies);
     }
 
-    /// Begins to make `spans` durable; when it is done.
+    /// Begins to make `spans` durable; returns the time at which they are.
     fn begin(&self, spans: &[Span]) -> Result<Nanoseconds, PersistError> {
         let time = &self.module.time;
         let now = time.clock();
         match self.means {
-            // Nothing is written back. But what the core has done up to here took its time, and others come in between as
-            // they do between any two instructions.
+            // Nothing is written back. But the core's work so far took its time, and other threads run in between as they
+            // do between any two instructions.
             Means::Process => Ok(now),
             Means::Fence => {
                 time.charge(self.module.profile.cpu_fence_ns);
@@ -129,7 +129,7 @@ impl PersistentRegion for PersistentMemory {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), PersistError>> {
         if self.module.time.is_nic() {
-            // A FLUSH needs nobody's means.
+            // A FLUSH needs no means.
             self.module
                 .time
                 .note_settled(self.module.write_back(spans, self.module.time.now()));
@@ -154,8 +154,8 @@ impl PersistentRegion for PersistentMemory {
                 }
             }
         };
-        // By the time of the event, not by the handler's clock: what a handler stores is seen by others from the moment of
-        // its event on, and nothing may be published before it is durable for all of them.
+        // The comparison uses the time of the event, not the handler's clock: others see the stores of a handler from the
+        // moment of its event, and nothing may be published before it is durable for all of them.
         if done > self.module.time.now() && !mutant!(FenceMissing) && self.means != Means::Fence {
             self.module.time.wake_at(done, context.waker());
             return Poll::Pending;

@@ -1,4 +1,4 @@
-//! Memory that outlives power, in part.
+//! Memory that partly outlives power.
 
 mod backing;
 mod damage;

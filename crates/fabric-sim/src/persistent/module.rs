@@ -1,5 +1,5 @@
-//! What outlives the processes of a machine, and in part its power: the bytes of a pool's log, on their way from caches and
-//! NICs to where they are safe, and the small files beside it.
+//! The state that outlives the processes of a machine, and in part its power: the bytes of a pool's log, in transit from
+//! caches and NICs to safe places, and the small files beside it.
 //!
 //! ```text
 //!   core:  store -> cache -------------- write-back --> memory controller --> medium
@@ -9,10 +9,11 @@
 //!     survives in  WSP              MHP                            DMP
 //! ```
 //!
-//! A page-granular file is the same with the page cache for the caches and a sync of the file for the write-back.
+//! A page-granular file follows the same scheme, with the page cache instead of the caches and a sync of the file instead
+//! of the write-back.
 //!
-//! Two images: *visible*, what every core and NIC of the machine sees, and *durable*, what certainly survives; between them
-//! the stores of which that is not decided ([`Lines`]).
+//! There are two images: *visible*, the view of every core and NIC of the machine, and *durable*, the content that
+//! certainly survives. Between them are the stores whose fate is open ([`Lines`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,19 +33,19 @@ use crate::persistent::wreck::Wreck;
 use crate::profile::MachineProfile;
 use crate::time::Time;
 
-/// Stores that are kept before those that are certain are looked for.
+/// Stores that are kept before the certain ones are searched for.
 const SETTLE_AT: usize = 4096;
 
-/// See the module documentation. Shared by everything that looks at it; survives what dies.
+/// A module; see the module documentation. Shared by all its users; survives their deaths.
 pub struct Module {
     pub(crate) time: Rc<Time>,
     pub(crate) space: u32,
     pub(crate) profile: MachineProfile,
-    /// What the machine really does, whatever anybody declares.
+    /// The actual behaviour of the machine, whatever is declared.
     pub(crate) platform: DeclaredPlatform,
     content: RefCell<Content>,
     blobs: RefCell<BTreeMap<Blob, Rc<[u8]>>>,
-    /// Spans of the log that were allocated, by their offset, and when that is done.
+    /// Allocated spans of the log by their offset, and the time at which each allocation is done.
     prepared: RefCell<BTreeMap<u64, (u64, Nanoseconds)>>,
     pub(crate) log_size: Cell<u64>,
     power_cycle: Cell<u128>,
@@ -63,16 +64,16 @@ struct Content {
     visible: Image,
     durable: Image,
     lines: Lines,
-    /// With so many stores it is looked which of them are certain by now.
+    /// The number of stores at which the certain ones are searched for.
     settle_at: usize,
     medium: Medium,
-    /// Kept where somebody asked for it.
+    /// Kept on request.
     recent: Option<Recent>,
     evictions: Evictions,
 }
 
 impl Content {
-    /// Lines were stored to that nobody needs to write back: others leave the caches for them.
+    /// Notes stores to lines that no code needs to write back: other lines leave the caches for them.
     fn note_dirty(&mut self, offset: u64, size: usize, now: Nanoseconds) {
         let lines = Span::new(offset, size as u64).widen(LINE_SIZE as u64);
         for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64
@@ -132,7 +133,7 @@ impl Module {
         }
     }
 
-    /// Notes from now on in `order` which units of `wreck`, of which this module holds a survivor, are read. Unit 0 is noted as
+    /// Starts noting in `order` the reads of units of `wreck`, of which this module holds a survivor. Unit 0 is noted as
     /// `first`, and so on: several modules can be watched in one order.
     pub fn watch(&self, wreck: &Wreck, first: u32, order: &ReadOrder) {
         *self.watch.borrow_mut() = Some(Watch::new(wreck, first, order.clone()));
@@ -148,17 +149,17 @@ impl Module {
         }
     }
 
-    /// What the medium did so far.
+    /// The work of the medium so far.
     pub fn counts(&self) -> MediumCounts {
         self.content.borrow().medium.counts
     }
 
-    /// How many stores to undecided lines were noted so far: it changes whenever a power cut may leave something new.
+    /// The number of stores to undecided lines noted so far: it changes whenever a power cut may leave something new.
     pub fn stores(&self) -> u64 {
         self.content.borrow().lines.noted()
     }
 
-    /// Counts what caches and the medium still hold in their buffers as written.
+    /// Counts the content of caches and of the medium's buffer as written.
     pub fn drain(&self) {
         let content = &mut *self.content.borrow_mut();
         for leaving in content.evictions.drain() {
@@ -172,7 +173,7 @@ impl Module {
         self.room.set(bytes);
     }
 
-    /// Remembers from now on what lines had before they were written, for [`Survivor::lose_queue`] and others.
+    /// Starts remembering the content of lines before their writes, for [`Survivor::lose_queue`] and others.
     pub fn remember(&self) {
         self.content.borrow_mut().recent.get_or_insert_default();
     }
@@ -192,24 +193,24 @@ impl Module {
         self.any_poisoned.set(false);
     }
 
-    /// The parts of the log that anybody wrote to.
+    /// The written parts of the log.
     pub fn touched(&self) -> Vec<Span> {
         self.occupied()
     }
 
-    /// Changes bytes of the log behind everybody's back, where they are safe and where they are seen.
+    /// Changes bytes of the log directly, in both images.
     pub fn corrupt(&self, offset: u64, bytes: &[u8]) {
         let content = &mut *self.content.borrow_mut();
         content.visible.write(offset, bytes);
         content.durable.write(offset, bytes);
     }
 
-    /// Copies bytes of the log as everybody sees them, whether they can be read or not.
+    /// Copies visible bytes of the log, whether they can be read or not.
     pub fn look(&self, offset: u64, into: &mut [u8]) {
         self.content.borrow().visible.read(offset, into);
     }
 
-    /// Whether the line at `offset` holds something that only a cache has, which power takes.
+    /// Whether the line at `offset` holds data that only a cache has, and that a power cut destroys.
     pub(crate) fn waits_in_cache(&self, offset: u64) -> bool {
         let volatile_caches = self.platform.persistence_domain == PersistenceDomain::Dmp;
         volatile_caches && self.content.borrow().lines.waits(offset / LINE_SIZE as u64)
@@ -226,7 +227,7 @@ impl Module {
         }
     }
 
-    /// Lets the next sync of the file fail, as a device that reports an error.
+    /// Lets the next sync of the file fail, like a device that reports an error.
     pub fn fail_next_sync(&self) {
         self.sync_fails.set(true);
     }
@@ -254,7 +255,7 @@ impl Module {
         )
     }
 
-    /// A core stores.
+    /// A store of a core.
     pub(crate) fn store_from_core(&self, offset: u64, bytes: &[u8]) {
         let content = &mut *self.content.borrow_mut();
         content.medium.counts.bytes_stored += bytes.len() as u64;
@@ -263,7 +264,7 @@ impl Module {
             content.note_dirty(offset, bytes.len(), self.time.now());
         }
         match self.platform.persistence_domain {
-            // Nothing survives, or everything that is visible does: there is nothing to decide.
+            // Nothing survives, or everything visible survives: nothing is open.
             PersistenceDomain::Volatile | PersistenceDomain::Wsp => {}
             PersistenceDomain::PageFile | PersistenceDomain::Dmp | PersistenceDomain::Mhp => {
                 each_line(offset, bytes, |line, start, part| {
@@ -274,8 +275,8 @@ impl Module {
         }
     }
 
-    /// A NIC's write has reached the memory of the machine. Returns when it is in the memory controller, where that happens
-    /// without anybody's help.
+    /// A write of a NIC that has reached the memory of the machine. Returns the time at which it is in the memory
+    /// controller, if it gets there without help.
     pub(crate) fn store_from_nic(&self, offset: u64, bytes: &[u8]) -> Nanoseconds {
         let now = self.time.now();
         let content = &mut *self.content.borrow_mut();
@@ -306,7 +307,7 @@ impl Module {
         latest
     }
 
-    /// Writes back the lines of `spans`, and returns when they are in the memory controller.
+    /// Writes back the lines of `spans`, and returns the time at which they are in the memory controller.
     pub(crate) fn write_back(&self, spans: &[Span], at: Nanoseconds) -> Nanoseconds {
         let content = &mut *self.content.borrow_mut();
         let mut done = at;
@@ -340,7 +341,8 @@ impl Module {
         self.content.borrow_mut().medium.counts.fences += 1;
     }
 
-    /// A core's stores to `spans` have left its store buffer: on a machine that saves its caches they are certain.
+    /// Notes that a core's stores to `spans` have left its store buffer: on a machine that saves its caches they are
+    /// certain.
     pub(crate) fn fence(&self, spans: &[Span]) {
         if self.platform.persistence_domain == PersistenceDomain::Mhp {
             let content = &mut *self.content.borrow_mut();
@@ -355,7 +357,7 @@ impl Module {
         }
     }
 
-    /// Syncs the file: everything that is visible now is durable when the time that is returned has come.
+    /// Syncs the file: everything visible at this moment is durable at the returned time.
     pub(crate) fn sync(&self, at: Nanoseconds) -> Nanoseconds {
         let content = &mut *self.content.borrow_mut();
         let lines = content.lines.lines();
@@ -384,12 +386,12 @@ impl Module {
     fn settle_if_many(&self, content: &mut Content) {
         if content.lines.len() > content.settle_at {
             settle(content, self.time.now());
-            // Stores that nobody has sent on their way stay: where they are many, not every store looks at them all.
+            // Stores that are not in transit stay: if they are many, not every store searches them all.
             content.settle_at = SETTLE_AT.max(2 * content.lines.len());
         }
     }
 
-    /// What a power cut at this moment leaves certain, and the stores that may survive it.
+    /// The content that is certain after a power cut at this moment, and the stores that may survive it.
     pub(crate) fn split(&self) -> (Image, StoresByLine) {
         let content = &mut *self.content.borrow_mut();
         settle(content, self.time.now());
@@ -407,7 +409,7 @@ impl Module {
         (image, stores.collect())
     }
 
-    /// Goes on with what survived a power cut.
+    /// Continues with the survivor of a power cut.
     pub fn restart(&self, survivor: Survivor) {
         let Survivor {
             image,
@@ -430,7 +432,7 @@ impl Module {
         self.power_cycle.set(power_cycle);
     }
 
-    /// Everything but the bytes of the log.
+    /// Everything except the bytes of the log.
     pub(crate) fn beside(&self) -> Survivor {
         Survivor {
             image: Image::default(),
@@ -455,7 +457,7 @@ impl Module {
         self.power_cycle.get()
     }
 
-    /// When the allocation of `span`, asked for now, is done; `None`: there is no room.
+    /// The time at which an allocation of `span` that begins at this moment is done; `None` if there is no room.
     pub(crate) fn prepare(&self, span: Span) -> Option<Nanoseconds> {
         let mut prepared = self.prepared.borrow_mut();
         if let Some(&(size, done)) = prepared.get(&span.offset)
@@ -474,7 +476,7 @@ impl Module {
         Some(done)
     }
 
-    /// Spans of the log that anybody wrote to.
+    /// The written spans of the log.
     pub(crate) fn occupied(&self) -> Vec<Span> {
         if let Some(watch) = &mut *self.watch.borrow_mut() {
             watch.ask_for_pages();
@@ -498,7 +500,7 @@ impl Module {
 /// Stores with their lines, line by line, each line's oldest first.
 pub(crate) type StoresByLine = Vec<(u64, crate::persistent::lines::Store)>;
 
-/// What a power cut left, or what a new module holds.
+/// The content after a power cut, or the content of a new module.
 #[derive(Clone, Default)]
 pub struct Survivor {
     pub(crate) image: Image,
@@ -534,7 +536,7 @@ fn settle(content: &mut Content, now: Nanoseconds) {
     });
 }
 
-/// Cuts `bytes` at `offset` into lines.
+/// Splits `bytes` at `offset` into lines.
 pub(crate) fn each_line(offset: u64, bytes: &[u8], mut with: impl FnMut(u64, usize, &[u8])) {
     let mut rest = bytes;
     let mut at = offset;

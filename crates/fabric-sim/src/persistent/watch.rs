@@ -1,7 +1,7 @@
-//! Which undecided units of a wreck somebody reads who goes on with what survived.
+//! Records which undecided units of a wreck are read by a program that continues with a survivor.
 //!
-//! What a recovery does follows from what it reads. Two states that differ only in units that neither of two recoveries
-//! read are one state to it; whoever enumerates states need not look at the second.
+//! The actions of a recovery follow from its reads. Two states that differ only in units that neither of two recoveries
+//! read are one state to it, so an enumeration of states can skip the second.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use crate::persistent::wreck::Wreck;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     first: u64,
-    /// The line behind the last.
+    /// The line behind the last line.
     end: u64,
     unit: u32,
-    /// Whether anything else had made its page one that was written to.
+    /// Whether another store made its page one that was written to.
     page_is_certain: bool,
 }
 
@@ -32,10 +32,10 @@ impl ReadOrder {
     }
 }
 
-/// See the module documentation.
+/// The watch; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// In the order of their lines.
+    /// The places in the order of their lines.
     places: Vec<Place>,
     read: Vec<bool>,
     order: ReadOrder,
@@ -65,7 +65,7 @@ impl Watch {
         }
     }
 
-    /// `size` bytes at `offset` are read.
+    /// Notes a read of `size` bytes at `offset`.
     pub fn read(&mut self, offset: u64, size: u64) {
         let lines = Span::new(offset, size).widen(LINE_SIZE as u64);
         let (first, end) = (
@@ -81,7 +81,8 @@ impl Watch {
         }
     }
 
-    /// Somebody asks which pages were ever written to: that depends on the units that alone would have written to theirs.
+    /// Notes a query for the pages that were ever written to: the answer depends on the units that alone would have written
+    /// to theirs.
     pub fn ask_for_pages(&mut self) {
         for at in 0..self.places.len() {
             if !self.places[at].page_is_certain {

@@ -1,4 +1,5 @@
-//! What a power cut may leave: what is certain, and for each line or page how far its stores got.
+//! The possible states after a power cut: the certain content, and for each line or page the number of its stores that
+//! survived.
 //!
 //! ```text
 //!   line:  nothing | first store | first two | ... | all         and of the next one some words only
@@ -21,7 +22,7 @@ pub struct Wreck {
     units: Rc<[Unit]>,
 }
 
-/// What the medium takes as a whole: a line, or a page of a file.
+/// A unit that the medium takes as a whole: a line, or a page of a file.
 struct Unit {
     /// Whether it is a page.
     page: bool,
@@ -31,12 +32,12 @@ struct Unit {
     stores: Vec<(u64, Store)>,
 }
 
-/// How far the stores of one unit got.
+/// The fate of one unit's stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fate {
-    /// So many of them survived whole.
+    /// Number of stores that survived whole.
     pub stores: u32,
-    /// Of a line: words of the next store that survived too, one bit each. Of a page: sectors that got all stores.
+    /// For a line: words of the next store that survived too, one bit each. For a page: sectors that got all stores.
     pub torn: u8,
 }
 
@@ -48,7 +49,7 @@ const _: () = assert!(
 );
 
 impl Wreck {
-    /// The state of `module` now, with `in_flight` (offset, bytes) that its NIC had taken and not yet placed.
+    /// The state of `module` at this moment, with `in_flight` (offset, bytes) that its NIC had taken and not yet placed.
     pub(crate) fn new(module: &Module, in_flight: &[(u64, Vec<u8>)]) -> Self {
         let (image, mut stores) = module.split();
         let mut base = Survivor {
@@ -57,7 +58,7 @@ impl Wreck {
         };
         match module.platform.persistence_domain {
             PersistenceDomain::Volatile => stores.clear(),
-            // The battery keeps the NIC going until everything is in memory.
+            // The battery powers the NIC until everything is in memory.
             PersistenceDomain::Wsp => in_flight
                 .iter()
                 .for_each(|(offset, bytes)| base.image.write(*offset, bytes)),
@@ -68,7 +69,7 @@ impl Wreck {
                         more.note(line, start, part, crate::persistent::lines::NEVER);
                     });
                 }
-                // What is in flight comes after every store to any memory.
+                // Data in flight come after every store to any memory.
                 let last = module.time.stores().get();
                 for line in more.lines() {
                     stores.extend(more.stores(line).map(|store| {
@@ -108,17 +109,17 @@ impl Wreck {
         }
     }
 
-    /// How many lines or pages are undecided.
+    /// The number of undecided lines or pages.
     pub fn undecided(&self) -> usize {
         self.units.len()
     }
 
-    /// Where undecided unit `index` begins in the log, in bytes.
+    /// The start of undecided unit `index` in the log, in bytes.
     pub fn offset(&self, index: usize) -> u64 {
         self.units[index].line * LINE_SIZE as u64
     }
 
-    /// The lines of undecided unit `index`, by number. Units lie in the order of their lines.
+    /// The lines of undecided unit `index`, by number. Units are in the order of their lines.
     pub(crate) fn lines(&self, index: usize) -> std::ops::Range<u64> {
         let unit = &self.units[index];
         unit.line
@@ -130,14 +131,14 @@ impl Wreck {
                 }
     }
 
-    /// Whether the page in which undecided unit `index` lies was written to, whatever becomes of the unit.
+    /// Whether the page of undecided unit `index` was written to, whatever the fate of the unit.
     pub(crate) fn page_is_certain(&self, index: usize) -> bool {
         self.base
             .image
             .has_page((self.units[index].line * LINE_SIZE as u64) as usize / PAGE_SIZE)
     }
 
-    /// How many stores of undecided unit `index` may have survived.
+    /// The number of stores of undecided unit `index` that may have survived.
     pub fn stores(&self, index: usize) -> u32 {
         self.units[index].stores.len() as u32
     }
@@ -151,7 +152,7 @@ impl Wreck {
             .map(|(_, store)| store.serial)
     }
 
-    /// Fates of unit `index` with its next store, after `stores` whole ones, torn: which bits of [`Fate::torn`] matter.
+    /// The relevant bits of [`Fate::torn`] for unit `index` with its next store, after `stores` whole ones, torn.
     pub fn parts(&self, index: usize, stores: u32) -> u8 {
         let unit = &self.units[index];
         let rest = &unit.stores[stores as usize..];
@@ -163,7 +164,7 @@ impl Wreck {
         }
     }
 
-    /// What `fates` mean, for people: which undecided lines or pages lost something.
+    /// A description of `fates` for people: the undecided lines or pages that lost something.
     pub fn describe(&self, fates: &[Fate]) -> String {
         const SHOWN: usize = 8;
         let lost: Vec<String> = self
@@ -195,7 +196,7 @@ impl Wreck {
         }
     }
 
-    /// What is left when everything survived.
+    /// The survivor if everything survived.
     pub fn everything(&self) -> Survivor {
         let all: Vec<Fate> = (0..self.undecided())
             .map(|unit| Fate {
@@ -206,7 +207,7 @@ impl Wreck {
         self.survivor(&all)
     }
 
-    /// What is left when the units met `fates`, in their order.
+    /// The survivor if the units met `fates`, in their order.
     pub fn survivor(&self, fates: &[Fate]) -> Survivor {
         assert_eq!(fates.len(), self.units.len(), "each unit meets one fate");
         let mut survivor = self.base.clone();

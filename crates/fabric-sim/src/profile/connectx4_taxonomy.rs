@@ -1,5 +1,5 @@
-//! The machines of the taxonomy of remote persistence. Its parts were measured most thoroughly, so the other profiles name
-//! only what differs.
+//! The machines of the taxonomy of remote persistence. Their parts were measured most thoroughly, so the other profiles
+//! name only the differences.
 
 use super::sources::*;
 use super::{MachineProfile, Sheet};

@@ -1,6 +1,6 @@
-//! The tables of `docs/simulator.md` say what the code says.
+//! The tables of `docs/simulator.md` match the code.
 //!
-//! `STONECAST_WRITE_TABLES=1 cargo test --package stonecast-fabric-sim document` writes them anew.
+//! `STONECAST_WRITE_TABLES=1 cargo test --package stonecast-fabric-sim document` rewrites them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use stonecast_fabric_sim::{Fault, MachineProfile};
 
 const UPDATE: &str = "STONECAST_WRITE_TABLES";
 
-/// The page with the printed part called `name` replaced by `printed`, and that part as it was.
+/// The page with the printed part called `name` replaced by `printed`, and that part before the replacement.
 fn replaced(page: &str, name: &str, printed: &str) -> (String, String) {
     let (start, end) = (
         format!("<!-- printed: {name} -->\n"),

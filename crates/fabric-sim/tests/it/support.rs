@@ -18,7 +18,7 @@ use stonecast_media::{
 /// Bytes of the log.
 pub const LOG_SIZE: u64 = 1 << 20;
 
-/// See the module documentation.
+/// The stage; see the module documentation.
 pub struct Stage {
     pub world: World,
     pub machine: Machine,
@@ -56,7 +56,7 @@ impl Stage {
         Self::behind(RootPort::default(), seed, options)
     }
 
-    /// The server's NIC is at `root_port`.
+    /// A stage whose server's NIC is at `root_port`.
     pub fn behind(root_port: RootPort, seed: u64, options: MachineOptions) -> Self {
         let world = World::new(seed);
         let platform = options.platform;
@@ -174,8 +174,8 @@ impl Stage {
             .expect("the batch is accepted")
     }
 
-    /// The bytes that `size` bytes at `offset` may have after a power cut now, whatever happens to each line: the least that
-    /// survives, and the most.
+    /// The possible contents of `size` bytes at `offset` after a power cut at this moment, over all fates of their lines:
+    /// the least that survives, and the most.
     pub fn after_power_cut(&self, offset: u64, size: usize) -> [Vec<u8>; 2] {
         let wreck = self.world.wreck(self.machine, &self.module);
         let least = vec![Fate::default(); wreck.undecided()];

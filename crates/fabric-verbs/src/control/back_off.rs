@@ -1,17 +1,17 @@
-//! Pauses between attempts to reach somebody: longer each time, and never in step with those of others.
+//! Pauses between attempts to reach a server: longer each time, and never in step with those of other clients.
 
 use std::time::Duration;
 
 use super::handshake::random_bytes;
 
-/// How a connection is tried again while nobody answers.
+/// Retries of a connection while no server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackOff {
     /// Pause after the first failure.
     pub first: Duration,
     /// Longest pause.
     pub longest: Duration,
-    /// How long after the first attempt no further one is made.
+    /// Time after the first attempt after which no further attempt is made.
     pub patience: Duration,
 }
 
@@ -26,8 +26,8 @@ impl Default for BackOff {
 }
 
 impl BackOff {
-    /// The pause after `failures` failures in a row: it doubles from [`BackOff::first`] up to [`BackOff::longest`], and a
-    /// random part of up to a half is left out, so that many clients that lost the same server do not come back at once.
+    /// The pause after `failures` failures in a row. The pause doubles from [`BackOff::first`] up to [`BackOff::longest`],
+    /// less a random part of up to a half, so that many clients that lost the same server do not come back at once.
     pub(super) fn pause(&self, failures: u32) -> Duration {
         let doubled = self
             .first

@@ -7,12 +7,12 @@ use super::ControlError;
 
 /// Most bytes of a frame. The longest message is a connect with full private data.
 pub(super) const FRAME_SIZE_MAX: usize = 4096;
-/// Most bytes that wait to be sent: a peer that takes nothing is not given more.
+/// Most bytes that wait to be sent: a peer that reads nothing gets no more.
 const OUTBOX_SIZE_MAX: usize = 64 * 1024;
 /// Bytes read from the socket at once.
 const READ_SIZE: usize = 4096;
 
-/// A TCP connection with what was read of it and what is to be written to it. Never blocks.
+/// A TCP connection with its unread input and its pending output. Never blocks.
 pub(super) struct Wire {
     stream: TcpStream,
     inbox: Vec<u8>,
@@ -36,12 +36,12 @@ impl Wire {
         &self.stream
     }
 
-    /// Whether something waits to be written.
+    /// Whether output is pending.
     pub fn has_output(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// Reads what has arrived, up to some frames: the rest waits in the socket.
+    /// Reads arrived bytes, up to some frames: the rest waits in the socket.
     pub fn fill(&mut self) -> Result<(), ControlError> {
         let mut buffer = [0; READ_SIZE];
         while !self.ended && self.inbox.len() <= 2 * FRAME_SIZE_MAX {
@@ -56,12 +56,12 @@ impl Wire {
         Ok(())
     }
 
-    /// Whether the peer will send nothing more and everything it sent was taken.
+    /// Whether the peer has closed its side and all its bytes were taken.
     pub fn is_exhausted(&self) -> bool {
         self.ended
     }
 
-    /// What has arrived and was not taken.
+    /// The arrived bytes that were not taken.
     pub fn arrived(&self) -> &[u8] {
         &self.inbox
     }
@@ -89,7 +89,7 @@ impl Wire {
         Ok(self.take(length))
     }
 
-    /// Queues bytes as they are.
+    /// Queues bytes unchanged.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
         if self.outbox.len() + bytes.len() > OUTBOX_SIZE_MAX {
             return Err(ControlError::Connection {

@@ -1,4 +1,4 @@
-//! The control plane: how two machines come to trust each other, connect their queue pairs, and notice each other's end.
+//! The control plane: two machines establish trust, connect their queue pairs, and notice each other's end.
 //!
 //! ```text
 //!   client                                            server
@@ -12,16 +12,17 @@
 //!     goodbye (cause), or silence longer than the lease
 //! ```
 //!
-//! One TCP connection for each pair of queue pairs. It begins with the two lines in clear text, which name the protocol,
-//! its version and the client's name for its key; everything after is sealed (ChaCha20-Poly1305, keys of this session
-//! alone), each message with its number, so that none can be altered, left out, repeated or brought from another session.
+//! There is one TCP connection for each pair of queue pairs. It begins with two lines in clear text, which name the
+//! protocol, its version and the client's name for its key. Everything after them is sealed (ChaCha20-Poly1305, with keys
+//! of this session alone), each message with its number, so that no message can be altered, omitted, repeated or taken from
+//! another session.
 //!
 //! Invariants:
-//! - Nothing about memory (queue pair numbers, keys, addresses) is sent before the other side has opened a sealed message
-//!   of this very session; a recorded handshake that is played again ends at the first of them.
-//! - A ticket is used once, in the session that it was given in, before it expires.
-//! - Whoever has not finished the handshake in time is dropped; there is a bound on how many may try at once.
-//! - Trouble of one connection ends that connection, is written to the log with its peer, and disturbs no other.
+//! - No information about memory (queue pair numbers, keys, addresses) is sent before the other side has opened a sealed
+//!   message of this session; a replayed handshake ends at the first of these messages.
+//! - A ticket is used once, in the session that issued it, before it expires.
+//! - A peer that does not finish the handshake in time is dropped; the number of concurrent handshakes is bounded.
+//! - Trouble of one connection ends that connection, is logged with its peer, and disturbs no other connection.
 //!
 //! A crash of either side closes its TCP connections; the loss of its machine or of the network shows as silence.
 

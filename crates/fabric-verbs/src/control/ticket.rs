@@ -1,4 +1,4 @@
-//! Tickets: the right to connect one queue pair, once, soon.
+//! Tickets: the right to connect one queue pair, once, within a short time.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// A fresh one, which nobody can guess.
+    /// A fresh ticket, which no one can guess.
     pub fn new(now: Instant, lifetime: Duration) -> Self {
         Self {
             bytes: random_bytes(),
@@ -30,7 +30,7 @@ impl Ticket {
         }
     }
 
-    /// What the client is told.
+    /// The bytes for the client.
     pub fn bytes(&self) -> [u8; TICKET_SIZE] {
         self.bytes
     }

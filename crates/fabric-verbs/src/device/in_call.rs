@@ -1,15 +1,16 @@
-//! READs whose end the thread waits for in the call.
+//! READs whose end the thread awaits in the call.
 //!
 //! ```text
-//!   ordinary     post -> note what was posted -> look -> the last one's success -> done
-//!   all else     as if the READs had been posted and the queue polled: their completions are kept for who polls
+//!   ordinary     post -> note the posts -> poll -> success of the last READ -> done
+//!   all else     as if the READs had been posted and the queue polled: their completions are kept for later polls
 //! ```
 //!
-//! Between the end of one READ and the post of the next lies nothing that can be done beforehand or meanwhile: no
-//! memory is taken, no table of queue pairs is searched, and what was posted is noted while the READs are on their way.
+//! Between the end of one READ and the post of the next, the thread does only work that cannot be done earlier or
+//! concurrently: it allocates no memory, searches no table of queue pairs, and notes the posts while the READs are in
+//! progress.
 //!
-//! Invariant: what is concluded here is what [`State::collect`] would conclude: of a queue pair the completion of the last
-//! READ, with success, says that those before it have succeeded, too.
+//! Invariant: this code concludes exactly what [`State::collect`] would conclude: the successful completion of the last
+//! READ of a queue pair means that the earlier READs have succeeded, too.
 
 use stonecast_base::Span;
 use stonecast_fabric::{DeviceError, LocalSpan, Opcode, QueuePair, RemoteAddress, WorkRequest};
@@ -70,7 +71,7 @@ impl State {
         let (cq, number) = (state.options.send_cq.0, state.hardware.number());
         let queue = self.cqs.get(cq)?.hardware.clone();
         for _ in 0..looks {
-            // An error of the call itself means that the device is gone, which its event tells.
+            // An error of the call itself means that the device is gone, which its event reports.
             let Ok(found) = queue.poll_one() else {
                 return Ok(false);
             };
@@ -90,7 +91,8 @@ impl State {
         Ok(false)
     }
 
-    /// Whether READs can be given to the NIC without another look: connected, with room, of bytes that are there.
+    /// Whether READs can be given to the NIC without further checks: connected, with room, and with bytes inside their
+    /// regions.
     fn is_ordinary(
         &self,
         qp: QueuePair,

@@ -1,6 +1,6 @@
-//! Opening a device, and finding out what it can really do.
+//! Opens a device, and detects its abilities.
 //!
-//! A program that only wants to know asks [`Abilities::of`], which opens the device and closes it again.
+//! A program that only needs the abilities calls [`Abilities::of`], which opens the device and closes it again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,15 +17,15 @@ use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::port::Port;
 use crate::verbs::queue_pair::{ExtraOperations, QueuePair, Retransmission, Wanted};
 
-/// Longest SEND. Devices take much longer ones; every receive buffer would have to be as long.
+/// Longest SEND. Devices accept much longer ones, but every receive buffer would have to be as long.
 const SEND_SIZE_MAX: u32 = 16 << 20;
-/// Addresses of regions begin here: far from 0, which must stay no address at all.
+/// First address of regions: far from 0, which must not be a valid address.
 const FIRST_ADDRESS: u64 = 1 << 40;
 
-/// What of the newer operations a device can do: it says so itself, and the library can post them.
+/// The newer operations of a device: it claims them, and the library can post them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// FLUSH that makes bytes visible to everybody.
+    /// FLUSH that makes bytes visible to every agent.
     pub flush_global: bool,
     /// FLUSH that makes bytes persist.
     pub flush_persistent: bool,
@@ -36,8 +36,8 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// Asks the device called `device` (`ibv_query_device_ex(3)`), and makes a queue pair that could post what it claims. An
-    /// error where the library, the device or the right to open it is missing.
+    /// Queries the device called `device` (`ibv_query_device_ex(3)`), and makes a queue pair that could post the claimed
+    /// operations. An error if the library, the device or the right to open it is missing.
     pub fn of(device: &str) -> Result<Self, DeviceError> {
         let system = |doing| move |source| DeviceError::System { doing, source };
         let context = Context::open(Some(device))?;
@@ -96,9 +96,9 @@ impl State {
             name: name.clone(),
             send_size_max: port.message_size_max.min(SEND_SIZE_MAX),
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
-            // No library that is open to all makes such queues for reliable connections.
+            // No public library makes such queues for reliable connections.
             multi_packet: false,
-            // The device's own, or made of protection domains.
+            // The windows are the device's own, or made of protection domains.
             memory_windows: true,
             protection_domains: !abilities.memory_windows,
             flush_global: abilities.flush_global,
@@ -106,7 +106,7 @@ impl State {
             atomic_write: abilities.atomic_write,
             read_now: false,
             read_soon: true,
-            // Cards promise it of each other's atomics at most.
+            // Cards promise atomicity at most between their own atomics.
             atomic_with_processor: false,
         };
         let profile = PeerProfile {
@@ -162,8 +162,8 @@ impl State {
     }
 }
 
-/// Makes queue pairs that can do less and less until one can be made: a device's claim is not enough, the library must be
-/// able to post the operation.
+/// Makes queue pairs with fewer and fewer operations until one can be made: a device's claim is not enough, because the
+/// library must be able to post the operation.
 fn find_operations(
     domain: &Rc<ProtectionDomain>,
     channel: &Rc<CompletionChannel>,

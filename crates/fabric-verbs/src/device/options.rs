@@ -1,4 +1,4 @@
-//! How a device is opened.
+//! The options of a device.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers}
 
 use crate::control::{BackOff, KeyRing, LeaseTerms, Log};
 
-/// How a [`VerbsDevice`](crate::VerbsDevice) is opened. `Default` opens the first device of the machine, knows no keys and
-/// says nothing.
+/// Options of a [`VerbsDevice`](crate::VerbsDevice). `Default` opens the first device of the machine, knows no keys and
+/// logs nothing.
 #[derive(Clone)]
 pub struct VerbsOptions {
-    /// Name of the device, as `rdma link` and `ibv_devices` show it; none: the first.
+    /// Name of the device, as shown by `rdma link` and `ibv_devices`; `None` for the first device.
     pub device: Option<String>,
     /// Number of its port, from 1.
     pub port: u8,
-    /// Index into the port's table of GIDs; none: the best entry (RoCE v2, IPv4 first).
+    /// Index into the port's table of GIDs; `None` for the best entry (RoCE v2, IPv4 first).
     pub gid_index: Option<u8>,
-    /// Keys of the clients that may connect here; the first is the own one when connecting.
+    /// Keys of the clients that may connect here; the first is the own key for outgoing connections.
     pub keys: KeyRing,
-    /// What clients are granted.
+    /// The grants to clients.
     pub terms: LeaseTerms,
-    /// What the operator declares of this machine's platform.
+    /// The operator's declaration of this machine's platform.
     pub platform: DeclaredPlatform,
-    /// How a server that does not answer is tried again.
+    /// Retries while a server does not answer.
     pub back_off: BackOff,
-    /// How long a peer may take to prove who it is.
+    /// Time that a peer may take to prove its identity.
     pub handshake_patience: Duration,
-    /// How many may try to prove it at the same time.
+    /// Most peers that may be proving their identity at the same time.
     pub strangers_max: usize,
-    /// How long a packet waits for its answer before it is sent again: 4.096 microseconds times two to the power of this,
-    /// at most 31.
+    /// Time that a packet waits for its answer before it is sent again: 4.096 microseconds times two to the power of this
+    /// value, at most 31.
     pub retransmission_timeout: u8,
-    /// How often that is tried, 1 to 6. What it finds dead is only the path: dead peers are found by their lease.
+    /// Number of these retransmissions, 1 to 6. They detect only a dead path: dead peers are detected by their lease.
     pub retransmission_count: u8,
-    /// Takes the device for one without memory windows: what its windows would do is done by protection domains. For tests on
-    /// devices that have them.
+    /// Treats the device as one without memory windows, whose windows are made of protection domains. Meant for tests on
+    /// devices that have windows.
     pub without_windows: bool,
-    /// Where sentences about refused and lost peers go.
+    /// The receiver of log lines about refused and lost peers.
     pub log: Log,
 }
 
@@ -58,7 +58,8 @@ impl Default for VerbsOptions {
             back_off: BackOff::default(),
             handshake_patience: Duration::from_secs(5),
             strangers_max: 64,
-            // 134 ms: longer than a busy virtual machine is off its processor, so that nothing is sent twice for that.
+            // 134 ms: longer than a busy virtual machine loses its processor, so that such a pause causes no
+            // retransmission.
             retransmission_timeout: 15,
             retransmission_count: 6,
             without_windows: false,

@@ -1,4 +1,4 @@
-//! What the NIC, its device and the control plane say, turned into completions and events.
+//! Turns reports of the NIC, its device and the control plane into completions and events.
 
 use stonecast_fabric::{DisconnectCause, Opcode, Placement, QueuePair, Status, WorkCompletion};
 
@@ -9,14 +9,14 @@ use crate::control::EndCause;
 use crate::verbs::completion::RawCompletion;
 use crate::verbs::event::{DeviceEvent, next_event};
 
-/// How many calls pass between two looks at the events of the device: each look is a system call, and what they tell
-/// shows in failed completions, too.
+/// Polls between two checks of the device's events: each check is a system call, and the events also show in failed
+/// completions.
 const POLLS_PER_EVENT_LOOK: u32 = 8192;
-/// Completions taken from the NIC in one go while a program asks for few.
+/// Completions taken from the NIC in one go when a program asks for few.
 const TAKE_AHEAD: usize = 32;
 
 impl State {
-    /// Makes all progress that is possible beside the completion queues.
+    /// Makes all possible progress besides the completion queues.
     pub(super) fn progress(&mut self) {
         if self.control.has_events() {
             self.hear_control();
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Ends the connection of a queue pair, once. `tell`: the peer does not know yet.
+    /// Ends the connection of a queue pair, once. `tell`: whether the peer must still be told.
     pub(super) fn fail(&mut self, handle: u32, cause: DisconnectCause, tell: bool) {
         let Ok(qp) = self.qps.get_mut(handle) else {
             return;
@@ -81,8 +81,8 @@ impl State {
                 outside: false,
             });
         }
-        // What is outstanding completes with an error, and nothing of the peer is executed any more. A queue pair that is in
-        // the error state already is brought there again, which makes its queues notice what came later.
+        // Outstanding requests complete with an error, and no request of the peer is executed. A queue pair that is already
+        // in the error state enters it again, which makes its queues notice later requests.
         let _ = qp.hardware.fail();
         self.connections.by_link.remove(&link);
         if tell {
@@ -104,7 +104,7 @@ impl State {
         self.flush_kept(handle);
     }
 
-    /// Hands the program what it posted after the failure, when it is its turn.
+    /// Returns the requests posted after the failure to the program, in their turn.
     pub(super) fn flush_kept(&mut self, handle: u32) {
         let Ok(qp) = self.qps.get_mut(handle) else {
             return;
@@ -135,7 +135,7 @@ impl State {
         count
     }
 
-    /// Takes completions from the NIC until there are `enough` for the program. Whether a binding succeeded, if one
+    /// Takes completions from the NIC until there are `enough` for the program. Returns whether a binding succeeded, if one
     /// completed.
     pub(super) fn collect(&mut self, cq: u32, enough: usize) -> Option<bool> {
         let mut bound = None;
@@ -149,7 +149,7 @@ impl State {
             }
             let hardware = queue.hardware.clone();
             let mut batch = std::mem::take(&mut self.collecting.raw);
-            // An error of the call itself means that the device is gone, which its event tells.
+            // An error of the call itself means that the device is gone, which its event reports.
             let polled = hardware.poll(missing, |raw| batch.push(raw));
             for raw in batch.drain(..) {
                 bound = self.take(cq, raw).or(bound);
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Takes a completion of the NIC. Of a binding: whether it succeeded.
+    /// Takes a completion of the NIC. Returns whether a binding succeeded, if it was one.
     pub(super) fn take(&mut self, cq: u32, raw: RawCompletion) -> Option<bool> {
         match WorkId::decode(raw.wr_id) {
             WorkId::Send(position) => self.sent(cq, position, raw),
@@ -173,7 +173,7 @@ impl State {
         None
     }
 
-    /// A send completed, and with it the unsignalled ones before it.
+    /// A send completed, and with it the unsignalled sends before it.
     fn sent(&mut self, cq: u32, position: u64, raw: RawCompletion) {
         let Some(&handle) = self.connections.by_number.get(&raw.qp_number) else {
             return;

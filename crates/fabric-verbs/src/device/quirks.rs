@@ -1,13 +1,13 @@
-//! Where devices differ from the specification, and what is made of it.
+//! Deviations of devices from the specification, and their treatment.
 //!
 //! Soft-RoCE (Linux 6.12, rdma-core 56):
-//! - takes a memory window for the whole registration that it is bound to, instead of for its own bytes;
-//! - flushes a request whose local bytes are not registered like those behind it, instead of saying why;
+//! - treats a memory window as the whole registration that it is bound to, instead of its own bytes;
+//! - flushes a request whose local bytes are not registered like the requests behind it, instead of reporting the reason;
 //! - answers a SEND that is longer than its buffer with *remote operation error*, and completes the buffer with *local
 //!   operation error*, instead of *invalid request* and *length*;
-//! - is software: the responder's processor copies what arrives.
+//! - is software: the responder's processor copies arriving data.
 //!
-//! Any device may complete a receive that it fetched for a WRITE_WITH_IMM which it then refused.
+//! Any device may complete a receive that it fetched for a WRITE_WITH_IMM and then refused.
 
 use stonecast_fabric::{Opcode, Placing, Status};
 
@@ -20,7 +20,7 @@ pub(super) fn windows_need_own_registration(facts: &Facts) -> bool {
     facts.is_soft_roce
 }
 
-/// Who puts bytes into the memory of a device's own side.
+/// The agent that puts bytes into the memory of a device's own side.
 pub(super) fn placing(facts: &Facts) -> Placing {
     if facts.is_soft_roce {
         Placing::ResponderProcessor
@@ -29,7 +29,7 @@ pub(super) fn placing(facts: &Facts) -> Placing {
     }
 }
 
-/// How a send really ended. `failed`: something before it had failed already.
+/// The actual status of a send. `failed`: an earlier request had already failed.
 pub(super) fn status_of_send(
     reported: Status,
     posted: &Posted,
@@ -45,7 +45,7 @@ pub(super) fn status_of_send(
     }
 }
 
-/// How a receive really ended: with a message, for want of room, or because its queue pair failed.
+/// The actual status of a receive: with a message, for lack of room, or because its queue pair failed.
 pub(super) fn status_of_receive(code: u32, facts: &Facts) -> Status {
     match status_of(code) {
         _ if facts.is_soft_roce && code == rdma_mummy_sys::ibv_wc_status::IBV_WC_LOC_QP_OP_ERR => {
@@ -56,7 +56,7 @@ pub(super) fn status_of_receive(code: u32, facts: &Facts) -> Status {
     }
 }
 
-/// Whether a receive that ended so carries no message and no blame: the request that it was fetched for was refused.
+/// Whether a receive with this status carries no message and no fault: the request that it was fetched for was refused.
 pub(super) fn takes_no_buffer(status: Status) -> bool {
     matches!(
         status,

@@ -16,11 +16,11 @@ use crate::verbs::completion::CompletionQueue;
 use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::receive_queue::{RawReceive, SharedReceiveQueue as HardwareQueue};
 
-/// A shared receive queue, and whose buffers the NIC has.
+/// A shared receive queue, and the owners of the buffers that the NIC has.
 pub(super) struct SharedQueueState {
     pub hardware: Rc<HardwareQueue>,
     pub capacity: u32,
-    /// No buffer is posted again here.
+    /// Whether no buffer is posted again here.
     in_order: bool,
     /// The buffers that are posted, by slot.
     slots: Vec<Option<Buffer>>,
@@ -28,21 +28,22 @@ pub(super) struct SharedQueueState {
 }
 
 impl SharedQueueState {
-    /// Takes what was posted in a slot, which becomes free: the program's identifier.
+    /// Takes the buffer of a slot, which becomes free, and returns the program's identifier.
     pub fn take(&mut self, slot: u32) -> Option<u64> {
         let buffer = self.slots.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         Some(buffer.wr_id)
     }
 
-    /// Gives the NIC a buffer again that it used up without a message. False: this queue keeps its order, and the buffer is its
-    /// owner's.
+    /// Gives a buffer that the NIC used up without a message to the NIC again. False: this queue keeps its order, and the
+    /// buffer belongs to its owner.
     pub fn post_again(&self, slot: u32) -> bool {
         if self.in_order {
             return false;
         }
         if let Some(Some(buffer)) = self.slots.get(slot as usize) {
-            // There is room: it was just taken out. A queue that takes nothing any more is one of a device that is gone.
+            // There is room, because the buffer was just taken out. A queue that accepts nothing belongs to a device that
+            // is gone.
             let _ = self.hardware.post(&[buffer.raw]);
         }
         true
@@ -68,7 +69,7 @@ impl State {
             doing: "making a completion queue",
             source,
         })?;
-        // A shorter queue than was wanted must not overrun either, so the queue pairs that fit are counted.
+        // A queue that is shorter than requested must not overrun either, so the queue pairs that fit are counted.
         let unpromised = (wanted > limit).then(|| limit.saturating_sub(OWN_COMPLETIONS));
         let state = CompletionQueueState {
             hardware,
@@ -197,8 +198,8 @@ impl State {
         Ok(())
     }
 
-    /// Buffers in the terms of the NIC. One outside its region is refused here: the NIC would notice only when a message
-    /// arrives.
+    /// Buffers in the terms of the NIC. A buffer outside its region is refused here: the NIC would notice only when a
+    /// message arrives.
     fn raw_receives(
         &mut self,
         domain: &Rc<ProtectionDomain>,

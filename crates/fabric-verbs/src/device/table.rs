@@ -1,9 +1,9 @@
-//! Objects by their handles. A handle is never used again: one that somebody kept means nothing, instead of another object.
+//! Objects by their handles. A handle is never reused, so a stale handle finds nothing instead of another object.
 
 use stonecast_fabric::DeviceError;
 
 pub(super) struct Table<T> {
-    /// What its objects are, for errors.
+    /// The kind of its objects, for errors.
     what: &'static str,
     slots: Vec<Option<Box<T>>>,
 }

@@ -1,4 +1,4 @@
-//! Completion queues, and the channel on which they announce that they are not empty.
+//! Completion queues, and the channel on which they announce new completions.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,8 +16,7 @@ use super::zeroed::AllZero;
 /// Completions taken in one call.
 const BATCH: usize = 32;
 
-/// What the NIC says of one work request. Of `opcode` and the rest only `wr_id`, `status` and `qp_number` mean anything
-/// when `status` is not success.
+/// The NIC's report on one work request. If `status` is not success, only `wr_id`, `status` and `qp_number` are meaningful.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawCompletion {
     pub wr_id: u64,
@@ -27,11 +26,11 @@ pub(crate) struct RawCompletion {
     pub opcode: u32,
     pub qp_number: u32,
     pub byte_count: u32,
-    /// In the machine's order of bytes.
+    /// In the machine's byte order.
     pub immediate: u32,
 }
 
-/// Where completion queues announce themselves.
+/// The channel on which completion queues announce themselves.
 #[derive(Debug)]
 pub(crate) struct CompletionChannel {
     raw: *mut ibv::ibv_comp_channel,
@@ -39,7 +38,7 @@ pub(crate) struct CompletionChannel {
 }
 
 impl CompletionChannel {
-    /// A fresh one.
+    /// A fresh channel.
     pub fn new(context: &Context) -> io::Result<Rc<Self>> {
         // SAFETY: the context is open.
         let raw = unsafe { ibv::ibv_create_comp_channel(context.raw()) };
@@ -61,7 +60,7 @@ impl CompletionChannel {
         unsafe { BorrowedFd::borrow_raw(descriptor) }
     }
 
-    /// Takes every announcement that is there, without blocking.
+    /// Takes every pending announcement, without blocking.
     pub fn drain(&self) {
         let now = Timespec {
             tv_sec: 0,
@@ -95,12 +94,13 @@ impl Drop for CompletionChannel {
 pub(crate) struct CompletionQueue {
     raw: *mut ibv::ibv_cq,
     channel: Rc<CompletionChannel>,
-    /// Where the library writes completions: most polls find none, and making room for a batch costs more than they do.
+    /// The buffer for completions from the library: most polls find none, and preparing a batch would cost more than the
+    /// poll.
     batch: RefCell<Box<[ibv::ibv_wc; BATCH]>>,
 }
 
 impl CompletionQueue {
-    /// A queue of at least `capacity` entries. `number` comes back in events of the device.
+    /// A queue of at least `capacity` entries. Events of the device carry `number`.
     pub fn new(
         channel: &Rc<CompletionChannel>,
         capacity: u32,
@@ -123,7 +123,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes up to `limit` completions, hands each to `take`, and returns how many there were.
+    /// Takes up to `limit` completions, passes each to `take`, and returns their number.
     pub fn poll(&self, limit: usize, mut take: impl FnMut(RawCompletion)) -> io::Result<usize> {
         let mut found = 0;
         let batch = &mut **self.batch.borrow_mut();
@@ -154,7 +154,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for an announcement on the channel when the next completion arrives.
+    /// Requests an announcement on the channel when the next completion arrives.
     pub fn arm(&self) -> io::Result<()> {
         // SAFETY: the queue is alive.
         outcome(unsafe { ibv::ibv_req_notify_cq(self.raw, 0) })
@@ -167,7 +167,7 @@ impl CompletionQueue {
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        // Freeing waits until every announcement was acknowledged.
+        // The call waits until every announcement is acknowledged.
         self.channel.drain();
         // SAFETY: made by `ibv_create_cq`, freed once; queue pairs that use it hold the `Rc`.
         let _nothing_to_do = unsafe { ibv::ibv_destroy_cq(self.raw) };
@@ -175,7 +175,7 @@ impl Drop for CompletionQueue {
 }
 
 fn decode(found: &ibv::ibv_wc) -> RawCompletion {
-    // SAFETY: every pattern of bits of the union is a number.
+    // SAFETY: every bit pattern of the union is a number.
     let immediate = unsafe { found.imm_data_invalidated_rkey_union.imm_data };
     RawCompletion {
         wr_id: found.wr_id,

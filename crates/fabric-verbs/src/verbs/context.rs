@@ -12,7 +12,7 @@ use stonecast_fabric::DeviceError;
 use super::zeroed::AllZero;
 use super::{cause, outcome};
 
-/// An open device, shared by everything that is made from it. The library may be called from any thread.
+/// An open device, shared by all objects made from it. Any thread may call the library.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     handle: Arc<Handle>,
@@ -24,15 +24,15 @@ struct Handle {
     name: String,
 }
 
-// SAFETY: libibverbs locks what its calls on one context share (ibv_open_device(3): thread safe); the pointer is read
-// alone, and freed once, by the last owner.
+// SAFETY: libibverbs locks the state that calls on one context share (ibv_open_device(3): thread safe); the pointer is only
+// read, and freed once, by the last owner.
 unsafe impl Send for Handle {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: opened by `ibv_open_device` and closed here alone; whatever was made from it holds the `Arc`.
+        // SAFETY: opened by `ibv_open_device` and closed only here; every object made from it holds the `Arc`.
         let _nothing_to_do = unsafe { ibv::ibv_close_device(self.context) };
     }
 }
@@ -43,12 +43,12 @@ pub(crate) struct Facts {
     pub queue_depth_max: u32,
     pub completion_queue_depth_max: u32,
     pub shared_receive_depth_max: u32,
-    /// READs and atomics that a queue pair may have under way, as requester.
+    /// READs and atomics that a queue pair may have outstanding, as requester.
     pub reads_out_max: u8,
     /// The same, as responder.
     pub reads_in_max: u8,
     pub windows: bool,
-    /// Soft-RoCE, whose peculiarities `device/quirks.rs` lists.
+    /// Whether this is soft-RoCE, whose peculiarities `device/quirks.rs` lists.
     pub is_soft_roce: bool,
     pub flush_global: bool,
     pub flush_persistent: bool,
@@ -87,8 +87,8 @@ impl DeviceList {
     }
 
     fn iter(&self) -> impl Iterator<Item = *mut ibv::ibv_device> + '_ {
-        // SAFETY: not null (checked by `new`); the library says that `count` pointers stand there, which nobody changes while
-        // the list lives, and that is as long as `self`.
+        // SAFETY: not null (checked by `new`); the library reports `count` pointers there, which do not change while the
+        // list lives, as long as `self`.
         unsafe { std::slice::from_raw_parts(self.list, self.count) }
             .iter()
             .copied()
@@ -114,7 +114,7 @@ fn name_of(device: *mut ibv::ibv_device) -> String {
         .into_owned()
 }
 
-/// The names of the devices of this machine; an error where the library or the kernel's side is missing.
+/// The names of the devices of this machine; an error if the library or its kernel part is missing.
 pub(crate) fn device_names() -> Result<Vec<String>, DeviceError> {
     let list = DeviceList::new().map_err(|error| unusable(cause::no_library(&error)))?;
     Ok(list.iter().map(name_of).collect())
@@ -168,7 +168,7 @@ impl Context {
         self.handle.context
     }
 
-    /// Where events of the device are announced.
+    /// The descriptor on which events of the device are announced.
     pub fn event_descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the context is open while `self` lives; the field never changes.
         let descriptor = unsafe { (*self.raw()).async_fd };
@@ -176,7 +176,7 @@ impl Context {
         unsafe { BorrowedFd::borrow_raw(descriptor) }
     }
 
-    /// Asks the device what it can do. FLUSH and ATOMIC_WRITE are what it says; whether the library can post them shows
+    /// Queries the abilities of the device. FLUSH and ATOMIC_WRITE are its claims; whether the library can post them shows
     /// when a queue pair is made.
     pub fn facts(&self) -> Result<Facts, DeviceError> {
         let mut found = ibv::ibv_device_attr_ex::zeroed();

@@ -1,5 +1,4 @@
-//! Events of a device that nobody asked for: a completion queue that overran, a queue pair that failed, a device that is
-//! gone.
+//! Unsolicited events of a device: a completion queue that overran, a queue pair that failed, a device that is gone.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -10,18 +9,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::context::Context;
 
-/// What happened, in numbers that outlive the objects.
+/// The event, in numbers that outlive the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceEvent {
-    /// A completion queue lost completions; the number is the one that it was made with.
+    /// A completion queue lost completions; the number is the one given at its creation.
     CompletionQueueOverrun(u32),
-    /// A queue pair failed as a responder, or for want of a reason that a completion could carry.
+    /// A queue pair failed as a responder, or without a reason that a completion could carry.
     QueuePairFailed(u32),
-    /// A queue pair that failed takes no more buffers from its shared receive queue, and those that it took have completed.
+    /// A failed queue pair takes no more buffers from its shared receive queue, and the buffers that it took have
+    /// completed.
     LastReceive(u32),
     /// The device is gone.
     DeviceGone,
-    /// Anything else: nothing to do.
+    /// Any other event, which needs no action.
     Other,
 }
 
@@ -54,8 +54,8 @@ pub(crate) fn next_event(context: &Context) -> Option<DeviceEvent> {
         kind: u32::MAX,
     };
     let place = (&raw mut event).cast::<ibv::ibv_async_event>();
-    // SAFETY: the context is open, and `event` has the layout of the library's structure (asserted). One thread alone
-    // takes events, so one that is announced is there.
+    // SAFETY: the context is open, and `event` has the layout of the library's structure (asserted). Only one thread takes
+    // events, so an announced event is available.
     if unsafe { ibv::ibv_get_async_event(context.raw(), place) } != 0 {
         return None;
     }
@@ -68,16 +68,16 @@ pub(crate) fn next_event(context: &Context) -> Option<DeviceEvent> {
         DEVICE_FATAL => DeviceEvent::DeviceGone,
         _ => DeviceEvent::Other,
     };
-    // SAFETY: an event that was just taken and is acknowledged once; its object cannot be freed before that (manual page
-    // of `ibv_destroy_qp`), which is why it could be read above.
+    // SAFETY: an event that was just taken and is acknowledged once; its object cannot be freed earlier (manual page of
+    // `ibv_destroy_qp`), so it could be read above.
     unsafe { ibv::ibv_ack_async_event(place) };
     Some(found)
 }
 
-/// An event with its type as a number, because one that this library does not know must not become a Rust `enum`.
+/// An event with its type as a number, because a type unknown to this library must not become a Rust `enum`.
 #[repr(C)]
 struct RawEvent {
-    /// The object that the event is about; of which kind, the type says.
+    /// The object of the event; its kind follows from the type.
     element: *mut c_void,
     kind: u32,
 }

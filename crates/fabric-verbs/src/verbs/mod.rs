@@ -1,8 +1,8 @@
-//! A safe layer over libibverbs: each object of the library is a value that frees it, and holds what it was made from.
+//! A safe layer over libibverbs: each object of the library is a value that frees it and holds its parents.
 //!
 //! ```text
-//!   Context (one open device)          events that nobody asked for (event)
-//!     |-- Port                         addresses, MTU, which GID
+//!   Context (one open device)          unsolicited events (event)
+//!     |-- Port                         addresses, MTU, the GID
 //!     |-- ProtectionDomain
 //!     |     |-- Registration           memory that the NIC may touch; pinned
 //!     |     |-- Window                 a part of it that one queue pair's peer may touch
@@ -13,11 +13,11 @@
 //! ```
 //!
 //! Invariants:
-//! - An object of the library is freed once, after everything that was made from it: each value holds its parents.
+//! - An object of the library is freed once, after every object made from it: each value holds its parents.
 //! - Nothing here hands out memory: callers name bytes by address and key, and the NIC checks both.
-//! - Every access flag is named. Relaxed ordering is never asked for: a READ behind a WRITE would no longer push it, and
-//!   a word behind its data could arrive first.
-//! - Numbers that the library reports as C enumerations are compared as numbers, never turned into a Rust `enum`.
+//! - Every access flag is named. Relaxed ordering is never requested: a READ behind a WRITE would no longer push the WRITE,
+//!   and a word behind its data could arrive first.
+//! - Numbers that the library reports as C enumerations are compared as numbers, and never turned into a Rust `enum`.
 
 pub(crate) mod cause;
 pub(crate) mod completion;
@@ -30,7 +30,7 @@ pub(crate) mod queue_pair;
 pub(crate) mod receive_queue;
 mod zeroed;
 
-/// What a call of the library that reports by its return value (0, or an `errno`) said.
+/// The outcome of a library call that reports by its return value (0, or an `errno`).
 pub(crate) fn outcome(code: i32) -> std::io::Result<()> {
     if code == 0 {
         Ok(())

@@ -1,4 +1,4 @@
-//! The port that connections use: its MTU, and the address by which peers reach it.
+//! The port that connections use: its MTU, and the address at which peers reach it.
 
 use std::fs;
 use std::thread;
@@ -15,27 +15,27 @@ use crate::path::{Gid, Transport};
 /// A port and its address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
-    /// Its number, from 1.
+    /// The number of the port, from 1.
     pub number: u8,
     /// Local identifier; 0 on Ethernet.
     pub lid: u16,
-    /// Its global identifier.
+    /// The global identifier.
     pub gid: Gid,
-    /// Where that stands in the port's table.
+    /// The index of the GID in the port's table.
     pub gid_index: u8,
     /// Code of the largest MTU that its link carries.
     pub mtu: u8,
     /// Longest message in bytes.
     pub message_size_max: u32,
-    /// What the link is.
+    /// The kind of the link.
     pub transport: Transport,
 }
 
-/// How long a fresh interface may take until its address shows as GID.
+/// Time that a fresh interface may take until its address shows as a GID.
 const ADDRESS_PATIENCE: Duration = Duration::from_secs(3);
 /// The link layer of Ethernet, as ports report it.
 const LINK_ETHERNET: u8 = 2;
-/// Entries of a GID table that are looked at.
+/// Entries of a GID table that are examined.
 const GIDS_MAX: u8 = 128;
 
 impl Port {
@@ -98,7 +98,7 @@ fn gid_at(context: &Context, number: u8, index: u8) -> Option<Gid> {
     let mut gid = ibv::ibv_gid::zeroed();
     // SAFETY: the context is open; `gid` is writable.
     let code = unsafe { ibv::ibv_query_gid(context.raw(), number, index.into(), &mut gid) };
-    // SAFETY: every pattern of bits of the union is 16 bytes.
+    // SAFETY: every bit pattern of the union is 16 bytes.
     let raw = unsafe { gid.raw };
     (code == 0 && raw != [0; 16]).then_some(Gid(raw))
 }
@@ -122,7 +122,7 @@ fn best_gid(context: &Context, number: u8, count: u8, transport: Transport) -> O
         .map(|(_, index, gid)| (index, gid))
 }
 
-/// Whether the entry speaks RoCE v2; 1 crosses no router, and many switches drop it.
+/// Whether the entry speaks RoCE v2; version 1 crosses no router, and many switches drop it.
 fn is_routable_type(context: &Context, number: u8, index: u8) -> bool {
     let path = format!(
         "/sys/class/infiniband/{}/ports/{number}/gid_attrs/types/{index}",
@@ -131,7 +131,7 @@ fn is_routable_type(context: &Context, number: u8, index: u8) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.contains("v2"))
 }
 
-/// Greater is better; 0 is no use.
+/// The rating of a GID: greater is better; 0 is unusable.
 fn rate(gid: Gid, routable_type: bool) -> u32 {
     if !routable_type {
         return 0;

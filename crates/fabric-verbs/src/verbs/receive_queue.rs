@@ -1,4 +1,4 @@
-//! Receive buffers: what is posted, and the queue that many queue pairs share.
+//! Receive buffers: posting, and the queue that many queue pairs share.
 
 use std::io;
 use std::ptr;
@@ -19,10 +19,10 @@ pub(crate) struct RawReceive {
     pub lkey: u32,
 }
 
-/// Buffers chained as the library wants them.
+/// Buffers chained in the form that the library requires.
 pub(super) struct Chain {
     requests: Vec<ibv::ibv_recv_wr>,
-    /// Named by pointers in `requests`, so it must live and stay in place as long as they.
+    /// Pointers in `requests` refer to these, so they must live and stay in place as long as `requests`.
     _entries: Vec<ibv::ibv_sge>,
 }
 
@@ -43,7 +43,7 @@ impl Chain {
             .map(|(receive, entry)| {
                 let mut request = ibv::ibv_recv_wr::zeroed();
                 request.wr_id = receive.wr_id;
-                // An entry of no bytes means 2 GiB to some NICs.
+                // An entry of zero bytes means 2 GiB to some NICs.
                 request.num_sge = i32::from(receive.size > 0);
                 request.sg_list = entry;
                 request

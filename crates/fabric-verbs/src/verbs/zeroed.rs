@@ -4,12 +4,12 @@ use rdma_mummy_sys as ibv;
 
 /// # Safety
 ///
-/// A value whose bytes are all zero must be a valid one: the type consists of numbers, raw pointers, arrays of them, and
-/// options of function pointers alone.
+/// A value whose bytes are all zero must be valid: the type consists only of numbers, raw pointers, arrays of them, and
+/// options of function pointers.
 pub(crate) unsafe trait AllZero: Sized {
     /// The value whose bytes are all zero.
     fn zeroed() -> Self {
-        // SAFETY: whoever implements the trait says that zeros are a valid value.
+        // SAFETY: the implementer of the trait guarantees that zeros are a valid value.
         unsafe { std::mem::zeroed() }
     }
 }

@@ -1,4 +1,4 @@
-//! Connected devices for tests that look at single operations.
+//! Connected devices for tests of single operations.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn make(device: &dyn Device, options: QueuePairOptions) -> QueuePair {
     device.create_queue_pair(options).expect("a queue pair")
 }
 
-/// Of a queue pair without windows.
+/// Options of a queue pair without windows.
 pub fn queue_pair_options(
     cq: CompletionQueue,
     shared: Option<SharedReceiveQueue>,
@@ -65,7 +65,7 @@ pub fn one(device: &dyn Device, cq: CompletionQueue) -> Option<WorkCompletion> {
     found.pop()
 }
 
-/// Connects to `server`, which makes its queue pair as `there` says.
+/// Connects to `server`, which makes its queue pair with the options `there`.
 pub fn connect(
     device: Rc<dyn Device>,
     server: &dyn Device,

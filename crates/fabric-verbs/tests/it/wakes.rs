@@ -1,4 +1,4 @@
-//! Threads beside the device's own wake its tasks.
+//! Threads beside the device's own thread wake its tasks.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::foreign_wakes::{
 };
 use crate::world::options;
 
-/// A device with nothing to do. Where there is none, `test` is noted as not run.
+/// A device with nothing to do. If there is none, `test` is noted as not run.
 fn park_or_note(test: &str) -> Option<Rc<dyn Park>> {
     let names = devices_or_note(test)?;
     Some(VerbsDevice::open(options(&names[0])).expect("the device can be opened"))

@@ -1,4 +1,4 @@
-//! Several devices in one thread, as the contract wants them.
+//! Several devices in one thread, for the contract.
 
 use std::cell::RefCell;
 use std::fs::OpenOptions;
@@ -23,7 +23,7 @@ const DEVICES_VARIABLE: &str = "STONECAST_RDMA_DEVICES";
 /// Names a devdax character device.
 const DAX_VARIABLE: &str = "STONECAST_DAX";
 
-/// The devices to test on, or why there are none.
+/// The devices to test on, or the reason why there are none.
 pub fn devices() -> Result<Vec<String>, String> {
     let named = std::env::var(DEVICES_VARIABLE).unwrap_or_default();
     let named: Vec<String> = named
@@ -39,13 +39,13 @@ pub fn devices() -> Result<Vec<String>, String> {
     }
 }
 
-/// The devdax device, or why there is none.
+/// The devdax device, or the reason why there is none.
 pub fn dax() -> Result<String, String> {
     std::env::var(DAX_VARIABLE)
         .map_err(|_| format!("no persistent memory is named in {DAX_VARIABLE}"))
 }
 
-/// How the devices of tests are opened.
+/// The options of the devices of tests.
 pub fn options(device: &str) -> VerbsOptions {
     VerbsOptions {
         device: Some(device.into()),
@@ -59,28 +59,28 @@ pub fn options(device: &str) -> VerbsOptions {
     }
 }
 
-/// An address of this machine at which nobody listens.
+/// An address of this machine without a listener.
 pub fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     format!("verbs:{}", listener.local_addr().expect("it is bound"))
 }
 
-/// Nodes are contexts on the devices that are named, in turn.
+/// The nodes are contexts on the named devices, in turn.
 pub struct VerbsWorld {
     devices: Vec<String>,
-    /// They are taken for devices without memory windows.
+    /// Whether they are treated as devices without memory windows.
     without_windows: bool,
     executor: BusyPoll,
     opened: RefCell<Vec<(usize, Rc<VerbsDevice>)>>,
 }
 
 impl VerbsWorld {
-    /// A world for the promise `name`, or why there is none.
+    /// A world for the promise `name`, or the reason why there is none.
     pub fn available(name: &str) -> Result<Rc<dyn World>, String> {
         Self::on_devices(name, false)
     }
 
-    /// The same with devices that are taken for ones without memory windows.
+    /// The same with devices treated as ones without memory windows.
     pub fn without_windows(name: &str) -> Result<Rc<dyn World>, String> {
         Self::on_devices(name, true)
     }
@@ -145,7 +145,7 @@ impl World for VerbsWorld {
     }
 }
 
-/// The beginning of a devdax device. Only the NIC makes its bytes durable here.
+/// The beginning of a devdax device. Here only the NIC makes its bytes durable.
 pub struct Dax(MappedRegion, Means);
 
 impl Dax {
@@ -162,12 +162,12 @@ impl Dax {
 }
 
 impl Dax {
-    /// Memory that is none, to see that it is refused.
+    /// Memory that is not persistent, to test that it is refused.
     pub fn of(memory: MappedRegion) -> Self {
         Self(memory, Means::WriteBack)
     }
 
-    /// Memory that a sync alone makes durable.
+    /// Memory that only a sync makes durable.
     pub fn synced(memory: MappedRegion) -> Self {
         Self(memory, Means::FileSync)
     }

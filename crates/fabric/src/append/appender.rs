@@ -16,25 +16,25 @@ pub struct Appender {
     credits: Cell<u64>,
 }
 
-/// Why nothing was appended.
+/// The reason why nothing was appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The receiver has not granted enough: ask it for more and try again.
+    /// The receiver has not granted enough credits: ask it for more and try again.
     #[error("an append of {cost} credits, and only {left} are left: the receiver must grant more")]
     NoCredit {
-        /// What it costs.
+        /// The cost of the append.
         cost: u64,
-        /// What is left.
+        /// The credits left.
         left: u64,
     },
-    /// The device refused the messages, all of them.
+    /// The device refused all of the messages.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
 impl Appender {
-    /// Appends through `qp`, whose peer takes its receive buffers from an [`AppendQueue`](super::AppendQueue) with these terms.
-    /// Has no credit yet.
+    /// Appends through `qp`, whose peer takes its receive buffers from an [`AppendQueue`](super::AppendQueue) with these
+    /// terms. A new appender has no credit.
     pub fn new(port: Rc<Port>, qp: QueuePair, terms: AppendTerms) -> Self {
         Self {
             port,
@@ -44,12 +44,12 @@ impl Appender {
         }
     }
 
-    /// Takes credits that the receiver has granted. Their number comes from the peer, so it may be any.
+    /// Adds credits that the receiver has granted. Their number comes from the peer, so any value is possible.
     pub fn add_credits(&self, granted: u64) {
         self.credits.set(self.credits.get().saturating_add(granted));
     }
 
-    /// What is left of them.
+    /// The credits left.
     pub fn credits(&self) -> u64 {
         self.credits.get()
     }
@@ -66,17 +66,18 @@ impl Appender {
         }
     }
 
-    /// Appends an entry and waits until the receiver's device has it: as one message, or as several in a row where it is longer
-    /// than a message. `entry` belongs to the device until then, also when the future is dropped before.
+    /// Appends an entry and waits until the receiver's device has it: as one message, or as several in a row if the entry
+    /// is longer than a message. `entry` belongs to the device until then, even if the future is dropped earlier.
     ///
-    /// Success says that the entry is *accepted*: neither visible nor persisted. After a failure any part of it may lie there.
+    /// Success means that the entry is *accepted*: neither visible nor persisted. After a failure any part of the entry may
+    /// lie in the memory.
     ///
     /// # Errors
     ///
     /// Nothing was appended and no credit was used.
     pub async fn append(&self, entry: LocalSpan) -> Result<Status, AppendError> {
         let mut sends: SmallVec<[Operation; 4]> = SmallVec::new();
-        // Paid before the first wait, so that appends that are under way together do not spend the same credits.
+        // The credits are paid before the first wait, so that concurrent appends do not spend the same credits.
         self.stage(entry, &mut sends)?;
         match self.port.submit(self.qp, &sends).await {
             Ok(status) => Ok(status),
@@ -87,8 +88,8 @@ impl Appender {
         }
     }
 
-    /// Pays for an entry, and adds its messages to `batch`, which the caller posts to the queue pair: for entries that share a
-    /// doorbell, or a READ behind them. `entry` belongs to the device until that batch has ended.
+    /// Pays for an entry and adds its messages to `batch`, which the caller posts to the queue pair. Meant for entries that
+    /// share a doorbell, or for a READ behind them. `entry` belongs to the device until that batch has ended.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl Appender {
         Ok(())
     }
 
-    /// The messages that an entry is appended as.
+    /// The messages that carry an entry.
     fn messages(&self, entry: LocalSpan) -> impl Iterator<Item = LocalSpan> {
         let longest = self.terms.message_size_max;
         let count = entry.size.div_ceil(longest).max(1);

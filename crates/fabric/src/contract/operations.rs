@@ -1,4 +1,4 @@
-//! Operations between the buffers of two ends, in few words.
+//! Short constructors of operations between the buffers of two ends.
 
 use super::End;
 use crate::{FlushPlacement, LocalSpan, Operation, RemoteAddress};

@@ -1,4 +1,4 @@
-//! What the tests of [`contract_tests`](crate::contract_tests) say about promises that could not be checked.
+//! Reports promises that the tests of [`contract_tests`](crate::contract_tests) could not check.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -24,7 +24,7 @@ pub fn test_if_available(provider: &str, name: &str, world: Result<Rc<dyn World>
     }
 }
 
-/// Writes down that a promise could not be checked.
+/// Records that a promise could not be checked.
 pub fn note(device: &str, name: &str, reason: &str) {
     println!("not run: {name} ({reason})");
     let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) else {
@@ -36,12 +36,12 @@ pub fn note(device: &str, name: &str, reason: &str) {
         .open(&path)
         .expect("the list of tests not run can be opened");
     let line = format!("contract of {device}: {name}\t{reason}\n");
-    // One write, so that lines of several tests do not mix.
+    // One write, so that the lines of several tests do not mix.
     file.write_all(line.as_bytes())
         .expect("the list of tests not run can be appended to");
 }
 
-/// The same as [`summarize`] for a provider that this machine may lack.
+/// Like [`summarize`], for a provider that this machine may lack.
 pub fn summarize_if_available(provider: &str, world: Result<Rc<dyn World>, String>) {
     match world {
         Ok(world) => summarize(world),
@@ -56,7 +56,8 @@ pub fn summarize_if_available(provider: &str, world: Result<Rc<dyn World>, Strin
     }
 }
 
-/// Says on stderr, past the test harness, how many promises can be checked on `world`, and which cannot, by name.
+/// Reports on stderr, past the test harness, the number of promises that can be checked on `world`, and the names of the
+/// others.
 pub fn summarize(world: Rc<dyn World>) {
     let capabilities = world.node(0).device().capabilities().clone();
     let not_run: Vec<_> = cases()

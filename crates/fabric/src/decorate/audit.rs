@@ -1,4 +1,4 @@
-//! A running hash of what passes through a device: two runs of the same seed end with the same hash, or they were not the
+//! A running hash of the traffic of a device. If two runs of the same seed end with different hashes, they were not the
 //! same run.
 
 use std::cell::Cell;
@@ -12,15 +12,15 @@ use crate::{
     SharedReceiveQueue, Status, WorkCompletion, WorkRequest,
 };
 
-/// Hashes every post, completion and connection event, in order. Numbers only, no payload: payload that differs shows in
-/// what is done next, and hashing it would cost as much as moving it.
+/// Hashes every post, completion and connection event, in order. Only numbers are hashed: different payload shows in later
+/// actions, and hashing payload would cost as much as moving it.
 #[derive(Debug, Default)]
 pub struct Audit {
     hash: Cell<u64>,
 }
 
 impl Audit {
-    /// XXH3 over all that passed so far, each piece seeded with the hash of those before it.
+    /// XXH3 over all traffic so far, each piece seeded with the hash of those before it.
     pub fn hash(&self) -> u64 {
         self.hash.get()
     }

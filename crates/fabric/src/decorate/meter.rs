@@ -1,4 +1,4 @@
-//! Counts of what passes through a device: costs as facts.
+//! Counts the traffic of a device: costs as facts.
 
 use std::cell::RefCell;
 use std::ops::Sub;
@@ -9,10 +9,10 @@ use crate::{
     ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
 };
 
-/// What passed through a device since it was made. Subtract an earlier one to see what a piece of work cost.
+/// The traffic of a device since it was made. The difference of two values is the cost of the work in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Batches of work requests that were accepted, READs and changes at once among them.
+    /// Batches of work requests that were accepted, including READs and changes executed at once.
     pub doorbells: u64,
     /// WRITEs without an immediate.
     pub writes: u64,
@@ -44,7 +44,7 @@ pub struct Counts {
     pub completions: u64,
     /// Arrivals, and returned multi-packet buffers.
     pub arrivals: u64,
-    /// Completions and arrivals that were no success.
+    /// Completions and arrivals without success.
     pub failures: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What passed so far.
+    /// The traffic so far.
     pub fn counts(&self) -> Counts {
         *self.counts.borrow()
     }
@@ -169,7 +169,7 @@ impl Observer for Meter {
             .iter()
             .map(|(local, _)| u64::from(local.size))
             .sum::<u64>();
-        // What did not end in the call completes like what was posted.
+        // Batches that did not end in the call complete like posted ones.
         counts.completions += u64::from(succeeded);
     }
 }

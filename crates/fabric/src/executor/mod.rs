@@ -1,6 +1,6 @@
 //! The executor of real providers.
 //!
-//! The simulated world has an executor of its own (virtual time); this one polls the device as fast as it can while
+//! The simulated world has an executor of its own (virtual time). This executor polls the device as fast as it can while
 //! there is work, and falls asleep when there is none, because an idle server must not burn a core.
 //!
 //! ```text
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Invariants:
-//! - Nothing is borrowed while a task is polled or dropped, a waker called or a port pumped, so each of them may spawn,
-//!   wake, sleep and post.
-//! - No wake-up is slept through, whichever thread it comes from (`ready.rs`).
+//! - Nothing is borrowed while a task is polled or dropped, a waker is called or a port is pumped, so each of them may
+//!   spawn, wake, sleep and post.
+//! - The executor sleeps through no wake-up, whichever thread it comes from (`ready.rs`).
 //! - Tasks that wake themselves in every turn starve neither ports nor timers.
 //! - Tasks end with the executor: dropping the last [`BusyPoll`] drops them, and with them what they hold.
 
@@ -32,7 +32,7 @@ use crate::{Port, Runtime, Timer};
 
 mod ready;
 
-/// What the busy-poll executor needs of a real provider.
+/// The services of a real provider that the busy-poll executor needs.
 ///
 /// # Results from other threads
 ///
@@ -49,28 +49,29 @@ mod ready;
 /// # }
 /// ```
 ///
-/// A task that ends early drops the receiving end, which the sender sees. In the simulated world no thread exists; what
-/// plays such a client is a task, and the same channel carries its result.
+/// A task that ends early drops the receiving end, and the sender notices. The simulated world has no threads; there a task
+/// takes the part of such a client, and the same channel carries its result.
 pub trait Park {
-    /// The monotonic clock.
+    /// The clock, which never goes back. That of a provider is [`boot_time`](crate::boot_time()): it goes on while the host is suspended.
     fn now(&self) -> Nanoseconds;
-    /// Sleeps until something may have happened on the device, or for `timeout` nanoseconds at most. May return early.
-    /// Nothing that happened before the call is slept through.
+    /// Sleeps until something may have happened on the device, or for at most `timeout` nanoseconds. May return early.
+    /// Events before the call end the sleep, too. A suspension of the host need not count as sleep: the executor reads the
+    /// clock after each park, and the time of a park is bounded.
     fn park(&self, timeout: Nanoseconds);
-    /// Ends the park that is going on, or else the next one at once; called by other threads that woke a task. Every
-    /// provider has one. `None`: such a wake-up is noticed when the park ends by itself.
+    /// Ends the current park, or else the next one at once. Other threads that woke a task call this waker. Every provider
+    /// has one. `None`: such a wake-up is noticed only when the park ends by itself.
     fn unpark(&self) -> Option<Waker> {
         None
     }
 }
 
-/// The executor of real providers: one thread, polls its ports, falls asleep when idle.
+/// The executor of real providers: one thread that polls its ports and falls asleep when idle.
 #[derive(Clone)]
 pub struct BusyPoll {
     owner: Rc<Owner>,
 }
 
-/// Ends the tasks with the last handle of the executor. Tasks hold the runtime themselves, so it alone would live on.
+/// Ends the tasks with the last handle of the executor. Tasks hold the runtime, which would otherwise live on.
 struct Owner {
     shared: Rc<Shared>,
 }
@@ -92,7 +93,7 @@ struct Shared {
 enum State {
     Idle,
     Running,
-    /// No handle is left: nothing will run any more.
+    /// No handle is left, so no task will run.
     Ended,
 }
 
@@ -101,8 +102,9 @@ struct Task {
     handle: Arc<Handle>,
 }
 
-/// The handle of the future that `block_on` drives, and its waker: made once, since a future that is ready at its first poll
-/// may take less time than making them. A wake-up of an earlier future costs the present one a spurious poll.
+/// The handle of the future that `block_on` drives, and its waker. Both are made once, because a future that is ready at
+/// its first poll may take less time than making them. A wake-up of an earlier future costs the present future a spurious
+/// poll.
 struct Root {
     handle: Arc<Handle>,
     waker: Waker,
@@ -110,11 +112,12 @@ struct Root {
 
 /// Index of the future that `block_on` drives.
 const ROOT: usize = usize::MAX;
-/// Longest sleep, so that peers that died without a word are looked for.
+/// Longest sleep, so that peers that died silently are noticed, and soon after a suspension of the host also the deadlines that passed in
+/// it: time-outs of the kernel stand still meanwhile.
 const PARK_MAX_NS: Nanoseconds = 50_000_000;
-/// Tasks that run between two looks at the ports, so that tasks that wake each other for ever do not keep the rest waiting.
+/// Tasks that run between two polls of the ports, so that tasks that wake each other for ever do not keep the rest waiting.
 const TASKS_PER_ROUND: usize = 64;
-/// How many empty rounds pass between two looks at the clock: reading it costs as much as a round.
+/// Empty rounds between two clock readings: a reading costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;
 
 impl Root {
@@ -148,7 +151,7 @@ impl BusyPoll {
         }
     }
 
-    /// Polls `port` from now on, until it is dropped.
+    /// Starts polling `port`, until the port is dropped.
     pub fn add_port(&self, port: &Rc<Port>) {
         self.owner
             .shared
@@ -157,14 +160,14 @@ impl BusyPoll {
             .push(Rc::downgrade(port));
     }
 
-    /// This executor as protocol code sees it. Keeps no task alive: what is spawned after the last [`BusyPoll`] was
-    /// dropped is dropped at once.
+    /// The interface of this executor for protocol code. It keeps no task alive: a task that is spawned after the last
+    /// [`BusyPoll`] was dropped is dropped at once.
     pub fn runtime(&self) -> Rc<dyn Runtime> {
         self.owner.shared.clone()
     }
 
-    /// Runs `future` to its end, and spawned tasks beside it as long as it takes. Not from inside a task: the inner call
-    /// would take the wake-ups of the outer one.
+    /// Runs `future` to its end, with spawned tasks beside it. Not to be called from inside a task: the inner call would
+    /// take the wake-ups of the outer one.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let shared = &*self.owner.shared;
         let _running = Running::start(shared);
@@ -194,8 +197,8 @@ impl BusyPoll {
                 }
             }
             if worked {
-                // What a timer started is no sign that a peer has more to say: a task that looks around now and then
-                // would otherwise cost a spin each time.
+                // Work that a timer started is no sign that a peer has more to say: a task that checks something now and
+                // then would otherwise cost a spin each time.
                 if arrived {
                     idle_since = None;
                 }
@@ -227,7 +230,7 @@ impl BusyPoll {
     }
 }
 
-/// That an executor runs, until this is dropped.
+/// Marks the executor as running, until dropped.
 struct Running<'a> {
     shared: &'a Shared,
 }
@@ -252,7 +255,7 @@ impl Drop for Running<'_> {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.shared.state.set(State::Ended);
-        // Taken out first: what a dropped task drops may come back here.
+        // The tasks are taken out first: the drop of a task may call back.
         let tasks = self.shared.tasks.take();
         drop(tasks);
     }
@@ -346,7 +349,7 @@ impl Runtime for Shared {
 
     fn cancel(&self, timer: Timer) {
         let waker = self.timers.borrow_mut().remove(&timer);
-        // A waker may own what cancels other timers when it goes.
+        // The drop of a waker may cancel other timers.
         drop(waker);
     }
 }

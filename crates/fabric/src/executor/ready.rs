@@ -1,4 +1,4 @@
-//! Woken tasks, and the handshake between a thread that wakes one and an executor that goes to sleep.
+//! Woken tasks, and the handshake between a thread that wakes a task and an executor that goes to sleep.
 //!
 //! ```text
 //!   waker, any thread                     executor
@@ -8,9 +8,9 @@
 //!     parked? end the park                  any? do not park
 //! ```
 //!
-//! Of two full fences one comes first: either the executor sees the task, or the waker sees that the executor parks. `queued`
-//! changes by exchanges alone. So a wake that finds the task queued happens before the poll that is still to come, and
-//! that poll sees everything that the waking thread did before.
+//! One of two full fences comes first: either the executor sees the task, or the waker sees that the executor parks.
+//! `queued` changes only by exchanges. So a wake that finds the task queued happens before the pending poll, and that poll
+//! sees everything that the waking thread did before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering, fence},
 };
 
-/// The tasks that are to be polled, in the order of their wakes.
+/// The tasks to poll, in the order of their wakes.
 pub(super) struct ReadyQueue {
     indexes: Mutex<VecDeque<usize>>,
     any: AtomicBool,
@@ -35,7 +35,7 @@ pub(super) struct ReadyQueue {
     unpark: Option<Waker>,
 }
 
-/// A task's waker. May outlive the task; a wake-up of a finished task finds an empty or another slot and costs one
+/// The waker of a task. It may outlive the task; a wake-up of a finished task finds an empty or another slot and costs one
 /// spurious poll.
 pub(super) struct Handle {
     index: usize,
@@ -67,7 +67,7 @@ impl ReadyQueue {
         index
     }
 
-    /// Calls `park` unless a task is ready, also one that another thread wakes at this moment.
+    /// Calls `park` unless a task is ready, including a task that another thread wakes at this moment.
     pub fn unless_ready(&self, park: impl FnOnce()) {
         self.parked.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -88,7 +88,7 @@ impl Handle {
         })
     }
 
-    /// To be called before each poll: wakes from here on queue the task again.
+    /// Must be called before each poll: later wakes queue the task again.
     pub fn begin_poll(&self) {
         self.queued.swap(false, Ordering::AcqRel);
     }
@@ -160,11 +160,11 @@ mod models {
         }
     }
 
-    /// A thread that wakes the task `wakes` times and has the result before the last of them. Loom reports the deadlock of
-    /// an executor that sleeps through it. The task reads the result without any order of its own.
+    /// A thread that wakes the task `wakes` times and produces the result before the last wake. Loom reports the deadlock
+    /// of an executor that sleeps through the wake. The task reads the result without any ordering of its own.
     fn woken_by_another_thread(wakes: usize) {
         let mut model = loom::model::Builder::new();
-        // Both bugs show with two; without a bound the second model takes more than minutes.
+        // Both bugs show with a bound of two; without a bound the second model takes more than minutes.
         model.preemption_bound = Some(3);
         model.check(move || {
             let bed = Arc::new(Bed::default());

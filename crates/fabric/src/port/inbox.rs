@@ -1,4 +1,4 @@
-//! Arrivals and connection events are delivered by queue pair.
+//! Delivers arrivals and connection events by queue pair.
 //!
 //! ```text
 //!   completion queue, connection events --pump--> route(queue pair)
@@ -6,13 +6,13 @@
 //!                                                   '-- else, and requests ---> the port's own
 //! ```
 //!
-//! A program that only serves, or is only one client, needs no inbox: everything is the port's own. A server that is a client of
-//! another server on the same thread gives that connection an inbox, and neither sees what the other one is sent.
+//! A program that only serves, or is only one client, needs no inbox: everything belongs to the port. A server that is a
+//! client of another server on the same thread gives that connection an inbox, and each side sees only its own traffic.
 //!
 //! Invariants:
-//! - An arrival is in one queue, and in that one only. A queue pair is claimed by one inbox at most.
-//! - The arrivals of one queue pair keep their order, also when it is claimed late.
-//! - A waiter is woken by what arrives in its own inbox, and by nothing else.
+//! - An arrival is in exactly one queue. At most one inbox claims a queue pair.
+//! - The arrivals of one queue pair keep their order, even if the queue pair is claimed late.
+//! - A waiter is woken only by arrivals in its own inbox.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -26,8 +26,8 @@ use stonecast_base::mutant;
 use super::{Port, Received};
 use crate::{ConnectionEvent, QueuePair};
 
-/// What arrives on the queue pairs that were claimed for it. Dropping it drops what was not taken, and what arrives for its
-/// queue pairs afterwards is the port's own again.
+/// The arrivals of the queue pairs that were claimed for it. Its drop discards arrivals that were not taken, and later
+/// arrivals for its queue pairs belong to the port again.
 ///
 /// ```
 /// # use std::rc::Rc;
@@ -56,16 +56,16 @@ impl Inbox {
         }
     }
 
-    /// Its port.
+    /// The port of the inbox.
     pub fn port(&self) -> &Rc<Port> {
         &self.port
     }
 
-    /// What arrives on `qp` comes here until the queue pair is destroyed, what has arrived before included.
+    /// Directs the arrivals on `qp` here until the queue pair is destroyed, including earlier arrivals.
     ///
     /// # Panics
     ///
-    /// Another inbox has claimed the queue pair.
+    /// If another inbox has claimed the queue pair.
     pub fn claim(&self, qp: QueuePair) {
         self.port.inboxes.borrow_mut().claim(qp, self.number);
     }
@@ -109,22 +109,22 @@ impl Drop for Inbox {
 
 pub(super) type Wakers = SmallVec<[Waker; 8]>;
 
-/// The inbox of everything that no other one has claimed.
+/// The inbox of everything that no other inbox has claimed.
 pub(super) const OWN: u64 = 0;
 
 /// All inboxes of a port.
 #[derive(Default)]
 pub(super) struct Inboxes {
-    /// The port's own.
+    /// The inbox of the port itself.
     own: Tray,
     claimed: BTreeMap<u64, Tray>,
-    /// Which inbox has claimed a queue pair.
+    /// The inbox that has claimed each queue pair.
     routes: BTreeMap<QueuePair, u64>,
     opened: u64,
     next_waiting: u64,
 }
 
-/// What one inbox holds.
+/// The content of one inbox.
 #[derive(Default)]
 pub(super) struct Tray {
     pub received: VecDeque<Received>,
@@ -180,7 +180,7 @@ impl Inboxes {
     }
 
     fn tray_of(&mut self, qp: QueuePair) -> &mut Tray {
-        // A server with many clients has all of them here.
+        // A server with many clients has all of them in this inbox.
         if self.routes.is_empty() || mutant!(ArrivalToAnybody) {
             return &mut self.own;
         }
@@ -209,7 +209,8 @@ impl Inboxes {
         woken.extend(tray.waiting.drain(..).map(|(_, waker)| waker));
     }
 
-    /// Forgets what was not taken of a destroyed queue pair: its number may come back. Returns the arrivals among it.
+    /// Forgets the remaining arrivals and events of a destroyed queue pair: its number may come back. Returns the arrivals
+    /// among them.
     pub fn forget(&mut self, qp: QueuePair) -> Vec<Received> {
         let untaken = self.tray_of(qp).forget(qp);
         self.routes.remove(&qp);
@@ -227,7 +228,7 @@ fn move_matching<T>(
     *from = rest;
 }
 
-/// The queue pair that an event belongs to.
+/// The queue pair of an event.
 fn queue_pair_of(event: &ConnectionEvent) -> Option<QueuePair> {
     match *event {
         ConnectionEvent::Request { .. } => None,

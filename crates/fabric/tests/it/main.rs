@@ -1,4 +1,4 @@
-//! Tests of the fabric as its users see it.
+//! Tests of the fabric from the view of its users.
 
 mod decorate;
 mod foreign_wakes;

@@ -1,7 +1,8 @@
 //! The two text formats of `/metrics`, and the choice between them.
 //!
 //! Both carry the same samples. They differ in the name of a counter's family (`x` in OpenMetrics, `x_total` in the
-//! classic format; its samples are `x_total` in both), in the lines `# UNIT`, and in the `# EOF` that ends OpenMetrics.
+//! classic format; its samples are `x_total` in both), in the lines `# UNIT`, and in the line `# EOF` that ends
+//! OpenMetrics.
 
 use std::fmt::Write as _;
 
@@ -17,7 +18,7 @@ pub enum Format {
 /// A weight, in thousandths.
 type Quality = u16;
 
-/// How closely a range of media types names a format. The closest range decides.
+/// The closeness with which a range of media types names a format. The closest range decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Closeness {
     Anything,
@@ -27,9 +28,9 @@ enum Closeness {
 }
 
 impl Format {
-    /// The format to answer with, by the values of the request's `Accept` headers. A client has to ask for OpenMetrics:
-    /// by name and with no less weight than the classic format, or by ranges that exclude the classic one. If neither
-    /// format is acceptable, the answer is classic: a text helps the client more than a refusal.
+    /// Returns the format of the answer, from the values of the request's `Accept` headers. A client has to ask for
+    /// OpenMetrics: by name and with no less weight than the classic format, or by ranges that exclude the classic
+    /// format. If neither format is acceptable, the answer is classic: a text helps the client more than a refusal.
     pub fn asked_for(accept: &[&str]) -> Self {
         let (classic, _) = Self::Classic.weight(accept);
         let (open, closeness) = Self::OpenMetrics.weight(accept);
@@ -65,7 +66,7 @@ impl Format {
         }
     }
 
-    /// The weight that the closest range gives this format, and how close that range is.
+    /// The weight that the closest range gives this format, and the closeness of that range.
     fn weight(self, accept: &[&str]) -> (Quality, Option<Closeness>) {
         let ranges = accept.iter().flat_map(|value| value.split(','));
         let matching = ranges.filter_map(|range| self.matched(range));
@@ -74,8 +75,8 @@ impl Format {
         closest.map_or((0, None), |(closeness, quality)| (quality, Some(closeness)))
     }
 
-    /// How closely a range names this format, and with which weight; `None` if the range does not name the format or is
-    /// malformed.
+    /// The closeness with which a range names this format, and its weight; `None` if the range does not name the format
+    /// or is malformed.
     fn matched(self, range: &str) -> Option<(Closeness, Quality)> {
         let [kind, subtype, version] = self.name();
         let mut parts = range.split(';').map(str::trim);

@@ -12,9 +12,9 @@
 //!      places.rs             `------------question--> observer thread --> store
 //! ```
 //!
-//! The admin port has two threads of its own and its own connection to the store. Its report on the store is therefore
-//! as recent as the question, and the admin port notices a thread of the gateway that hangs. Health waits for nothing:
-//! not for the store, not for other connections, not for the answers to other questions.
+//! The admin port has two threads of its own and its own connection to the store. The report on the store is therefore
+//! as recent as the question, and the admin port notices a thread of the gateway that hangs. Health does not wait for
+//! the store, for other connections, or for the answers to other questions.
 
 mod answer;
 mod exposition;

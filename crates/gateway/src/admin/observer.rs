@@ -1,4 +1,5 @@
-//! The admin port's view of the gateway and the store. It lives in a thread of its own, which may wait for the store.
+//! The admin port's view of the gateway and the store. The observer has a thread of its own, which may wait for the
+//! store.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,15 +24,15 @@ pub struct Observer {
 pub struct Report<'o> {
     /// The gateway.
     pub shared: &'o Shared,
-    /// Whether its threads make progress.
+    /// Whether the gateway's threads make progress.
     pub is_alive: bool,
     /// The store's counts, requested for this report.
     pub store: Result<Metrics, GatewayError>,
 }
 
-/// How long the store may take to answer.
+/// The time limit for an answer of the store.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the thread polls for an answer before it sleeps.
+/// The time for which the thread polls for an answer before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
 
 impl Observer {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The store may take seconds to answer, and a report is a few hundred lines of text. The HTTP thread waits for
-//! neither, and so answers health meanwhile. One report, made after the questions came, answers all questions that
-//! wait: however many clients ask, the store gets one question at a time.
+//! neither, and so can answer health meanwhile. One report, made after the questions came, answers all questions that
+//! wait: the store gets one question at a time, however many clients ask.
 
 use std::iter;
 use std::sync::mpsc::{Receiver, Sender};
@@ -42,7 +42,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// A question, and where its answer goes.
+/// A question, and the channel for its answer.
 pub struct Asked {
     question: Question,
     reply: oneshot::Sender<Answer>,

@@ -24,11 +24,11 @@ use crate::error::{GatewayError, system};
 use crate::options::Password;
 use crate::origin::Origin;
 
-/// Time for a TLS handshake, and again for the head of a request.
+/// The time limit of a TLS handshake, and of the head of a request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// Longest time that a connection lasts: each answers one question.
+/// The longest time that a connection lasts. Each connection answers one question.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(15);
-/// Pause between two looks at the request to stop.
+/// The interval between two checks for the request to stop.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest head of a request, in bytes.
 const HEAD_SIZE_MAX: usize = 16 << 10;
@@ -54,7 +54,7 @@ pub fn run(
     LocalSet::new().block_on(&runtime, async {
         let listener = tokio::net::TcpListener::from_std(listener)
             .map_err(system("watching the admin port"))?;
-        // Clients that reach the port from other machines need the password.
+        // A port that is reachable from other machines requires the password.
         let is_open = listener
             .local_addr()
             .map_err(system("asking for the address of the admin port"))?
@@ -73,9 +73,9 @@ pub fn run(
                     let task = spawn_local(connection(port.clone(), socket, stay.clone()));
                     stay.enter(task.abort_handle());
                 }
-                // No file descriptor is free for another connection; one will be soon.
+                // No file descriptor is free for another connection until a connection ends.
                 Ok(Err(_)) => tokio::time::sleep(LOOK).await,
-                // Regular looks date a thread's silence from its beginning.
+                // Regular calls date a thread's silence from its beginning.
                 Err(_) => drop(port.admin.pulse.is_alive()),
             }
         }
@@ -84,7 +84,7 @@ pub fn run(
 }
 
 async fn connection(port: Rc<Port>, socket: TcpStream, stay: Rc<Stay>) {
-    // A connection that takes too long or fails simply ends.
+    // A connection that takes too long or fails ends without a message.
     let _ = timeout(CONNECTION_TIME_MAX, async {
         match &port.tls {
             None => talk(&port, socket, &stay).await,

@@ -36,7 +36,7 @@ fn gateway_json(shared: &Shared) -> Value {
             .sum();
         (count > 0).then(|| (spec.name.to_owned(), json!(count)))
     });
-    // From the arrival of a command to its reply.
+    // The time from the arrival of a command to its reply.
     let latencies = Kind::ALL.map(|kind| {
         let mut all = Latencies::default();
         shared
@@ -69,7 +69,7 @@ fn gateway_json(shared: &Shared) -> Value {
     })
 }
 
-/// Operations by each of the two ways to the store, and the average cost of one operation.
+/// Operations on each of the two paths to the store, and the average cost of an operation.
 fn paths_json(metrics: &Metrics) -> Value {
     json!({ "one-sided": path_json(&metrics.one_sided), "gateway": path_json(&metrics.gateway) })
 }
@@ -94,7 +94,7 @@ fn path_json(path: &PathMetrics) -> Value {
     })
 }
 
-/// Latencies in nanoseconds. The quantiles are bounds of buckets; each bound is twice the one before.
+/// Latencies in nanoseconds. The quantiles are bounds of buckets; each bound is twice the bound before.
 fn latency_json(latencies: &Latencies) -> Value {
     json!({
         "timed": latencies.count(),

@@ -5,9 +5,9 @@
 //!                  `--> /healthz, refusals: answered from there
 //! ```
 //!
-//! Anybody may connect, and nothing is known of a connection before its request has come. Therefore both stages have
-//! places of their own: connections without a request take none from the answers, and answers that are not taken take
-//! none from new connections.
+//! Anybody may connect, and nothing is known of a connection before its request has arrived. Both stages therefore have
+//! places of their own: connections without a request take no places from the answers, and answers that the clients do
+//! not read take no places from new connections.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,9 +17,9 @@ use tokio::task::AbortHandle;
 use crate::origin::Origin;
 use crate::places::{PlaceNumber, Places};
 
-/// Connections at a time whose request has not come; the oldest makes way.
+/// The most connections at a time whose request has not arrived; the oldest makes way.
 pub const HEADS_MAX: usize = 256;
-/// Questions at a time that wait for the store or for their answers to be taken; the oldest makes way.
+/// The most questions at a time that wait for the store or for a client that reads the answer; the oldest makes way.
 pub const ANSWERS_MAX: usize = 64;
 
 /// All connections.
@@ -28,10 +28,10 @@ pub struct Crowd {
     answers: RefCell<Places<AbortHandle>>,
 }
 
-/// One connection's place. Dropping it gives the place back.
+/// The place of a connection. Dropping the value gives the place back.
 pub struct Stay {
     crowd: Rc<Crowd>,
-    /// Where the connection comes from.
+    /// The origin of the connection.
     pub origin: Origin,
     place: RefCell<Option<Place>>,
 }
@@ -51,7 +51,7 @@ impl Default for Crowd {
 }
 
 impl Stay {
-    /// The stay of a connection from `origin`, which has no place before its task is known.
+    /// The stay of a connection from `origin`. The connection has no place before its task is known.
     pub fn new(crowd: Rc<Crowd>, origin: Origin) -> Rc<Self> {
         Rc::new(Self {
             crowd,
@@ -60,13 +60,13 @@ impl Stay {
         })
     }
 
-    /// Takes a place among the connections whose request has not come.
+    /// Takes a place among the connections whose request has not arrived.
     pub fn enter(&self, task: AbortHandle) {
         let number = take(&self.crowd.heads, self.origin, task.clone());
         *self.place.borrow_mut() = Some(Place::Head(number, task));
     }
 
-    /// Moves to the answers: the request has come and takes time.
+    /// Moves to the answers: the request has arrived and takes time.
     pub fn answer(&self) {
         let mut place = self.place.borrow_mut();
         if let Some(Place::Head(number, task)) = place.take() {

@@ -15,16 +15,16 @@ pub struct Run<'r, 'a> {
     pub context: &'r Context,
     /// The connection's state.
     pub session: &'r mut Session,
-    /// Where replies go.
+    /// The outlet of the replies.
     pub outlet: &'r mut Outlet,
     /// The commands.
     pub operations: &'r [Operation<'a>],
-    /// When the commands arrived.
+    /// The time at which the commands arrived.
     pub arrived_at: Nanoseconds,
 }
 
 impl Run<'_, '_> {
-    /// Where replies are written.
+    /// The writer of the replies.
     pub fn writer(&mut self) -> ReplyWriter<'_> {
         ReplyWriter {
             output: self.outlet.output(),

@@ -25,7 +25,7 @@ pub struct Context {
     pub turns: KeyTurns,
     /// Iterations over the keys that clients have begun.
     pub scans: RefCell<Scans>,
-    /// Turns of commands that look at all keys, each of which needs memory for all of them.
+    /// Turns of commands that look at all keys. Each of these commands needs memory for all keys.
     pub keyspace: Rc<Budget>,
     /// The pace of wrong passwords.
     pub guesses: Guesses,
@@ -48,13 +48,13 @@ pub struct Scratch {
     pub keys: Keys,
 }
 
-/// Most allocations of each kind that are kept for reuse.
+/// The most allocations of each kind that are kept for reuse.
 const KEPT_MAX: usize = 16;
-/// Most bytes of an allocation for values that is kept.
+/// The most bytes of an allocation for values that is kept.
 const KEPT_SIZE_MAX: usize = 256 << 10;
-/// Most commands at a time that look at all keys.
+/// The most commands at a time that look at all keys.
 const KEYSPACE_MAX: usize = 2;
-/// Most commands and arguments of a batch whose memory is kept.
+/// The most commands and arguments of a batch whose memory is kept.
 const KEPT_ARGUMENTS_MAX: usize = 1 << 16;
 
 impl Context {

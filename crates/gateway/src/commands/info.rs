@@ -1,4 +1,4 @@
-//! Answers `INFO` and `CONFIG GET`: the fields that clients look at, with values that are true of this store.
+//! Answers `INFO` and `CONFIG GET`: the fields that clients read, with values that are true of this store.
 
 use std::fmt::Write as _;
 
@@ -87,12 +87,12 @@ pub fn text(shared: &Shared, stat: &Stat, wanted: Arguments<'_>) -> String {
     text
 }
 
-/// The port that Redis clients connect to.
+/// The port for Redis clients.
 fn port(shared: &Shared) -> String {
     shared.resp.map_or(0, |resp| resp.port()).to_string()
 }
 
-/// A number of bytes as Redis writes it for human readers.
+/// A number of bytes in the form of Redis for human readers.
 fn human(bytes: u64) -> String {
     let in_units = |shift: u32| bytes as f64 / (1_u64 << shift) as f64;
     match bytes.checked_ilog2().unwrap_or(0) {

@@ -1,4 +1,4 @@
-//! Commands: what they are, what they mean, and how they are done.
+//! Commands: their table, their meaning, and their execution.
 //!
 //! ```text
 //!   table.rs      names, arity, flags            parse.rs, options.rs   arguments -> operation.rs

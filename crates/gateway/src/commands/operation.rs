@@ -1,4 +1,4 @@
-//! The operations that commands ask for, once their arguments are read (`parse.rs`).
+//! The operations that commands request, after their arguments are read (`parse.rs`).
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub struct Arguments<'a> {
     places: &'a [Range<u32>],
 }
 
-/// The operation that a command asks for.
+/// The operation that a command requests.
 #[derive(Debug)]
 pub enum Operation<'a> {
     /// Reads or changes the value of one key.
@@ -24,19 +24,19 @@ pub enum Operation<'a> {
     },
     /// Returns the values of keys.
     GetMany(Arguments<'a>),
-    /// Counts how many of the keys are there.
+    /// Counts the keys that exist.
     CountMany(Arguments<'a>),
-    /// Deletes keys and counts which were there.
+    /// Deletes keys, and counts the keys that existed.
     DeleteMany(Arguments<'a>),
-    /// Stores values: keys and values in turn.
+    /// Stores values. The arguments are keys and values, alternately.
     SetMany(Arguments<'a>),
     /// Answers without the store.
     Answer(Reply<'a>),
-    /// Concerns the connection, the server or all keys, and is done by itself.
+    /// Concerns the connection, the server or all keys, and runs by itself.
     Control(Control<'a>),
 }
 
-/// Operations that are done by themselves: after everything before them, and before everything after them.
+/// Operations that run by themselves: after all operations before them, and before all operations after them.
 #[derive(Debug)]
 pub enum Control<'a> {
     /// `AUTH`.
@@ -96,18 +96,18 @@ pub struct Credentials<'a> {
     pub password: &'a [u8],
 }
 
-/// What `HELLO` asks for.
+/// The arguments of `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// Protocol version; `None` keeps the one that the connection has.
+    /// Protocol version; `None` keeps the version of the connection.
     pub version: Option<i64>,
-    /// User and password, if they were sent.
+    /// User and password, if given.
     pub credentials: Option<Credentials<'a>>,
     /// Name of the connection.
     pub name: Option<&'a [u8]>,
 }
 
-/// What `CLIENT` reports about a connection.
+/// The fact that `CLIENT` reports about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientReport {
     /// The connection's name.
@@ -118,7 +118,7 @@ pub enum ClientReport {
     Info,
 }
 
-/// What `COMMAND` describes.
+/// The subject of `COMMAND`.
 #[derive(Clone, Copy, Debug)]
 pub enum Describe<'a> {
     /// All commands: arity, flags and keys.
@@ -131,14 +131,14 @@ pub enum Describe<'a> {
     Names,
 }
 
-/// What `SCAN` asks for.
+/// The arguments of `SCAN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan<'a> {
-    /// Where the iteration continues.
+    /// The cursor at which the iteration continues.
     pub cursor: u64,
     /// The pattern of the keys; none for all.
     pub pattern: Option<&'a [u8]>,
-    /// About how many keys to look at.
+    /// The approximate number of keys to look at.
     pub count: usize,
 }
 
@@ -153,7 +153,7 @@ impl<'a> Arguments<'a> {
         self.places.len()
     }
 
-    /// Whether there are no arguments.
+    /// Returns whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -195,7 +195,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Whether the commands after this one are not run.
+    /// Returns true if the commands after this one are not run.
     pub fn ends_the_connection(&self) -> bool {
         matches!(self, Self::Control(Control::Quit))
     }

@@ -4,7 +4,7 @@
 //!   arguments -> Spec (table.rs) -> arity -> Operation
 //! ```
 //!
-//! Every error that the command itself causes is found here. The later steps can fail only because of the store.
+//! This step finds every error that the command itself causes. The later steps can fail only because of the store.
 
 use super::error::CommandError;
 use super::operation::{Arguments, Control, Operation};
@@ -14,8 +14,8 @@ use super::table::{self, Id, Spec};
 use super::value::{SetAnswer, SetCondition, ValueCommand};
 
 impl<'a> Operation<'a> {
-    /// Reads a command, whose name is the first of `arguments`. Also returns the table's entry, `None` if there is no
-    /// such command.
+    /// Reads a command, whose name is the first of `arguments`. Also returns the table's entry, or `None` for an
+    /// unknown command.
     pub fn read(arguments: Arguments<'a>) -> (Option<&'static Spec>, Self) {
         let Some(spec) = table::find(arguments.at(0)) else {
             let owned = |bytes: &[u8]| bytes[..bytes.len().min(128)].to_vec();
@@ -97,7 +97,7 @@ impl<'a> Operation<'a> {
                 "DEBUG is not supported by this store",
             )),
             Id::Wait => {
-                // There are no replicas, so there is nothing to wait for, whatever the timeout.
+                // A store has no replicas, so there is nothing to wait for, whatever the timeout.
                 rest.iter()
                     .try_for_each(|number| positive(number).map(drop))?;
                 Ok(Self::Answer(Reply::Integer(0)))

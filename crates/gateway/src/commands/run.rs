@@ -18,7 +18,7 @@ use crate::join::in_order;
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
 
-/// Runs a batch. `specs` has the table's entry of each operation, none for unknown commands.
+/// Runs a batch. `specs` has the table's entry of each operation, or `None` for an unknown command.
 pub async fn run_batch<'a>(
     run: &mut Run<'_, 'a>,
     specs: &[Option<&'static Spec>],
@@ -95,8 +95,8 @@ fn may_come_before_the_password(spec: Option<&Spec>) -> bool {
 }
 
 impl<'a> Run<'_, 'a> {
-    /// Reserves memory for the replies of a step of writes. Returns how many bytes each reply that returns a value may
-    /// have; `None` if there is no memory and each operation was answered with that error.
+    /// Reserves memory for the replies of a step of writes. Returns the most bytes of each reply that returns a value;
+    /// `None` if there is no memory and each operation was answered with that error.
     async fn room_for_replies(
         &mut self,
         operations: &[Operation<'a>],

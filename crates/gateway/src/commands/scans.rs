@@ -7,14 +7,15 @@ use stonecast_kv::Entries;
 /// Iterations that have begun and not ended.
 #[derive(Default)]
 pub struct Scans {
-    /// Cursors that were returned, each with the iteration that continues from it. The one used last is last.
+    /// Cursors that were returned, each with the iteration that continues from it. The cursor that was used last is
+    /// last.
     under_way: VecDeque<(u64, Entries)>,
 }
 
-/// Most iterations that each thread keeps. Each takes 24 bytes for each key of the store.
+/// The most iterations that each thread keeps. Each iteration takes 24 bytes for each key of the store.
 const SCANS_MAX: usize = 4;
 impl Scans {
-    /// Takes the iteration that continues from a cursor, if it was kept.
+    /// Takes the iteration that continues from a cursor, if the iteration was kept.
     pub fn take(&mut self, cursor: u64) -> Option<Entries> {
         let index = self
             .under_way

@@ -1,4 +1,5 @@
-//! The store as commands see it: one connection of this thread, with counts and with bounds on what is under way.
+//! The store as commands see it: one connection of this thread, with counts, and with bounds on the operations under
+//! way.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,20 +19,20 @@ pub struct Store {
     budget: Rc<Budget>,
     /// Values that were read to be changed, until they are written.
     changing: Rc<Budget>,
-    /// Requests that the store has not answered, which the thread's sleeper looks at.
+    /// The number of requests that the store has not answered. The thread's sleeper reads this number.
     in_flight: Rc<Cell<usize>>,
     is_lost: Cell<bool>,
 }
 
-/// Most writes of this thread that wait for an answer: as many as the store's client takes, less those that the client
-/// itself needs for leases, so that no write waits in the client out of turn.
+/// The most writes of this thread that wait for an answer: as many as the store's client takes, less the requests that
+/// the client itself needs for leases, so that no write waits in the client out of turn.
 const WRITES_MAX: usize = limits::IN_FLIGHT_MAX - 16;
-/// Most bytes of those writes, which fit the client's ring of 4 MiB wherever the end of the ring lies.
+/// The most bytes of those writes, which fit the client's ring of 4 MiB wherever the end of the ring lies.
 const WRITE_BYTES_MAX: usize = 2 << 20;
-/// Most values of this thread that are being changed, and their bytes.
+/// The bounds on the values of this thread that are being changed: their number, and their bytes.
 const CHANGES_MAX: usize = 1 << 20;
 const CHANGING_BYTES_MAX: usize = 8 << 20;
-/// Bytes of a record around key and value, rounded up.
+/// The bytes of a record beside key and value, rounded up.
 const RECORD_OVERHEAD: usize = 128;
 
 impl Store {
@@ -65,20 +66,21 @@ impl Store {
         self.checked(entries.next(&self.client, page).await)
     }
 
-    /// Reports to the store what was done, so that its counts are right while this thread has nothing to do.
+    /// Reports the operations of this thread to the store, so that the store's counts are right while this thread is
+    /// idle.
     pub async fn report(&self) {
         let _under_way = UnderWay::begin(&self.in_flight);
-        // The next command shows whether the connection is over.
+        // The next command shows whether the connection has ended.
         let _ = self.client.report().await;
     }
 
-    /// Whether the connection is over.
+    /// Returns whether the connection has ended.
     pub fn is_lost(&self) -> bool {
         self.is_lost.get()
     }
 
-    /// Reads the values of keys for a reply, all at once: as many, from the first one on, as `size_max` bytes have room
-    /// for; short records need no room. Returns the count of keys that were read.
+    /// Reads the values of keys for a reply, all at once: from the first key on, as many as fit into `size_max` bytes.
+    /// Short records need no room. Returns the number of keys that were read.
     pub async fn get_many(
         &self,
         keys: &[&[u8]],
@@ -100,8 +102,8 @@ impl Store {
         self.counters.add_lookups(lookups);
     }
 
-    /// Reads the value of a key to change it, and the key's version if the key is there. The share counts the value's
-    /// bytes among those that this thread changes, as long as the share lives.
+    /// Reads the value of a key that is to be changed, and the key's version if the key exists. The share counts the
+    /// value's bytes among the bytes that this thread changes, as long as the share lives.
     pub async fn get(
         &self,
         key: &[u8],
@@ -138,7 +140,7 @@ impl Store {
         self.checked(result).map(|version| version.is_some())
     }
 
-    /// Deletes a key if `condition` holds. Returns none if the key was not there.
+    /// Deletes a key if `condition` holds. Returns `None` if the key was absent.
     pub async fn delete(
         &self,
         key: &[u8],
@@ -160,7 +162,7 @@ impl Store {
         self.checked(result)
     }
 
-    /// Notes whether the connection is over.
+    /// Notes whether the connection has ended.
     fn checked<T>(&self, result: Result<T, StoreError>) -> Result<T, CommandError> {
         result.map_err(|error| {
             let error = CommandError::from(error);

@@ -8,8 +8,8 @@
 //!   QUIT                  the connection ends
 //! ```
 //!
-//! A client that pipelines a transaction has sent its commands before it learns that `MULTI` is refused. If they were
-//! run one by one, some of them could take effect without the others, which the client ruled out.
+//! A client that pipelines a transaction has sent its commands before it learns that `MULTI` is refused. If the
+//! commands ran one by one, some of them could take effect without the others, which the client ruled out.
 
 use super::error::CommandError;
 use super::operation::{Control, Operation};
@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::session::Session;
 use super::table::{Id, Spec};
 
-/// The reply to a command of a refused transaction; `None` for a command that is run all the same, since it ends the
+/// The reply to a command of a refused transaction; `None` for a command that runs all the same, since it ends the
 /// transaction or the connection.
 pub fn refusal<'a>(
     session: &mut Session,

@@ -1,4 +1,4 @@
-//! Limits how many wrong passwords a second are compared.
+//! A limit on the wrong passwords that are compared in a second.
 //!
 //! ```text
 //!   a password --> turn of the connection --> turn of its origin --> turn of all --> compared
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! The turn comes before the comparison: if only the answer were late, an attacker would take silence for a no. A right
-//! password uses no turn, so clients that know it never wait for each other, however many connect at once. No wrong
-//! password locks anything: a legitimate client waits at most for the guesses that came before its own from the same
-//! origin, or from all origins if many guess at once. Each connection has one guess at a time, and connections without
-//! a password have a bounded number of places.
+//! password uses no turn, so clients that know the password never wait for each other, however many connect at once. A
+//! wrong password locks no account: a legitimate client waits at most for the guesses that came before its own from the
+//! same origin, or from all origins if many guess at once. Each connection has one guess at a time, and connections
+//! without a password have a bounded number of places.
 
 mod pace;
 
@@ -25,16 +25,16 @@ use crate::origin::Origin;
 
 pub use pace::Pace;
 
-/// Wrong passwords that one connection may send: so many at once, and then so many each second.
+/// The wrong passwords that one connection may send: the number at once, and then the number each second.
 const CONNECTION: Pace = Pace::new(3, 1);
-/// Wrong passwords of one origin.
+/// The same for all connections of one origin.
 const ORIGIN: (u64, u64) = (100, 100);
-/// Wrong passwords of all.
+/// The same for all origins together.
 const ALL: (u64, u64) = (1000, 1000);
-/// Origins that are remembered before any is forgotten.
+/// The number of origins that are remembered before an origin is forgotten.
 const ORIGINS_MIN: usize = 1024;
 
-/// A clock to wait by.
+/// A clock for waits.
 pub trait Clock {
     /// The time.
     fn now(&self) -> Nanoseconds;
@@ -62,7 +62,7 @@ pub struct Guesses {
 
 struct Origins {
     paces: HashMap<Origin, Pace>,
-    /// How many origins there may be before the ones that have not guessed for a while are forgotten.
+    /// The number of origins above which idle origins are forgotten.
     kept_max: usize,
 }
 
@@ -72,11 +72,11 @@ pub struct OwnGuesses {
     pace: RefCell<Pace>,
 }
 
-/// The right to compare one password. Dropping it gives the turns back.
+/// The right to compare one password. Dropping the value gives the turns back.
 pub struct Turn<'g> {
     guesses: &'g Guesses,
     own: &'g OwnGuesses,
-    /// How many of the three turns were taken.
+    /// The number of turns that were taken, out of three.
     taken: u8,
     /// Whether the guess had to wait for its turn.
     pub was_late: bool,
@@ -93,7 +93,7 @@ impl OwnGuesses {
 }
 
 impl Guesses {
-    /// The guesses of one of `threads` threads, which share the pace of all and of each origin.
+    /// The guesses of one of `threads` threads. The threads share the pace of all origins together and of each origin.
     pub fn new(threads: usize) -> Self {
         let share = |of_all: u64| (of_all / threads.max(1) as u64).max(1);
         Self {
@@ -114,8 +114,8 @@ impl Guesses {
             taken: 0,
             was_late: false,
         };
-        // The turns are taken one after the other: a guess that waits for its connection's turn holds none that others
-        // wait for.
+        // The turns are taken one after the other: a guess that waits for its connection's turn holds no turn for which
+        // other connections wait.
         for level in 0..Turn::LEVELS {
             let now = clock.now();
             let at = turn.of_level(level, |pace| pace.take(now));

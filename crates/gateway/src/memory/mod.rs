@@ -7,14 +7,14 @@
 //! ```
 //!
 //! Invariants:
-//! - Memory is reserved before it is taken. A connection that finds none reads neither requests nor values until there
-//!   is some.
+//! - Memory is reserved before it is taken. A connection without memory reads neither requests nor values until memory
+//!   is free.
 //! - Tasks that wait for memory never wait for each other in a circle. Replies wait only for their reader, which is cut
-//!   off if it takes too little. The first request in line may use a part that no other may, until that request is
+//!   off if it reads too little. The first request in line may use a part that no other may, until that request is
 //!   complete.
-//! - Blocks come from the system and go back to it, so the memory of connections is free when they are gone, whatever
-//!   the allocator keeps.
-//! - If the system does not give a block, one connection ends and nothing else.
+//! - Blocks come from the system and go back to the system, so the memory of connections is free when they are gone,
+//!   whatever the allocator keeps.
+//! - If the system does not give a block, one connection ends, and nothing else.
 //! - An idle connection has no block.
 
 mod account;

@@ -3,17 +3,17 @@
 /// Limits on one request. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Most arguments, including the command's name.
+    /// The most arguments, including the command's name.
     pub arguments: u32,
-    /// Longest argument.
+    /// The longest argument.
     pub argument_size: u64,
-    /// Longest request, as it is sent.
+    /// The longest request, as sent.
     pub size: u64,
 }
 
-/// Longest inline command, and longest line at all.
+/// The longest inline command, and the longest line of any kind.
 pub(super) const INLINE_SIZE_MAX: usize = 64 << 10;
-/// Longest line that announces a number: kind, sign, 19 digits and line end, rounded up.
+/// The longest line that announces a number: kind, sign, 19 digits and line end, rounded up.
 pub(super) const NUMBER_LINE_SIZE_MAX: usize = 32;
 
 impl RequestLimits {

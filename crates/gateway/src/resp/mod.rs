@@ -1,7 +1,7 @@
 //! The Redis serialization protocol: requests in, replies out.
 //!
 //! Requests are flat (an array of byte strings, or one inline line), so reading them needs no recursion. Replies are
-//! written in RESP2 or RESP3, as the connection asked with `HELLO`.
+//! written in RESP2 or RESP3, as requested with `HELLO`.
 
 #[cfg(test)]
 mod fuzz;

@@ -1,8 +1,8 @@
 //! Writes replies.
 //!
 //! RESP3 has kinds that RESP2 lacks. In RESP2 a map becomes a flat array, a set an array, a null a bulk string of
-//! length -1, text a bulk string. A client that asked for RESP3 waits forever at a RESP2 null, so every null is written
-//! here.
+//! length -1, text a bulk string. A client that asked for RESP3 waits forever at a RESP2 null, so this writer writes
+//! every null.
 
 use crate::memory::Chain;
 
@@ -18,7 +18,7 @@ pub enum Protocol {
 
 /// Appends replies to an output buffer.
 pub struct ReplyWriter<'a> {
-    /// Where replies go.
+    /// The buffer for the replies.
     pub output: &'a mut Chain,
     /// The form of replies.
     pub protocol: Protocol,
@@ -36,7 +36,7 @@ impl ReplyWriter<'_> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error: a code in capitals, then words for human readers. Line ends become blanks.
+    /// An error: a code in capitals, then a message for human readers. Line ends become blanks.
     pub fn error(&mut self, text: &str) {
         let line: Vec<u8> = text
             .bytes()

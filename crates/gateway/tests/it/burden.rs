@@ -1,7 +1,7 @@
-//! Measures, for a quiet machine, how long a client with short commands waits beside clients that ask for as much as
-//! they may.
+//! Measures, on a quiet machine, the wait of a client with short commands beside clients that request as much as they
+//! may.
 //!
-//! `docs/gateway.md` has the command that runs it.
+//! `docs/gateway.md` has the command that runs the measurement.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +14,23 @@ use crate::support::{Client, Process, Reply, request};
 
 /// Bytes of the values.
 const VALUE_SIZE: usize = 1_000_000;
-/// Connections that ask for values and read none of them, and how many values each asks for.
+/// The number of connections that request values and read none of them, and the number of values for each.
 const SILENT_COUNT: usize = 100;
 const GETS: usize = 200;
-/// Connections that send long requests at once, and the values of each.
+/// The number of connections that send long requests at once, and the number of values of each.
 const LOADER_COUNT: usize = 60;
 const VALUES: usize = 15;
-/// Pause between two looks.
+/// The pause between two requests of the observer.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The load that clients put on the gateway at an address.
 type Load = fn(SocketAddr);
 
-/// Waits and memory while a load was there.
+/// The waits and the memory under a load.
 #[derive(Default)]
 struct Seen {
-    /// How long each PING took, and the processor time that the server used meanwhile: the rest of a long wait is that of a busy
-    /// machine.
+    /// The duration of each PING, and the processor time that the server used meanwhile: a busy machine accounts for
+    /// the rest of a long wait.
     waits: Vec<(Duration, Duration)>,
     peak: u64,
 }
@@ -42,7 +42,7 @@ fn mset() -> Vec<u8> {
     request([&b"MSET"[..]].into_iter().chain(pairs))
 }
 
-/// Asks for a short reply again and again while `load` runs.
+/// Requests a short reply repeatedly while `load` runs.
 fn watch(process: &Process, load: impl FnOnce(SocketAddr) + Send) -> Seen {
     let mut observer = Client::connect(process.address);
     let (mut seen, is_over) = (Seen::default(), AtomicBool::new(false));
@@ -63,7 +63,7 @@ fn watch(process: &Process, load: impl FnOnce(SocketAddr) + Send) -> Seen {
     seen
 }
 
-/// Connections that pipeline GETs, read nothing for some seconds, and leave.
+/// Opens connections that pipeline GETs, read nothing for some seconds, and leave.
 fn silent_readers(address: SocketAddr) {
     let mut clients: Vec<Client> = (0..SILENT_COUNT)
         .map(|_| Client::connect(address))
@@ -74,7 +74,7 @@ fn silent_readers(address: SocketAddr) {
     std::thread::sleep(Duration::from_secs(5));
 }
 
-/// Connections that send one long request each, all at once.
+/// Opens connections that send one long request each, all at once.
 fn loaders(address: SocketAddr) {
     let request = mset();
     std::thread::scope(|scope| {
@@ -88,7 +88,7 @@ fn loaders(address: SocketAddr) {
     });
 }
 
-/// Prints the longest wait for a PING. Memory is a promise and is asserted.
+/// Prints the longest wait for a PING. The bound on memory is a promise, and is asserted.
 #[test]
 #[ignore = "a measurement for a quiet machine"]
 fn a_ping_beside_silent_readers_and_long_requests() {

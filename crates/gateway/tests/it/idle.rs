@@ -27,7 +27,7 @@ fn clients(address: SocketAddr, count: usize) -> Vec<Client> {
     (0..count).map(|_| Client::connect(address)).collect()
 }
 
-/// Needs the thread to sleep when it has nothing to do.
+/// Needs an idle thread to sleep.
 #[test]
 fn an_idle_gateway_burns_no_core() {
     let directory = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn an_idle_connection_costs_less_than_32_kib() {
         assert!(replies.iter().all(|reply| *reply == Reply::simple("OK")));
         assert_eq!(client.words("GET k").bytes().len(), 2000);
     };
-    // The first connections pay for what all share.
+    // The first connections pay for the memory that all connections share.
     let mut first = clients(process.address, 50);
     first.iter_mut().for_each(use_once);
     let before = process.private_memory();

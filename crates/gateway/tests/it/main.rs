@@ -1,4 +1,4 @@
-//! The gateway in front of a real store on shared memory: what clients see, what limits keep, what a kill leaves.
+//! The gateway in front of a real store on shared memory: its replies, its limits, and its state after a kill.
 
 mod admin;
 mod atomic;

@@ -1,10 +1,10 @@
-//! Connecting, and the task that takes what arrives.
+//! Connecting, and the task that receives answers.
 //!
 //! ```text
 //!   memory, queue pair -> connect -> welcome, checked -> access, checked -> client
 //! ```
 //!
-//! A connection attempt that fails undoes everything that it has made.
+//! A failed attempt to connect frees everything that the attempt has made.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -24,13 +24,14 @@ use crate::metrics::ClientPath;
 use crate::wire::limits::{LOCATIONS, STAGING_SIZE};
 use crate::wire::{Hello, Welcome};
 
-/// How a client connects.
+/// Options of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
     /// The path under which the server counts the client's calls.
     pub path: ClientPath,
-    /// Keys whose places in the log it remembers, so that reading one takes one round trip: 16 bytes of the client's memory
-    /// for each, the number rounded up to a power of two. 0: none, as if the provider executed READs in the call.
+    /// Number of keys whose places in the log the client remembers, so that a read of such a key takes one round trip: 16 bytes
+    /// of the client's memory for each key, the number rounded up to a power of two. With 0, the client remembers no places. A
+    /// client whose provider executes READs in the call remembers none either.
     pub locations: usize,
     /// Whether the client publishes its overwrites itself if the server lets it.
     pub publishes: bool,
@@ -57,7 +58,7 @@ impl Client {
         Self::connect_with(ClientOptions::default(), port, runtime, address).await
     }
 
-    /// Like `connect`; what this client does is counted under `path`.
+    /// Like `connect`; the server counts the calls of this client under `path`.
     pub async fn connect_as(
         path: ClientPath,
         port: Rc<Port>,
@@ -76,7 +77,7 @@ impl Client {
         .await
     }
 
-    /// Like `connect`, as `options` say.
+    /// Like `connect`, with `options`.
     pub async fn connect_with(
         options: ClientOptions,
         port: Rc<Port>,
@@ -91,7 +92,7 @@ impl Client {
             Err(other) => return Err(StoreError::refused(address, other.to_string())),
         };
         let welcome = Welcome::parse(&said).map_err(|bad| bad.at(address))?;
-        // A copying client's ring is the server's staging memory, mirrored here.
+        // The ring of a copying client mirrors the server's staging memory.
         let ring_size = match u64::from(welcome.staging_size.get()) {
             0 => STAGING_SIZE,
             remote => remote,
@@ -106,7 +107,7 @@ impl Client {
     }
 }
 
-/// Hands arriving answers to the operations that wait for them, until the client is dropped.
+/// Hands arriving answers to the operations that wait, until the client is dropped.
 async fn take_answers(
     inbox: Rc<Inbox>,
     listener: Rc<Cell<Option<Waker>>>,
@@ -133,7 +134,7 @@ async fn take_answers(
     }
 }
 
-/// Waits until the client is dropped, which wakes `listener`.
+/// Waits until the client is dropped. The drop wakes `listener`.
 async fn dropped(client: &Weak<Connection>, listener: &Cell<Option<Waker>>) {
     poll_fn(|context| {
         if client.strong_count() == 0 {

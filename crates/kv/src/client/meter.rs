@@ -1,4 +1,4 @@
-//! What a client counts of itself, and tells the server: see [`crate::metrics`].
+//! The counters of a client, which the client reports to the server: see [`crate::metrics`].
 
 use std::cell::{Cell, RefCell};
 
@@ -6,7 +6,7 @@ use stonecast_base::Nanoseconds;
 
 use crate::metrics::{Report, SAMPLE};
 
-/// At least so long between two reports, except the last: each wakes the server, which then looks for more for a while.
+/// Least time between two reports, except before the last. Each report wakes the server, which then polls for a while.
 const REPORT_EVERY_NS: Nanoseconds = 1_000_000_000;
 
 /// See the module documentation.
@@ -24,18 +24,18 @@ pub(super) struct Meter {
     location_misses: Cell<u64>,
     /// The reported part of those two.
     locations_reported: Cell<(u64, u64)>,
-    /// Times alone; the counts are above, where adding is cheaper.
+    /// Only times; the counts are fields of their own, where an addition is cheaper.
     times: RefCell<Report>,
     reported_at: Cell<Nanoseconds>,
     is_reporting: Cell<bool>,
 }
 
-/// What a call did.
+/// The work of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// Read so many keys.
+    /// Read this number of keys.
     Read(usize),
-    /// Wrote one.
+    /// Wrote one key.
     Write,
 }
 
@@ -48,7 +48,7 @@ impl Meter {
         calls.is_multiple_of(SAMPLE)
     }
 
-    /// A call has ended.
+    /// Notes that a call has ended.
     #[inline]
     pub fn end_call(&self, call: Call) {
         if let Call::Read(keys) = call {
@@ -104,7 +104,7 @@ impl Meter {
         self.is_reporting.set(false);
     }
 
-    /// Takes everything that is to be reported. `None`: no call was begun since the last time.
+    /// Takes everything that is to be reported. Returns `None` if no call has begun since the last report.
     pub fn take(&self, now: Nanoseconds) -> Option<Report> {
         let calls = self.calls.get();
         if calls == self.calls_reported.replace(calls) {

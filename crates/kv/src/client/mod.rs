@@ -17,8 +17,8 @@
 //!
 //! Each component uses those below it, and none above.
 //!
-//! A client belongs to one thread and may have many operations in flight: each method is a future. Dropping a future
-//! gives the operation up, not back: a write that was sent takes its course.
+//! A client belongs to one thread and may have many operations in flight: each method is a future. Dropping a future abandons the
+//! operation without undoing it: a write that was sent may still take effect.
 
 mod calls;
 mod connect;
@@ -54,7 +54,7 @@ pub use scan::{Entries, Entry};
 pub use writer::{Pair, Token, Written};
 pub use yardstick::Yardstick;
 
-/// A connection to a server. Cloning gives another handle of the same connection.
+/// A connection to a server. A clone is another handle of the same connection.
 #[derive(Clone)]
 pub struct Client {
     inner: Rc<Inner>,
@@ -94,8 +94,8 @@ impl Client {
         }
     }
 
-    /// Gives back what the client holds and disconnects. Dropping the client disconnects too; what it held is then taken
-    /// back by the server.
+    /// Gives back the client's leases and disconnects. Dropping the client disconnects too; the server then takes the leases
+    /// back.
     pub async fn close(self) {
         // Nobody reads the report if the server is gone.
         let _ = self.report().await;

@@ -1,4 +1,4 @@
-//! Operations that wait for an answer, and those of them that are puts.
+//! Operations that wait for an answer, and the number of puts among them.
 
 use std::task::{Poll, Waker};
 
@@ -25,22 +25,23 @@ impl Pending {
         }
     }
 
-    /// Takes a place in the queue and `size` contiguous bytes of the ring. `None`: no room now; wait with `wait_for_room`.
+    /// Takes a place in the queue and `size` contiguous bytes of the ring. Returns `None` if there is no room; the caller waits
+    /// with `wait_for_room`.
     pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
         self.requests.begin(size)
     }
 
-    /// Whether no answer is waited for.
+    /// Whether no operation waits for an answer.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// The latest `begin` is a put.
+    /// Notes that the latest `begin` is a put.
     pub fn note_put(&mut self) {
         self.puts += usize::from(!std::mem::replace(self.requests.note(), true));
     }
 
-    /// A put is being published without the server. It counts as a waiting put until it has ended.
+    /// Notes a put that is being published without the server. The put counts as waiting until `end_conclusion`.
     pub fn begin_conclusion(&mut self) {
         self.puts += 1;
     }
@@ -56,7 +57,7 @@ impl Pending {
         self.puts > 0
     }
 
-    /// Whether `size` bytes would find room now.
+    /// Whether there is room for `size` bytes.
     pub fn has_room(&self, size: u64) -> bool {
         self.requests.has_room(size)
     }
@@ -66,12 +67,12 @@ impl Pending {
         self.requests.wait_for_room(waker);
     }
 
-    /// Takes back the latest `begin`, whose request could not be sent.
+    /// Undoes the latest `begin`, whose request could not be sent.
     pub fn cancel(&mut self, handle: RequestHandle) {
         self.puts -= usize::from(self.requests.cancel(handle));
     }
 
-    /// Hands `answer` to the oldest operation. False if no operation waits: the server has sent an answer too many.
+    /// Hands `answer` to the oldest operation. Returns false if no operation waits: the server has sent one answer too many.
     pub fn answer(&mut self, answer: Answer) -> bool {
         let Some(is_put) = self.requests.answer_next(answer) else {
             return false;
@@ -80,12 +81,12 @@ impl Pending {
         true
     }
 
-    /// No answer will come any more.
+    /// Ends all waits: no further answer will arrive.
     pub fn end(&mut self) {
         self.requests.end();
     }
 
-    /// The answer of an operation, if it has come.
+    /// The answer of an operation, if it has arrived.
     pub fn poll(&mut self, handle: RequestHandle, waker: &Waker) -> Poll<Result<Answer, Ended>> {
         self.requests.poll(handle, waker)
     }

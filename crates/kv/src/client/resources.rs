@@ -1,5 +1,5 @@
-//! The queue pair and memory that a client makes on its device, and frees when it is dropped. A client takes only what arrives on its own
-//! queue pair, so a port serves any number of clients, and a server.
+//! The queue pair and memory that a client makes on its device, freed when the client is dropped. A client takes arrivals of its
+//! own queue pair only, so a port serves any number of clients, and a server.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,15 +10,15 @@ use stonecast_session::{Endpoint, Queues, ReceiveBuffers};
 
 use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, STAGING_SIZE};
 
-/// Entries of the send queue: writes, READs, and READs that go ahead of those that were given up.
+/// Entries of the send queue: writes, READs, and READs that go ahead because earlier ones were given up.
 const SEND_CAPACITY: u32 = 3 * IN_FLIGHT_MAX as u32;
-/// Receive buffers beyond one for each answer that may be due; as many are posted again at a time.
+/// Receive buffers beyond one for each answer that may be due. Buffers are posted again in batches of this size.
 pub(super) const RECEIVES_SPARE: usize = 32;
 /// Receive buffers of a client.
 const RECEIVES: usize = IN_FLIGHT_MAX + RECEIVES_SPARE;
 
-/// RNR retries of requests. The server posts most of its receive buffers again before it polls, so a client that has to wait
-/// waits for a batch; a minute covers the slowest sync.
+/// RNR retries of requests. The server posts most of its receive buffers again before the server polls, so a client waits for at
+/// most one batch; a minute covers the slowest sync.
 const RNR_RETRY_COUNT: u32 = 60_000;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 
@@ -26,9 +26,9 @@ const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 pub(super) struct Resources {
     pub endpoint: Endpoint,
     pub receives: ReceiveBuffers,
-    /// Where records lie until they are written.
+    /// Memory of records until they are written.
     pub staging: MemoryRegion,
-    /// The task that takes what arrives, while it waits.
+    /// Waker of the task that receives answers, while that task waits.
     pub listener: Rc<Cell<Option<Waker>>>,
 }
 
@@ -63,7 +63,7 @@ impl Resources {
         self.endpoint.allocate(size)
     }
 
-    /// Wakes the task that takes arrivals, which then checks whether it is still needed.
+    /// Wakes the task that receives answers, which then checks whether the client still exists.
     pub fn wake_listener(&self) {
         if let Some(waker) = self.listener.take() {
             waker.wake();

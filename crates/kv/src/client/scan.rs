@@ -1,7 +1,8 @@
 //! Iteration over all keys, in the order in which their present versions were committed.
 //!
-//! The index is read some buckets at a time, and the first line of each record for its version; then the records. It is no
-//! snapshot: keys that were there all the time appear once, keys written or deleted meanwhile may or may not.
+//! A scan reads the index some buckets at a time, and the first line of each record for its version; then the records. A scan is
+//! not a snapshot: a key that is present and unchanged all the time appears once; a key written or deleted meanwhile may appear
+//! or not.
 
 use std::collections::BinaryHeap;
 
@@ -32,7 +33,7 @@ pub struct Entries {
     /// The index in which the words were found.
     table: u32,
     found: Vec<(u64, Word, u64)>,
-    /// Whether there are no more.
+    /// Whether there are no further keys.
     is_whole: bool,
     next: usize,
 }
@@ -53,14 +54,15 @@ impl Entries {
         self.found.is_empty()
     }
 
-    /// The version from which [`Client::entries_from`](crate::Client::entries_from) continues; `None`: there are no more keys.
+    /// The version from which [`Client::entries_from`](crate::Client::entries_from) continues; `None` if there are no further
+    /// keys.
     pub fn next_version(&self) -> Option<u64> {
         let (last, _, _) = self.found.last().filter(|_| !self.is_whole)?;
         Some(last + 1)
     }
 }
 
-/// A walk over the index and the records that it names.
+/// A walk over the index and its records.
 pub(super) struct Scan<'a> {
     memory: &'a ServerMemory,
     generations: &'a Generations,
@@ -95,7 +97,7 @@ fn bucket_count(access: &Accesses) -> u64 {
     1 << access.index_bits
 }
 
-/// Where each read of buckets begins.
+/// The first bucket of each READ of the index.
 fn bucket_ranges(access: &Accesses) -> impl Iterator<Item = u64> {
     (0..bucket_count(access)).step_by(BUCKETS_PER_READ as usize)
 }
@@ -129,7 +131,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Reads the next records of `entries`, in order, replacing what `into` holds. Empty at the end.
+    /// Replaces the content of `into` by the next records of `entries`, in order. `into` is empty at the end.
     pub async fn next(
         &self,
         entries: &mut Entries,
@@ -157,13 +159,13 @@ impl<'a> Scan<'a> {
             for (&(_, word, slot), bytes) in batch.iter().zip(&mut buffers) {
                 into.extend(self.entry(word, (entries.table, slot), bytes).await?);
             }
-            // Only now: the next call tries again to read what could not be read.
+            // After the reads: a call after a failed one reads the same records again.
             entries.next = end;
         }
         Ok(())
     }
 
-    /// Offers each record of version `from` and higher to `lowest`. False if the index has moved.
+    /// Offers each record of version `from` and higher to `lowest`. Returns false if the index has moved.
     async fn offer_records(
         &self,
         access: &Accesses,
@@ -179,7 +181,7 @@ impl<'a> Scan<'a> {
                 self.read_starts(batch, &mut lines).await?;
                 let starts = lines.as_chunks::<RECORD_START_SIZE>().0;
                 for (&(word, slot), line) in batch.iter().zip(starts) {
-                    // A line that makes no sense, or is of another record by now, is judged when its record is read.
+                    // A line that is no header, or belongs to another record, is judged when its record is read.
                     let version = RecordHeader::parse(line)
                         .ok()
                         .filter(|header| word.is_of_generation(header.generation()))
@@ -211,7 +213,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// The words of some buckets from `first` on, each with its number in the index. False if the index has moved.
+    /// The words of some buckets from `first` on, each with its number in the index. Returns false if the index has moved.
     async fn words(
         &self,
         access: &Accesses,
@@ -240,7 +242,7 @@ impl<'a> Scan<'a> {
         Ok(self.memory.has_index(access.table))
     }
 
-    /// Whether `word` stands anywhere in the index; `None`: the index has moved.
+    /// Whether the index contains `word`; `None` if the index has moved.
     async fn has_word(&self, word: Word) -> Result<Option<bool>, StoreError> {
         let (access, mut words) = (self.memory.access(), Vec::new());
         for first in bucket_ranges(&access) {
@@ -254,7 +256,7 @@ impl<'a> Scan<'a> {
         Ok(Some(false))
     }
 
-    /// The entry behind `word`, which was at this number of this index; `bytes` holds its start. `None`: its key was
+    /// The entry behind `word`, which was found at `slot` of index `table`; `bytes` holds its start. `None` if its key was
     /// written or deleted meanwhile.
     async fn entry(
         &self,
@@ -262,7 +264,7 @@ impl<'a> Scan<'a> {
         (table, slot): (u32, u64),
         bytes: &mut Vec<u8>,
     ) -> Result<Option<Entry>, StoreError> {
-        // The word was found long ago: if generations have come round, it is read again first.
+        // The word may be old. If generations have wrapped around, the word is read again first.
         let mut begun = None;
         for _ in 0..READ_RETRIES_MAX {
             let read = bytes.len();
@@ -312,7 +314,8 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// The word that stands now where `word` stood; in a newer index, the same word if it is there. `None`: nothing.
+    /// The present word at the place of `word`; in a newer index, the same word if that index contains it. `None` if there is
+    /// none.
     async fn word_now(
         &self,
         word: Word,
@@ -334,7 +337,7 @@ impl<'a> Scan<'a> {
             }
             self.memory.adopt_index(table).await?;
         }
-        // Seldom: the index has moved and the record is damaged, or its place has been used again.
+        // Rare: the index has moved, and the record is damaged or its place has been used again.
         for _ in 0..READ_RETRIES_MAX {
             let seen = self.memory.access().table;
             if let Some(is_there) = self.has_word(word).await? {

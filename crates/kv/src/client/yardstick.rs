@@ -1,8 +1,8 @@
-//! What a benchmark needs to read the store's memory without the store.
+//! The facts that a benchmark needs to read the store's memory without the store.
 
 use stonecast_fabric::{QueuePair, RemoteAddress};
 
-/// The memory that one-sided reads go to. `docs/design/0001` and `0004` describe its content.
+/// The memory that one-sided reads access. `docs/design/0001` and `0004` describe its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Yardstick {
     /// The client's queue pair.

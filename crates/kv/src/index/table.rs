@@ -1,13 +1,14 @@
 //! One table of the index: buckets of one cache line in memory that clients read one-sided.
 //!
-//! A key's word is in its home bucket or, if that was full, in a later one (wrapping around). A reader continues with the next
-//! bucket while the count is not 0. Nothing in a bucket that is marked as moved counts any more: another table has it.
+//! A key's word is in its home bucket or, if that bucket was full, in a later one (wrapping around). A reader continues with the
+//! next bucket while the count is not 0. Words in a bucket that is marked as moved do not count: another table has taken them
+//! over.
 //!
-//! Invariants: one word per key; a word stays where it is until its key is deleted; each change that readers see is one
-//! 8-byte store; a word is stored after what it points to is persisted, and the count grows before a word is stored
-//! beyond and shrinks after it is gone.
+//! Invariants: there is one word per key. A word keeps its place until its key is deleted. Each change that readers see is one
+//! 8-byte store. A word is stored after its record is persisted. The count grows before a word is stored in a later bucket and
+//! shrinks after that word is removed.
 //!
-//! The memory is volatile: a crash leaves nothing, recovery fills a fresh table.
+//! The memory is volatile: a crash leaves nothing, and recovery fills a new table.
 
 use std::rc::Rc;
 
@@ -22,7 +23,7 @@ pub(crate) struct Table {
     bits: u32,
 }
 
-/// Where a word lies.
+/// The place of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub bucket: u64,
@@ -73,13 +74,13 @@ impl Table {
             .prefetch(hash.bucket(self.bits) * LINE_SIZE as u64, LINE_SIZE as u64);
     }
 
-    /// The words in the home bucket that may belong to `hash`, for prefetching what they point to.
+    /// The words in the home bucket that may belong to `hash`, so that their records can be prefetched.
     pub fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = Word> {
         self.words_of(hash.bucket(self.bits))
             .filter(move |word| word.matches(hash))
     }
 
-    /// The words of a bucket, empty ones too.
+    /// The words of a bucket, empty words included.
     pub fn words_of(&self, bucket: u64) -> impl Iterator<Item = Word> {
         let base = bucket * LINE_SIZE as u64;
         (0..BUCKET_WORDS).map(move |slot| Word(self.memory.load(base + slot * 8)))
@@ -117,7 +118,7 @@ impl Table {
         self.memory.store(place.offset(), word.0);
     }
 
-    /// Replaces `old` at `place` by `word`. False: something else is there.
+    /// Replaces `old` at `place` by `word`. Returns false if another word is there.
     pub fn exchange(&self, place: Place, old: Word, word: Word) -> bool {
         self.memory
             .compare_exchange(place.offset(), old.0, word.0)
@@ -134,8 +135,8 @@ impl Table {
         Word(self.memory.load(place.offset()))
     }
 
-    /// Adds the word of a key that is not in the table, which `word` tells from its place. The caller has seen to it that there is a
-    /// free word.
+    /// Adds the word of a key that is not in the table; `word` makes the word from its place. The caller has checked that there
+    /// is a free place.
     pub fn insert(&self, hash: KeyHash, word: impl FnOnce(Place) -> Word) -> Place {
         for bucket in self.buckets_for(hash) {
             let free = self.words_of(bucket).position(|word| word == Word::EMPTY);
@@ -154,7 +155,7 @@ impl Table {
         panic!("a table below its capacity has a free word");
     }
 
-    /// Removes the word of a deleted key, `old`, from `place`. False: something else is there.
+    /// Removes `old`, the word of a deleted key, from `place`. Returns false if another word is there.
     pub fn remove(&self, hash: KeyHash, place: Place, old: Word) -> bool {
         if !self.exchange(place, old, Word::EMPTY) {
             return false;
@@ -168,7 +169,7 @@ impl Table {
         true
     }
 
-    /// Tells readers that another table has what `bucket` had.
+    /// Tells readers that another table has taken over the content of `bucket`.
     pub fn mark_moved(&self, bucket: u64) {
         let offset = bucket * LINE_SIZE as u64 + CONTROL_OFFSET;
         self.memory.store(offset, self.memory.load(offset) | MOVED);
@@ -198,7 +199,7 @@ impl Table {
         }
     }
 
-    /// All buckets, from the home of `hash` on, around.
+    /// All buckets from the home of `hash` on, wrapping around.
     fn buckets_for(&self, hash: KeyHash) -> impl Iterator<Item = u64> {
         let (home, buckets) = (hash.bucket(self.bits), self.buckets());
         (0..buckets).map(move |step| (home + step) & (buckets - 1))

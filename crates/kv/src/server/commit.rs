@@ -1,4 +1,4 @@
-//! Executing the plan that makes bytes of the log durable.
+//! Executes the plan that makes bytes of the log durable.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 
 /// See the module documentation.
 pub(super) struct Committer {
-    /// What is done between the receipt of a write and its answer.
+    /// The steps between the receipt of a write and its answer.
     commit: Commit,
     log: Rc<dyn PersistentRegion>,
     syncs_files: bool,
@@ -20,7 +20,7 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    /// For the log of `pool`, by the plan `commit`.
+    /// A committer for the log of `pool`, by the plan `commit`.
     pub fn new(pool: &Pool, commit: Commit) -> Self {
         let log = pool.log();
         let syncs_files = log.means() == Means::FileSync && pool.durability() == Durability::Power;
@@ -32,7 +32,7 @@ impl Committer {
         }
     }
 
-    /// Makes `spans` of the log durable. The proof is all that [`publish`](super::shard::Shard::publish) and answers rest on.
+    /// Makes `spans` of the log durable. [`publish`](super::shard::Shard::publish) and answers require the returned proof.
     pub async fn persist(&self, spans: &[Span]) -> Result<Persisted, StoreError> {
         let persisted = self.commit.persist(&*self.log, spans).await;
         let persisted = persisted.map_err(MediaError::from)?;
@@ -40,8 +40,8 @@ impl Committer {
         Ok(persisted)
     }
 
-    /// Whether a persist is a sync of a file: a sync costs the same for one line and for many, so it pays to wait for more
-    /// arrivals before it.
+    /// Whether a persist is a sync of a file. A sync costs the same for one line and for many, so it pays to wait for more
+    /// arrivals before the sync.
     pub fn syncs_files(&self) -> bool {
         self.syncs_files
     }

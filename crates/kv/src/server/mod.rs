@@ -1,4 +1,4 @@
-//! The server: opens a pool, accepts clients, commits what they write.
+//! The server: opens a pool, accepts clients, and commits their writes.
 //!
 //! ```text
 //!   open    checkpoint, scan, seal                                            recovery/
@@ -17,9 +17,9 @@
 //! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
 //! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
 //!
-//! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree. A rule of one
-//! component is its method; a rule over several is a function that takes [`State`]. No rule waits. Pipeline and sweeper wait, and
-//! borrow the state for one step at a time.
+//! One task does all steps in turn, so between two batches the state is at rest: index, segments and log agree. A rule of one
+//! component is a method of that component; a rule over several components is a function that takes [`State`]. No rule waits.
+//! Pipeline and sweeper wait, and borrow the state for one step at a time.
 
 mod clean;
 mod clients;
@@ -66,24 +66,24 @@ use shard::Shard;
 /// The clients that may write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientPolicy {
-    /// Clients of the server's own user write their records to the final place, unless the log is a file that is synced;
-    /// others through staging memory.
+    /// Clients of the server's own user write their records to the final place, unless the log is a file that is synced. Other
+    /// clients write through staging memory.
     Trusted,
-    /// Like trusted; those that write their records to the final place also publish their overwrites themselves. For pools that
-    /// survive processes alone.
+    /// Like `Trusted`; clients that write their records to the final place also publish their overwrites themselves. Only for
+    /// pools with process durability.
     Publishing,
     /// All clients write through staging memory, and the server copies.
     Copying,
 }
 
-/// How to serve.
+/// Options of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
     /// The clients that may write into the log.
     pub clients: ClientPolicy,
-    /// How many clients there may be.
+    /// Bounds on the number of clients.
     pub places: Places,
-    /// Process number of the server, for reports; 0 where it has none.
+    /// Process number of the server, for reports; 0 if it has none.
     pub process: u32,
 }
 
@@ -104,13 +104,13 @@ impl Default for ServerOptions {
     }
 }
 
-/// How [`Server::close`] left the pool.
+/// The state in which [`Server::close`] left the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// In good order: the next opening takes the checkpoint.
+    /// Closed in order: the next opening takes the checkpoint.
     Clean,
-    /// As a killed server leaves it, because a client was stopped in the middle of a publication and may continue: every
-    /// acknowledged write is there, and the next opening waits for that client and reads the log.
+    /// Left as if the server was killed, because a client was stopped in the middle of a publication and may continue. Every
+    /// acknowledged write is there; the next opening waits for that client and reads the log.
     Unclean,
 }
 
@@ -127,7 +127,7 @@ pub struct Server {
     serving: Cell<bool>,
 }
 
-/// The state that changes while serving, by its owner.
+/// The state that changes during service, by owner.
 struct State {
     shard: Shard,
     journal: Journal,
@@ -136,28 +136,28 @@ struct State {
 }
 
 impl State {
-    /// An appender was given a segment: cleaning gains something, and no writer waits for room that is leased.
+    /// Notes that an appender was given a segment: cleaning gains something, and no writer waits for leased room.
     fn note_given(&mut self) {
         self.cleaner.note_given();
         self.clients.lender.note_given();
     }
 }
 
-/// How often a closing server checks whether all revocations have ended.
+/// Interval at which a closing server checks whether all revocations have ended.
 const RETIRE_LOOK_NS: Nanoseconds = 20_000;
-/// How often an idle server checks whether it should stop.
+/// Interval at which an idle server checks whether it should stop.
 const STOP_CHECK_NS: Nanoseconds = 20_000_000;
-/// How long clients have to take the last answers of a server that cannot go on.
+/// Time for clients to take the last answers of a server that cannot continue.
 const LAST_ANSWERS_NS: Nanoseconds = 5_000_000;
-/// How long an idle server waits while clients publish: they report much less than a ring holds until then.
+/// Longest wait of an idle server while clients publish: in that time, clients announce much less than a ring holds.
 const PUBLISHED_PAUSE_NS: Nanoseconds = 1_000_000;
-/// How long an idle server waits while the index grows, segments are cleaned or leases end: the rest of the processor is for
+/// Longest wait of an idle server while the index grows, segments are cleaned or leases end: the rest of the processor is for
 /// others.
 const PAUSE_NS: Nanoseconds = 20_000;
 
 impl Server {
-    /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before it returns; a crash inside
-    /// leaves a pool that opens the same way again.
+    /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before the call returns. A crash during the
+    /// call leaves a pool that opens the same way again.
     pub async fn open(
         mut pool: Pool,
         port: Rc<Port>,
@@ -191,8 +191,8 @@ impl Server {
         Ok((server, report))
     }
 
-    /// Serves until `stop` says so or a persist fails. After an error the pool must be closed by dropping the server and
-    /// recovered by opening it again.
+    /// Serves until `stop` returns true or a persist fails. After an error, drop the server and recover the pool by opening it
+    /// again.
     pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), StoreError> {
         assert!(!self.serving.replace(true), "a server runs once at a time");
         let world = || (self.port.clone(), self.runtime.clone());
@@ -214,7 +214,8 @@ impl Server {
             match served {
                 Ok(operations) => self.tend_index(operations),
                 Err(error) => {
-                    // Clients that wait get no answer, however long this value lives. The last answers get there first.
+                    // Waiting clients get no answer, however long this value lives. The last answers arrive before their
+                    // connections end.
                     self.runtime.sleep(LAST_ANSWERS_NS).await;
                     self.end_all_sessions();
                     break Err(error);
@@ -226,12 +227,12 @@ impl Server {
         result.and(reposted)
     }
 
-    /// Ends a server in good order: all connections end, what is written is sealed, the index is kept for the next
-    /// opening. A crash inside costs only the checkpoint, and so does a medium without room for it: the pool is closed, and the
-    /// next opening scans the log.
+    /// Closes a server in order: all connections end, all records are sealed, and the index is kept for the next opening. A crash
+    /// during the call costs only the checkpoint. A medium without room for the checkpoint costs the same: the pool is closed,
+    /// and the next opening scans the log.
     ///
-    /// If a client was stopped inside a publication, and has not continued in the time that the fabric gives it, the pool is left
-    /// as a killed server leaves it: a record that the client publishes once it continues counts, and the next server waits for it.
+    /// If a client was stopped inside a publication, and has not continued in the time that the fabric allows, the pool is left
+    /// as if the server was killed: a record that the client publishes later counts, and the next server waits for that client.
     pub async fn close(self) -> Result<Closing, StoreError> {
         self.end_all_sessions();
         while self.state.borrow().clients.departures.are_under_way() {
@@ -248,7 +249,7 @@ impl Server {
         let spans = journal.seal_all();
         let sealed = self.committer.persist(&spans).await?;
         if clients.departures.may_be_publishing() {
-            // A checkpoint taken now would not stay true, and a pool that is not clean makes the next server wait before it scans.
+            // A checkpoint could become wrong, and a pool that is not clean makes the next server wait before its scan.
             return Ok(Closing::Unclean);
         }
         let bytes = checkpoint::encode(
@@ -264,14 +265,14 @@ impl Server {
         Ok(Closing::Clean)
     }
 
-    /// Why the medium gave no space, for the messages of the program that runs the server: once, and again if that lasts for a
-    /// minute. Clients are told what became of their writes.
+    /// The reason why the medium gave no space, for the messages of the program that runs the server: once, and again if the
+    /// trouble lasts for a minute. Clients get the outcome of their writes.
     pub fn take_trouble(&self) -> Option<MediaError> {
         self.state.borrow_mut().journal.trouble.take()
     }
 
-    /// Why a client was not accepted, if the server lacks a resource that it needs for one: once, and again if that lasts for a
-    /// minute. The client is told, too.
+    /// The reason why a client was not accepted, if the server lacked a resource: once, and again if the trouble lasts for a
+    /// minute. The client gets the reason, too.
     pub fn take_refusal(&self) -> Option<DeviceError> {
         self.state.borrow_mut().clients.admission.refused.take()
     }
@@ -286,19 +287,19 @@ impl Server {
         self.reporter.metrics(&self.state.borrow())
     }
 
-    /// What cleaning has done.
+    /// The work of the cleaner.
     pub fn cleaning(&self) -> Cleaning {
         self.reporter.cleaning(&self.state.borrow())
     }
 
-    /// Reads the value of `key` into `value` in the server's own process, and returns its version; `None` if the key is absent. The
-    /// record is checked as a client checks it. For checks of what a recovery found, without a client and its fabric.
+    /// Reads the value of `key` into `value` in the server's own process, and returns its version; `None` if the key is absent.
+    /// The checks of the record are those of a client. For checks of a recovered pool, without a client and its fabric.
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         let file = self.pool.backing().name();
         self.state.borrow().shard.peek(key, value, &file)
     }
 
-    /// Waits for arrivals or events, a short while at most so that a stop is seen, and hardly at all while there is work.
+    /// Waits for arrivals or events, for a short while so that a stop is noticed, and hardly at all while there is work.
     async fn wait(&self, clients_publish: bool) {
         let has_work = {
             let state = self.state.borrow();
@@ -311,11 +312,11 @@ impl Server {
             false if clients_publish => PUBLISHED_PAUSE_NS,
             false => STOP_CHECK_NS,
         };
-        // Whichever comes first.
+        // The pause ends with the first activity.
         let _ = self.runtime.within(pause_ns, self.port.activity()).await;
     }
 
-    /// Handles events of connections, and takes what clients lost or announced. Returns whether they announced anything.
+    /// Handles events of connections, and takes intents and memory that clients lost. Returns whether there were intents.
     fn take_events(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         while let Some(event) = self.port.take_event() {
@@ -355,7 +356,7 @@ impl Server {
     fn tend_index(&self, operations: usize) {
         let State { shard, clients, .. } = &mut *self.state.borrow_mut();
         shard.tend_index(operations);
-        // A right that is being taken away may still be one on a table that no session holds.
+        // A right that is being revoked may still open a table that no session holds.
         if !clients.departures.are_under_way() {
             let is_read = |table| {
                 let mut sessions = clients.sessions.iter();
@@ -367,7 +368,7 @@ impl Server {
 }
 
 impl State {
-    /// The components of a server that was recovered, and the receive buffers that they share.
+    /// The components of a recovered server, and the receive buffers that they share.
     fn assemble(
         world: (Rc<Port>, Rc<dyn Runtime>),
         options: ServerOptions,
@@ -419,7 +420,7 @@ impl State {
     }
 }
 
-/// Marks the pool as in use. Takes the proof that what was found is sealed: a later opening believes the seals.
+/// Marks the pool as in use. Takes the proof that the recovered records are sealed: a later opening believes the seals.
 fn mark_open(pool: &mut Pool, options: ServerOptions, _: &Persisted) -> Result<(), MediaError> {
     pool.recovered()?;
     if options.publishes() {
@@ -428,9 +429,9 @@ fn mark_open(pool: &mut Pool, options: ServerOptions, _: &Persisted) -> Result<(
     Ok(())
 }
 
-/// Stores a checkpoint if the medium has room for it, also in the place of the one before. Otherwise none is left, if the medium
-/// has room for that, or else the one before, which the next opening judges as after a crash. Takes the proof that the seals, which
-/// the checkpoint repeats, are durable.
+/// Stores a checkpoint if the medium has room for it, if need be in the place of the earlier one. Without that room, an empty
+/// checkpoint is stored if the medium has room for that; otherwise the earlier checkpoint stays, and the next opening judges it
+/// as after a crash. Takes the proof that the seals, which the checkpoint repeats, are durable.
 fn store_checkpoint(backing: &dyn Backing, bytes: &[u8], _: &Persisted) -> Result<(), MediaError> {
     for attempt in [bytes, &[], bytes] {
         match backing.store(Blob::Checkpoint, attempt) {

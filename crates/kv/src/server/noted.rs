@@ -1,11 +1,11 @@
-//! The latest trouble of a kind, for the messages of the program that runs the server.
+//! The latest trouble of one kind, for the messages of the program that runs the server.
 
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
 
-/// The next trouble of a kind is told after so long.
+/// Least time between two messages of one kind.
 const AGAIN_NS: Nanoseconds = 60_000_000_000;
 
 /// See the module documentation.
@@ -24,7 +24,7 @@ impl<T> Noted<T> {
         }
     }
 
-    /// Notes a trouble, unless one was noted a short while ago.
+    /// Notes a trouble, unless another one was noted a short while ago.
     pub fn note(&mut self, trouble: T) {
         let now = self.runtime.now();
         let passed = self.noted_at.map(|then| now.saturating_sub(then));

@@ -18,7 +18,7 @@ pub(super) struct Reporter {
     segment_size: u64,
     opening: u32,
     survives_power: bool,
-    /// Process number of the server; 0 where it has none.
+    /// Process number of the server; 0 if it has none.
     process: u32,
     committer: Rc<Committer>,
 }
@@ -99,7 +99,7 @@ impl Reporter {
         }
     }
 
-    /// What cleaning has done.
+    /// The work of the cleaner.
     pub fn cleaning(&self, state: &State) -> Cleaning {
         Cleaning {
             tombstone_bytes: state.journal.space.tombstone_bytes(),

@@ -1,16 +1,16 @@
 //! The answer to a writer that finds no segment.
 //!
-//! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is on its way back. If it
-//! may, the answer is *busy*, and the server sets in motion what brings the room. Otherwise the answer says what is full.
+//! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is being taken back. If room
+//! may come, the answer is *busy*, and the server asks the holder of that room for it. Otherwise the answer says what is full.
 
 use super::State;
 use super::journal::NoSegment;
 use super::space::{Need, Purpose};
 use crate::wire::Verdict;
 
-/// Why there is no place for a record.
+/// The reason why there is no place for a record.
 pub(super) enum NoPlace {
-    /// Its segment is being prepared.
+    /// The segment of the record is being prepared.
     Pending,
     /// The writer gets this answer.
     Refused(Verdict),
@@ -33,8 +33,9 @@ pub(super) fn no_place(
     }
 }
 
-/// The answer to a writer that finds no segment with room for `units`: *busy* if a segment can be made free, and cleaning makes it
-/// free; or if room is only leased, and the server asks for it; or if a segment is on its way back. Otherwise, what is full.
+/// The answer to a writer that finds no segment with room for `units`. The answer is *busy* if cleaning can free a segment, which
+/// makes cleaning due; if the room is leased, which recalls leases; or if a segment is being taken back. Otherwise the answer
+/// names what is full.
 pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     let State {
         cleaner, journal, ..
@@ -58,8 +59,8 @@ pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     }
 }
 
-/// The answer to a delete that finds no room for its tombstone: *busy*, and a segment is made free. A delete is refused only if
-/// segments stay because something in them is damaged.
+/// The answer to a delete that finds no room for its tombstone: *busy*, and a segment is freed. A delete is refused only if
+/// segments stay because of damage.
 fn make_room_for_deletes(state: &mut State) -> Verdict {
     let State {
         cleaner,
@@ -85,7 +86,7 @@ fn make_room_for_deletes(state: &mut State) -> Verdict {
     }
 }
 
-/// Takes leases back that were not used for long. Returns whether there were any.
+/// Reclaims leases that were unused for long. Returns whether there were any.
 pub(super) fn reclaim_unused(state: &mut State) -> bool {
     let reclaimed = state.clients.reclaim_unused(&mut state.journal.space);
     if let Some(count) = reclaimed {

@@ -1,4 +1,4 @@
-//! One declaration for each layout on the wire: the type, and the table that the page of the format shows.
+//! One declaration for each layout on the wire gives the type and the table that the page of the format shows.
 
 /// A field as the page shows it.
 #[cfg(test)]

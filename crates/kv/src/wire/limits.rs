@@ -8,64 +8,67 @@ use crate::error::StoreError;
 /// Version of the messages between client and server. A peer of another version is refused.
 pub const PROTOCOL_VERSION: u32 = 7;
 
-/// Operations of one client that wait for an answer. Each needs a receive buffer at the client for its answer, so that
-/// the server never finds none.
+/// Operations of one client that wait for an answer. The client posts a receive buffer for the answer of each, so that the server
+/// always finds one.
 pub const IN_FLIGHT_MAX: usize = 256;
 
 /// Bytes of a receive buffer at the server: the longest message, a delete of the longest key.
 pub(crate) const REQUEST_SIZE_MAX: usize = 2048;
 /// Bytes of a receive buffer at the client: a message with as many answers as fit.
 pub(crate) const ANSWER_SIZE_MAX: usize = 1024;
-/// Receive buffers of the server, shared by all clients. A small part of them is free and not posted at a time.
+/// Receive buffers of the server, shared by all clients. At any time, a small part of them is free and not posted.
 pub(crate) const SERVER_RECEIVES: u32 = 2048;
-/// Clients at a time by default: two programs with a connection for each of 128 threads. Each is a ring to
-/// look at in every round of the server's poll loop, which then takes about 3 us.
+/// Clients at a time by default: two programs with a connection for each of 128 threads. Every round of the server's poll loop
+/// looks at a ring for each client, which takes about 3 us for all of them.
 pub const CLIENTS: usize = 256;
-/// Clients at a time, at most. A round of the poll loop takes as long as a hundred operations then, each of them has had a
-/// lease before any of them gives up (`LEASE_TURN_NS`), and the keys of a device suffice for all of them several times.
+/// Clients at a time, at most. With so many clients, a round of the poll loop takes as long as a hundred operations, each client
+/// has had a lease before any client gives up (`LEASE_TURN_NS`), and a device has several times the keys that they need.
 pub const CLIENTS_MAX: usize = 1024;
-/// Operations that share one persist. Enough that the fence or sync no longer shows in the cost of one.
+/// Operations that share one persist: enough that the fence or sync does not show in the cost of one operation.
 pub(crate) const BATCH_MAX: usize = 512;
 /// Bytes of records checked in one batch before it is committed: bounds the memory of a batch of large values.
 pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the memory from which a client's records are sent, and of the staging memory of a client that may not write
 /// the log: four of the longest records, or thousands of short ones.
 pub(crate) const STAGING_SIZE: u64 = 4 << 20;
-/// Leases that one client may hold: the one in use, the one leased ahead, some being returned; and as many for what it publishes
-/// itself.
+/// Leases that one client may hold: one in use, one leased ahead, some being returned, and as many for records that the client
+/// publishes.
 pub(crate) const LEASES_PER_CLIENT: usize = 8;
-/// How long a client keeps an extent that it does not write to. Then it asks for another one when it needs one.
+/// The time for which a client keeps an extent that it does not write to. After that time, the client asks for another extent
+/// when it needs one.
 pub(crate) const LEASE_UNUSED_NS: Nanoseconds = 500_000_000;
-/// How long a lease may be unused before the server takes it back because space is short: longer than a client that keeps the
-/// rule above writes to it, by its own clock and with the writes that it has under way.
+/// The time for which a lease may be unused before the server, short of space, takes the lease back. The time is longer than a
+/// client that keeps the rule above writes to the lease, by the client's own clock and including its writes in flight.
 pub(crate) const LEASE_RECLAIM_NS: Nanoseconds = 2 * LEASE_UNUSED_NS;
-/// The shortest time for which a client keeps a lease that it writes to while others find no segment: much longer than asking for the
-/// next one takes, and short enough that the largest number of clients have each had a lease before any of them gives up.
+/// The shortest time for which a client keeps a lease that it writes to while other clients find no segment: much longer than a
+/// request for the next lease takes, and short enough that each of the largest number of clients has had a lease before any
+/// client gives up.
 pub(crate) const LEASE_TURN_NS: Nanoseconds = 10_000_000;
-/// Segments that only deletes may use, so that a full pool can still forget.
+/// Segments that only deletes may use, so that a full pool accepts deletes.
 pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
     (segment_count / 64).max(1)
 }
-/// Segments that only the cleaner may use: room to make room in. One is enough if nothing goes wrong, since the needed records
-/// of a segment fit into one; a crash in the middle wastes the copies made so far.
+/// Segments that only the cleaner may use. One is enough without a crash, since the needed records of a segment fit into one
+/// segment; a crash in the middle wastes the copies made so far.
 pub(crate) fn cleaning_segments(segment_count: u32) -> u32 {
     if segment_count < 64 { 1 } else { 2 }
 }
-/// Tombstones may take one byte of so many bytes of the pool before segments are cleaned for their sake.
+/// The share of the pool that tombstones may take before segments are cleaned for their sake: one byte in so many.
 pub(crate) const TOMBSTONES_SHARE: u64 = 16;
-/// Segments of those that have their space on the medium at all times, so that deletes continue when the file system is full.
-/// Each holds tens of thousands of tombstones.
+/// Segments of the reserve for deletes whose space on the medium is allocated at all times, so that deletes continue when the
+/// file system is full. Each holds tens of thousands of tombstones.
 pub(crate) const RESERVE_PREPARED_MAX: usize = 3;
-/// The total time of the pauses of a write that asks for room: 20 seconds, more than preparing a segment takes on the slowest disk.
-/// Between two pauses of 200 microseconds is a request. A write that has no room by then ends with [`StoreError::Busy`].
+/// The total time of the pauses of a write that asks for room: 20 seconds, more than the preparation of a segment takes on the
+/// slowest disk. The write asks again after each pause of 200 microseconds. A write without room by then ends with
+/// [`StoreError::Busy`].
 pub const ROOM_WAIT_NS: u64 = 20_000_000_000;
-/// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all
-/// clients is told what became of the first attempt.
+/// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all clients
+/// learns the outcome of the first attempt.
 pub const OUTCOMES_MAX: usize = 32_768;
 /// Keys whose places a client remembers by default: 1 MiB, which the caches nearest to a processor hold.
 pub const LOCATIONS: usize = 65_536;
-/// How often a reader that sees a record change under it looks again before it reports damage. Each look needs a
-/// concurrent writer of that very key to lose.
+/// Attempts of a reader that sees a record change during the read, before the reader reports damage. An attempt fails only
+/// because of a concurrent writer of the same key.
 pub(crate) const READ_RETRIES_MAX: u32 = 1000;
 
 /// Whether `key` has a length that keys may have.

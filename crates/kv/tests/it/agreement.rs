@@ -1,11 +1,11 @@
-//! A check of a pool and a server that opens the pool say the same of it, whatever happened to its files.
+//! A check of a pool and a server that opens the pool report the same, whatever happened to the pool's files.
 //!
-//! They agree where
-//! - the check refuses what the server refuses, and nothing else;
-//! - the check finds something mended where the server says that it mended something, and nowhere else;
+//! They agree if
+//! - the check refuses the pools that the server refuses, and no other;
+//! - the check finds something to mend where the server reports a repair, and nowhere else;
 //! - the check finds latent damage only where a server refuses the pool once the checkpoint is gone, and wherever a server that
 //!   has opened the pool shows damage to a reader;
-//! - where nothing is damaged both count the same keys.
+//! - both count the same keys where nothing is damaged.
 
 use std::fs;
 use std::path::Path;
@@ -16,15 +16,15 @@ use stonecast_media::{DirectoryBacking, MediaError, OpenMode, Pool};
 
 use crate::world::{End, World, key};
 
-/// What a check says of a pool.
+/// The result of a check of a pool.
 pub struct Said(Result<Verification, MediaError>);
 
-/// What a server makes of it.
+/// The result of serving the pool.
 #[derive(Debug)]
 pub struct Served {
-    /// Keys, and whether anything was mended, as the server says.
+    /// Keys, and whether anything was mended, as reported by the server.
     opened: Result<(u64, bool), String>,
-    /// What each key reads as; `Err`: as damaged.
+    /// The value read for each key; `Err` if the key was reported as damaged.
     pub read: Vec<Result<Option<Vec<u8>>, ()>>,
 }
 
@@ -33,7 +33,7 @@ impl Served {
         self.opened.is_err()
     }
 
-    /// Why the pool is refused.
+    /// The reason for which the pool is refused.
     pub fn refusal(&self) -> Option<&str> {
         self.opened.as_ref().err().map(String::as_str)
     }
@@ -83,8 +83,8 @@ pub fn serve(world: &World, keys: u64) -> Served {
     }
 }
 
-/// Compares the two; see the module documentation. `what` says what was done to the pool. Leaves the pool without a checkpoint
-/// where that has to be tried.
+/// Compares both results; see the module documentation. `what` names the damage done to the pool. Leaves the pool without a
+/// checkpoint where the comparison needs that.
 pub fn compare(world: &World, said: &Said, served: &Served, what: &str) {
     let refused = match &said.0 {
         Ok(checked) => !checked.damage.is_empty() || checked.refusal.is_some(),

@@ -1,9 +1,9 @@
-//! Peers that use the fabric directly and are no clients and no servers: these may say and send whatever they like.
+//! Peers that use the fabric directly, without client or server: these may send any bytes.
 
 use stonecast_fabric::{Port, QueuePair, QueuePairOptions};
 use stonecast_kv::limits::PROTOCOL_VERSION;
 
-/// A queue pair on `port` with room for so many sends and receives. A send that finds no buffer is tried `rnr_retry_count` times more.
+/// A queue pair on `port` with room for `sends` and `receives`. A send that finds no buffer is retried `rnr_retry_count` times.
 pub fn bare_queue_pair(port: &Port, sends: u32, receives: u32, rnr_retry_count: u32) -> QueuePair {
     let options = QueuePairOptions {
         send_cq: port.send_cq(),
@@ -18,7 +18,7 @@ pub fn bare_queue_pair(port: &Port, sends: u32, receives: u32, rnr_retry_count: 
     port.device().create_queue_pair(options).unwrap()
 }
 
-/// What a client says when it connects.
+/// The hello of a client.
 pub fn proper_hello() -> Vec<u8> {
     let version = PROTOCOL_VERSION.to_le_bytes();
     [b"stonecdk".as_slice(), &version, &[0; 4]].concat()

@@ -1,5 +1,5 @@
-//! Pools with wrong bytes in them: opened correctly, repaired, or refused, with words for people; never a panic and never
-//! a wrong value. A check of the pool says the same as the server that opens it, ten thousand times (`agreement.rs`).
+//! Pools with wrong bytes: opened correctly, repaired, or refused with a message for people; never a panic and never a wrong
+//! value. In ten thousand runs, a check of the pool agrees with the server that opens the pool (`agreement.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::world::{End, World, key, value};
 const KEYS: u64 = 60;
 const MUTATIONS: u64 = 5_000;
 
-/// Fills the pool, and returns what it holds. The last write of a segment is vouched for by its witness alone.
+/// Fills the pool, and returns its content. Only the witness vouches for the last write of a segment.
 fn fill(world: &World, end: End) -> BTreeMap<u64, Vec<u8>> {
     let mut present = BTreeMap::new();
     world.run_until(end, async |world| {
@@ -41,7 +41,7 @@ pub fn copy_pool(from: &Path, to: &Path) {
     }
 }
 
-/// One random change to one file. Returns what was done, for the message of a failure.
+/// Makes one random change to one file. Returns a description of the change for the message of a failure.
 fn mutate(directory: &Path, random: &mut Random) -> String {
     let files = ["header", "log", "log", "log", "checkpoint"];
     let name = files[random.random_range(0..files.len())];
@@ -144,13 +144,13 @@ fn opened_or_refused(end: End, seed: u64) {
     );
 }
 
-/// Needs: the checksums of header and checkpoint, tags, seals and links. Taken out one at a time, values went wrong.
+/// Fails without any one of the checksums of header and checkpoint, the tags, the seals and the links.
 #[test]
 fn a_closed_pool_with_any_wrong_bytes_opens_right_or_is_refused() {
     opened_or_refused(End::Close, 11);
 }
 
-/// Needs the witnesses, too: nothing else vouches for the last write of a segment.
+/// Fails without the witnesses, too: nothing else vouches for the last write of a segment.
 #[test]
 fn a_killed_pool_with_any_wrong_bytes_opens_right_or_is_refused() {
     opened_or_refused(End::Kill, 12);

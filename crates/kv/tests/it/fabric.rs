@@ -12,7 +12,7 @@ use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PROTECTION_DOMAINS};
 use crate::pause::Pause;
 
-/// As a network card does, it executes a READ some time after it was posted.
+/// A provider that executes a READ some time after the post, like a NIC.
 const POSTING: Flavour = Flavour {
     reads_at_once: false,
     ..LIBERAL
@@ -23,19 +23,19 @@ pub trait Fabric {
     fn executor(&self) -> BusyPoll;
     fn port(&self, capacity: u32) -> Rc<Port>;
     fn address(&self) -> String;
-    /// A port, and an address that nobody listens at and that its device can.
+    /// A port, and a free address at which its device can listen.
     fn listener(&self) -> (Rc<Port>, String);
-    /// How many regions a node has registered, where the provider tells: the server is the first, numbered 0.
+    /// Number of regions that a node has registered, if the provider tells. The server is node 0.
     fn region_count(&self, _node: usize) -> Option<usize> {
         None
     }
 }
 
-/// Which provider a story runs on.
+/// The provider of a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     Reference,
-    /// The same with clients that are kept apart by protection domains.
+    /// The posting provider, with a protection domain for each client.
     ProtectionDomains,
     SharedMemory,
     #[cfg(feature = "verbs")]
@@ -43,7 +43,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// The providers of a run: the RDMA device that is named, alone, or else those that every machine has.
+    /// The providers of a run: only the named RDMA device, or else the providers that every machine has.
     pub fn all() -> Vec<Self> {
         #[cfg(feature = "verbs")]
         match verbs::device_name() {
@@ -55,8 +55,7 @@ impl Provider {
         vec![Self::Reference, Self::SharedMemory]
     }
 
-    /// Whether clients lease extents of the log and write there. Those on other machines write into memory that the server
-    /// copies from.
+    /// Whether clients lease extents of the log and write there. Clients on other machines write into staging memory.
     pub fn leases_extents(self) -> bool {
         matches!(
             self,
@@ -64,12 +63,12 @@ impl Provider {
         )
     }
 
-    /// Whether READs are executed in the call: then clients remember no places.
+    /// Whether READs are executed in the call. Such clients remember no places.
     pub fn reads_at_once(self) -> bool {
         matches!(self, Self::SharedMemory)
     }
 
-    /// The provider of the story that runs; see `on_every_provider`.
+    /// The provider of the running story; see `on_every_provider`.
     pub fn chosen() -> Self {
         CHOSEN.get()
     }
@@ -95,14 +94,14 @@ thread_local! {
     static CHOSEN: Cell<Provider> = const { Cell::new(Provider::Reference) };
 }
 
-/// Tells `story` once on each provider.
+/// Runs `story` once on each provider.
 pub fn on_every_provider(story: impl Fn()) {
     for provider in Provider::all() {
         on(provider, &story);
     }
 }
 
-/// Tells `story` on one provider.
+/// Runs `story` on one provider.
 pub fn on(provider: Provider, story: impl Fn()) {
     println!("on {provider:?}");
     CHOSEN.set(provider);
@@ -203,7 +202,7 @@ mod verbs {
             .map(str::to_owned)
     }
 
-    /// Whether the device is taken for one without memory windows.
+    /// Whether the device is used as one without memory windows.
     fn without_windows() -> bool {
         std::env::var_os("STONECAST_RDMA_WITHOUT_WINDOWS").is_some()
     }

@@ -1,12 +1,12 @@
-//! What is kept for deletes, over restarts.
+//! The reserve for deletes, over restarts.
 
 use stonecast_kv::StoreError;
 
 use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
-/// Needs the partial segments that puts leave alone: without them the first put after a restart takes what is left of the
-/// reserve, and the pool can forget nothing any more.
+/// Fails unless puts leave partial segments of the reserve alone: the first put after a restart takes the rest of the reserve,
+/// and the pool refuses deletes.
 #[test]
 fn a_full_pool_that_is_opened_again_and_again_still_deletes() {
     on_every_provider(|| {

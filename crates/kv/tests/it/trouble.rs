@@ -1,4 +1,4 @@
-//! A medium on which things go wrong when a story says so.
+//! A medium that fails on the command of a story.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -13,12 +13,12 @@ use stonecast_media::{
     PersistentRegion, Prepared, Region, Share,
 };
 
-/// What goes wrong.
+/// The failure of the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trouble {
     #[default]
     None,
-    /// The file system is full: what has no space yet gets none.
+    /// The file system is full: no further space is allocated.
     Full,
     /// The medium fails when it is asked for space.
     SpaceBroken,
@@ -26,22 +26,23 @@ pub enum Trouble {
     SyncBroken,
     /// There is no memory for a larger index.
     NoMemory,
-    /// The power fails while several records that were moved are made durable: the last of them is, those before it are lost.
+    /// The power fails while several moved records are made durable: the last of them survives, the others are lost.
     TornMoves,
 }
 
 /// The observed order in which a server makes bytes durable.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Spans that were marked as changed before anything was made durable, since the log was opened last.
+    /// Spans that were marked as changed before anything was made durable, since the latest opening of the log.
     pub marked: Vec<Span>,
     persisted: bool,
-    /// Slots of seals that were written and not made durable since, by their offset.
+    /// Offsets of seals that were written and not made durable yet.
     undurable_seals: BTreeSet<u64>,
 }
 
 impl Seen {
-    /// A seal takes the place of the one before the last, which a crash may need as long as the last is not durable.
+    /// Notes a write. A new seal replaces the seal before the last one, which a crash may need as long as the last seal is not
+    /// durable.
     fn note_write(&mut self, offset: u64, size: usize, segment_size: u64) {
         let other = match offset % segment_size / UNIT_SIZE {
             1 => offset + UNIT_SIZE,
@@ -188,7 +189,8 @@ struct TroubledLog {
 }
 
 impl TroubledLog {
-    /// Takes the stamps of moved records away that lie in front of another one in one of `spans`. Whether there are any.
+    /// Removes the stamps of moved records that lie in front of another moved record in one of `spans`. Returns whether there
+    /// were any.
     fn tear_moves(&self, spans: &[Span]) -> bool {
         let mut any = false;
         for span in spans {
@@ -209,7 +211,7 @@ impl TroubledLog {
         any
     }
 
-    /// The header of a moved record, if one is there.
+    /// The header of the moved record at `at`, if there is one.
     fn moved(&self, at: u64) -> Option<RecordHeader> {
         let mut bytes = [0; RECORD_START_SIZE];
         self.inner.read(at, &mut bytes);

@@ -30,26 +30,26 @@ pub struct World {
     pub fabric: RefCell<Option<Rc<dyn Fabric>>>,
     pub stop: Rc<Cell<bool>>,
     pub report: RefCell<RecoveryReport>,
-    /// Whether a copy of the pool header was repaired when the pool was opened last.
+    /// Whether the latest opening of the pool repaired a copy of the header.
     pub header_repaired: Cell<bool>,
-    /// What goes wrong with the medium.
+    /// The failure of the medium.
     pub trouble: Rc<Cell<Trouble>>,
-    /// What was seen of how the server makes things durable.
+    /// The observed order in which the server makes bytes durable.
     pub seen: Rc<RefCell<Seen>>,
-    /// What goes wrong between the server and its device.
+    /// The meddler between the server and its device.
     pub meddler: Rc<Meddler>,
-    /// How the latest `run` of the server ended.
+    /// The result of the latest `run` of the server.
     pub ended: Rc<RefCell<Option<Result<(), StoreError>>>>,
-    /// How the latest server that was closed left the pool.
+    /// The state in which the latest closed server left the pool.
     pub closing: Cell<Option<Closing>>,
 }
 
-/// How a story ends for the server.
+/// The end of the server after a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// In good order.
+    /// The server is closed.
     Close,
-    /// As by kill -9: nothing is written any more.
+    /// The server is killed, as by kill -9: nothing is written afterwards.
     Kill,
 }
 
@@ -103,7 +103,7 @@ impl World {
         self.fabric.borrow().clone().expect("a story runs")
     }
 
-    /// Opens the pool as a server does, creating it the first time.
+    /// Opens the pool like a server, and creates it the first time.
     pub fn open_pool(&self) -> Result<Pool, stonecast_media::MediaError> {
         let path = self.pool_path();
         if !path.exists() {
@@ -157,7 +157,7 @@ impl World {
         self.try_run(end, story).expect("the pool opens")
     }
 
-    /// Like `run_until`; an error is that of opening.
+    /// Like `run_until`. An error comes from the opening.
     pub fn try_run<T>(
         &self,
         end: End,
@@ -225,7 +225,7 @@ impl World {
         (fabric.port(CLIENT_COMPLETIONS), fabric.executor().runtime())
     }
 
-    /// A port, and an address where it may listen.
+    /// A port, and an address at which it may listen.
     pub fn listener(&self) -> (Rc<Port>, String) {
         self.fabric().listener()
     }
@@ -242,7 +242,7 @@ pub fn key(n: u64) -> Vec<u8> {
     key
 }
 
-/// A value that tells from which `seed` it was made.
+/// A value made from `seed`; different seeds give different values.
 pub fn value(seed: u64, size: usize) -> Vec<u8> {
     use rand::Rng as _;
     let mut bytes = vec![0; size];

@@ -1,5 +1,5 @@
-//! `compare`: the figures of the README, each beside its yardstick; `cargo xtask bench` builds its
-//! needs and runs it.
+//! `compare`: the figures of the README, each beside its yardstick. `cargo xtask bench` builds the binaries and runs
+//! the command.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -12,10 +12,9 @@ use stonecast_lab::figures::{FigureOptions, run_figures};
 
 use crate::failure::Failure;
 
-/// Measures the figures of the project, each beside its yardstick, and names those that miss their
-/// target.
+/// Measures the figures of the project, each beside its yardstick, and names the figures that miss their target.
 ///
-/// Other stores are LMDB, in this process, and redis-server, where it is installed.
+/// The other stores are LMDB, in this process, and redis-server, if installed.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -37,7 +36,7 @@ pub struct Compare {
     /// Duration of each measurement.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Number of puts in each measurement of writes that sync nothing.
+    /// Number of puts in each measurement of writes without a sync.
     #[arg(long, value_name = "COUNT", default_value_t = 2_000_000)]
     puts: u64,
     /// Number of measurements of each figure, in turn with the others.
@@ -49,13 +48,13 @@ pub struct Compare {
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this figure; may be given more than once.
+    /// Measures only this figure; may be given more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// The stonecast binary [default: the one beside this program].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Folder in memory, for pools that need no disk.
+    /// Folder in memory, for pools without a disk.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory_folder: PathBuf,
     /// Folder on a disk, for pools that must survive power loss [default: the current one].

@@ -19,10 +19,10 @@ use crate::progress::Progress;
 
 /// Measures a figure of a paper again, with all its designs on the same simulated machines.
 ///
-/// erda-14 ... erda-26 and erda-table1 are those of Erda's paper; erda is all of them. Time is
-/// virtual: the same command gives the same numbers. erda-shm runs the same designs as processes of
-/// this machine, over shared memory. rowan-appends is the primitive of Rowan's paper: appends of many
-/// senders to one machine, beside WRITEs into a log for each.
+/// erda-14 ... erda-26 and erda-table1 are the figures of Erda's paper; erda stands for all of them. Time is virtual:
+/// the same command gives the same numbers. erda-shm runs the same designs as processes of this machine, over shared
+/// memory. rowan-appends is the primitive of Rowan's paper: appends of many senders to one machine, beside WRITEs into
+/// a log for each.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: one figure as a table, one as JSON, all with pictures and the page of the documents
@@ -37,7 +37,7 @@ pub struct Figure {
     /// of the documents.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Operations of each point [default: as in the documents].
+    /// Operations of each point [default: the number of the documents].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(10..))]
     pub operations: Option<u64>,
     /// Prints one JSON object for each point.

@@ -22,9 +22,8 @@ Example: a table of all published scenarios, the figure of it, and what the disk
   stonecast-lab remotelog --fabric shm --appends 200
   stonecast-lab remotelog --fabric verbs --data /dev/dax0.0")]
 pub struct Remotelog {
-    /// The fabric: sim:PROFILE measures the 72 published scenarios in virtual time; shm and verbs
-    /// measure those that this host can execute, over shared memory or between two of its RDMA
-    /// devices.
+    /// The fabric: sim:PROFILE measures the 72 published scenarios in virtual time; shm and verbs measure the scenarios
+    /// that this host can execute, over shared memory or between two of its RDMA devices.
     #[arg(long, default_value = "sim:connectx4-taxonomy")]
     pub fabric: Fabric,
     /// Appends of each scenario.
@@ -34,7 +33,8 @@ pub struct Remotelog {
     /// persistent memory without a pool, whose content is lost [default: the current folder].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// With --fabric verbs: the device of the machine that has the log, as `rdma link` shows it [default: the first one].
+    /// With --fabric verbs: the device of the machine with the log, by its name in `rdma link` [default: the first
+    /// one].
     #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE")]
     pub rdma_device: Option<String>,
     /// With --fabric verbs: the device of the machine that appends [default: that of the log].
@@ -55,7 +55,7 @@ pub struct Remotelog {
 /// The machines of the published numbers.
 const PUBLISHED: &str = "connectx4-taxonomy";
 
-/// Measures the appends that `flags` ask for.
+/// Measures the appends that `flags` select.
 pub fn run(flags: &Remotelog) -> Result<(), Failure> {
     let measured = match &flags.fabric {
         Fabric::Simulated(profile) => {

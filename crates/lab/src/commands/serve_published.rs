@@ -8,7 +8,7 @@ use stonecast_lab::erda::{Design, PublishedStore, serve_published};
 
 use crate::failure::Failure;
 
-/// Serves a published design; started by `figure erda-shm`. It keeps no data.
+/// Serves a published design, for `figure erda-shm`. The server keeps no data.
 #[derive(Debug, Args)]
 #[command(
     hide = true,
@@ -30,7 +30,7 @@ pub struct ServePublished {
     /// Number of writes after each key was stored once.
     #[arg(long)]
     pub writes: u64,
-    /// Folder of its memory.
+    /// Folder of the server's memory.
     #[arg(long)]
     pub data: PathBuf,
     /// File that is written when the server listens.

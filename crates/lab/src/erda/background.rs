@@ -1,5 +1,5 @@
-//! A client of the direct store that overwrites keys all the time, at a pace that does not depend
-//! on its answers: a load beside the measured clients, and one that leaves segments to clean.
+//! A client of the direct store that overwrites keys at a pace that does not depend on the answers: a load beside the
+//! measured clients, which leaves segments to clean.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,9 +12,9 @@ use super::contest::Contest;
 use super::contestant::{ContestError, Contestant};
 use super::run::key_name;
 
-/// Pause between its writes: 100,000 keys a second.
+/// The pause between two writes: 100,000 keys a second.
 const PAUSE_NS: Nanoseconds = 10_000;
-/// Number of writes before the measurement, one after the other.
+/// The number of writes before the measurement, one after the other.
 pub const WRITER_WARM_UP: u64 = 20_000;
 
 /// A client that overwrites keys at a steady pace.
@@ -63,7 +63,7 @@ impl Background {
         Ok(background)
     }
 
-    /// The error that stopped it, if it has stopped.
+    /// Returns the error that stopped the client, if it has stopped.
     pub fn check(&self) -> Result<(), ContestError> {
         self.failure.take().map_or(Ok(()), Err)
     }

@@ -34,7 +34,8 @@ const SEGMENT_SIZE: u64 = 4 << 20;
 /// live.
 const TIGHT_SEGMENT_SIZE: u64 = 256 << 10;
 const TIGHT_LIVE_PERCENT: u64 = 50;
-/// Bytes of its record beside key and value, and the unit to which its size is rounded up.
+/// The bytes of a record of the direct store beside key and value, and the unit to which the record's size is rounded
+/// up.
 const RECORD_OVERHEAD: usize = 56;
 const UNIT_SIZE: usize = 64;
 
@@ -51,9 +52,9 @@ pub struct ContestOptions {
     pub key_size: usize,
     /// Bytes of a value.
     pub value_size: usize,
-    /// Number of writes after each key was stored once: logs have room for them.
+    /// The number of writes after each key was stored once. Logs have room for these writes.
     pub writes: u64,
-    /// Whether the log of the direct store has room for them.
+    /// The room in the log of the direct store.
     pub room: Room,
 }
 
@@ -62,7 +63,7 @@ pub struct ContestOptions {
 pub enum Room {
     /// Room for all writes: nothing is cleaned.
     Plenty,
-    /// So little that it has to be cleaned all the time.
+    /// So little room that the log has to be cleaned all the time.
     Tight,
 }
 
@@ -89,7 +90,7 @@ pub struct Costs {
     pub bytes_stored: u64,
 }
 
-/// An E5620 has no DDIO, and the content of its memory controllers is declared to survive.
+/// The declared platform: an E5620 has no DDIO, and the content of its memory controllers survives.
 fn platform() -> DeclaredPlatform {
     DeclaredPlatform {
         persistence_domain: PersistenceDomain::Dmp,
@@ -160,7 +161,7 @@ impl Contest {
         let (memory, runtime, geometry) = (self.memory(), process.runtime(), self.geometry);
         match scheme {
             None => {
-                // Erda is cleaned when a figure asks for it.
+                // Erda is cleaned when a figure requests cleaning.
                 let options = ErdaOptions {
                     clean_at_percent: 100,
                     ..ErdaOptions::default()

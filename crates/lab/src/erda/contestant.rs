@@ -11,9 +11,9 @@ use stonecast_published::{BaselineClient, ErdaClient, Geometry, PublishedError, 
 pub enum Design {
     /// Erda as published.
     ErdaPublished,
-    /// Its first baseline.
+    /// The first baseline of Erda.
     RedoLogging,
-    /// Its second baseline.
+    /// The second baseline of Erda.
     ReadAfterWrite,
     /// The store of this project, durable in the declared persistence domain.
     Kv,
@@ -28,7 +28,7 @@ impl Design {
         Self::Kv,
     ];
 
-    /// Its name in the figures.
+    /// The name in the figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::ErdaPublished => "erda-published",
@@ -39,7 +39,7 @@ impl Design {
     }
 }
 
-/// A contest failed.
+/// The error of a contest.
 #[derive(Debug, thiserror::Error)]
 pub enum ContestError {
     /// A published design.

@@ -28,7 +28,7 @@ pub const FIGURES: [&str; 15] = [
     "erda-table1",
 ];
 
-/// Not in the paper: the bytes that the direct store moved during the measurement of `erda-26`.
+/// A figure that is not in the paper: the bytes that the direct store moved during the measurement of `erda-26`.
 const MOVED: &str = "erda-26-moved";
 
 /// The name of all figures together.
@@ -45,7 +45,7 @@ pub struct Point {
     pub x: String,
     /// The measurement.
     pub y: f64,
-    /// Its unit.
+    /// The unit.
     pub unit: &'static str,
 }
 
@@ -69,11 +69,11 @@ impl Scale {
 const MIXES: [Mix; 4] = [Mix::C, Mix::B, Mix::A, Mix::UpdateOnly];
 const VALUE_SIZES: [usize; 5] = [16, 64, 256, 1024, 4096];
 const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
-/// Value size of the figures of throughput, which the paper does not name.
+/// The size of values in the figures of throughput, which the paper does not name.
 const THROUGHPUT_VALUE_SIZE: usize = 64;
 const CLEANING_VALUE_SIZE: usize = 1024;
-/// Factor of keys and operations where logs are cleaned: a pool of a few segments would be all
-/// reserve, and many segments must be cleaned during the measurement.
+/// The factor of keys and operations in figures of cleaning: a pool of a few segments would be all reserve, and many
+/// segments must be cleaned during the measurement.
 const CLEANING_FACTOR: u64 = 4;
 
 /// The completed runs, which figures share.
@@ -133,8 +133,8 @@ pub fn profile() -> MachineProfile {
     MachineProfile::by_name("connectx3-erda").expect("the profile is shipped")
 }
 
-/// The loads beside each design where the log is cleaned. The baselines clean nothing; Erda's
-/// cleaner needs no writer.
+/// The loads beside each design in figures of cleaning. The baselines clean nothing, and Erda's cleaner needs no
+/// writer.
 fn besides(design: Design) -> &'static [Beside] {
     match design {
         Design::ErdaPublished => &[Beside::Nothing, Beside::Cleaning],

@@ -36,17 +36,17 @@ use stonecast_bench::direct::{ServerOptions, ServerProcess, ServerProcessError};
 
 /// The name of the figures.
 pub const REAL: &str = "erda-shm";
-/// Time for which either side polls before it sleeps: longer than every wait here.
+/// The time for which either side polls before it sleeps: longer than every wait of a contest.
 const SPIN_NS: Nanoseconds = 2_000_000;
 /// Bytes of a value, as in the figures of throughput.
 const VALUE_SIZE: usize = 64;
 const MIXES: [Mix; 4] = [Mix::C, Mix::B, Mix::A, Mix::UpdateOnly];
-/// More than the direct store's records have beside key and value.
+/// More bytes than a record of the direct store has beside key and value.
 const RECORD_OVERHEAD: usize = 128;
 /// The capacity of the direct store's log is a multiple of this.
 const CAPACITY_STEP: u64 = 256 << 20;
 
-/// A real contest failed.
+/// The error of a real contest.
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
     /// A client or the store.
@@ -85,7 +85,7 @@ pub struct PublishedStore {
 }
 
 impl PublishedStore {
-    /// The arguments with which `published` of [`RealOptions`] serves it.
+    /// The arguments with which `published` of [`RealOptions`] serves this store.
     fn arguments(&self) -> Vec<String> {
         let Self {
             design,
@@ -112,9 +112,8 @@ impl PublishedStore {
     }
 }
 
-/// Serves a published design at `address` on new memory in `folder`, until this process is ended.
-/// Calls `ready` when it listens. The store keeps no data: its memory lives only as long as the
-/// folder.
+/// Serves a published design at `address` on new memory in `folder`, until this process is ended. Calls `ready` once
+/// the server listens. The store keeps no data: its memory lives only as long as the folder.
 pub fn serve_published(
     store: &PublishedStore,
     folder: &Path,
@@ -137,7 +136,7 @@ pub fn serve_published(
     };
     let scheme = match store.design {
         Design::ErdaPublished => {
-            // There is room for all writes: nothing is cleaned.
+            // The log has room for all writes: nothing is cleaned.
             let options = ErdaOptions {
                 clean_at_percent: 100,
                 ..ErdaOptions::default()
@@ -214,7 +213,7 @@ pub fn real_points(
 ) -> Result<Vec<Point>, RealError> {
     let mut points = Vec::new();
     for design in Design::ALL {
-        // Each workload, after a tenth of it as a warm-up.
+        // Each workload runs after a warm-up of a tenth of its operations.
         let writes = 2 * options.operations * u64::from(options.clients) * MIXES.len() as u64;
         let store = PublishedStore {
             design,
@@ -243,7 +242,7 @@ pub fn real_points(
                     run.operations as f64 / run.seconds / 1e3,
                     "kop/s",
                 ),
-                // A polling server is never idle: this includes the cost of its polls.
+                // A polling server is never idle: the CPU time includes its polls.
                 ("cpu", used as f64 / run.operations as f64, "ns/op"),
             ] {
                 let (figure, series) = (format!("{REAL}-{figure}"), design.name().to_owned());
@@ -285,7 +284,7 @@ fn start(options: &RealOptions, store: &PublishedStore) -> Result<ServerProcess,
     })?)
 }
 
-/// Starts clients together. A client that fails before does not delay the others.
+/// Starts clients together. A client that fails before the start does not delay the others.
 struct Start<'a> {
     barrier: &'a Barrier,
     waited: Cell<bool>,

@@ -16,8 +16,8 @@ use super::contestant::{ContestError, Contestant, Design};
 /// Bytes of a key: `user` and 19 digits.
 pub const KEY_SIZE: usize = 23;
 
-/// Operations of each client before its measurement beside a writer: its remembered places have
-/// then reached their steady age.
+/// The operations of each client before its measurement beside a writer, after which its remembered places have reached
+/// their steady age.
 const WARM_UP_BESIDE_WRITER: u64 = 50_000;
 
 /// The parameters of a run.
@@ -46,11 +46,10 @@ pub struct RunOptions {
 pub enum Beside {
     /// Nothing.
     Nothing,
-    /// One more client overwrites keys at a steady pace; there is room for all its writes.
+    /// One more client overwrites keys at a steady pace; the log has room for all its writes.
     Writer,
-    /// The log is cleaned all the time. Erda's cleaner is asked to begin again whenever it has
-    /// ended; the direct store cleans dead records of the same writer, in a pool that is too small
-    /// for its writes.
+    /// The log is cleaned all the time. Erda's cleaner begins again whenever it has ended; the direct store cleans dead
+    /// records of the same writer, in a pool that is too small for its writes.
     Cleaning,
 }
 
@@ -189,7 +188,7 @@ pub(super) struct Part {
     pub sequence: Arc<Sequence>,
     pub operations: Range<u64>,
     pub value_size: usize,
-    /// Latencies of all operations; with a cleaner, of those that began during a cleaning.
+    /// The latencies of all operations; with a cleaner, of the operations that began during a cleaning.
     pub latencies: Rc<RefCell<Vec<u64>>>,
     /// The server that must clean all the time.
     pub cleaner: Option<Rc<ErdaServer>>,
@@ -246,7 +245,7 @@ pub fn bytes_stored(
         room: Room::Plenty,
     };
     let contest = Contest::new(options)?;
-    // The first writes take leases, with their costs.
+    // The first writes also pay for leases.
     let mut contestants = contest.run(vec![contest.connect()?], |_, contestant| {
         put_all(contestant, COUNT..COUNT + 10, 0, value_size)
     })?;

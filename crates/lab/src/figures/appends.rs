@@ -6,7 +6,7 @@ use super::plan::APPEND_SHM_4;
 use super::{FiguresError, Run};
 use stonecast_bench::appends::{Appends, MESSAGES, PlainCopies};
 
-/// Rounds before the first measurement: in each a sender maps some more pages of the buffer.
+/// The rounds before the first measurement: each round lets a sender map some more pages of the buffer.
 const WARM_UP_ROUNDS: u32 = 10;
 /// Pairs of rounds of one repetition. A round takes milliseconds, so that a busy neighbour hits some of them only.
 const ROUNDS: u32 = 15;

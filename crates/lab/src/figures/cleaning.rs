@@ -1,4 +1,4 @@
-//! Writes into a pool that has to be cleaned all the time.
+//! The figure of writes into a pool that has to be cleaned all the time.
 
 use std::sync::Arc;
 
@@ -15,8 +15,7 @@ const LIVE_PERCENT: u64 = 80;
 const SEGMENT_SIZE: u64 = 4 << 20;
 const SEGMENTS_MIN: u64 = 16;
 
-/// Measures PUTs into a pool with that share of live data, beside PUTs into one that never has to
-/// be cleaned.
+/// Measures PUTs into a pool with that share of live data, beside PUTs into a pool that never has to be cleaned.
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     if !run.wants(&[&PUT_CLEANING]) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! A change of a cluster's configuration through etcd, beside a put of etcd's of the same bytes.
+//! The figure of a change of a cluster's configuration through etcd, beside a put into etcd of the same number of
+//! bytes.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     };
     let mut bench = Bench::new(&etcd)?;
     let repetitions = run.options.repetitions;
-    // The first one warms up.
+    // The first repetition is a warm-up.
     for repetition in 0..=repetitions {
         (run.say)(&format!(
             "{}, {repetition} of {repetitions}",
@@ -73,7 +74,7 @@ impl Bench {
             Swap::Done(_) => {}
             Swap::Conflict => return Err(failed("a new etcd has a configuration")),
         }
-        // As many bytes; base64 has four characters for three of them.
+        // The value decodes to at least as many bytes: base64 has four characters for three bytes.
         let value = "c3RvbmVjYXN0".repeat(first.len().div_ceil(9));
         Ok(Self {
             store,
@@ -83,7 +84,7 @@ impl Bench {
         })
     }
 
-    /// Changes the configuration that it knows, and stores it: what a node does that watches the store.
+    /// Changes the known configuration and stores it, as a node that watches the store does.
     fn change(&mut self) -> Result<Duration, FiguresError> {
         let runtime = self.executor.runtime();
         let start = Instant::now();

@@ -24,7 +24,7 @@ const SETS_PER_S: u64 = 1_500_000;
 /// Connections whose memory is measured, after some that pay for shared memory.
 const IDLE_CONNECTIONS: usize = 1000;
 const FIRST_CONNECTIONS: usize = 50;
-/// Connections that pipeline at once, and the commands of each in a round: SETs and GETs in turn.
+/// The number of connections that pipeline at once, and the commands of each in a round: SETs and GETs, alternately.
 const PIPELINING_CONNECTIONS: usize = 2000;
 const PIPELINE: usize = 16;
 const ROUNDS: u64 = 5;
@@ -32,7 +32,7 @@ const ROUNDS: u64 = 5;
 const INCREMENTING_CONNECTIONS: usize = 50;
 /// Commands between two readings of the clock.
 const COMMANDS_PER_LOOK: u64 = 500;
-/// Buffer size of a read on each of those.
+/// The buffer size of a read on each of these connections.
 const SMALL_READ: usize = 4 << 10;
 /// Files that this process needs beside connections.
 const OTHER_FILES: u64 = 256;
@@ -80,7 +80,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     Ok(())
 }
 
-/// One of our servers.
+/// A server of this project.
 struct Server {
     durability: &'static str,
     folder: std::path::PathBuf,
@@ -171,7 +171,7 @@ fn operations(
     speed("commands over TCP", &measured)
 }
 
-/// INCR of one key by many connections, beside SET of one key by the same.
+/// Measures INCR of one key by many connections, beside SET of one key by the same connections.
 fn increments(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresError> {
     let duration = run.options.duration;
     let sets = (duration.as_secs_f64() * 2.4 * SETS_PER_S as f64) as u64
@@ -198,7 +198,7 @@ fn increments(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresError> {
     Ok(())
 }
 
-/// Commands a second, where each connection sends the next one as soon as the previous one is
+/// Returns the commands per second, with each connection sending its next command as soon as the previous one is
 /// answered.
 fn one_key(
     connections: &mut [RedisConnection],
@@ -243,7 +243,7 @@ fn idle_memory(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresError> {
             }
             Ok(connections)
         };
-        // The first connections pay costs that all share.
+        // The first connections pay the costs that all connections share.
         let _first = use_once(FIRST_CONNECTIONS)?;
         let before = private_memory(own.pid()).map_err(system("reading /proc"))?;
         let _all = use_once(IDLE_CONNECTIONS)?;
@@ -288,7 +288,7 @@ fn many_connections(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresErr
     Ok(())
 }
 
-/// Raises the limit of this process for that many connections. False: the system refuses.
+/// Raises the limit of this process for that number of connections. Returns false if the system refuses.
 fn allow_files(connections: usize) -> bool {
     let wanted = connections as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);

@@ -144,7 +144,7 @@ struct Slice {
     duration: Duration,
 }
 
-/// The data that every measurement here reads.
+/// The data of every measurement.
 struct Bench {
     sequence: Arc<Sequence>,
     value_size: usize,

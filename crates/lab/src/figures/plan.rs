@@ -13,7 +13,7 @@ const fn at_least(name: &'static str, what: &'static str, target: f64) -> Defini
     }
 }
 
-/// Appends without a receiver's processor beside the least that any append must do.
+/// Appends without a receiver's processor beside the least work of any append.
 pub const APPEND_SHM_4: Definition = at_least(
     "append-shm-4",
     "appends of 64 B over shared memory, 4 senders, receiver asleep / plain copies under one counter",
@@ -50,18 +50,18 @@ pub const GET_SERVER_CPU: Definition = Definition {
     what: "server CPU per GET, above that of an idle server",
     unit: "ns/op",
     judged: Judged::Excess,
-    // Zero, within the precision of the measurement: an idle server's wake-ups fall now into one
-    // measurement, now into the other.
+    // The target is zero within the precision of the measurement: the wake-ups of an idle server fall into either
+    // measurement.
     target: Some(0.5),
     direction: Direction::AtMost,
 };
-/// GET beside LMDB, which is also read by loads, in a snapshot from the beginning of the run.
+/// GET beside reads of LMDB, which are also loads, in a snapshot from the beginning of the run.
 pub const GET_LMDB: Definition = at_least(
     "get-lmdb",
     "GET zipfian / LMDB in the same process, one snapshot for all reads",
     3.0,
 );
-/// GET beside LMDB where it promises what a GET does.
+/// GET beside reads of LMDB with the promise of a GET.
 pub const GET_LMDB_LATEST: Definition = at_least(
     "get-lmdb-latest",
     "GET zipfian / LMDB in the same process, each read the latest value, copied",
@@ -73,13 +73,13 @@ pub const GET_REDIS: Definition = at_least(
     "GET zipfian / redis-server, one at a time",
     60.0,
 );
-/// The library's handle for one thread, which adds a time limit and an error that says what was done.
+/// The library's handle for one thread, which adds a time limit and an error with the effect of the operation.
 pub const HANDLE_LOCAL: Definition = at_least(
     "handle-local",
     "library: GET of the local handle / of the store's client",
     0.98,
 );
-/// The library's client whose calls wait: each is a turn of the executor.
+/// The library's client whose calls wait: each call is a turn of the executor.
 pub const HANDLE_BLOCKING: Definition = Definition {
     target: None,
     ..at_least(
@@ -100,7 +100,7 @@ pub const PUT_REDIS: Definition = at_least(
     "PUT process, 16 in flight / redis no persistence, pipeline 16",
     2.5,
 );
-/// Writes that survive processes, of a client that needs no server for them.
+/// Writes that survive processes, of a client that publishes without the server.
 pub const PUT_PUBLISHED: Definition = at_least(
     "put-published",
     "PUT process, published by the client, 16 in flight / redis no persistence, pipeline 16",
@@ -195,7 +195,7 @@ pub const RESP_CONNECTIONS: Definition = Definition {
     direction: Direction::AtMost,
 };
 
-/// A change of a configuration beside a put of etcd's.
+/// A change of a configuration beside a put into etcd.
 pub const CONFIG_ETCD: Definition = Definition {
     name: "config-etcd",
     what: "change of a configuration through etcd / put of etcd's of as many bytes",

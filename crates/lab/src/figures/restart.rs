@@ -14,8 +14,8 @@ use super::{FiguresError, Run, loaded_server};
 /// Entries of the completion queues of a server without clients.
 const COMPLETIONS: u32 = 4096;
 
-/// Measures openings of the pool in this process, so that the start of a process does not count.
-/// Each opening scans everything again, since none of them closes the pool.
+/// Measures openings of the pool in this process, so that the start of a process does not count. Each opening scans the
+/// whole log again, since no opening closes the pool.
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     if !run.wants(&[&RESTART_SCAN]) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Memory of a server beside its pool.
+//! The memory of a server beside its pool.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +36,7 @@ fn resident_by_file(smaps: &str) -> BTreeMap<(String, String), u64> {
             let kilobytes: u64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             *resident.entry(file.clone()).or_insert(0) += kilobytes * 1024;
         } else if !first.ends_with(':') {
-            // start-end rights offset device inode path
+            // The words of a line: start-end, rights, offset, device, inode, path.
             let inode = words.nth(3).unwrap_or_default().to_owned();
             file = (words.collect::<Vec<_>>().join(" "), inode);
         }

@@ -1,4 +1,4 @@
-//! An etcd of one member in a separate folder; it ends with this value.
+//! An etcd of one member in a separate folder. The server ends when its value is dropped.
 
 use std::io;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use ureq::Agent;
 use super::PeerError;
 
 const PROGRAM: &str = "etcd";
-/// Time that a server may take to answer its first request.
+/// The time limit for a server to answer its first request.
 const START_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -26,7 +26,7 @@ pub struct Etcd {
 }
 
 fn free_address() -> Result<String, PeerError> {
-    // Any free port; no other program is likely to take it before the server does.
+    // A free port: no other program is likely to take the port before the server does.
     let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = address.map_err(PeerError::system("looking for a free port"))?;
     Ok(address.to_string())
@@ -104,7 +104,7 @@ impl Etcd {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        // An ended server cannot be killed, and need not be.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,9 +1,8 @@
 //! LMDB in this process.
 //!
-//! Its best configuration for reads that need no durability: nothing is synced, the file is mapped
-//! writable, no thread is tied to a reader slot. There are two ways of reading ([`View`]): the
-//! fastest, as if there were no writers, and the one with the promise of a GET of the store, the
-//! latest value in the caller's own memory.
+//! The configuration is the best for reads that need no durability: nothing is synced, the file is mapped writable, no
+//! thread is tied to a reader slot. There are two ways of reading ([`View`]): the fastest way, as if there were no
+//! writers, and the way with the promise of a GET of the store, the latest value in the caller's own memory.
 //!
 //! The binding is `lmdb-rkv`, because opening with `heed` takes unsafe code. Both call the same C library, and reads
 //! through either take the same time.

@@ -21,15 +21,15 @@ pub enum PeerError {
     /// The peer is not installed.
     #[error("{program} is not installed")]
     Missing {
-        /// Its program.
+        /// The program.
         program: &'static str,
     },
     /// The peer ended, or did not become ready.
     #[error("{program} did not start: {reason}")]
     NotStarted {
-        /// Its program.
+        /// The program.
         program: &'static str,
-        /// Its message, or what it did.
+        /// The peer's message or behaviour.
         reason: String,
     },
     /// A call of the operating system failed.

@@ -1,8 +1,8 @@
 //! A connection to redis-server that does little besides reading and writing its socket.
 //!
-//! Requests are sent as `redis-benchmark -P` sends them: a batch with one write, then all of its
-//! replies. That suits Redis best: one system call at each end moves the whole batch, and with
-//! `appendfsync always` one sync serves it.
+//! Requests are sent as `redis-benchmark -P` sends them: a batch with one write, then all of its replies. Batches suit
+//! Redis best: one system call at each end moves the whole batch, and with `appendfsync always` one sync serves the
+//! batch.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,7 +30,7 @@ pub struct RedisConnection {
     stream: Box<dyn Stream>,
     requests: Vec<u8>,
     replies: Vec<u8>,
-    /// `replies[start..end]` has arrived and was not taken.
+    /// The bytes `replies[start..end]` have arrived and were not taken.
     start: usize,
     end: usize,
     /// Buffer size of a read.
@@ -55,7 +55,7 @@ impl RedisConnection {
         Self::open_small(address, READ_SIZE)
     }
 
-    /// The same, with reads of at most `read_size` bytes.
+    /// Does the same, with reads of at most `read_size` bytes.
     pub fn open_small(address: SocketAddr, read_size: usize) -> Result<Self, PeerError> {
         let stream =
             TcpStream::connect(address).map_err(PeerError::system("connecting over TCP"))?;
@@ -88,7 +88,7 @@ impl RedisConnection {
         self.send()
     }
 
-    /// Takes the replies of `set_and_get`, and returns how many are wrong.
+    /// Takes the replies of `set_and_get`, and returns the number of wrong replies.
     pub fn take_set_and_get(
         &mut self,
         number: u64,

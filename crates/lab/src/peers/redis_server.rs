@@ -1,4 +1,4 @@
-//! A redis-server on a Unix socket in a separate folder; it ends with this value.
+//! A redis-server on a Unix socket in a separate folder. The server ends when its value is dropped.
 
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener};
@@ -12,16 +12,16 @@ use tempfile::TempDir;
 use super::{PeerError, RedisConnection};
 
 const PROGRAM: &str = "redis-server";
-/// Time that a server may take to listen.
+/// The time limit for a server to listen.
 const START_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The persistence of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisPersistence {
-    /// None: only memory.
+    /// No persistence, only memory.
     None,
-    /// Power loss: each answer waits for the sync of the append-only file.
+    /// Persistence over power loss: each answer waits for the sync of the append-only file.
     AppendFsyncAlways,
 }
 
@@ -51,7 +51,7 @@ impl RedisServer {
                 "0",
             ],
         };
-        // Any free port; no other program is likely to take it before the server does.
+        // A free port: no other program is likely to take the port before the server does.
         let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = address.map_err(PeerError::system("looking for a free port"))?;
         let child = Command::new(PROGRAM)
@@ -92,12 +92,12 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Its process number.
+    /// The server's process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its address for TCP.
+    /// The server's address for TCP.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -128,7 +128,7 @@ impl RedisServer {
     }
 
     fn last_words(&mut self, error: &PeerError) -> String {
-        // Only an ended server closes its output; a hanging one would block the reader.
+        // Only an ended server closes its output; a hanging server would block the reader.
         let _ = self.child.kill();
         let mut words = String::new();
         if let Some(output) = &mut self.child.stdout {
@@ -144,7 +144,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // An ended server cannot be killed, and need not be.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

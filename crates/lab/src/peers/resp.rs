@@ -1,5 +1,5 @@
-//! The part of the Redis protocol that GET, SET and INCR need: requests are appended to a buffer,
-//! and replies are taken from one.
+//! The part of the Redis protocol that GET, SET and INCR need: requests are appended to a buffer, and replies are taken
+//! from a buffer.
 
 /// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
     }
 }
 
-/// A size in digits; at most a GiB, more than any reply here.
+/// A size in digits: at most a GiB, more than any reply of a measurement.
 fn parse_size(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 10 {
         return None;

@@ -1,4 +1,4 @@
-//! The published numbers of the benchmark, beside those measured here.
+//! The published numbers of the benchmark, beside the measured ones.
 //!
 //! The publication's figure exists only as an image; these are the numbers of its text (taxonomy of
 //! remote persistence, sections 4.3 and 4.4).
@@ -8,14 +8,14 @@ use stonecast_persist::{Operation, Update};
 
 use super::Measurement;
 
-/// A published number and ours.
+/// A published number and the measured one.
 #[derive(Clone, Debug)]
 pub struct Anchor {
     /// The quantity.
     pub what: &'static str,
     /// The published number.
     pub published: &'static str,
-    /// The number measured here, in the same unit.
+    /// The measured number, in the same unit.
     pub ours: String,
     /// The reason for a difference, or the source of the agreement.
     pub why: &'static str,

@@ -1,5 +1,5 @@
-//! The bars of the benchmark, arranged like those of the publication: singleton appends above, compound ones below; one
-//! panel for each persistence domain, one group for each configuration, one bar for each operation.
+//! The bars of the benchmark, arranged like those of the publication: singleton appends above, compound appends below;
+//! one panel for each persistence domain, one group for each configuration, one bar for each operation.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -15,7 +15,7 @@ const HEAD: u32 = 92;
 const FOOT: u32 = 46;
 const INK: RGBColor = RGBColor(0x22, 0x28, 0x31);
 const FAINT: RGBColor = RGBColor(0xd9, 0xdd, 0xe2);
-/// One-sided plans are drawn in full colour, two-sided ones pale: this difference matters more than
+/// The paleness of two-sided plans. One-sided plans are drawn in full colour, because this difference matters more than
 /// the operation.
 const PALE: f64 = 0.45;
 /// Blue, green and orange of Okabe and Ito, which all readers can distinguish.

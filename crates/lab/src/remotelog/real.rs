@@ -117,7 +117,7 @@ fn platform_of(ends: Ends<'_>, medium: &Path) -> Result<Platform, RemotelogError
     } else {
         PersistenceDomain::PageFile
     };
-    // This program cannot see where inbound writes land; with *on* no plan is wrong.
+    // This program cannot see where inbound writes land. Every plan for *on* is sound in either case.
     let declared = DeclaredPlatform {
         persistence_domain,
         ddio: Ddio::On,
@@ -155,7 +155,7 @@ fn measure(
     let (ready, is_ready) = channel();
     thread::scope(|scope| {
         let responding = scope.spawn(|| respond(ends, plan, log, &address, &stop, ready));
-        // A responder that could not begin has hung up, and its error follows below.
+        // A responder that could not begin has hung up; its error is returned below.
         let appended = match is_ready.recv() {
             Ok(()) => append_all(ends, plan, &address, appends),
             Err(_) => Ok(Appended {
@@ -199,7 +199,7 @@ fn respond(
     };
     let responder = Responder::new(&port, region.clone(), layout, plan)?;
     device.listen(address)?;
-    // The other side waits for this; if it is gone, there is no reason to serve.
+    // The other side waits for this message; if the other side is gone, there is no reason to serve.
     let _ = ready.send(());
     let runtime = executor.runtime();
     executor.block_on(async {

@@ -14,11 +14,11 @@ use stonecast_persist::{Plan, Scenario};
 use super::log::{LOG_SIZE, RECORD_SIZE, place, record, tail};
 use super::{RemotelogError, WARM_UP};
 
-/// Place of receive buffers in persistent memory, and their size in all and each.
+/// The place of receive buffers in persistent memory, with their total size.
 const BUFFERS: Span = Span::new(1 << 20, 64 * 256);
 const BUFFER_SIZE: u32 = 256;
 const CAPACITY: u64 = 2 << 20;
-/// The seed, which draws nothing here.
+/// The seed of the world, from which this scenario draws nothing.
 const SEED: u64 = 1;
 
 /// Virtual nanoseconds of each of `appends` appends on two machines of `profile`.
@@ -31,8 +31,7 @@ pub(super) fn measure(
         platform, update, ..
     } = *plan.scenario();
     let world = World::new(SEED);
-    // Assumes that NICs have ATOMIC_WRITE, as the publication does: it measures a WRITE in its
-    // place.
+    // NICs are assumed to have ATOMIC_WRITE, as in the publication, which measures a WRITE in its place.
     let features = Features {
         atomic_write: true,
         ..Features::COMMON

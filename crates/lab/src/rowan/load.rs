@@ -6,7 +6,7 @@
 //!   receiver                  buffers of 4 MiB, or a log for each sender
 //! ```
 //!
-//! The receiver's processor does nothing but post buffers again.
+//! The receiver's processor only posts buffers again.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,24 +26,24 @@ use stonecast_media::{
     PersistentRegion, ReceiveBuffers,
 };
 
-/// How records reach the receiver's memory.
+/// The ways in which records reach the receiver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
-    /// SENDs into buffers that all senders share: the receiver's NIC places them one behind the other.
+    /// SENDs into buffers that all senders share. The receiver's NIC places the records one behind the other.
     Append,
-    /// WRITEs into a log for each sender. Whose record comes next is drawn, as where senders have more receivers than this one and
-    /// a record's key decides which of them gets it.
+    /// WRITEs into a log for each sender. The next sender is drawn, as in a system with several receivers in which a
+    /// record's key decides the receiver.
     Write,
-    /// WRITEs into a log for each sender, by senders that have this receiver alone: they take turns.
+    /// WRITEs into a log for each sender, by senders that have this receiver alone and therefore take turns.
     WriteInTurns,
 }
 
 /// The measured case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How records travel.
+    /// The way of the records.
     pub design: Design,
-    /// Threads that send. Each waits until its record is persisted before it sends the next one.
+    /// The number of threads that send. Each thread waits until its record is persisted before it sends the next one.
     pub senders: u32,
     /// Bytes of a record; a multiple of 64.
     pub size: u32,
@@ -52,11 +52,11 @@ pub struct Load {
 /// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Records that were persisted in the time that was measured.
+    /// The number of records that were persisted in the measured time.
     pub records: u64,
-    /// That time.
+    /// The measured time.
     pub duration_ns: Nanoseconds,
-    /// What the medium did meanwhile.
+    /// The counters of the medium in that time.
     pub medium: MediumCounts,
     /// The hash of everything that happened in the world.
     pub hash: u64,
@@ -68,7 +68,7 @@ impl Outcome {
         self.records as f64 * 1000.0 / self.duration_ns as f64
     }
 
-    /// Bytes that the medium wrote for each byte that it was given.
+    /// The bytes that the medium wrote for each byte that reached the medium.
     pub fn write_amplification(&self) -> f64 {
         self.medium.bytes_written as f64 / self.medium.bytes_received as f64
     }
@@ -82,14 +82,15 @@ const CORES: usize = 18;
 const SEGMENT: u32 = 4 << 20;
 /// Receive buffers.
 const BUFFERS: u32 = 16;
-/// Before this the senders are connecting, and the buffers of NIC and medium fill.
+/// The warm-up, in which the senders connect and the buffers of NIC and medium fill.
 const WARM_UP_NS: Nanoseconds = 2_000_000;
-/// The measured time after it.
+/// The measured time after the warm-up.
 const MEASURED_NS: Nanoseconds = 4_000_000;
-/// Where the objects of a sender begin in its memory, behind its record, and their size: far more than a cache holds.
+/// The offset of a sender's objects in its memory, behind its record. The objects take far more bytes than a cache
+/// holds.
 const OBJECTS: u64 = 4096;
 const OBJECTS_SIZE: u64 = 1 << 30;
-/// How often the receiver looks for buffers that have come back.
+/// The interval at which the receiver looks for buffers that have come back.
 const REFILL_NS: Nanoseconds = 20_000;
 const SEED: u64 = 1;
 const ADDRESS: &str = "sim:receiver";
@@ -99,7 +100,7 @@ const PLATFORM: DeclaredPlatform = DeclaredPlatform {
     receive_buffers: ReceiveBuffers::Pm,
 };
 
-/// The receiver: its memory, and who lets senders in.
+/// The receiver: its memory, and the port that accepts senders.
 struct Receiver {
     port: Rc<Port>,
     region: MemoryRegion,
@@ -109,7 +110,7 @@ struct Receiver {
 /// The ends of the senders' logs.
 struct Logs {
     ends: RefCell<Vec<u64>>,
-    /// Whose record is the next one is drawn.
+    /// Whether the next sender is drawn.
     drawn: bool,
     random: RefCell<Random>,
     size: u64,
@@ -120,11 +121,11 @@ struct Sender {
     number: usize,
     port: Rc<Port>,
     qp: QueuePair,
-    /// Where its record lies, and behind it what the READ brings.
+    /// The sender's record, followed by the bytes that the READ fetches.
     record: LocalSpan,
     fetched: LocalSpan,
     load: Load,
-    /// Where the logs begin.
+    /// The address at which the logs begin.
     log: RemoteAddress,
 }
 
@@ -165,7 +166,7 @@ pub fn measure(profile: MachineProfile, load: &Load) -> Result<Outcome, MediaErr
     })
 }
 
-/// Connects the senders, and lets all of them send for ever.
+/// Connects the senders, and lets all of them send forever.
 fn start(
     world: &World,
     process: &Process,
@@ -293,8 +294,8 @@ impl Receiver {
 }
 
 impl Sender {
-    /// Sends one record after the other. A READ of one byte behind it says that it is persisted: where DDIO is off, the READ
-    /// pushes it to the memory controller.
+    /// Sends one record after the other. A READ of one byte behind the record shows that the record is persisted: with
+    /// DDIO off, the READ pushes the record to the memory controller.
     async fn run(self, logs: Rc<Logs>, records: Rc<Cell<u64>>) {
         loop {
             self.make(&logs);
@@ -346,7 +347,7 @@ impl Logs {
             .random_range(0..OBJECTS_SIZE / 64 - 64)
     }
 
-    /// Where the next record that `sender` sends goes.
+    /// The place of the next record of `sender`.
     fn next(&self, sender: usize) -> u64 {
         let ends = &mut *self.ends.borrow_mut();
         let log = if self.drawn {

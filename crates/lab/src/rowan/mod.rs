@@ -17,11 +17,11 @@ pub use page::{page, table};
 
 /// The name of the figure.
 pub const ROWAN: &str = "rowan-appends";
-/// Its machines.
+/// The machines of the figure.
 const MACHINES: &str = "connectx5-rowan";
-/// Threads that send: as many as the paper has.
+/// The number of threads that send, as in the paper.
 pub const SENDERS: u32 = 144;
-/// Numbers of senders of the figure.
+/// The numbers of senders of the points.
 const SENDERS_OF_POINTS: [u32; 3] = [18, 72, SENDERS];
 /// Bytes of records.
 const SIZES: [u32; 3] = [64, 128, 256];
@@ -31,13 +31,13 @@ const SIZES: [u32; 3] = [64, 128, 256];
 pub struct Row {
     /// `append`, `write` or `write-in-turns`.
     pub design: &'static str,
-    /// Threads that send.
+    /// The number of threads that send.
     pub senders: u32,
     /// Bytes of a record.
     pub size: u32,
     /// Million records persisted a second.
     pub million_a_second: f64,
-    /// Bytes that the medium wrote for each byte that it was given.
+    /// The bytes that the medium wrote for each byte that reached the medium.
     pub write_amplification: f64,
 }
 
@@ -72,7 +72,7 @@ pub fn rows() -> Result<Vec<Row>, MediaError> {
     Ok(rows)
 }
 
-/// Two digits behind the point.
+/// Rounds to two digits behind the point.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

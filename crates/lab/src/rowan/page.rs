@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Row, SENDERS};
 
-/// What is said before the table.
+/// The text before the table.
 const INTRODUCTION: &str = "\
 # Appends of many senders: Rowan's primitive
 
@@ -22,7 +22,7 @@ command gives the same numbers. `stonecast-lab figure rowan-appends --markdown` 
 | --- | --- | --- | --- |
 ";
 
-/// What is said behind it.
+/// The text after the table.
 const MODEL: &str = "
 Agreement with published numbers is no independent proof of the model: four choices were made in their knowledge. One is a number of
 the profile, the size of the medium's buffer (`docs/simulator.md` says what was found with other sizes). The medium reads a block that

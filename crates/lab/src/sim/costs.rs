@@ -15,7 +15,7 @@ use stonecast_media::MediaError;
 
 use super::scene::{Scene, SceneClient, SceneOptions, platform_of};
 
-/// Sizes of values, in bytes: within a line or two, a kilobyte, several packets.
+/// The sizes of values in bytes: within a line or two, a kilobyte, several packets.
 const VALUE_SIZES: [usize; 3] = [64, 1024, 16_384];
 /// The sizes whose records clients publish.
 const PUBLISHED_VALUE_SIZES: [usize; 2] = [64, 1024];
@@ -38,7 +38,7 @@ pub struct Cost {
     pub work_requests: [u64; 2],
     /// Doorbells of the client, and of the server; posting receive buffers again counts as one.
     pub doorbells: [u64; 2],
-    /// Bytes that the client sent, and that it fetched.
+    /// The bytes that the client sent, and the bytes that it fetched.
     pub bytes: [u64; 2],
     /// Bytes of the server's answer.
     pub answer_bytes: u64,
@@ -192,7 +192,7 @@ impl Look<'_> {
     fn at_publication(&mut self, value: &[u8]) -> Result<(), StoreError> {
         let client = self.client.client.clone();
         let key = format!("key {:08} {:08}", value.len(), 0).into_bytes();
-        // The first put is not an overwrite; the second one asks for rights and an extent.
+        // The first put is not an overwrite; the second put requests rights and an extent.
         self.scene.world().block_on(async {
             client.put(&key, value).await?;
             client.put(&key, value).await
@@ -225,8 +225,8 @@ impl Look<'_> {
         self.scene.rest();
         let before = Counted::now(self.scene, self.client);
         let start = self.scene.world().now();
-        // The client's own core costs nothing here, so the latency is that of the wires and of the
-        // server; the figures of whole workloads include the core.
+        // The client's own core takes no time in these measurements, so the latency is that of the wires and of the
+        // server. The figures of whole workloads include the core.
         self.scene.world().block_on(work)?;
         let latency_ns = self.scene.world().now() - start;
         self.scene.rest();

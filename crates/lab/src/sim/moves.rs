@@ -1,6 +1,5 @@
-//! The cost of a record that is moved when its segment is cleaned: the same puts go into a pool
-//! that has to be cleaned and into one that need not be, and the difference is divided by the
-//! number of moved records.
+//! The cost of a record that is moved when its segment is cleaned: the same puts go into a pool that has to be cleaned
+//! and into a pool that need not be cleaned, and the difference is divided by the number of moved records.
 
 use std::fmt::Write as _;
 
@@ -82,7 +81,7 @@ fn put_all(profile: &MachineProfile, capacity: u64) -> Result<Counted, CostError
     let value = vec![7; VALUE_SIZE];
     scene.world().block_on(async {
         for put in 0..PUTS {
-            // Every key once, then an order that visits all of them.
+            // The puts store every key once, and then visit all keys in another order.
             let key = if put < KEYS { put } else { put * 7919 % KEYS };
             store
                 .put(format!("key {key:08}").as_bytes(), &value)

@@ -224,17 +224,17 @@ impl Scene {
 }
 
 impl SceneClient {
-    /// Counters of its port.
+    /// Counters of the client's port.
     pub fn counts(&self) -> Counts {
         self.meter.counts()
     }
 
-    /// Nanoseconds in which its core worked.
+    /// Nanoseconds in which the client's core worked.
     pub fn busy_ns(&self) -> Nanoseconds {
         self.process.core_busy_ns()
     }
 
-    /// Its clock and its tasks.
+    /// The client's clock and tasks.
     pub fn runtime(&self) -> Rc<dyn Runtime> {
         self.process.runtime()
     }

@@ -1,4 +1,4 @@
-//! One run of a workload of YCSB in virtual time.
+//! A run of a workload of YCSB in virtual time.
 //!
 //! ```text
 //!   load      the first client, many puts in flight         not measured
@@ -37,15 +37,15 @@ pub struct SimYcsbOptions {
 /// One machine of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its role.
+    /// The role of the machine.
     pub name: String,
     /// CPU time in the measured part.
     pub cpu_ns: Nanoseconds,
-    /// Share of the measured part in which its core worked.
+    /// Share of the measured part in which the core worked.
     pub busy: f64,
 }
 
-/// The result: the fields of a real run, and those that only a simulated world knows.
+/// The result: the fields of a real run, and the fields that only a simulated world knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SimYcsbResult {
     /// The fields of a real run; seconds are virtual.
@@ -55,7 +55,7 @@ pub struct SimYcsbResult {
     pub events: u64,
     /// Bytes that reached the persistent medium in the measured part, in whole lines.
     pub nvm_bytes_written: u64,
-    /// Bytes that the medium wrote for them, in whole blocks.
+    /// Bytes that the medium wrote for these bytes, in whole blocks.
     pub media_bytes_written: u64,
     /// Batches of work requests that a client posted and waited for, for each operation.
     pub round_trips_per_op: f64,
@@ -81,7 +81,7 @@ pub enum SimYcsbError {
     Store(#[from] StoreError),
 }
 
-/// Puts that wait for an answer while the data is loaded.
+/// The number of puts in flight while the data is loaded.
 const LOAD_IN_FLIGHT: u32 = 128;
 /// Maximum number of operations drawn beforehand; a longer run starts again.
 const SEQUENCE_MAX: u64 = 1 << 20;
@@ -91,7 +91,7 @@ const WARM_UP_OPERATIONS: u64 = 2000;
 const SEGMENT_SIZE: u64 = 4 << 20;
 
 impl SimYcsbResult {
-    /// Bytes that the medium wrote for each byte that reached it; 0 if none did.
+    /// Bytes that the medium wrote for each byte that reached the medium; 0 if no byte did.
     pub fn write_amplification(&self) -> f64 {
         if self.nvm_bytes_written == 0 {
             0.0

@@ -1,6 +1,6 @@
-//! The binary of the laboratory: its output, and that the same command prints the same.
+//! The binary of the laboratory: its output, which is the same for the same command.
 //!
-//! A test that this machine cannot run says so ([`support::not_run`]); `cargo xtask ci` counts and names those.
+//! A test that this machine cannot run reports that ([`support::not_run`]); `cargo xtask ci` counts and names those.
 #![forbid(unsafe_code)]
 
 mod figures;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const LAB: &str = env!("CARGO_BIN_EXE_stonecast-lab");
 
-/// The output of a command, and its end.
+/// The output and the exit status of a command.
 pub struct Output {
     /// Exit status; `None` if a signal ended it.
     pub code: Option<i32>,
@@ -21,13 +21,13 @@ pub struct Output {
 }
 
 impl Output {
-    /// Results as text; the command must have succeeded.
+    /// The results as text; the command must have succeeded.
     pub fn text(&self) -> &str {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         std::str::from_utf8(&self.stdout).expect("UTF-8 on stdout")
     }
 
-    /// Results as one JSON object; the command must have succeeded.
+    /// The results as one JSON object; the command must have succeeded.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(self.text()).expect("one JSON object on stdout")
     }
@@ -65,17 +65,18 @@ pub fn lab<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     }
 }
 
-/// Whether a program lies beside the binary.
+/// Returns whether a program lies beside the binary.
 pub fn is_beside(name: &str) -> bool {
     Path::new(LAB).with_file_name(name).exists()
 }
 
-/// A folder in `parent` that goes away with its value.
+/// A folder in `parent` that is removed when its value is dropped.
 pub fn folder(parent: &str) -> TempDir {
     TempDir::with_prefix_in("stonecast-test-", parent).expect("the folder can be written")
 }
 
-/// Says that `name` cannot run on this machine. To the file that `cargo xtask ci` names, which counts it; else to stderr.
+/// Reports that `name` cannot run on this machine: in the file that `cargo xtask ci` names, which counts the test, or
+/// otherwise on stderr.
 pub fn not_run(name: &str, reason: &str) {
     eprintln!("not run: {name} ({reason})");
     if let Some(path) = std::env::var_os("STONECAST_NOT_RUN") {

@@ -66,14 +66,14 @@ fn operations_cost_what_they_did() {
     assert_eq!(found.lines().count(), expected.lines().count());
 }
 
-/// The promises of the design, whatever the profile: reads cost the server nothing, a write is one round trip that carries
-/// its data once, and the medium gets it once.
+/// The promises of the design, whatever the profile: reads cost the server nothing, a write is one round trip that
+/// carries its data once, and the medium gets the data once.
 #[test]
 fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
     for (profile, costs) in everything() {
         for cost in costs {
             let what = format!("{}: {cost:?}", profile.name);
-            // Stamp, tag and facts, the version that is compared, key, value.
+            // The bytes of a put: stamp, tag and facts, the version that is compared, key, value.
             let stamp = 24;
             let moment = if cost.operation == "compare-and-put" {
                 8
@@ -103,7 +103,7 @@ fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
                         (0, 0, 0),
                         "{what}"
                     );
-                    // Bucket and record together, where the place is known; for long values also
+                    // A known place lets one trip fetch bucket and record together; long values take another trip for
                     // the rest.
                     let trips = if cost.operation.ends_with("not known") {
                         2
@@ -122,17 +122,16 @@ fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
                         "{what}"
                     );
                     assert_eq!(cost.bytes[0], record - stamp, "{what}");
-                    // The lines of the record, once. Where the NIC's write bypasses the caches, the
-                    // stamp follows as a separate line; where no software writes back, NIC and core
-                    // meet in the caches.
-                    // After each 16 KiB one line tells the segment's neighbour what is durable.
+                    // The lines of the record are written once. If the NIC's write bypasses the caches, the stamp
+                    // follows as a separate line; if no software writes back, NIC and core meet in the caches. After
+                    // each 16 KiB, a line tells the segment's neighbour which bytes are durable.
                     let witness = if cost.value_size >= 16 << 10 { 64 } else { 0 };
                     let apart = cost.nvm_bytes - lines;
                     assert!([0, 64, witness, 64 + witness].contains(&apart), "{what}");
                     assert!(cost.fences <= 1 && cost.syncs == 0, "{what}");
                 }
                 "put, published" => {
-                    // Bucket; start of the record; sequence; report, record and word.
+                    // The trips: bucket; start of the record; sequence; report, record and word.
                     assert_eq!(
                         (cost.round_trips, cost.work_requests, cost.answer_bytes),
                         (4, [6, 0], 0),

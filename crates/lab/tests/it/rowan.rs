@@ -1,4 +1,4 @@
-//! Appends of many senders: the published figures, and the page that says so.
+//! Appends of many senders: the published figures, and the page of the documentation.
 
 use std::path::Path;
 

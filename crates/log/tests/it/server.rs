@@ -33,7 +33,7 @@ pub fn log() -> Memory {
     Memory::new(SEGMENT_SIZE * 3)
 }
 
-/// Collects what a scan finds.
+/// Collects the findings of a scan.
 #[derive(Default)]
 pub struct Collect(pub Vec<Entry>);
 

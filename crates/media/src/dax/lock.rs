@@ -1,5 +1,5 @@
-//! The lock of a device's server: one of an open file description (`F_OFD_SETLK`) on the first byte of the inode. It ends with
-//! the process, however that ends. The device record names the process, for people.
+//! The lock of a device's server: a lock of an open file description (`F_OFD_SETLK`) on the first byte of the inode. The
+//! lock ends with the process, however the process ends. The device record names the process, for people.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of the device at `path`, and notes the process in its record if it holds a pool.
+    /// Takes the lock of the device at `path`, and notes the process in the device record if the device holds a pool.
     pub fn acquire(path: &Path, metadata: &Metadata) -> Result<Self, MediaError> {
         let file = OpenOptions::new()
             .read(true)
@@ -34,8 +34,8 @@ impl Lock {
     }
 }
 
-/// The process that serves the device. Does not touch the lock. The number in the record alone proves nothing, because it
-/// outlives its process.
+/// The process that serves the device. Does not touch the lock. The number in the record alone proves nothing, because the
+/// record outlives the process.
 pub(super) fn holder(path: &Path, metadata: &Metadata) -> Option<u32> {
     let file = File::open(path).ok()?;
     if others_hold(&file, 0, 1).ok()? {

@@ -1,13 +1,13 @@
-//! The checkpoint of a device: two slots. A new checkpoint overwrites the older one.
+//! The checkpoint of a device: two slots. A new checkpoint overwrites the older slot.
 //!
 //! ```text
 //!   slot     head, 64 bytes | bytes of the checkpoint
 //!   head     generation u64 | length u64 | check u64      check: XXH3-64 of the first 16 bytes
 //! ```
 //!
-//! The bytes are durable before the head that names them. A crash before that leaves the other slot, whose generation is the
-//! highest that checks. The reader of a checkpoint checks the bytes. A checkpoint that fits in no slot is not kept, and an
-//! empty one takes its place: a checkpoint is a hint, and the log has everything that it repeats.
+//! The bytes are durable before the head that names them. A crash before that leaves the other slot, which then has the
+//! highest valid generation. The reader of a checkpoint verifies the bytes. A checkpoint that fits in no slot is not kept,
+//! and an empty one takes its place: a checkpoint is a hint, and the log holds everything that the checkpoint repeats.
 
 use stonecast_base::hash::xxh3_64;
 use stonecast_base::{KIB, LINE_SIZE, Span};
@@ -33,10 +33,10 @@ struct Head {
 }
 
 impl Slots {
-    /// Fewest bytes that the end of a device must have for both slots.
+    /// Fewest bytes that both slots need at the end of a device.
     pub const SIZE_MIN: u64 = 8 * KIB;
 
-    /// The slots in `memory`, the rest of the device behind the log.
+    /// The slots in `memory`, the part of the device behind the log.
     pub fn new(memory: MappedRegion) -> Self {
         Self {
             memory,
@@ -85,7 +85,7 @@ impl Slots {
         heads.max_by_key(|(_, head)| head.generation)
     }
 
-    /// The head of a slot, if it checks and names bytes inside the slot.
+    /// The head of a slot, if its check is right and it names bytes inside the slot.
     fn head(&self, slot: u64) -> Option<Head> {
         let mut bytes = [0; 24];
         self.memory.read(self.offset(slot), &mut bytes);
@@ -146,7 +146,8 @@ mod tests {
         assert_eq!(slots.load(), None);
     }
 
-    /// Needs two slots and the order of bytes before head: a torn head, or bytes without one, leaves the older checkpoint.
+    /// Needs two slots, and the bytes durable before the head: a torn head, or bytes without a head, leaves the older
+    /// checkpoint.
     #[test]
     fn a_store_that_was_cut_off_leaves_the_older_checkpoint() {
         let slots = slots();
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(slots.load().unwrap().len() as u64, 8 * KIB - HEAD);
     }
 
-    /// Needs the bound on lengths: without it the read would stop the program.
+    /// Needs the bound on lengths: without it the read would panic.
     #[test]
     fn a_head_that_names_bytes_outside_its_slot_is_not_believed() {
         let slots = slots();

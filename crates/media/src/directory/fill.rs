@@ -1,4 +1,4 @@
-//! Filling the holes of a log file: space first, then zeros, then a sync.
+//! Fills the holes of a log file: space first, then zeros, then a sync.
 //!
 //! ```text
 //!   span      |dddddddd........dddd....|     d data, . hole
@@ -7,9 +7,9 @@
 //!   result    |dddddddddddddddddddddddd|     prepared: no hole left
 //! ```
 //!
-//! - Bytes that are data already are never touched: a client of an earlier run may be writing them.
-//! - A crash leaves holes or none; the next request finds and fills those that are left. Blocks are allocated before the
-//!   first zero is written, so whatever shows as data has its blocks.
+//! - Bytes that are already data are never touched: a client of an earlier run may be writing them.
+//! - A crash leaves holes or none; the next request finds and fills the remaining holes. Blocks are allocated before the
+//!   first zero is written, so all data have their blocks.
 //! - Holes are overwritten and not only allocated: the first store to an allocated, unwritten block changes metadata, and
 //!   the next `fdatasync` would pay for a commit of the journal.
 
@@ -30,18 +30,18 @@ use crate::mapped_region::{MappedRegion, Writable};
 use crate::mapping::LARGE_PAGE;
 use crate::{MediaError, PersistError};
 
-/// How zeros are written.
+/// The way in which zeros are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// Bytes of one write. The page cache takes them as one unit, and a sync writes a unit whole if one byte of it
-    /// changed. On ext4, Linux 6.18, one changed line and `fdatasync` took 87 us and wrote 4 KiB to the disk after writes of
-    /// 4 KiB; 179 us and 1 MiB after writes of 1 MiB. Small units take long to write: 6 ms for 4 MiB in units of 4 KiB, 3 ms of
-    /// them processor time, and syncs of the log wait for parts of that.
+    /// Bytes of one write. The page cache takes them as one unit, and a sync writes a unit whole if one byte of it changed.
+    /// On ext4 (Linux 6.18), one changed line and `fdatasync` took 87 us and wrote 4 KiB to the disk after writes of 4 KiB,
+    /// and took 179 us and wrote 1 MiB after writes of 1 MiB. Small units take long to write: 6 ms for 4 MiB in units of
+    /// 4 KiB, of which 3 ms are processor time, and syncs of the log wait for parts of that.
     write_size: u64,
-    /// Bytes between two syncs; `None` where nothing is ever synced. Every sync of the log writes all zeros that wait, so few
-    /// should wait.
+    /// Bytes between two syncs; `None` where nothing is ever synced. Every sync of the log also writes all pending zeros,
+    /// so few should be pending.
     slice_size: Option<u64>,
-    /// Whether the zeros are brought into large pages. Not for a file that is synced: a sync writes a page whole.
+    /// Whether the zeros go into large pages. Not for a file that is synced: a sync writes a whole page.
     large_pages: bool,
 }
 
@@ -52,7 +52,7 @@ impl Manner {
         slice_size: Some(512 * KIB),
         large_pages: false,
     };
-    /// For a log in persistent memory: the file system's metadata must be durable, nothing waits for zeros.
+    /// For a log in persistent memory: the file system's metadata must be durable, and nothing waits for zeros.
     pub const DIRECT: Self = Self {
         write_size: MIB,
         slice_size: Some(MIB),
@@ -66,13 +66,14 @@ impl Manner {
     };
 }
 
-/// The file to which zeros are written. A failed sync of it is noted like one of the log itself: it may have lost stores to the
-/// log, and the server, whose own next sync reports that, may be killed before.
+/// The file to which zeros are written. A failed sync of this file is noted like a failed sync of the log: stores to the
+/// log may be lost, and the server may be killed before its own next sync reports the failure.
 #[derive(Debug)]
 pub(super) struct Zeros {
-    /// Has a description of its own, so that an error of its syncs is reported to the other description, too.
+    /// A file with a description of its own, so that the kernel reports an error of its syncs to the other description,
+    /// too.
     file: File,
-    /// `None`: nothing is ever synced.
+    /// `None` if nothing is ever synced.
     note: Option<SyncNote>,
     sync: fn(&File) -> io::Result<()>,
 }
@@ -87,7 +88,7 @@ impl Zeros {
         }
     }
 
-    /// The same file, whose syncs end as `sync` says.
+    /// The same file, with `sync` as the outcome of its syncs.
     #[cfg(test)]
     pub fn syncing_by(self, sync: fn(&File) -> io::Result<()>) -> Self {
         Self { sync, ..self }
@@ -102,13 +103,13 @@ impl Zeros {
     }
 }
 
-/// Fills holes of one file, on any thread.
+/// Fills holes of one file. Any thread may call it.
 #[derive(Debug)]
 pub(super) struct Filler {
     zeros: Zeros,
     path: PathBuf,
     manner: Manner,
-    /// Set when the work has to end.
+    /// Set when the work must end.
     stop: AtomicBool,
 }
 
@@ -132,12 +133,12 @@ impl Filler {
         holes(&self.zeros.file, span).map_err(failed("looking for holes in", &self.path))
     }
 
-    /// Ends a [`Filler::fill`] that is under way after its next write.
+    /// Ends a running [`Filler::fill`] after its next write.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Fills the holes of `span`. `false`: it was told to stop before the end.
+    /// Fills the holes of `span`. Returns `false` if it was told to stop before the end.
     pub fn fill(&self, span: Span) -> Result<bool, MediaError> {
         let found = self.holes(span)?;
         let rest = if self.manner.large_pages && self.fill_with_large_pages(&found) {
@@ -156,7 +157,7 @@ impl Filler {
                 return Ok(false);
             }
         }
-        // For large pages that were not empty: a killed run filled a part, or the kernel had none before.
+        // Large pages that were not empty remain: a killed run filled a part, or the kernel had no large page then.
         if self.manner.large_pages && !rest.is_empty() {
             self.use_large_pages(span);
         }
@@ -172,8 +173,8 @@ impl Filler {
             let mut end = start;
             while end + LARGE_PAGE as u64 <= hole.offset + hole.size {
                 changed = true;
-                // The kernel makes a large page where a part of it exists. A write makes that part: without space a store to a
-                // mapping would kill the process.
+                // The kernel makes a large page where a part of it exists. A write makes that part: without free space a
+                // store to a mapping would kill the process.
                 if self.zeros.file.write_all_at(&[0], end).is_err() {
                     break;
                 }
@@ -186,9 +187,10 @@ impl Filler {
         changed
     }
 
-    /// Asks through a mapping of its own: all mappings of a file share its pages. The first small page of each large one exists.
+    /// Asks through a mapping of its own: all mappings of a file share the same pages. The first small page of each large
+    /// page exists.
     fn use_large_pages(&self, span: Span) {
-        // A hint: if the file cannot be mapped once more, its pages stay small.
+        // Large pages are a hint: if the file cannot be mapped once more, its pages stay small.
         let Ok(file) = self.zeros.file.try_clone() else {
             return;
         };
@@ -205,7 +207,7 @@ impl Filler {
                 hole.offset,
                 hole.size,
             ) {
-                // Without this call the overwriting allocates, and its failure or that of the sync reports a lack of space.
+                // Without this call the overwriting allocates, and a failed write or sync reports a lack of space.
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => {
@@ -217,7 +219,8 @@ impl Filler {
         }
     }
 
-    /// Gives the space back that was allocated. `holes` are as they were found; nobody writes there before they are filled.
+    /// Gives the allocated space back. `holes` are the holes as they were found; no other code writes there before they are
+    /// filled.
     fn give_back(&self, holes: &[Span]) {
         for hole in holes {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -226,7 +229,7 @@ impl Filler {
         }
     }
 
-    /// The error of a failed sync, which allocates where the file system cannot do it earlier.
+    /// The error of a failed sync. A sync allocates where the file system cannot allocate earlier.
     fn sync_failed(&self, source: io::Error, size: u64) -> MediaError {
         match out_of_space("syncing", &self.path, size)(source) {
             MediaError::Io {

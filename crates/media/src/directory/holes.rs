@@ -1,8 +1,8 @@
 //! The parts of a file that have space on the medium, as the file system reports them by `SEEK_DATA` and `SEEK_HOLE`.
 //!
-//! A part that is reported as data has its blocks. A part that is reported as a hole is one, or is allocated and was never
-//! written (the two differ only in the cost of the first write). A file system without this knowledge reports a whole file as
-//! data; [`holes_are_reported`] detects that.
+//! A part that is reported as data has its blocks. A part that is reported as a hole has none, or its blocks were allocated
+//! and never written (the two differ only in the cost of the first write). A file system without this information reports a
+//! whole file as data; [`holes_are_reported`] detects that.
 
 use std::fs::File;
 use std::io;
@@ -53,8 +53,8 @@ pub(super) fn holes(file: &File, span: Span) -> io::Result<Vec<Span>> {
     Ok(found)
 }
 
-/// Whether a new file of `size` bytes, none of them written, is reported as one hole, or has its space already, as on file
-/// systems without holes.
+/// Whether the file system reports a new file of `size` bytes, none of them written, as one hole, or gives the file its
+/// space at once, as file systems without holes do.
 pub(super) fn holes_are_reported(file: &File, size: u64) -> io::Result<bool> {
     let empty = data(file, Span::new(0, size))?.is_empty();
     // The unit of this count is 512 bytes, whatever the block size.

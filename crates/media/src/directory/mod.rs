@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Invariants:
-//! - A server holds the lock from before the first read of the header until the backing is gone, or longer. Inspection takes
-//!   no lock and opens nothing for writing.
-//! - A file that is no part of a pool is never changed.
-//! - When [`Backing::open_log`] has returned, all bytes that a noted failed sync left in the page cache are durable. Recovery of
-//!   the log marks the bytes that a failure without a note may have left (`docs/design/0002`).
+//! - A server holds the lock from before the first read of the header until the backing is gone, or longer. An inspection
+//!   takes no lock and opens nothing for writing.
+//! - A file that does not belong to a pool is never changed.
+//! - When [`Backing::open_log`] returns, all bytes that a noted failed sync left in the page cache are durable. Recovery of
+//!   the log marks the bytes that a failure without a note may have left there (`docs/design/0002`).
 
 mod awake;
 mod blobs;
@@ -58,15 +58,15 @@ pub struct DirectoryBacking {
     blobs: Blobs,
     power_cycle: u128,
     log: RefCell<Option<Log>>,
-    /// `None`: this process inspects.
+    /// `None` if this process only inspects.
     lock: Option<Rc<Lock>>,
     made: Rc<Made>,
-    /// `None`: the pool existed before.
+    /// `None` if the pool existed before.
     claim: Option<Claim>,
 }
 
 impl DirectoryBacking {
-    /// Takes a directory for a new pool, and makes it if it is missing.
+    /// Takes a directory for a new pool, and makes the directory if it is missing.
     pub fn create(directory: &Path) -> Result<Self, MediaError> {
         Self::refuse_log_without_header(directory)?;
         let claim = Claim::new(directory)?;
@@ -87,7 +87,8 @@ impl DirectoryBacking {
         }
     }
 
-    /// Refuses a log with data and without a header: it is a pool that has lost its header, not a creation that was interrupted.
+    /// Refuses a log that has data but no header: such a log belongs to a pool that lost its header, not to an interrupted
+    /// creation.
     fn refuse_log_without_header(directory: &Path) -> Result<(), MediaError> {
         let blobs = Blobs::new(directory.to_owned());
         let log = directory.join("log");
@@ -123,7 +124,7 @@ impl DirectoryBacking {
         Ok(backing)
     }
 
-    /// Opens a directory to read the pool in it. Changes nothing, and works while a server has the pool; see
+    /// Opens a directory to read the pool in it. Changes nothing, and works while a server uses the pool; see
     /// [`Backing::in_use_by`].
     pub fn inspect(directory: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(directory, None, Rc::default())?;
@@ -166,7 +167,7 @@ impl DirectoryBacking {
         })
     }
 
-    /// As [`Backing::open_log`]. `target` stands between the log and the system call that syncs it.
+    /// Like [`Backing::open_log`]. `target` stands between the log and the system call that syncs it.
     fn open_log_with(
         &self,
         options: LogOptions,
@@ -195,7 +196,7 @@ impl DirectoryBacking {
                     })
                 });
                 if opened.is_err() && fresh {
-                    // A creation that failed leaves nothing, not even a name that looks like a pool.
+                    // A failed creation leaves nothing, not even a name that looks like a pool.
                     self.made.remove(&path);
                 }
                 opened?
@@ -207,7 +208,8 @@ impl DirectoryBacking {
         Ok(region)
     }
 
-    /// Makes the content of the page cache durable: stores of a killed run, and bytes that a failed sync left behind.
+    /// Makes the content of the page cache durable: the stores of a killed run, and the bytes that a failed sync left
+    /// behind.
     fn make_good(&self, region: &PersistentMapping) -> Result<(), MediaError> {
         let Some(lock) = self
             .lock
@@ -270,7 +272,7 @@ impl Backing for DirectoryBacking {
     }
 
     fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError> {
-        // No image of an index is larger than its log, except that of an empty one.
+        // No index image is larger than its log, except an empty one.
         let capacity = self
             .log
             .borrow()
@@ -302,8 +304,8 @@ impl Backing for DirectoryBacking {
         self.opened_log().earlier_writers.are_gone()
     }
 
-    /// Inode numbers are reused when a file is gone, so the time of creation is part of the value, if the file system keeps
-    /// one.
+    /// Inode numbers are reused after a file is gone, so the time of creation is part of the value, if the file system
+    /// keeps one.
     fn home(&self) -> u128 {
         let Ok(status) = std::fs::metadata(self.log_path()) else {
             return 0;

@@ -28,13 +28,13 @@ pub enum Writable {
     No,
 }
 
-/// The rights that created memory takes from every holder of a descriptor. Its size is always fixed, so that no peer can
-/// shorten it under a mapping (which would kill a process that touches it), and no seal can be added.
+/// The rights that created memory withholds from every holder of a descriptor. The size is always fixed and no seal can be
+/// added, so no peer can shorten the memory under a mapping, which would kill a process that touches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealing {
-    /// None: a holder may map and write it.
+    /// None: a holder may map and write the memory.
     None,
-    /// Writing, except through the mapping that exists already.
+    /// Writing, except through the mapping that already exists.
     FutureWrite,
 }
 
@@ -57,7 +57,7 @@ pub struct MappedRegion {
 }
 
 impl MappedRegion {
-    /// New zeroed memory without a name in any directory; `name` shows in `/proc`. Writable here.
+    /// New zeroed memory without a name in any directory; `name` shows in `/proc`. This process may write it.
     pub fn create_memory(name: &str, size: u64, sealing: Sealing) -> io::Result<Self> {
         let file = create_memory_file(name)?;
         let page = rustix::param::page_size() as u64;
@@ -76,14 +76,14 @@ impl MappedRegion {
         Ok(region)
     }
 
-    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size. A device with larger units is mapped in whole
-    /// units. The file must have the bytes already: touching a page behind its end would kill the process. For a file from a
-    /// stranger, see [`MappedRegion::cannot_shrink`].
+    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size. A device with larger units is mapped in
+    /// whole units. The file must already have the bytes: touching a page behind its end would kill the process. For a file
+    /// from an untrusted peer, see [`MappedRegion::cannot_shrink`].
     pub fn map(file: OwnedFd, file_offset: u64, size: u64, writable: Writable) -> io::Result<Self> {
         Self::map_with(file, file_offset, size, writable, MapFlags::SHARED)
     }
 
-    /// As [`MappedRegion::map`]; `flags` say how stores reach the medium.
+    /// Like [`MappedRegion::map`]; `flags` determine how stores reach the medium.
     pub(crate) fn map_with(
         file: OwnedFd,
         file_offset: u64,
@@ -126,7 +126,7 @@ impl MappedRegion {
             flags,
         )?;
         let lead = lead as usize;
-        // Only memory files have seals; for any other file the question itself is an error.
+        // Only memory files have seals; for any other file the query is an error.
         let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
         Ok(Self {
             mapping,
@@ -139,7 +139,7 @@ impl MappedRegion {
         })
     }
 
-    /// Whether the system forbids every process to shorten the file, so that touching this region can never fail.
+    /// Whether the system keeps every process from shortening the file, so that touching this region can never fail.
     pub fn cannot_shrink(&self) -> bool {
         self.seals.contains(SealFlags::SHRINK)
     }
@@ -159,8 +159,8 @@ impl MappedRegion {
         self.word(offset).load(Ordering::Relaxed)
     }
 
-    /// Copies `size` bytes at `from_offset` of another mapping to `offset`, without a copy in between: whole lines, of less
-    /// than 2 KiB. Each aligned word is loaded and stored whole. False, with nothing copied, for anything else.
+    /// Copies `size` bytes at `from_offset` of another mapping directly to `offset`: whole lines, of less than 2 KiB. Each
+    /// aligned word is loaded and stored whole. Returns false and copies nothing for any other request.
     #[inline]
     pub fn copy_lines(
         &self,
@@ -177,12 +177,12 @@ impl MappedRegion {
             from.size()
         );
         let from = from.address().as_ptr().wrapping_add(from_offset as usize);
-        // SAFETY: both ranges were checked to be inside their mappings, which live as long as the borrows; the one of `into` is
-        // writable (asserted).
+        // SAFETY: both ranges were checked to be inside their mappings, which live as long as the borrows; the mapping of
+        // `into` is writable (asserted).
         unsafe { lines_across(from, into, size as usize) }
     }
 
-    /// The aligned 4-byte word at `offset`, to sleep on.
+    /// The aligned 4-byte word at `offset`, for sleeping.
     pub fn futex_word(&self, offset: u64) -> FutexWord<'_> {
         let address = self.address(offset, 4).cast::<u32>();
         assert!(
@@ -190,27 +190,27 @@ impl MappedRegion {
             "offset {offset} is not aligned to 4 bytes"
         );
         // SAFETY: `address` checked that 4 bytes are inside the mapping, which lives as long as `self`; aligned by the
-        // assertion; everybody accesses the word atomically, because regions give no other access to words.
+        // assertion; every party accesses the word atomically, because regions give no other access to words.
         FutexWord::new(unsafe { AtomicU32::from_ptr(address) }, self.writable)
     }
 
-    /// Brings `span` into memory, for reading, so that the first touch costs no fault. A hint: if the kernel cannot do it,
-    /// the touch does.
+    /// Brings `span` into memory, for reading, so that the first access causes no fault. A hint: if the kernel cannot do
+    /// it, the access faults.
     pub fn populate(&self, span: Span) {
         self.advise(span, Advice::LinuxPopulateRead);
     }
 
-    /// As [`MappedRegion::populate`], for writing. Every page of `span` of a file counts as changed afterwards.
+    /// Like [`MappedRegion::populate`], for writing. Every page of `span` of a file counts as changed afterwards.
     pub fn populate_for_writing(&self, span: Span) {
         self.assert_writable();
         self.advise(span, Advice::LinuxPopulateWrite);
     }
 
-    /// Brings the whole large pages of `span` into large pages, in memory files (memfd, tmpfs) and where the kernel has any to
-    /// spare. Allocates memory that was not allocated; changes no content. A hint: without it, random reads of much memory
-    /// take up to half as long again.
+    /// Moves the whole large pages of `span` into large pages, in memory files (memfd, tmpfs) and where the kernel has
+    /// large pages to spare. Allocates memory that was not allocated; changes no content. A hint: without it, random reads
+    /// of a large memory take up to half as long again.
     ///
-    /// Needs no setting of the machine: the kernel gives large pages on this call whatever it does by default.
+    /// Needs no setting of the machine: the kernel gives large pages on this call whatever its defaults are.
     pub fn use_large_pages(&self, span: Span) {
         self.assert_writable();
         let start = span.offset.next_multiple_of(LARGE_PAGE as u64);
@@ -219,19 +219,19 @@ impl MappedRegion {
             return;
         }
         for page in (start..end).step_by(LARGE_PAGE) {
-            // The kernel makes no large page where no page is there.
+            // The kernel makes no large page where no page exists.
             self.word(page).fetch_add(0, Ordering::Relaxed);
         }
         // One call for all: each call waits until all processors have released their cached pages.
         let address = self.address(start, end - start);
-        // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice changes no
-        // content and no right, only which physical pages hold it. Refused by old kernels, by other file systems, and where
-        // there is no memory in one piece: pages stay small.
+        // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice changes
+        // no content and no right, only the physical pages. Old kernels and other file systems refuse the call, and so does
+        // a kernel without contiguous memory: pages stay small.
         let _hint =
             unsafe { libc::madvise(address.cast(), (end - start) as usize, libc::MADV_COLLAPSE) };
     }
 
-    /// Asks for large pages where the system gives them on request. Without effect elsewhere.
+    /// Asks for large pages where the system gives them on request. No effect elsewhere.
     fn advise_large_pages(&self) {
         self.advise(Span::new(0, self.size), Advice::LinuxHugepage);
     }
@@ -249,8 +249,8 @@ impl MappedRegion {
             .start()
             .wrapping_add(self.lead + span.offset as usize)
             .cast();
-        // SAFETY: the pages lie in the mapping (asserted), which lives as long as `self`. The advices that this file
-        // names change no content.
+        // SAFETY: the pages lie in the mapping (asserted), which lives as long as `self`. The kinds of advice that this
+        // file names change no content.
         let _hint = unsafe { madvise(start, span.size as usize, advice) };
     }
 
@@ -351,7 +351,7 @@ impl Region for MappedRegion {
     }
 
     fn share(&self) -> Option<Share<'_>> {
-        // A reader has no rights to give: the owner decides about those of others.
+        // A reader has no rights to give: the owner decides about the rights of others.
         (self.writable == Writable::Yes).then(|| Share {
             file: self.file.as_fd(),
             file_offset: self.file_offset,
@@ -363,12 +363,12 @@ impl Region for MappedRegion {
 #[inline]
 fn prefetch_line(address: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the instruction belongs to SSE, which every x86-64 processor has. It is a hint: it never faults, whatever
-    // the address.
+    // SAFETY: the instruction belongs to SSE, which every x86-64 processor has. It is a hint and never faults, whatever the
+    // address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// A memory file that can be sealed and, if the kernel can forbid that, never executed.
+/// A memory file that can be sealed and, if the kernel can forbid it, never executed.
 fn create_memory_file(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
@@ -376,7 +376,8 @@ fn create_memory_file(name: &str) -> io::Result<OwnedFd> {
         Err(Errno::INVAL) => memfd_create(name, flags)?,
         created => created?,
     };
-    // By default a receiver of the descriptor may open the file anew through `/proc`, with more rights than the descriptor has.
+    // By default a receiver of the descriptor may reopen the file through `/proc`, with more rights than the descriptor
+    // has.
     fchmod(&file, Mode::RUSR | Mode::WUSR)?;
     Ok(file)
 }

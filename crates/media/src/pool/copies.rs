@@ -1,4 +1,4 @@
-//! The two copies of the header: finding the one that counts, and writing both.
+//! The two copies of the header: finds the copy that counts, and writes both.
 
 use stonecast_base::Corruption;
 
@@ -26,9 +26,9 @@ pub(super) fn store(
 /// The header that counts, and the state of its copies.
 pub(super) struct Found {
     pub header: Header,
-    /// The copies in an order of writing: first the one that may be lost.
+    /// The copies in the order of writing: first the copy that may be lost.
     pub stale_first: [Blob; 2],
-    /// What is wrong with the other copy.
+    /// Damage of the other copy.
     pub damage: Option<Corruption>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn find_header(backing: &dyn Backing) -> Result<Found, MediaError> {
                 path: backing.place(),
             });
         }
-        // A copy without any bytes beside one that has some counts as cut off.
+        // A copy without any bytes beside a copy that has some counts as cut off.
         (first, second) => (
             first.unwrap_or_else(|| no_bytes(backing, 0)),
             second.unwrap_or_else(|| no_bytes(backing, 1)),

@@ -1,23 +1,23 @@
-//! How large a pool and its segments may be.
+//! Limits on the sizes of a pool and its segments.
 
 use stonecast_base::{GIB, KIB, MIB};
 
-/// Smallest segment, in bytes: less would spend its space on headers and its time on leases.
+/// Smallest segment, in bytes: a smaller one would spend its space on headers and its time on leases.
 pub const SEGMENT_SIZE_MIN: u64 = 256 * KIB;
 /// Largest segment, in bytes: a segment is addressed by 24 bits of 64-byte units.
 pub const SEGMENT_SIZE_MAX: u64 = GIB;
-/// Segment size of a large pool whose owner names none; see [`segment_size_default`].
+/// Segment size of a large pool if its owner names none; see [`segment_size_default`].
 pub const SEGMENT_SIZE_DEFAULT: u64 = 4 * MIB;
-/// Fewest segments of a small pool whose owner names no segment size. The reserve, and the loss at the ends of segments that
-/// are being written, count in whole segments: 32 of them leave room for 85 % of live data.
+/// Fewest segments of a small pool if its owner names no segment size. The reserve and the loss at the ends of segments
+/// that are being written count in whole segments: 32 of them leave room for 85 % of live data.
 const SEGMENT_COUNT_DEFAULT_MIN: u64 = 32;
-/// Fewest segments of a pool: some to write, the last ones kept for deletes.
+/// Fewest segments of a pool: some for writes, the last ones reserved for deletes.
 pub const SEGMENT_COUNT_MIN: u64 = 4;
 /// Largest pool, in bytes: an index word has 34 bits for a 64-byte unit.
 pub const CAPACITY_MAX: u64 = (1 << 34) * 64;
 
-/// Segment size in bytes of a pool of `capacity` bytes whose owner names none: [`SEGMENT_SIZE_DEFAULT`], or in smaller pools
-/// the largest power of two that gives 32 segments, but at least [`SEGMENT_SIZE_MIN`].
+/// Segment size in bytes of a pool of `capacity` bytes if its owner names none: [`SEGMENT_SIZE_DEFAULT`], or in smaller
+/// pools the largest power of two that gives 32 segments, but at least [`SEGMENT_SIZE_MIN`].
 pub const fn segment_size_default(capacity: u64) -> u64 {
     let mut size = SEGMENT_SIZE_DEFAULT;
     while size > SEGMENT_SIZE_MIN && capacity / size < SEGMENT_COUNT_DEFAULT_MIN {
@@ -35,7 +35,7 @@ const _: () = {
     assert!(segment_size_default(CAPACITY_MAX) == SEGMENT_SIZE_DEFAULT);
 };
 
-/// Checks the sizes of a pool. The error is a phrase for people that says what they must be.
+/// Checks the sizes of a pool. The error is a phrase for people that states the allowed sizes.
 pub(super) fn check_geometry(capacity: u64, segment_size: u64) -> Result<(), String> {
     if !segment_size.is_power_of_two()
         || !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&segment_size)

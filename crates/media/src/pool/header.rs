@@ -1,4 +1,4 @@
-//! Headers of pools, and the checks that make one of bytes.
+//! Headers of pools, and the checks that turn bytes into a header.
 
 use std::borrow::Cow;
 use std::mem::offset_of;
@@ -15,12 +15,12 @@ use crate::pool::layout::{
 use crate::pool::options::PoolOptions;
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 
-/// Why bytes are not a header that this program can use.
+/// The reason why bytes are not a header that this program can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoHeader {
-    /// They are not the bytes that were written.
+    /// The bytes are not those that were written.
     Damaged(Corruption),
-    /// They are whole, and of a version that this program does not read.
+    /// The bytes are whole, and of a version that this program does not read.
     OtherVersion { version: u32 },
 }
 
@@ -106,7 +106,8 @@ impl Header {
         if bytes.magic != MAGIC {
             return damage("magic", 0, text(&bytes.magic), text(&MAGIC));
         }
-        // Checked before the version is believed: a header of every version has this length, and its checksum here.
+        // Checked before the version is believed: a header of every version has this length, and its checksum at this
+        // offset.
         let expected = checksum(found);
         if bytes.checksum.get() != expected {
             let offset = offset_of!(HeaderBytes, checksum);
@@ -134,7 +135,7 @@ impl Header {
         Ok(header)
     }
 
-    /// A faulty program can write a header with a right checksum that makes no sense.
+    /// A faulty program can write a nonsensical header with a correct checksum.
     fn check_fields(&self, place: &Place) -> Result<(), NoHeader> {
         let bytes = &self.bytes;
         let damage = |what, offset, found: String, expected: &str| {

@@ -12,10 +12,11 @@
 //! Each arrow writes both copies of the header, one after the other, each synced before the next step.
 //!
 //! Invariants:
-//! - Everything that is read is validated before anything is written.
-//! - The copy that is damaged or older is written first, so a whole copy exists at every moment. A crash between the two
-//!   leaves two whole copies of different generations. The newer one counts, and no repair is reported: nothing was damaged.
-//! - An opening is on the medium before [`Pool::open`] returns, so no two runs ever write under the same one.
+//! - Everything read is validated before anything is written.
+//! - The damaged or older copy is written first, so a whole copy exists at every moment. A crash between the two writes
+//!   leaves two whole copies of different generations. The newer one counts, and no repair is reported: nothing was
+//!   damaged.
+//! - An opening is on the medium before [`Pool::open`] returns, so no two runs ever write under the same opening.
 
 mod copies;
 mod geometry;
@@ -46,20 +47,21 @@ pub use options::PoolOptions;
 /// The purpose of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// To write. A copy of the pool that was made while it was served is refused.
+    /// To write. A copy of the pool that was made while the pool was served is refused.
     Serve,
-    /// To write, also into such a copy. Its content counts; records that were moved or written while it was made are missing.
+    /// To write, even to such a copy. Its content counts; records that were moved or written during the copying are
+    /// missing.
     Adopt,
     /// To read. Nothing is changed, and a server may use the pool at the same time.
     Inspect,
 }
 
-/// Damage of one copy of the header that the other copy made good.
+/// Damage of one copy of the header that the other copy repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The damage.
     pub corruption: Corruption,
-    /// Whether the medium was repaired: when serving, not when inspecting.
+    /// Whether the medium was repaired: yes when serving, no when inspecting.
     pub written: bool,
 }
 
@@ -71,7 +73,7 @@ pub struct Pool {
     was_clean: bool,
     same_power_cycle: bool,
     was_copied: bool,
-    /// Whether clients published in the run before, which was not closed.
+    /// Whether clients published in the previous run, which did not close the pool.
     may_be_published: bool,
 }
 
@@ -112,10 +114,10 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens the pool in `backing`, and returns what had to be repaired.
+    /// Opens the pool in `backing`, and returns the damage that had to be repaired.
     ///
-    /// The header keeps the power cycle of the last run, and in a copy the home of the original, until [`Pool::recovered`]. After
-    /// a crash before that, the next opening expects the same losses.
+    /// The header keeps the power cycle of the last run, and in a copy the home of the original, until [`Pool::recovered`].
+    /// After a crash before that call, the next opening expects the same losses.
     pub fn open(
         backing: Rc<dyn Backing>,
         mode: OpenMode,
@@ -123,7 +125,8 @@ impl Pool {
         let path = backing.place();
         let mut found = find_header(&*backing);
         if mode == OpenMode::Inspect && !matches!(found, Ok(Found { damage: None, .. })) {
-            // A server may be writing a copy at this moment. A run writes the header three times, so one more look is enough.
+            // A server may be writing a copy at this moment. A run writes the header three times, so one more attempt is
+            // enough.
             found = find_header(&*backing);
         }
         let Found {
@@ -144,13 +147,13 @@ impl Pool {
         if let Some(refusal) = refusal {
             return Err(refusal);
         }
-        // A pool is closed only after the last client that published is gone.
+        // A pool is closed only after the last publishing client is gone.
         let may_be_published = header.is_published() && !header.clean();
         let found = backing.home();
         let was_copied = is_copy(&header, &*backing);
         let power_cycle = backing.power_cycle();
         let same_power_cycle = header.power_cycle() == power_cycle && !was_copied;
-        // Without a promise about power, a power cut may take the log of a pool that was closed, too.
+        // Without a promise about power, a power cut may take the log even of a closed pool.
         let was_clean =
             header.clean() && (same_power_cycle || header.durability() == Durability::Power);
         let header = match mode {
@@ -192,8 +195,8 @@ impl Pool {
     }
 
     /// Notes durably that the log was recovered: the losses of an earlier power cycle or of a copy are settled, and a later
-    /// opening in this power cycle takes a missing store for damage. Call it when everything that recovery settled is durable,
-    /// and before anything new is acknowledged.
+    /// opening in this power cycle treats a missing store as damage. To be called when everything that recovery settled is
+    /// durable, and before anything new is acknowledged.
     pub fn recovered(&mut self) -> Result<(), MediaError> {
         let (power_cycle, home) = (self.backing.power_cycle(), self.backing.home());
         if self.header.power_cycle() == power_cycle && self.header.home() == home {
@@ -203,15 +206,17 @@ impl Pool {
         self.store_header(COPIES)
     }
 
-    /// Marks the pool as closed in order. Call it when everything in the log is persisted, its checkpoint is stored if there was
-    /// room for one, and nobody writes or publishes any more. A pool that is dropped without it is recovered at the next opening.
+    /// Marks the pool as closed in order. To be called when everything in the log is persisted, its checkpoint is stored if
+    /// there was room for one, and no party writes or publishes any more. A pool that is dropped without this call is
+    /// recovered at the next opening.
     pub fn close(mut self) -> Result<(), MediaError> {
         self.header = self.header.closed();
         self.store_header(COPIES)
     }
 
-    /// Notes durably that clients publish in this pool. Call it before the first client does: the log may hold what earlier
-    /// versions of the format take for damage, and the next server must know that it may have to wait for clients.
+    /// Notes durably that clients publish in this pool. To be called before the first client does: the log may then hold
+    /// records that earlier versions of the format take for damage, and the next server must know that it may have to wait
+    /// for clients.
     pub fn let_clients_publish(&mut self) -> Result<(), MediaError> {
         if self.header.is_published() {
             return Ok(());
@@ -220,8 +225,8 @@ impl Pool {
         self.store_header(COPIES)
     }
 
-    /// Notes durably that other nodes append to this pool. Call it before the first segment becomes one that appends fill: earlier
-    /// versions of the program take such a segment for a free one.
+    /// Notes durably that other nodes append to this pool. To be called before the first segment becomes one that appends
+    /// fill: earlier versions of the program take such a segment for a free one.
     pub fn let_nodes_append(&mut self) -> Result<(), MediaError> {
         if self.header.is_appended() {
             return Ok(());
@@ -230,8 +235,9 @@ impl Pool {
         self.store_header(COPIES)
     }
 
-    /// Whether clients of an earlier server may still publish: they did, that server did not close the pool, and some still have
-    /// the log mapped ([`Backing::earlier_writers_are_gone`]). Records that they publish after the log was scanned would be lost.
+    /// Whether clients of an earlier server may still publish: clients did publish, that server did not close the pool, and
+    /// some of them still have the log mapped ([`Backing::earlier_writers_are_gone`]). Records that they publish after the
+    /// scan of the log would be lost.
     pub fn may_be_published(&self) -> bool {
         self.may_be_published && !self.backing.earlier_writers_are_gone()
     }
@@ -261,7 +267,7 @@ impl Pool {
         self.header.segment_size()
     }
 
-    /// How many segments the log has.
+    /// Number of segments in the log.
     pub fn segment_count(&self) -> u32 {
         u32::try_from(self.capacity() / self.segment_size()).expect("at most 2^40 / 2^18 segments")
     }
@@ -291,24 +297,25 @@ impl Pool {
         self.header.secret()
     }
 
-    /// Whether the run before this one closed the pool, and nothing that it wrote can have been lost since. The checkpoint
-    /// can be believed then.
+    /// Whether the previous run closed the pool and nothing that it wrote can have been lost since. The checkpoint can be
+    /// trusted then.
     pub fn was_clean(&self) -> bool {
         self.was_clean
     }
 
-    /// Whether this is a copy of a pool that was being served: its parts are of different moments.
+    /// Whether this is a copy of a pool that was being served: its parts date from different moments.
     pub fn was_copied(&self) -> bool {
         self.was_copied
     }
 
-    /// Why an opening with [`OpenMode::Serve`] would refuse the pool, as far as its header alone tells. For inspection.
+    /// The reason for which an opening with [`OpenMode::Serve`] would refuse the pool, as far as the header alone shows.
+    /// For inspection.
     pub fn serving_refusal(&self) -> Option<MediaError> {
         refusal(&self.header, &*self.backing, OpenMode::Serve)
     }
 
-    /// Whether the machine has not restarted since the last opening, so that bytes which were stored and not persisted are still
-    /// there.
+    /// Whether the machine has not restarted since the last opening, so that bytes that were stored but not persisted are
+    /// still present.
     pub fn same_power_cycle(&self) -> bool {
         self.same_power_cycle
     }
@@ -324,7 +331,7 @@ fn is_copy(header: &Header, backing: &dyn Backing) -> bool {
     !header.clean() && found != 0 && expected != 0 && found != expected
 }
 
-/// Why a pool with this header is not opened for writing.
+/// The reason why a pool with this header is not opened for writing.
 fn refusal(header: &Header, backing: &dyn Backing, mode: OpenMode) -> Option<MediaError> {
     let path = backing.place();
     if header.read_only_compatible() != 0 {

@@ -1,4 +1,4 @@
-//! What a new pool is to be.
+//! The properties of a new pool.
 
 use crate::{DeclaredPlatform, Durability};
 
@@ -13,6 +13,6 @@ pub struct PoolOptions {
     pub platform: DeclaredPlatform,
     /// The promise of the pool.
     pub durability: Durability,
-    /// Random bytes that nobody can predict. The pool's name, tag key and secret are made from them.
+    /// Random bytes that no one can predict. The pool's name, tag key and secret are derived from them.
     pub entropy: [u8; 64],
 }

@@ -14,14 +14,14 @@ use crate::not_run::not_run;
 
 pub const SEGMENT: u64 = 256 * KIB;
 
-/// A place for tests that need no durability: memory where there is some.
+/// A place for tests that need no durability: in memory if possible.
 pub fn fast_place() -> TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap()
 }
 
-/// A place on a medium that survives power loss; `None`, with a report, where the build directory is in memory.
+/// A place on a medium that survives power loss; `None`, with a report, if the build directory is in memory.
 pub fn durable_place(test: &str) -> Option<TempDir> {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     match create(
@@ -72,7 +72,7 @@ pub fn prepare(backing: &dyn Backing, span: Span) -> Result<(), MediaError> {
     Ok(())
 }
 
-/// Runs a future that never waits; those of real media never do.
+/// Runs a future that never waits; the futures of real media never do.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {

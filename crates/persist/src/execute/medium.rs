@@ -1,11 +1,11 @@
-//! Whether a medium does what a plan counts on.
+//! Checks that a medium has the properties that a plan relies on.
 
 use stonecast_media::{Means, PersistenceDomain};
 
 use crate::execute::error::ExecuteError;
 use crate::platform::Platform;
 
-/// Refuses a medium that does not do what the plan counts on.
+/// Refuses a medium that lacks the properties that the plan relies on.
 pub(super) fn check_medium(platform: &Platform, means: Means) -> Result<(), ExecuteError> {
     use PersistenceDomain::{Dmp, Mhp, PageFile, Volatile, Wsp};
     let right = match platform.persistence {

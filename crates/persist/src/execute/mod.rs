@@ -1,4 +1,4 @@
-//! Running plans on a provider, and the value that says it was done.
+//! Runs plans on a provider, and defines the value that proves their completion.
 //!
 //! ```text
 //!   Requester::persist(update) --- write, send, flush ---> Responder::serve: receive, copy, write back, send(ack)
@@ -7,17 +7,17 @@
 //!     Persisted                                       persistent region, receive buffers
 //! ```
 //!
-//! A server that decides on updates itself runs its part by [`Commit`]; stores that keep copies for each other append by
-//! [`Appender`] and [`AppendReceiver`].
+//! A server that decides on updates itself runs its part with [`Commit`]; stores that keep copies for each other append
+//! with [`Appender`] and [`AppendReceiver`].
 //!
 //! The same code runs on every provider: it knows [`stonecast_fabric::Device`] and [`PersistentRegion`] and nothing else.
 //!
 //! Invariants:
-//! - [`Persisted`] is made here alone: by running a plan of the planner to its end, with a responder that runs the same plan for
-//!   the same platform on a medium that is what the platform says.
-//! - An error after something was posted means *unknown*: the update may be persisted, or not, or become so later. That
-//!   holds for a failed flush, too.
-//! - After a crash, [`recover`] finishes the messages that it left, before any requester connects again.
+//! - Only this module makes a [`Persisted`]: by running a plan of the planner to its end, with a responder that runs the
+//!   same plan for the same platform on a medium that matches the platform.
+//! - An error after something was posted means *unknown*: the update may or may not be persisted, now or later. This holds
+//!   for a failed flush, too.
+//! - After a crash, [`recover`] finishes the remaining messages before any requester connects again.
 
 mod append;
 mod commit;
@@ -86,7 +86,7 @@ impl Requester {
         Ok(Self { inner, planned })
     }
 
-    /// Executes the plan. Dropping the future before its end ends the session, with the outcome unknown.
+    /// Executes the plan. A future that is dropped before its end ends the session, with the outcome unknown.
     pub async fn persist(&mut self, update: &Payload<'_>) -> Result<Persisted, ExecuteError> {
         let concluded = self.inner.run(update).await?;
         Ok(Persisted::by(&self.planned, concluded))
@@ -102,8 +102,8 @@ impl Requester {
 pub struct Responder(responder::Responder);
 
 impl Responder {
-    /// Makes `region` ready, after [`recover`]. `port` is this responder's alone and holds [`RESPONDER_COMPLETIONS`]; it
-    /// listens nowhere yet.
+    /// Makes `region` ready, after [`recover`]. `port` belongs to this responder alone and holds [`RESPONDER_COMPLETIONS`];
+    /// it does not listen yet.
     pub fn new(
         port: &Rc<Port>,
         region: Rc<dyn PersistentRegion>,
@@ -115,7 +115,7 @@ impl Responder {
         responder::Responder::new(port, region, layout, halves_of(plan)).map(Self)
     }
 
-    /// As [`Responder::new`], for a [`Rehearsal`]: any steps, on any medium.
+    /// Like [`Responder::new`], for a [`Rehearsal`]: any steps, on any medium.
     pub fn rehearsing(
         port: &Rc<Port>,
         region: Rc<dyn PersistentRegion>,
@@ -126,7 +126,7 @@ impl Responder {
         responder::Responder::new(port, region, layout, Halves::new(program, flush, None)).map(Self)
     }
 
-    /// Accepts sessions and does what the plan asks of a responder, until the medium or the device fails.
+    /// Accepts sessions and executes the responder's steps, until the medium or the device fails.
     pub async fn serve(&self) -> Result<Infallible, ExecuteError> {
         self.0.serve().await
     }
@@ -137,7 +137,7 @@ impl Responder {
     }
 }
 
-/// Runs any program, also one that keeps no promise: to measure it, and to show that it loses data.
+/// Runs any program, even one that keeps no promise: to measure it, and to show that it loses data.
 pub struct Rehearsal(requester::Requester);
 
 impl Rehearsal {

@@ -1,4 +1,4 @@
-//! Operations of one execution, on their way from the steps to the device with as few doorbells as the plan allows.
+//! Operations of one execution, passed from the steps to the device with as few doorbells as the plan allows.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use crate::execute::error::ExecuteError;
 
 type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
 
-/// Operations on their way from the steps to the device.
+/// Operations in transit from the steps to the device.
 pub(crate) struct Posting {
     port: Rc<Port>,
     qp: QueuePair,

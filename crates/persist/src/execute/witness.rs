@@ -1,4 +1,4 @@
-//! The value that says that an update is persisted, and what it takes to have one.
+//! The value that proves that an update is persisted, and the conditions for having one.
 //!
 //! ```text
 //!   Plan ── the planner alone makes one ──▶ Planned ─┐
@@ -6,13 +6,13 @@
 //!   steps run to their end ───────────────▶ Concluded┘
 //! ```
 //!
-//! Invariant: each conclusion stands for one update and gives out one [`Persisted`] at most, so that `k` updates under one
-//! flush have `k` of them.
+//! Invariant: each conclusion belongs to one update and yields at most one [`Persisted`], so `k` updates under one flush
+//! have `k` of them.
 
 use crate::plan::Plan;
 
 /// The update is inside the persistence domain of the responder's platform, and a second part is not there without the
-/// first, whenever the power goes. Under [`Durability::Process`](stonecast_media::Durability::Process) the update outlives
+/// first, whenever the power fails. Under [`Durability::Process`](stonecast_media::Durability::Process) the update outlives
 /// every process, and no more.
 ///
 /// A value exists only because the steps of a [`Plan`] were run to their end:
@@ -66,18 +66,18 @@ impl Persisted {
     }
 }
 
-/// Steps were run to their end, for one update. Promises nothing: the steps may have been any.
+/// The steps were run to their end, for one update. This promises nothing: any steps are allowed.
 #[derive(Debug)]
 pub struct Concluded(());
 
 impl Concluded {
-    /// Call it where the last step of a program has ended.
+    /// Must be called at the end of the last step of a program.
     pub(super) fn at_the_end() -> Self {
         Self(())
     }
 }
 
-/// Says that the steps beside this value are those of a plan.
+/// Proves that the accompanying steps are those of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Planned(());
 

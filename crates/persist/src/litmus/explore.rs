@@ -1,7 +1,7 @@
-//! Visiting every state of a machine.
+//! Visits every state of a machine.
 //!
-//! The visit goes breadth first, so that no run to a broken state is shorter than the one that it finds. The search for plans
-//! needs a verdict alone and goes depth first, which meets broken states sooner and keeps no path.
+//! The visit is breadth-first, so that it finds a shortest run to a broken state. The search for plans needs only a verdict
+//! and is depth-first, which meets broken states sooner and keeps no path.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use super::survival::Crash;
 
 /// Result of an exploration.
 pub(super) enum Found {
-    /// Every crash of every state keeps the promise, and the requester always gets to its end.
+    /// Every crash of every state keeps the promise, and the requester always reaches its end.
     Sound { states: u64, crashes: u64 },
     /// A crash breaks the promise.
     Broken(Vec<Event>, Crash),

@@ -1,8 +1,8 @@
-//! The machine that runs a program: the events that may come next in a state, and the effect of each.
+//! The machine that runs a program: the possible next events of a state, and the effect of each.
 //!
-//! Each piece of data is one cache line, without loss of generality: lines of an update take the same path independently of
-//! each other. So an update is damaged if one of its lines is, and `b` survives without `a` if one line of `b` does without one
-//! line of `a`; the model has those two lines. A test gives every long value two lines and compares.
+//! Each piece of data is one cache line, without loss of generality: the lines of an update take the same path
+//! independently of each other. So an update is damaged if one of its lines is, and `b` survives without `a` if one line of
+//! `b` does without one line of `a`; the model has those two lines. A test gives every long value two lines and compares.
 //!
 //! ```text
 //!   posted op   Unposted ▶ Queued ▶ Nic ▶ Visible ▶ Cache | Controller        Lost: a NIC reset took it
@@ -13,7 +13,7 @@
 //!   copy                                        Cache ▶ Controller
 //! ```
 //!
-//! An early eviction is no event: at a crash a line in a cache may have been written back or not.
+//! An early eviction is not an event: at a crash a line in a cache may or may not have been written back.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ use crate::step::{Item, Message, Party, Step};
 use super::rules::{Hardware, Rule};
 use super::state::{OPERATIONS_MAX, STEPS_MAX, Stage, State};
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A party does its next step.
@@ -52,7 +52,7 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    /// The update that it puts into its place.
+    /// The update that it stores at its place.
     pub fn target(&self) -> Option<Item> {
         match self.step {
             Step::Write(item) | Step::WriteImmediate(item) | Step::WriteAtomic(item) => Some(item),
@@ -69,7 +69,7 @@ impl Posted {
         }
     }
 
-    /// Whether it puts its data into a receive buffer.
+    /// Whether it stores its data in a receive buffer.
     pub fn is_message(&self) -> bool {
         matches!(self.step, Step::Send(_) | Step::Append(_))
     }
@@ -84,7 +84,7 @@ impl Posted {
         matches!(self.step, Step::WriteAtomic(_))
     }
 
-    /// Whether its answer comes after what was posted before.
+    /// Whether its answer comes after all earlier posts.
     pub fn is_flush(&self) -> bool {
         matches!(self.step, Step::Flush | Step::Read)
     }
@@ -121,7 +121,7 @@ impl Machine {
         Self::with_lines(hardware, program, update, 1)
     }
 
-    /// As [`Machine::new`], where each value that may be long has `line_count` lines.
+    /// Like [`Machine::new`], with `line_count` lines for each value that may be long.
     pub fn with_lines(
         hardware: Hardware,
         program: &Program,
@@ -142,7 +142,7 @@ impl Machine {
                     Step::Send(Message::Address(_)) | Step::Flush => (false, 1),
                     Step::Read => (false, 1),
                     Step::WriteAtomic(_) => (true, 1),
-                    // The lines of `a`, then those of `b`.
+                    // The lines of `a`, then the lines of `b`.
                     Step::Append(Message::Both) => (true, 2 * line_count),
                     _ => (true, line_count),
                 };
@@ -251,7 +251,7 @@ impl Machine {
         ends.then_some(next)
     }
 
-    /// How far the acknowledgements of the responder have come.
+    /// The progress of the responder's acknowledgements.
     pub fn acks(&self, state: State) -> Acks {
         let count = |steps: &[Step], ack: Step| steps.iter().filter(|step| **step == ack).count();
         Acks {
@@ -269,11 +269,11 @@ impl Machine {
         };
         (first..lines.end).all(|op| {
             let stage = state.stage(op);
-            // The completion of an ATOMIC_WRITE, too, proves no more than that the NIC has it.
+            // The completion of an ATOMIC_WRITE proves no more than that the NIC has it, either.
             if self.posted[op].is_flush() || !self.has(Rule::CompletionBeforePlacement) {
                 return stage >= Stage::Visible && stage != Stage::Lost;
             }
-            // A NIC that resets has acknowledged what it forgets.
+            // A NIC that resets has acknowledged data that it forgets.
             stage
                 >= if self.hardware.early_completion {
                     Stage::Queued
@@ -295,7 +295,7 @@ impl Machine {
                     || self.earlier_are_placed(state, lines.start);
                 (earlier && lines.clone().all(|line| state.is_placed(line))).then_some(next)
             }
-            // Without a message there is nothing to copy, and the place keeps what it had.
+            // Without a message there is nothing to copy, and the place keeps its content.
             Step::Copy(item) => {
                 let mut messages = self
                     .operations
@@ -393,7 +393,7 @@ impl Machine {
         })
     }
 
-    /// A READ is one whatever the platform's kind of flush.
+    /// A READ is a READ whatever the platform's kind of flush.
     fn kind_of(&self, flush: usize) -> FlushKind {
         match self.posted[flush].step {
             Step::Read => FlushKind::Read,
@@ -401,7 +401,7 @@ impl Machine {
         }
     }
 
-    /// Whether `flush`, behind it, concerns `op`.
+    /// Whether `flush`, behind `op`, covers it.
     fn covers(&self, flush: usize, op: usize) -> bool {
         let native = self.kind_of(flush) != FlushKind::Read;
         !(native && self.has(Rule::NativeFlushOmitsSend) && self.posted[op].is_message())

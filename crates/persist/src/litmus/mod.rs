@@ -60,7 +60,7 @@ pub enum Verdict {
     },
     /// A crash breaks its promise; a shortest run to that crash.
     Broken(Run),
-    /// The requester may wait for ever, though nothing has failed.
+    /// The requester may wait for ever although nothing has failed.
     Stuck(Run),
 }
 
@@ -78,7 +78,7 @@ pub struct Necessity {
     pub step: Step,
     /// The rest without it; see [`Program::without`].
     pub without: Program,
-    /// A shortest run of the rest that a crash breaks, line by line. Empty if there is none: the step is not needed.
+    /// A shortest run of the rest that a crash breaks, line by line. Empty if there is none, and the step is not needed.
     pub counterexample: Vec<String>,
     /// The same run with places and survivals.
     #[serde(skip)]
@@ -119,10 +119,10 @@ pub fn check(platform: &Platform, program: &Program, update: Update) -> Verdict 
     check_with(Rules::ALL, platform, program, update)
 }
 
-/// As [`check`], where only some rules hold. Shows the purpose of a rule.
+/// Like [`check`], with only some rules in force. Shows the purpose of a rule.
 ///
 /// # Panics
-/// As [`check`].
+/// Like [`check`].
 pub fn check_with(rules: Rules, platform: &Platform, program: &Program, update: Update) -> Verdict {
     let machine = Machine::new(Hardware::of(platform, rules), program, update);
     match breadth_first(&machine) {
@@ -179,7 +179,7 @@ fn necessity(scenario: &Scenario, program: &Program, index: usize, step: Step) -
     }
 }
 
-/// A shortest run of a plan without faults: the place of everything at each moment, and what a crash would leave.
+/// A shortest run of a plan without faults: the place of everything at each moment, and the effect of a crash.
 pub fn walk(plan: &Plan) -> Run {
     let scenario = plan.scenario();
     let machine = Machine::new(

@@ -1,4 +1,4 @@
-//! Runs for people: the events, the place of every piece of data after each, and what a power cut would have left.
+//! Runs for people: the events, the place of every piece of data after each event, and the effect of a power cut.
 
 use std::fmt;
 
@@ -46,11 +46,11 @@ words! { Place, "place", "nowhere, network, nic, io-controller, cache, controlle
 /// The effect of a power cut at a moment on a piece of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Survival {
-    /// It is gone.
+    /// The piece is gone.
     Lost,
     /// Undecided: a cache may have written it back early.
     Either,
-    /// It is there after recovery.
+    /// The piece is there after recovery.
     Kept,
 }
 
@@ -76,9 +76,9 @@ pub struct Piece {
 pub struct Signal {
     /// `flush`, `send(&a)` or `ack`.
     pub name: String,
-    /// Its place; none before it is posted.
+    /// The place; `None` before it is posted.
     pub place: Option<Place>,
-    /// Whether its purpose is reached: the flush is answered, the acknowledgement received.
+    /// Whether its purpose is fulfilled: the flush is answered, the acknowledgement received.
     pub ended: bool,
 }
 
@@ -87,7 +87,7 @@ pub struct Signal {
 pub struct Frame {
     /// The event: the name of a step, or a sentence about hardware.
     pub event: String,
-    /// The party that acted; `None`: the hardware.
+    /// The party that acted; `None` for the hardware.
     #[serde(skip)]
     pub party: Option<Party>,
     /// The place of every piece of data at this moment.
@@ -96,7 +96,7 @@ pub struct Frame {
     pub signals: Vec<Signal>,
     /// Whether the requester takes the update for durable at this moment.
     pub concluded: bool,
-    /// What recovery would find of `a` and `b` if the power failed at this moment.
+    /// The findings of a recovery for `a` and `b` if the power failed at this moment.
     pub survivals: Vec<Survival>,
 }
 
@@ -250,7 +250,7 @@ fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
     pieces
 }
 
-/// The requests and answers under way that carry no data of the update.
+/// The outstanding requests and answers that carry no data of the update.
 fn signals(machine: &Machine, state: State) -> Vec<Signal> {
     let mut signals = Vec::new();
     for (op, post) in machine.posted.iter().enumerate() {
@@ -308,7 +308,7 @@ fn survival(fate: Fate) -> Survival {
     }
 }
 
-/// What the requester posts in `step`.
+/// The name of the request that the requester posts in `step`.
 fn name_of(step: Step) -> String {
     step.to_string().trim_start_matches("rq.").to_owned()
 }

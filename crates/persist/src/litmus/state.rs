@@ -3,7 +3,7 @@
 
 use crate::step::{Item, Party};
 
-/// The place of an operation and its data, in the order of the way.
+/// The place of an operation and its data, in the order of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Unposted,

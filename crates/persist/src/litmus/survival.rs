@@ -1,4 +1,4 @@
-//! Everything that a power cut may leave of a state.
+//! The possible remains of a state after a power cut.
 //!
 //! Each line is lost, kept, or either: a cache may have written it back early. A way to crash is a choice of the open lines
 //! that survive. Recovery then applies the messages that are whole.
@@ -72,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// What recovery finds of `item` after a power cut: the best of its place and of all messages.
+    /// The finding of a recovery for `item` after a power cut: the best of its place and of all messages.
     pub fn fate_of(&self, state: State, item: Item) -> Fate {
         let brings = |line: &usize| {
             let post = &self.posted[*line];
@@ -120,7 +120,7 @@ impl Machine {
         (1 << open.count_ones(), broken)
     }
 
-    /// The promise that is broken where the lines of `kept` survive.
+    /// The promise that is broken if the lines of `kept` survive.
     fn damage(&self, state: State, kept: u32) -> Option<Damage> {
         let (a, b) = (self.found(Item::A, kept), self.found(Item::B, kept));
         let concluded = self.has_concluded(state);
@@ -135,10 +135,10 @@ impl Machine {
         }
     }
 
-    /// What recovery finds of `item`.
+    /// The finding of a recovery for `item`.
     fn found(&self, item: Item, kept: u32) -> Found {
         let has = |bit: usize| kept >> bit & 1 == 1;
-        // A message has to be applied, and an entry is in its place.
+        // A message must be applied, and an entry is in its place.
         let mut messages = self.operations.iter().filter(|lines| {
             let post = &self.posted[lines.start];
             post.holds(item) && (post.is_entry() || self.has(Rule::RecoveryReplays))
@@ -170,7 +170,7 @@ impl Machine {
     }
 }
 
-/// The part of a value that is there.
+/// The part of a value that is present.
 struct Found {
     partly: bool,
     wholly: bool,

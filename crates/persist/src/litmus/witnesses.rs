@@ -1,6 +1,6 @@
 //! For each rule of the model, a program whose verdict depends on it: unsound because of a freedom, sound because of a promise.
 //!
-//! These are known answers, with which the model is tested; the sentence beside each argues for it.
+//! These are known answers, with which the model is tested; the sentence beside each gives the argument.
 
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::platform::Contradiction;
 
-/// Why there is no profile. Each message says what to do.
+/// The reason why there is no profile. Each message includes a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read.
@@ -18,7 +18,7 @@ pub enum ProfileError {
         /// The system's error.
         source: io::Error,
     },
-    /// A line has an error: syntax, an unknown key, a missing one, or a value that does not exist.
+    /// A line has an error: syntax, an unknown key, a missing key, or an unknown value.
     #[error("{origin}:{line}:{column}: {problem}")]
     Invalid {
         /// The file.

@@ -46,7 +46,7 @@ struct Declared<T> {
     evidence: Spanned<String>,
 }
 
-/// A choice by its word; the error of an unknown one lists those that exist.
+/// A choice by its word; the error of an unknown word lists the known ones.
 struct Word<T>(T);
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
@@ -64,12 +64,12 @@ impl<T: Display> Display for Word<T> {
     }
 }
 
-/// DDIO, as far as people can know it.
+/// DDIO, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DdioAnswer {
     On,
     Off,
-    /// Nobody has examined it, or nobody could tell: treated as on.
+    /// Unexamined or undetectable: treated as on.
     Unknown,
 }
 
@@ -166,7 +166,7 @@ impl File {
     }
 }
 
-/// The text of a profile, in which errors are located.
+/// The text of a profile, for locating errors.
 struct Source<'a> {
     origin: &'a str,
     text: &'a str,

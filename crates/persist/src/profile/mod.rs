@@ -6,7 +6,7 @@
 //!
 //! [persistence]                      # one table for each axis of Platform
 //! value = "dmp"
-//! by = "the kernel"                  # who says so
+//! by = "the kernel"                  # the source
 //! evidence = "persistence_domain says memory_controller"
 //!
 //! [[port]]                           # optional: DDIO is a property of a port, not of a machine
@@ -14,8 +14,8 @@
 //! ddio = { value = "off", by = "the operator", evidence = "root port 3a, perfctrlsts" }
 //! ```
 //!
-//! Nothing has a default: an axis that nobody has examined is declared as such. `ddio = "unknown"` is an answer, and means on.
-//! An error of a profile from a file names the line, the trouble, and the allowed answers.
+//! Nothing has a default: an axis that no one has examined is declared as such. `ddio = "unknown"` is a valid answer, and
+//! means on. An error of a profile from a file names the line, the fault, and the allowed answers.
 
 mod error;
 mod file;
@@ -45,7 +45,7 @@ pub struct PlatformProfile {
 pub struct Declaration {
     /// The axis.
     pub axis: Axis,
-    /// The port, if the declaration is of one alone.
+    /// The port, if the declaration concerns only one.
     pub port: Option<String>,
     /// The value, as declared: DDIO may be "unknown".
     pub value: String,
@@ -120,7 +120,7 @@ impl PlatformProfile {
     /// The shipped profile called `name`, or else the file at that path.
     ///
     /// # Errors
-    /// [`ProfileError`] if there is neither, or the file is no profile.
+    /// [`ProfileError`] if there is neither, or the file is not a profile.
     pub fn named_or_at(name_or_path: &str) -> Result<Self, ProfileError> {
         match SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
             Some((name, text)) => Self::parse(name, text),
@@ -131,7 +131,7 @@ impl PlatformProfile {
     /// The profile in a file.
     ///
     /// # Errors
-    /// [`ProfileError`] if the file cannot be read or is no profile.
+    /// [`ProfileError`] if the file cannot be read or is not a profile.
     pub fn read(path: &Path) -> Result<Self, ProfileError> {
         let text = fs::read_to_string(path).map_err(|source| ProfileError::Unreadable {
             path: path.to_owned(),
@@ -144,7 +144,7 @@ impl PlatformProfile {
     /// The profile in a text. Errors call the text `origin`.
     ///
     /// # Errors
-    /// [`ProfileError`] if it is no profile.
+    /// [`ProfileError`] if it is not a profile.
     pub fn parse(origin: &str, text: &str) -> Result<Self, ProfileError> {
         file::parse(origin, text)
     }
@@ -158,12 +158,12 @@ impl PlatformProfile {
             .join(", ")
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its meaning, for people. Empty if it was described on the spot.
+    /// The meaning, for people. Empty if the profile was described on the spot.
     pub fn summary(&self) -> &str {
         &self.summary
     }

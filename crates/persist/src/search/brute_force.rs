@@ -1,5 +1,5 @@
-//! The search against all programs: every sequence of steps for each side, sensible or not, with repeated steps, values sent
-//! twice, and waits that nothing ends. No sound one may be cheaper than the result of the search.
+//! The search compared with all programs: every sequence of steps for each side, sensible or not, with repeated steps,
+//! values sent twice, and waits that nothing ends. No sound program may be cheaper than the result of the search.
 
 use std::collections::HashSet;
 
@@ -82,7 +82,8 @@ fn nothing_is_cheaper(operation: Operation, update: Update, vocabulary: &str, le
                 .take_while(|responder| requester.len() + responder.len() <= length_max)
             {
                 let program = Program::new(requester.iter().chain(responder).copied());
-                // A program that costs more is no rival. One of the same cost must be found, too, or the search's space is too small.
+                // A program that costs more is no rival. A program of the same cost must be found, too, or the search's
+                // space is too small.
                 if program.cost() <= found.cost()
                     && is_sound(hardware, &program, update, &mut scratch)
                 {

@@ -1,4 +1,4 @@
-//! Comparing the results of the search with the published programs.
+//! Compares the results of the search with the published programs.
 
 use crate::litmus::{Run, Verdict, check};
 use crate::program::Program;
@@ -31,7 +31,7 @@ pub struct Comparison {
     pub difference: Difference,
 }
 
-/// Searches a scenario of the taxonomy and compares. `None` for other scenarios, and where no program is sound.
+/// Searches a scenario of the taxonomy and compares. `None` for other scenarios, and if no program is sound.
 ///
 /// # Panics
 /// If the search missed a sound published program that is cheaper than its result, which is a bug of the search.

@@ -1,4 +1,4 @@
-//! Finding the cheapest sound program for a scenario, by trying all cheaper programs first.
+//! Finds the cheapest sound program for a scenario by trying all cheaper programs first.
 //!
 //! The search knows neither the published tables nor the planner: it enumerates programs by cost (round trips, then steps
 //! of the responder, then work requests) and asks the litmus model. The first sound one is the cheapest. `space.rs` lists the
@@ -40,7 +40,7 @@ pub struct Searcher {
     programs: u64,
 }
 
-/// Everything on which an answer depends.
+/// Everything that an answer depends on.
 #[derive(PartialEq, Eq, Hash)]
 struct Question {
     hardware: Hardware,

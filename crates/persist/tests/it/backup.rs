@@ -1,5 +1,5 @@
-//! A primary and a backup on two ports: entries whose bytes and places are known, a receiver that finds them by reading its
-//! memory, and answers among nothing else.
+//! A primary and a backup on two ports: entries with known bytes and places, a receiver that finds them by reading its
+//! memory, and answers between other messages.
 
 use std::cell::Cell;
 use std::future::{Future as _, poll_fn};
@@ -20,7 +20,7 @@ use stonecast_session::{AnswerRing, Endpoint, Queues, ReceiveBuffers, accept};
 
 /// Completions that a port of either side holds.
 pub const COMPLETIONS: u32 = 256;
-/// Bytes that entries land in, from the start of the region.
+/// Bytes of the buffer for entries, from the start of the region.
 const BUFFER: u32 = 1 << 14;
 const MESSAGE_MAX: u32 = 256;
 const OPTIONS: AppendOptions = AppendOptions {
@@ -29,9 +29,9 @@ const OPTIONS: AppendOptions = AppendOptions {
     grain: 64,
     message_size_max: MESSAGE_MAX,
 };
-/// Pause of a receiver between two looks.
+/// Pause of a receiver between two polls.
 const PAUSE_NS: Nanoseconds = 700;
-/// Looks of a receiver that finds nothing more, until it gives up.
+/// Polls without a result after which a receiver gives up.
 const LOOKS_MAX: u32 = 4_000;
 const ANSWERS: u32 = 32;
 const ANSWER_SIZE: u32 = 8;
@@ -44,7 +44,7 @@ pub fn entry(number: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Where entry `number` lies, where one primary appends: the device chooses, and this says how.
+/// The place of entry `number` if a single primary appends: this function repeats the device's choice.
 pub fn place(terms: AppendTerms, number: u64) -> Span {
     let grains = |number: u64| {
         let size = entry(number).len() as u32;
@@ -70,7 +70,7 @@ pub fn is_whole(region: &dyn Region, terms: AppendTerms, number: u64) -> bool {
     })
 }
 
-/// What a backup lends to its primary.
+/// The terms that a backup grants to its primary.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent {
     pub terms: AppendTerms,
@@ -85,7 +85,7 @@ pub struct Backup {
     queue: AppendQueue,
     lent: Lent,
     receiver: AppendReceiver,
-    /// Entries that the primary has sent, for a receiver that does not look.
+    /// Number of entries that the primary has sent, for a receiver that does not poll.
     pub sent: Option<Rc<Cell<u64>>>,
 }
 
@@ -126,12 +126,12 @@ impl Backup {
         }
     }
 
-    /// What its primary must know.
+    /// The facts that its primary must know.
     pub fn lent(&self) -> Lent {
         self.lent
     }
 
-    /// Takes one primary, says `welcome`, and serves `count` entries.
+    /// Accepts one primary, sends `welcome`, and serves `count` entries.
     pub async fn serve(mut self, welcome: Vec<u8>, count: u64) {
         let Some(ConnectionEvent::Request { request, .. }) = self.event().await else {
             panic!("a primary connects first");
@@ -199,9 +199,9 @@ const QUEUES: Queues = Queues {
     rnr_retry_delay_ns: 0,
 };
 
-/// What a story needs of an appender, planned or rehearsing.
+/// The operations of an appender that a story needs, planned or rehearsing.
 pub trait Appends {
-    /// What it gives out.
+    /// The value that it yields.
     type Given;
     fn append(&mut self, entry: LocalSpan) -> Result<u64, NotAppended>;
     fn answered(&mut self, number: u64) -> Result<(), WrongAnswer>;
@@ -270,7 +270,7 @@ impl Primary {
         }
     }
 
-    /// Connects, and returns what the backup said.
+    /// Connects, and returns the data of the backup.
     pub async fn connect(&self, address: &str) -> Vec<u8> {
         self.endpoint.connect(address, b"").await.unwrap()
     }
@@ -283,7 +283,7 @@ impl Primary {
         self.endpoint.qp()
     }
 
-    /// Memory for what READs bring.
+    /// Memory for the results of READs.
     pub fn scratch(&self) -> LocalSpan {
         LocalSpan {
             region: self.entries,
@@ -321,7 +321,7 @@ impl Primary {
         Ok(appended)
     }
 
-    /// The next entry that is concluded. Hands answers to the appender meanwhile, and the end of the connection.
+    /// The next concluded entry. Meanwhile, hands answers and the end of the connection to the appender.
     pub async fn next<A: Appends>(
         &self,
         appender: &mut A,

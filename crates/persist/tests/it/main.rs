@@ -1,4 +1,4 @@
-//! Tests of the planner as its users see it.
+//! Tests of the planner from the view of its users.
 
 mod appends;
 mod backup;

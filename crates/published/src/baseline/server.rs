@@ -167,7 +167,7 @@ impl BaselineServer {
                 self.serve_waiting();
             }
             Ask::Put | Ask::Delete => {
-                // The record is in the redo log already: it is the receive queue.
+                // The record is already in the redo log, which is the receive queue.
                 let span = Span::new(self.hub.slot_offset(arrival.slot), bytes.len() as u64);
                 let logged = self.commit.persist(&*self.memory, &[span]).await?;
                 let state = &mut *self.state.borrow_mut();

@@ -1,9 +1,9 @@
-//! Erda's cleaner, as published (paper section 4.4): two phases, clients on messages meanwhile.
+//! Erda's cleaner, as published (paper section 4.4): two phases, during which clients use messages.
 //!
 //! ```text
 //!   notice, "maximum RTT"
-//!   merging      from the last object back: the first of each key goes to region 2
-//!                clients' objects go on in region 1
+//!   merging      from the last object back: the first object of each key goes to region 2
+//!                clients' objects continue in region 1
 //!   replication  objects written meanwhile go to a reserved part of region 2, clients' objects after it
 //!   switch       head -> region 2, then the tag of every word is flipped, then a notice
 //! ```
@@ -27,7 +27,7 @@ pub struct CleaningState {
     pub finished: u64,
 }
 
-/// A cleaning under way.
+/// A cleaning in progress.
 pub(super) struct Cleaning {
     pub head: u8,
     /// The end of the log in the target region.
@@ -40,7 +40,7 @@ pub(super) struct Cleaning {
 }
 
 enum Phase {
-    /// Time until which the notice may be on its way.
+    /// Time until which the notice may be in transit.
     Announced { until: Nanoseconds },
     /// Places still to examine, the last one first.
     Merging { left: Vec<u64>, end: u64 },

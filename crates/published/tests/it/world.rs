@@ -171,8 +171,7 @@ impl Scene {
         found.then(|| u64::from_le_bytes(value[..8].try_into().unwrap()))
     }
 
-    /// Runs a writer of `number` to `key` that dies after it has been given a place and before it
-    /// writes.
+    /// Runs a writer of `number` to `key` that dies after it has received a place and before it writes.
     pub fn put_and_die(&self, key: &[u8], number: u64) {
         let process = self.client_process();
         let mut client = self.world.block_on(self.erda(&process));
@@ -181,7 +180,7 @@ impl Scene {
         process.runtime().spawn(Box::pin(
             async move { client.put(&key, &value).await.unwrap() },
         ));
-        // The word changes first; the place is then on its way to the client.
+        // The word changes first; the place is then in transit to the client.
         while self.module.stores() == before {
             assert!(self.world.step());
         }

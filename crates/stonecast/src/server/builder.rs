@@ -1,4 +1,4 @@
-//! How a server is opened.
+//! The options of a server.
 
 use std::path::PathBuf;
 
@@ -13,11 +13,11 @@ use crate::address::{Address, Place};
 use crate::error::{Error, ErrorKind};
 use crate::open_device::OpenDevice;
 
-/// How a server is opened. [`Server::builder`] makes one.
+/// The options of a server. [`Server::builder`] makes the default ones.
 ///
 /// If the pool exists, the settings that a pool is made with ([`Builder::durability`], [`Builder::platform`],
 /// [`Builder::capacity`], [`Builder::segment_size`]) must be those of the pool; settings that are not given are taken
-/// from it.
+/// from the pool.
 ///
 /// ```
 /// use stonecast::{Durability, ErrorKind, Server};
@@ -39,7 +39,7 @@ pub struct Builder {
     places: Places,
 }
 
-/// Who may write into the log.
+/// The rights of clients to write into the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clients {
     /// Clients write records to their final place, in extents that they lease. The server decides and publishes.
@@ -47,7 +47,7 @@ pub enum Clients {
     Trusted,
     /// Trusted clients may also publish overwrites themselves, for durability `process`.
     Publishing,
-    /// Clients write to memory of the server, which checks and copies the records.
+    /// Clients write to staging memory of the server, which checks and copies the records.
     Copying,
 }
 
@@ -61,84 +61,84 @@ impl Builder {
         }
     }
 
-    /// What acknowledged writes survive. By default, power loss for a new pool.
+    /// Sets the failures that acknowledged writes survive. By default, power loss for a new pool.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.wanted.durability = Some(durability);
         self
     }
 
-    /// What the memory of the pool is declared to keep at a power loss. By default, a page file for a new pool in a
-    /// folder, and what the kernel reports for a device.
+    /// Declares the persistence domain of the pool's memory: the part that a power loss leaves intact. By default, a
+    /// page file for a new pool in a folder, and the domain that the kernel reports for a device.
     #[must_use]
     pub fn platform(mut self, domain: PersistenceDomain) -> Self {
         self.wanted.domain = Some(domain);
         self
     }
 
-    /// Bytes of the log, rounded down to whole segments. By default, 1 GiB for a new pool in a folder, and all of a
-    /// device.
+    /// Sets the number of bytes of the log, rounded down to whole segments. By default, 1 GiB for a new pool in a
+    /// folder, and all of a device.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.wanted.capacity = Some(bytes);
         self
     }
 
-    /// Bytes of a segment, a power of two from 256 KiB to 1 GiB. By default, 4 MiB for a new pool, or a 32nd of a pool
-    /// below 128 MiB, rounded down. A record lies in one segment.
+    /// Sets the number of bytes of a segment, a power of two from 256 KiB to 1 GiB. By default, 4 MiB for a new pool,
+    /// or a 32nd of a pool below 128 MiB, rounded down. A record lies in one segment.
     #[must_use]
     pub fn segment_size(mut self, bytes: u64) -> Self {
         self.wanted.segment_size = Some(bytes);
         self
     }
 
-    /// Accepts a pool that was copied while it was served: the records that are there count, and those written
-    /// meanwhile are missing.
+    /// Accepts a pool that was copied while a server ran on it: the records in the copy count, and those written during
+    /// the copy are missing.
     #[must_use]
     pub fn accept_copy(mut self) -> Self {
         self.wanted.accepts_copy = true;
         self
     }
 
-    /// Where to listen; may be called more than once. `shm:DIR/socket` by default.
+    /// Adds an address to listen at. `shm:DIR/socket` by default.
     #[must_use]
     pub fn listen(mut self, address: Address) -> Self {
         self.listen.push(address);
         self
     }
 
-    /// Who may write into the log. [`Clients::Trusted`] by default.
+    /// Sets the rights of clients to write into the log. [`Clients::Trusted`] by default.
     #[must_use]
     pub fn clients(mut self, clients: Clients) -> Self {
         self.clients = clients;
         self
     }
 
-    /// How many clients there may be at a time, in all, of one user, and of one process. By default 256, a quarter of
-    /// them, and half of them.
+    /// Sets how many clients may be connected at a time: in all, of one user, and of one process. By default 256, a
+    /// quarter of them, and half of them.
     #[must_use]
     pub fn places(mut self, places: Places) -> Self {
         self.places = places;
         self
     }
 
-    /// Opens the pool, or creates it, and serves it from a thread of its own. Clients can connect when the call
-    /// returns.
+    /// Opens or creates the pool, and serves it from a thread of its own. Clients can connect when the call returns.
     ///
     /// # Errors
     ///
-    /// As [`Builder::open`].
+    /// The same as [`Builder::open`].
     pub fn serve(self) -> Result<ServerHandle, Error> {
         ServerHandle::start(self)
     }
 
-    /// Opens the pool, or creates it, and listens. Nothing is served before [`Server::run`]. A refusal leaves the pool
-    /// as it was: a pool that was closed stays closed, and a pool that was created is removed.
+    /// Opens or creates the pool, and listens. The server answers no client before [`Server::run`]. A refusal leaves
+    /// the pool as it was: a pool that was closed stays closed, and a pool that was created is removed.
     ///
     /// # Errors
     ///
-    /// The pool is in use, damaged, or made with other settings than asked for; it was copied while it was served; no
-    /// plan makes writes durable on the platform that it declares; the server cannot listen at an address.
+    /// The pool is in use, damaged, or made with other settings than asked for; the pool was copied while a server ran
+    /// on it; no plan makes writes durable on the platform that the pool declares; the server cannot listen at an
+    /// address.
     pub fn open(self) -> Result<Server, Error> {
         let is_elsewhere = |address: &Address| !matches!(address.0, Place::SharedMemory(_));
         if self.listen.iter().any(is_elsewhere) {
@@ -152,9 +152,9 @@ impl Builder {
         self.open_on(|_| Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?)))
     }
 
-    /// As [`Builder::open`], over a device of the caller's. The device is opened once it is known which pool will be
-    /// served, and before that pool is opened. A program that has more to start than the server, and fails to start it,
-    /// calls [`Server::withdraw`].
+    /// Does the same as [`Builder::open`], over a device of the caller. The device is opened once the pool is found,
+    /// and before the pool is opened. A program that has more to start than the server, and fails to start it, calls
+    /// [`Server::withdraw`].
     ///
     /// ```
     /// use stonecast::{Durability, OpenDevice, Server};
@@ -173,7 +173,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::open`], and what `device` returns.
+    /// The same as [`Builder::open`], and the error that `device` returns.
     pub fn open_on(
         self,
         device: impl FnOnce(&PoolDescription) -> Result<OpenDevice, Error>,
@@ -182,7 +182,8 @@ impl Builder {
             let words = format!("a server has places for 1 to {CLIENTS_MAX} clients");
             return Err(ErrorKind::Setup(words).into());
         }
-        // Made first and so dropped last: a new pool that is refused is removed once nothing uses it.
+        // The origin is made first and so dropped last: a new pool that is refused is removed once nothing uses the
+        // pool.
         let origin = Origin::find(&self.wanted)?;
         let device = device(origin.description())?;
         let options = ServerOptions {

@@ -58,7 +58,7 @@ pub struct Server {
     addresses: Vec<Address>,
     opening: Opening,
     has_run: Cell<bool>,
-    /// Dropped last: a new pool that is given up is removed once nothing uses it.
+    /// The last field to be dropped: a new pool that is given up is removed once nothing uses the pool.
     origin: Origin,
 }
 
@@ -73,14 +73,16 @@ pub struct Opening {
     pub recovery: RecoveryReport,
 }
 
-/// How long a server polls for work before it sleeps: longer than a client that has its answer takes to ask again, so
-/// that only a client that pauses pays for a wake-up.
+/// The time for which a server polls for work before it sleeps. The time is longer than a client takes between an
+/// answer and its next request, so that only a client that pauses pays for a wake-up.
 const SPIN_NS: Nanoseconds = 200_000;
-/// Least number of entries of the server's completion queues: the answers that all clients together may be waiting for.
+/// The least number of entries of the server's completion queues: the number of answers for which all clients together
+/// may wait.
 const COMPLETIONS: u32 = 65_536;
 
 impl Server {
-    /// A server of the pool at `data`: a folder, created if it does not exist, or a device of persistent memory.
+    /// The options of a server of the pool at `data`: a folder, created if it does not exist, or a device of persistent
+    /// memory.
     pub fn builder(data: impl Into<std::path::PathBuf>) -> Builder {
         Builder::new(data.into())
     }
@@ -102,7 +104,7 @@ impl Server {
         let opened = stonecast_kv::Server::open(pool, port, executor.runtime(), options);
         let (store, recovery) = executor.block_on(opened).map_err(Error::of_read)?;
         if let Err(error) = listen_at_all(&*device, &addresses) {
-            // Nobody was served, so every error of the close also shows at the next opening.
+            // No client was served, so every error of the close also shows at the next opening.
             let _ = executor.block_on(store.close());
             return Err(error);
         }
@@ -136,7 +138,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// A sync or a write-back failed: nothing is acknowledged any more, and the pool has to be opened anew.
+    /// A sync or a write-back failed: the server acknowledges nothing after that, and the pool has to be opened anew.
     pub fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), Error> {
         self.has_run.set(true);
         self.executor
@@ -144,20 +146,20 @@ impl Server {
             .map_err(Error::of_read)
     }
 
-    /// Why the medium has refused space since the last call; at most one reason a minute.
+    /// Returns the reason why the medium has refused space since the last call; at most one reason a minute.
     pub fn take_trouble(&self) -> Option<MediaError> {
         self.store.take_trouble()
     }
 
-    /// Why a client was not accepted since the last call, if the server lacked a resource that it needs for a client;
-    /// at most one reason a minute. The client is also told.
+    /// Returns the reason why a client was not accepted since the last call, if the server lacked a resource for the
+    /// client; at most one reason a minute. The client is also told the reason.
     pub fn take_refusal(&self) -> Option<DeviceError> {
         self.store.take_refusal()
     }
 
     /// Takes the opening back, for a program that cannot continue: the pool is closed, and a pool that the opening
-    /// created is removed, with the folders that were made for it. If the server has run, it may have stored something,
-    /// and the pool is only closed.
+    /// created is removed, with the folders that were made for it. A pool on which the server has run may hold records,
+    /// and is only closed.
     pub fn withdraw(self) {
         let Self {
             executor,
@@ -166,7 +168,7 @@ impl Server {
             has_run,
             ..
         } = self;
-        // Nobody was served, so every error of the close also shows at the next opening.
+        // No client was served, so every error of the close also shows at the next opening.
         let _ = executor.block_on(store.close());
         origin.keep(has_run.get());
         // The server's files must be gone from the folder before the folder is removed.
@@ -175,8 +177,8 @@ impl Server {
     }
 
     /// Ends in good order: connections end, written segments are sealed, and the index is kept for the next opening.
-    /// Returns how the pool was left. A server that is dropped instead leaves the pool as a crash does; nothing
-    /// acknowledged is lost by that.
+    /// Returns how the pool was left. A server that is dropped instead leaves the pool as a crash does; no acknowledged
+    /// write is lost.
     ///
     /// # Errors
     ///

@@ -9,8 +9,8 @@ use super::{Builder, Closing, Server};
 use crate::address::Address;
 use crate::error::{Error, ErrorKind};
 
-/// A server in a thread of its own. Dropping the handle ends the server in good order and waits for that; only
-/// [`ServerHandle::shutdown`] tells how it went.
+/// A server in a thread of its own. Dropping the handle ends the server in good order and waits for the end; only
+/// [`ServerHandle::shutdown`] returns the outcome.
 ///
 /// ```
 /// use stonecast::{Durability, Server, server::Closing};
@@ -55,17 +55,17 @@ impl ServerHandle {
         }
     }
 
-    /// Where clients connect: the first address.
+    /// The address for clients: the first at which the server listens.
     pub fn address(&self) -> &Address {
         &self.addresses[0]
     }
 
-    /// Whether the server has ended by itself; [`ServerHandle::shutdown`] tells why.
+    /// Returns whether the server has ended by itself; [`ServerHandle::shutdown`] tells why.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the server in good order, waits for that, and returns how the server left the pool.
+    /// Ends the server in good order, waits for the end, and returns how the server left the pool.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Nobody is left to be told. A second panic inside an unwind would abort the program.
+            // No caller is left to receive the panic. A second panic inside an unwind would abort the program.
             let _ = thread.join();
         }
     }

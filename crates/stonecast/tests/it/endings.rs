@@ -1,4 +1,4 @@
-//! What clients leave behind, and what they are told, when they end or the server does.
+//! The end of clients and servers: the state that clients leave, and the answers that clients get.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use stonecast::{Connector, Effect, Error, ErrorKind, Token, Write, Written, bloc
 
 use crate::support::{Place, block_on};
 
-/// Longer than anything takes unless it hangs.
+/// A time limit that only a hang exceeds.
 const FOR_EVER: Duration = Duration::from_secs(20);
 
 fn unknown(token: &Token) -> Effect {
@@ -71,7 +71,7 @@ fn retry_until_known(client: &blocking::Client, mut token: Token) -> Result<Writ
     panic!("the loop does not end");
 }
 
-/// Needs a guard that is there before the driver's thread: otherwise the connection stays forever.
+/// Needs a guard that exists before the driver's thread: otherwise the connection stays forever.
 #[test]
 fn a_connect_that_is_dropped_when_it_is_done_leaves_no_connection() {
     struct Woken(mpsc::Sender<()>);

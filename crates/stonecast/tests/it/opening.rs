@@ -1,4 +1,4 @@
-//! What a refused opening of a server leaves of the pool.
+//! The state of the pool after a refused opening of a server.
 
 use std::fs;
 
@@ -106,7 +106,7 @@ fn a_new_pool_that_cannot_be_served_leaves_nothing_behind() {
     assert!(folder.path().join("pool").exists(), "it was served");
 }
 
-/// Needs `withdraw` to remove a pool from which nobody was served, and no other.
+/// Needs `withdraw` to remove a pool from which no client was served, and no other pool.
 #[test]
 fn an_opening_that_is_taken_back_leaves_the_place_as_it_was() {
     let folder = TempDir::new().unwrap();
@@ -130,7 +130,7 @@ fn an_opening_that_is_taken_back_leaves_the_place_as_it_was() {
     assert_eq!(server.close().unwrap(), Closing::Clean);
 }
 
-/// Needs the check of the settings before anything is made.
+/// Needs the check of the settings before the pool is made.
 #[test]
 fn a_pool_too_small_and_a_server_without_places_are_refused_by_name() {
     let folder = TempDir::new().unwrap();

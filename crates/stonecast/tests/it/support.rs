@@ -1,4 +1,4 @@
-//! A server in a folder of the test's own.
+//! A server in a folder of the test.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,11 +47,11 @@ impl Place {
         format!("shm:{}", self.data().join("socket").display())
     }
 
-    /// Returns the token of a put of "one" under "a" that was sent, and whose answer nobody has seen.
+    /// Sends a put of "one" under "a", does not receive its answer, and returns its token.
     pub fn sent_without_answer(&self) -> Token {
         let client = Connector::new(&self.url())
             .unwrap()
-            // The limit is over before any server can answer: the put is sent, and its outcome is unknown.
+            // The limit ends before any server can answer: the put is sent, and its outcome is unknown.
             .operation_timeout(Some(Duration::ZERO))
             .connect_blocking()
             .unwrap();

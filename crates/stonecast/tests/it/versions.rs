@@ -1,4 +1,4 @@
-//! Another version of stonecast on the other side.
+//! Peers of another version of stonecast.
 
 use std::rc::Rc;
 use std::sync::mpsc;
@@ -51,7 +51,7 @@ fn next_event(device: &ShmDevice) -> ConnectionEvent {
     }
 }
 
-/// A client refuses a server that accepts everybody but greets in another version.
+/// The server accepts every client, but greets in another version.
 #[test]
 fn a_server_of_another_version_is_refused_with_both_versions() {
     for version in [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1] {
@@ -70,7 +70,7 @@ fn a_server_of_another_version_is_refused_with_both_versions() {
                     break request;
                 }
             };
-            // The welcome is as long as one of this version, so that only the number tells them apart.
+            // The welcome has the length of this version's welcome, so that only the number tells the two apart.
             let mut welcome = greeting(version);
             welcome.resize(80, 0);
             device.accept(request, qp, &welcome).unwrap();

@@ -1,9 +1,8 @@
 //! A register with versions and conditional writes: one key of a store.
 //!
-//! Versions grow with each write of a key, so the versions in answers fix the order of those
-//! writes. That is a promise in itself, and it keeps the search short: versions are the ranks of
-//! writes. Values that no answer mentions are one value to the search, since nobody can tell them
-//! apart.
+//! Versions grow with each write of a key, so the versions in answers fix the order of those writes. That order is a promise in
+//! itself, and keeps the search short: versions are the ranks of writes. All values that no answer mentions are one value to the
+//! search, since they are indistinguishable.
 
 use std::collections::HashMap;
 
@@ -48,7 +47,7 @@ pub enum Answer {
     Got(Option<(ValueId, u64)>),
     /// Stored, with this version.
     Stored(u64),
-    /// Not stored, because the condition did not hold; the present version.
+    /// Not stored, because the condition did not hold for the present version.
     Conflict(Option<u64>),
     /// Whether there was a value to remove.
     Removed(bool),
@@ -74,7 +73,7 @@ const UNTOLD: ValueId = ValueId(u32::MAX);
 enum Action {
     /// The operation read this value.
     Read(ValueId),
-    /// The operation found that the value is not as wanted.
+    /// The operation found another value than the wanted one.
     Refuse(Wanted),
     Write(ValueId),
     Swap(Wanted, ValueId),
@@ -99,7 +98,7 @@ impl Wanted {
     }
 }
 
-/// A register without versions, in terms of actions, which hold what answers said.
+/// A register without versions, in terms of actions, which contain the answers.
 struct Register;
 
 impl Model for Register {
@@ -128,9 +127,8 @@ impl Model for Register {
     }
 }
 
-/// Checks the operations about one key that was absent at first, in the order of their calls.
-/// `finally` is the value of the key after all of them, if it was read. Looks at most at
-/// `states_max` states.
+/// Checks the operations on one key that was absent at first, in the order of their calls. `finally` is the value of the key
+/// after all operations, if it was read. Visits at most `states_max` states.
 pub fn check<'a>(
     operations: impl Iterator<Item = &'a Operation> + Clone,
     finally: Option<ValueId>,
@@ -163,19 +161,19 @@ pub fn check<'a>(
     linearizability::check_steps(&Register, steps, states_max)
 }
 
-/// What all answers together tell.
+/// The facts that all answers together tell.
 struct Told {
     /// The value of each version.
     versions: HashMap<u64, ValueId>,
     /// The versions of each value.
     made: HashMap<ValueId, SmallVec<[u64; 1]>>,
-    /// How often each value was to be written.
+    /// Number of calls that write each value.
     calls: HashMap<ValueId, usize>,
 }
 
 impl Told {
-    /// Collects what answers tell; or the number of the first operation whose answer contradicts earlier ones: a version of
-    /// two values, or a value that was written more often than it was called for.
+    /// Collects the facts of all answers. An error is the number of the first operation whose answer contradicts earlier ones: a
+    /// version of two values, or a value with more versions than calls.
     fn of<'a>(operations: impl Iterator<Item = &'a Operation> + Clone) -> Result<Self, usize> {
         let mut told = Self {
             versions: HashMap::new(),
@@ -199,8 +197,7 @@ impl Told {
             if !known.contains(&version) {
                 known.push(version);
             }
-            // A write of unknown outcome may be repeated: then its value has at most one version
-            // for each call.
+            // A write of unknown outcome may be repeated. Its value then has at most one version for each call.
             let calls = told.calls.get(&value).copied().unwrap_or(0);
             if before.is_some_and(|before| before != value) || known.len() > calls.max(1) {
                 return Err(number);
@@ -219,7 +216,7 @@ impl Told {
         let mut action = self.action(operation)?;
         let rank = match (action, operation.answer) {
             (Action::Write(_) | Action::Swap(..), Some(Answer::Stored(version))) => Some(version),
-            // It is unknown which of several calls made a version that was read.
+            // A version that was read may come from any of several calls.
             (Action::Write(value) | Action::Swap(_, value), _) if self.calls[&value] == 1 => {
                 self.made.get(&value).and_then(|made| made.first().copied())
             }

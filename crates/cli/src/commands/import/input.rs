@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use crate::failure::Failure;
 use crate::signals::Stop;
 
-/// Bytes read at once.
+/// The size of one read, in bytes.
 const BUFFER_SIZE: usize = 1 << 20;
-/// How often a wait for input looks for a signal.
+/// The interval at which a wait for input checks for a signal.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -27,7 +27,7 @@ const AT_ONCE: Timespec = Timespec {
 
 /// The input of an import.
 pub struct Source {
-    /// The bytes of the input. A read fails with [`io::ErrorKind::WouldBlock`] if there are none yet and the read must
+    /// The bytes of the input. A read fails with [`io::ErrorKind::WouldBlock`] if no byte has arrived and the read must
     /// not wait.
     pub lines: BufReader<Input>,
     /// Whether a read waits.

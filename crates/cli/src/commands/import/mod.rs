@@ -1,4 +1,4 @@
-//! `import`: every entry of an NDJSON file, in its order.
+//! `import`: every entry of an NDJSON file, in the order of the file.
 //!
 //! Many puts are in flight on one connection. The client commits them in the order in which they are first polled, which
 //! is the order of the file, so the order of versions is the order of lines.
@@ -31,11 +31,12 @@ use crate::signals::Stop;
 use input::Source;
 use outcome::{Cause, Outcome};
 
-/// Stores every entry of an NDJSON file, in its order.
+/// Stores every entry of an NDJSON file, in the order of the file.
 ///
-/// Each line is {"key":KEY,"value":VALUE}, each of the two a string or {"base64":"..."}; a "version", as `get --json` prints
-/// it, is passed over. A broken line ends the import: the lines before it are stored, nothing of it or after it is. Where an
-/// import ends early, by a signal too, it says which lines are stored, which may be, and where to go on.
+/// Each line is {"key":KEY,"value":VALUE}, where KEY and VALUE are strings or {"base64":"..."}. A "version", as `get
+/// --json` prints it, is ignored. A broken line ends the import: the lines before it are stored, and nothing else. An
+/// import that ends early, also at a signal, says which lines are stored, which lines may be stored, and at which line
+/// to continue.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: a file, and the output of another program
@@ -43,9 +44,9 @@ Example: a file, and the output of another program
   zcat entries.ndjson.gz | stonecast import
   stonecast get greeting --json | stonecast import --connect shm:/srv/other/socket")]
 pub struct Import {
-    /// The file; stdin if it is not given or is `-`.
+    /// The file; stdin if FILE is missing or `-`.
     pub file: Option<PathBuf>,
-    /// Operations that wait for an answer at the same time.
+    /// Operations in flight at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub in_flight: u32,
     /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end.
@@ -55,9 +56,9 @@ pub struct Import {
     pub connection: Connection,
 }
 
-/// How often a wait for answers looks for a signal.
+/// The interval at which a wait for answers checks for a signal.
 const LOOK_NS: Nanoseconds = 50_000_000;
-/// How long an import waits for answers after a signal: far longer than a working server takes for a batch.
+/// The time for which an import waits for answers after a signal: far longer than a working server takes for a batch.
 const PATIENCE_NS: Nanoseconds = 5_000_000_000;
 
 /// The result of an import or export.
@@ -67,11 +68,11 @@ pub struct Transferred {
     pub entries: u64,
     /// Bytes of NDJSON.
     pub bytes: u64,
-    /// How long the transfer took.
+    /// The duration of the transfer.
     pub seconds: f64,
 }
 
-/// See the module documentation. Connects only when the file can be read.
+/// See the module documentation. Connects only after the file was opened.
 pub fn run(flags: &Import) -> Result<(), Failure> {
     let stop = Rc::new(Stop::on_signals()?);
     let source = input::open(flags.file.as_deref(), stop.clone())?;
@@ -104,7 +105,7 @@ pub fn run(flags: &Import) -> Result<(), Failure> {
     )
 }
 
-/// Reports what was transferred, as JSON for a program or in words for a person.
+/// Reports the transfer, as JSON for a program or in words for a person.
 pub fn report(json: bool, what: &str, transferred: Transferred) -> Result<(), Failure> {
     if json {
         let done = format_args!("{} entries are {what}", transferred.entries);
@@ -141,7 +142,7 @@ impl Run<'_> {
             if ends.get() || self.stop.asked() {
                 return Poll::Ready(None);
             }
-            // Answers that are due come soon and poll this future again, so a read waits for input only if none are
+            // Answers that are due come soon and poll this future again, so a read waits for input only if no answer is
             // due.
             waits.set(sent.borrow().is_empty());
             match reader.next_entry() {
@@ -211,6 +212,6 @@ impl Run<'_> {
 enum Next<T> {
     Answer(T),
     End,
-    /// Nothing has come for too long.
+    /// No answer came within the limit.
     Late,
 }

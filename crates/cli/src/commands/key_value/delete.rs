@@ -12,7 +12,7 @@ use crate::ndjson::Bytes;
 use crate::output;
 use crate::session::Session;
 
-/// Deletes a key. When it returns, the deletion is durable.
+/// Deletes a key. The deletion is durable when the command returns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -16,7 +16,7 @@ use crate::session::Session;
 
 /// Prints the value of a key.
 ///
-/// The bytes go to stdout as they are; on a terminal a line feed follows.
+/// The bytes go to stdout unchanged; on a terminal, a line feed follows.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: a value as it is, as JSON with its version, and into another pool
@@ -47,7 +47,7 @@ pub fn get(flags: &Get) -> Result<(), Failure> {
             version: Some(version),
         });
     }
-    // The prompt of a shell should not follow the value on its line; a program gets only the bytes.
+    // On a terminal, the prompt of the shell starts on a line of its own; a program gets only the bytes.
     if io::stdout().is_terminal() && !value.ends_with(b"\n") {
         value.push(b'\n');
     }

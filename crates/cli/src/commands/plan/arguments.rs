@@ -1,4 +1,4 @@
-//! Which platforms, operations and updates are asked about: the selectors of `plan` and `litmus`.
+//! The selectors of `plan` and `litmus`: platforms, operations and updates.
 //!
 //! ```text
 //!   nothing               the 72 published scenarios
@@ -19,28 +19,28 @@ use stonecast_persist::{
 
 use crate::failure::Failure;
 
-/// What is asked about.
+/// The selectors.
 #[derive(Debug, Default, PartialEq, Args)]
 pub struct Selectors {
-    /// Platform profile: the name of a shipped one, or a file (TOML). Axes given beside it replace what it says.
+    /// Platform profile: the name of a shipped one, or a file (TOML). Other axis flags override the profile.
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
-    /// With --profile: the port whose DDIO counts, where the profile tells ports apart.
+    /// With --profile: the port whose DDIO counts, if the profile distinguishes ports.
     #[arg(long, value_name = "NAME", requires = "profile")]
     pub port: Option<String>,
-    /// Up to where stored bytes survive a power cut: page-file, dmp, mhp, wsp or volatile.
+    /// Part of the machine in which bytes survive a power cut: page-file, dmp, mhp, wsp or volatile.
     #[arg(long, value_name = "DOMAIN", value_parser = word::<PersistenceDomain>)]
     pub persistence: Option<PersistenceDomain>,
-    /// Where inbound writes land: on (in the last-level cache) or off.
+    /// Target of inbound writes: on (the last-level cache) or off (memory).
     #[arg(long, value_name = "on|off", value_parser = word::<Ddio>)]
     pub ddio: Option<Ddio>,
-    /// What memory holds receive buffers: dram or pm.
+    /// Memory of receive buffers: dram or pm.
     #[arg(long, value_name = "dram|pm", value_parser = word::<ReceiveBuffers>)]
     pub receive_buffers: Option<ReceiveBuffers>,
-    /// When posted operations complete: infiniband (also for RoCE) or iwarp.
+    /// Transport, which decides when posted operations complete: infiniband (also for RoCE) or iwarp.
     #[arg(long, value_name = "infiniband|iwarp", value_parser = word::<Transport>)]
     pub transport: Option<Transport>,
-    /// How a flush is done: read, native-global or native-persistent.
+    /// Kind of flush: read, native-global or native-persistent.
     #[arg(long, value_name = "KIND", value_parser = word::<FlushKind>)]
     pub flush: Option<FlushKind>,
     /// Whether the NIC has ATOMIC_WRITE.
@@ -49,13 +49,13 @@ pub struct Selectors {
     /// Whether PCIe may reorder inbound writes.
     #[arg(long, value_name = "true|false")]
     pub relaxed_ordering: Option<bool>,
-    /// Whether what a NIC has accepted survives a power cut.
+    /// Whether bytes that a NIC has accepted survive a power cut.
     #[arg(long, value_name = "true|false")]
     pub trusted_nic_buffers: Option<bool>,
-    /// What carries the update: write, write-imm, send or append.
+    /// Operation that carries the update: write, write-imm, send or append.
     #[arg(long, value_name = "OPERATION", value_parser = word::<Operation>)]
     pub operation: Option<Operation>,
-    /// What is updated: single, or compound (b never survives without a).
+    /// Kind of update: single, or compound (b never survives without a).
     #[arg(long, value_name = "single|compound", value_parser = update)]
     pub update: Option<Update>,
     /// With a compound update: b is longer than 8 bytes, too long for ATOMIC_WRITE.
@@ -77,19 +77,19 @@ fn update(text: &str) -> Result<Update, String> {
 
 /// The selection that the selectors make.
 pub struct Selection {
-    /// The scenarios that were asked about; never empty.
+    /// The selected scenarios; never empty.
     pub scenarios: Vec<Scenario>,
     /// The profile from which the platform comes, if there is one.
     pub profile: Option<PlatformProfile>,
 }
 
 impl Selectors {
-    /// Whether nothing was selected, which asks for everything that was published.
+    /// Returns whether nothing was selected, which stands for everything that was published.
     pub fn are_absent(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The scenarios that were asked about.
+    /// The selected scenarios.
     pub fn select(&self) -> Result<Selection, Failure> {
         if self.large && self.update == Some(Update::Single) {
             return Err(Failure::usage(
@@ -181,7 +181,7 @@ impl Selectors {
             if self.persistence.is_some_and(|domain| !is_published(domain))
                 && self.receive_buffers.is_none()
             {
-                // There is no persistent memory that could hold the receive buffers.
+                // No persistent memory could hold the receive buffers.
                 platform.receive_buffers = ReceiveBuffers::Dram;
             }
             if platform.transport == Transport::Iwarp && self.atomic_write.is_none() {
@@ -222,9 +222,10 @@ fn is_published(domain: PersistenceDomain) -> bool {
     )
 }
 
-/// Shows which steps make a remote write durable on a platform, why each is there, and what is lost without it.
+/// Shows which steps make a remote write durable on a platform, the reason for each step, and the loss without the
+/// step.
 ///
-/// Without selectors: the 72 scenarios of the published taxonomy. Each plan is proved on the spot.
+/// Without selectors, shows the 72 scenarios of the published taxonomy. Each plan is proved when it is shown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: a platform by name, one scenario with a page to look at, all published plans for a program
@@ -237,7 +238,8 @@ pub struct Plan {
     /// Prints one JSON object for each scenario.
     #[arg(long)]
     pub json: bool,
-    /// Also writes a page that shows where every byte is at each step, and what a crash at that moment leaves.
+    /// Also writes an HTML page that shows the place of every byte at each step, and the bytes that a crash at that
+    /// moment leaves.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

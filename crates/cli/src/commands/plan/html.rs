@@ -42,7 +42,7 @@ struct ShownStep {
 #[derive(Serialize)]
 struct ShownAssumption {
     claim: String,
-    /// How the plan breaks if the assumption does not hold.
+    /// A run that breaks the plan if the assumption does not hold.
     run: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ struct ShownRun {
     without: Option<usize>,
     /// The frame that is shown first.
     opens_at: usize,
-    /// For each frame, the step of the plan that was done last, from 0.
+    /// The step of the plan that was done last, from 0, for each frame.
     latest_steps: Vec<Option<usize>>,
     #[serde(flatten)]
     run: Run,
@@ -95,8 +95,8 @@ fn opens_at(run: &Run) -> usize {
         .map_or(0, |(index, _)| index)
 }
 
-/// Which step of `plan` was the latest at each frame. The occurrences of a step that the plan has twice are told apart
-/// by their order.
+/// Returns the latest step of `plan` at each frame. The order distinguishes the occurrences of a step that the plan has
+/// twice.
 fn latest_steps(plan: &Plan, without: Option<usize>, run: &Run) -> Vec<Option<usize>> {
     let mut left: Vec<(usize, String)> = plan
         .steps()
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// A reader of the page need not have read a paper.
+    /// The page is for readers who have not read the papers.
     #[test]
     fn the_page_explains_its_terms() {
         let explained: Vec<&str> = FRAME

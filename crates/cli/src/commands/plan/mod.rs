@@ -1,4 +1,4 @@
-//! `plan`: which steps make a remote write durable on a platform, and why nothing less does.
+//! `plan`: the steps that make a remote write durable on a platform, and the reason why nothing less does.
 //!
 //! ```text
 //!   arguments.rs   which platforms, operations and updates      text.rs   for people

@@ -25,35 +25,38 @@ An address that other machines reach needs a password or TLS
 Clients of other users, those of the group staff, over shared memory
   stonecast serve --listen shm:/run/stonecast/socket --socket-mode 0660 --socket-group staff")]
 pub struct Serve {
-    /// Folder of the pool, created if it is not there, or device of persistent memory.
+    /// Folder of the pool, created if it does not exist, or device of persistent memory.
     #[arg(long, value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
     pub data: PathBuf,
-    /// Where to listen, shm:PATH or verbs:HOST:PORT; may be given more than once, of one kind [default: shm:DIR/socket].
+    /// Address to listen at, shm:PATH or verbs:HOST:PORT; may be given more than once, with addresses of one kind
+    /// [default: shm:DIR/socket].
     #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", value_parser = values::address)]
     pub listen: Vec<Address>,
-    /// What acknowledged writes survive; for a pool that exists, what it was created with [default: power].
+    /// Failures that acknowledged writes survive; declared when the pool is created [default: power].
     #[arg(long, value_enum, env = "STONECAST_DURABILITY")]
     pub durability: Option<DurabilityArgument>,
-    /// What the memory under the pool survives; declared at creation, never guessed [default: page-file, for a device what
-    /// the kernel says of it].
+    /// Persistence of the memory under the pool; declared when the pool is created, never guessed [default: page-file,
+    /// for a device the kernel's report].
     #[arg(long, value_enum, env = "STONECAST_PLATFORM")]
     pub platform: Option<PlatformArgument>,
     /// Size of a new pool, such as 512MiB or 8GiB [default: 1GiB].
     #[arg(long, value_name = "SIZE", env = "STONECAST_CAPACITY")]
     pub capacity: Option<Size>,
-    /// Size of each segment of a new pool, a power of two [default: 4MiB, in a pool below 128MiB a 32nd of it, rounded down].
+    /// Size of each segment of a new pool, a power of two [default: 4MiB, or a 32nd of a pool below 128MiB, rounded
+    /// down].
     #[arg(long, value_name = "SIZE", env = "STONECAST_SEGMENT_SIZE")]
     pub segment_size: Option<Size>,
-    /// Serves a pool that was copied while it was served: what was written or moved meanwhile may be missing.
+    /// Accepts a pool that was copied while a server ran on it: records written or moved during the copy may be
+    /// missing.
     #[arg(long)]
     pub accept_copy: bool,
-    /// Who may write into the log.
+    /// Rights of clients to write into the log.
     #[arg(long, value_enum, env = "STONECAST_CLIENTS", default_value = "trusted")]
     pub clients: ClientsArgument,
-    /// Written when the server is ready, with its process number in it.
+    /// File that the server writes when it is ready, with its process number as the content.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Stops when the process with this number, which started it, is gone.
+    /// Stops when the process with this number, the parent of the server, is gone.
     #[arg(long, hide = true, value_name = "PROCESS")]
     pub exit_with_parent: Option<i32>,
     // These flags come last: flags after them would stand under their headings.
@@ -65,7 +68,7 @@ pub struct Serve {
     pub gateway: GatewayFlags,
 }
 
-/// What the memory under the pool survives.
+/// The persistence of the memory under the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlatformArgument {
     /// An ordinary file on an ordinary disk: pages that were synced survive power loss.
@@ -78,15 +81,15 @@ pub enum PlatformArgument {
     Wsp,
 }
 
-/// Who may write into the log.
+/// Rights of clients to write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClientsArgument {
-    /// Clients of the server's own user write in place, others, and everybody where the log is a file that is synced,
-    /// through memory that the server copies from.
+    /// Clients of the server's own user write in place. Other users' clients write through memory that the server
+    /// copies from, as do all clients if the log is a file that is synced.
     Trusted,
-    /// Like trusted; clients that write in place also publish their overwrites themselves, for durability process. They can then
-    /// spoil what the server counts and finds, so only for programs that are as trusted as the server.
+    /// Like trusted; clients that write in place also publish their overwrites themselves, for durability process. Such
+    /// clients can corrupt the server's counters and index, so they must be as trusted as the server.
     Publishing,
-    /// Everybody writes through memory that the server copies from.
+    /// All clients write through memory that the server copies from.
     Copying,
 }

@@ -1,4 +1,4 @@
-//! `stat`: what a running server holds and does, once or again and again.
+//! `stat`: the content and the work of a running server, once or repeatedly.
 
 mod gateway;
 mod report;
@@ -19,9 +19,9 @@ use crate::values::Period;
 use gateway::{Admin, AdminFlags};
 use report::Report;
 
-/// Shows what a running server holds and does, by clients of its memory and through its gateway.
+/// Shows the content and the work of a running server, for clients of its memory and for its gateway.
 ///
-/// Reads are what clients report: it lacks what each of them did in the last second.
+/// The counts of reads come from reports of the clients, and lack the reads of each client's last second.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: once for people, as JSON for programs, and again and again with the gateway's part
@@ -33,10 +33,10 @@ pub struct Stat {
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Prints again and again, redrawn on a terminal, until it is interrupted.
+    /// Prints repeatedly, redrawn on a terminal, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// How long to wait in between.
+    /// Interval between two prints.
     #[arg(long, value_name = "TIME", default_value = "1s", requires = "watch")]
     pub every: Period,
     #[command(flatten)]
@@ -45,9 +45,9 @@ pub struct Stat {
     pub admin: AdminFlags,
 }
 
-/// Moves the cursor home and erases everything below: the old text is drawn over without flicker.
+/// Moves the cursor home and erases everything below, so that a redraw does not flicker.
 const REDRAW: &str = "\x1b[H\x1b[J";
-/// How often the loop checks whether somebody asked for the end.
+/// The interval at which the loop checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Asks the server and prints its answer.

@@ -1,4 +1,4 @@
-//! A proxy between a Redis client that cannot be asked and a server: it knows which SETs were acknowledged.
+//! A proxy between a server and a Redis client that does not tell which SETs were acknowledged. The proxy tells.
 //!
 //! ```text
 //!   redis-benchmark --requests--> [note each SET] --> server
@@ -15,11 +15,12 @@ use std::thread;
 /// A key and its value.
 pub type Set = (Vec<u8>, Vec<u8>);
 
-/// See the module documentation. Accepts as long as the process lives; each connection ends with its server.
+/// See the module documentation. The proxy accepts connections as long as the process lives; each connection ends with
+/// its server.
 pub struct Proxy {
-    /// Where clients connect.
+    /// The address for clients.
     pub address: SocketAddr,
-    /// How many SETs were acknowledged so far.
+    /// The number of SETs that were acknowledged so far.
     pub count: Arc<AtomicU64>,
     acknowledged: Arc<Mutex<Vec<Set>>>,
 }
@@ -36,7 +37,7 @@ impl Proxy {
         let (counts, sets) = (count.clone(), acknowledged.clone());
         thread::spawn(move || {
             for client in listener.incoming() {
-                // When the server is gone, new clients are sent away.
+                // New clients are dropped once the server is gone.
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else {
                     continue;
                 };
@@ -87,8 +88,8 @@ fn connect(
     });
 }
 
-/// Copies bytes until one side ends; `look` sees all bytes that came and were not taken yet, and returns how many it
-/// takes.
+/// Copies bytes until one side ends. `look` sees all bytes that have arrived and are not yet consumed, and returns how
+/// many bytes it consumes.
 fn forward(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&[u8]) -> usize) {
     let (mut seen, mut piece) = (Vec::new(), vec![0; 64 << 10]);
     while let Ok(size @ 1..) = from.read(&mut piece) {
@@ -123,7 +124,7 @@ fn note_requests(bytes: &[u8], waiting: &Mutex<VecDeque<Option<Set>>>) -> usize 
     at
 }
 
-/// Hands each complete reply to `take`; returns how many bytes the replies have.
+/// Hands each complete reply to `take`; returns the total size of the replies.
 fn take_replies(bytes: &[u8], mut take: impl FnMut(&[u8])) -> usize {
     let mut at = 0;
     while let Some(size) = reply_size(&bytes[at..]) {

@@ -7,15 +7,15 @@
 //!     reader     gets of all keys; writes down what it saw
 //! ```
 //!
-//! A writer's notes are `write`s to a file: they outlive the writer. Each of its keys has one operation at a time, so
-//! after a death a key holds the last acknowledged operation or the one that was under way, and nothing older than what
-//! anybody has read (visible implies durable). A key whose operation was under way when its writer died is not used
-//! until the server's next death: an operation without an answer may take effect later.
+//! A writer's notes are `write`s to a file, and outlive the writer. Each of its keys has one operation at a time. After
+//! a death, a key therefore holds the last acknowledged operation or the one that was under way, and nothing older than
+//! a value that was read (visible implies durable). A key whose operation was under way when its writer died is not
+//! used until the server's next death: an operation without an answer may take effect later.
 //!
 //! A process that dies loses nothing that it stored in a mapping, so these tests need the code that makes a write count
-//! and the code that finds it again. The tests fail with each of these bugs: a stamp left out now and then, a rebuilt
-//! index in which the older record of a key wins, a rebuilt index that forgets tombstones, sequence numbers that start
-//! again. Power loss is for tests on a medium that can lose bytes.
+//! and the code that finds the write again. The tests fail with each of these bugs: a stamp left out now and then, a
+//! rebuilt index in which the older record of a key wins, a rebuilt index that forgets tombstones, sequence numbers
+//! that start again. Power loss belongs to tests on a medium that can lose bytes.
 
 pub mod model;
 mod notes;
@@ -31,11 +31,12 @@ use crate::support::{Place, Server, Worker, as_worker, start_worker, stonecast};
 use model::Model;
 use work::{WRITERS, Work};
 
-/// How often something is killed in one test.
+/// The number of kills in one test.
 const MOMENTS: usize = 200;
-/// Small enough that the pool fills and is replaced several times; large enough that most kills meet a pool with room.
+/// The capacity is small enough that the pool fills and is replaced several times, and large enough that most kills
+/// meet a pool with room.
 const CAPACITY: &str = "128MiB";
-/// Smallest segments, so that many are opened, filled, sealed.
+/// Small segments, so that many are opened, filled and sealed.
 const SEGMENT_SIZE: &str = "1MiB";
 /// A pool fuller than this is replaced by a new one, so that kills meet pools with room.
 const FULL_ENOUGH: f64 = 0.6;
@@ -59,7 +60,8 @@ fn every_acknowledged_write_survives_kills_in_volatile_memory() {
     );
 }
 
-/// The writers overwrite keys without the server: writes that they publish while it is dead are also found.
+/// The writers overwrite keys without the server: writes that a client publishes while the server is dead are also
+/// found.
 #[test]
 fn every_acknowledged_write_survives_kills_of_clients_that_publish() {
     let test = "kill::every_acknowledged_write_survives_kills_of_clients_that_publish";
@@ -105,7 +107,7 @@ struct Scene {
     random: Random,
     model: Model,
     server: Server,
-    /// Writers, then the reader, each with the length that its notes had when it was started.
+    /// Writers, then the reader, each with the length of its notes at its start.
     workers: Vec<(Worker, u64)>,
     pools: u32,
     /// Writes that were acknowledged in pools before this one.
@@ -138,7 +140,7 @@ impl Scene {
         scene
     }
 
-    /// Waits for a random moment under load and kills; returns how many kills that were.
+    /// Waits for a random moment under load, then kills; returns the number of kills.
     fn kill_something(&mut self) -> usize {
         let until = Duration::from_micros(self.random.random_range(0..60_000));
         std::thread::sleep(until);
@@ -154,7 +156,7 @@ impl Scene {
         kills
     }
 
-    /// Kills the server, now and then also while it recovers, and compares the pool's content with the notes.
+    /// Kills the server, sometimes also during recovery, and compares the pool's content with the notes.
     fn kill_server(&mut self) -> usize {
         self.server.kill();
         self.workers.clear();
@@ -240,7 +242,7 @@ impl Scene {
         )
     }
 
-    /// Waits until every worker has written notes, so that the kill meets the workers at work.
+    /// Waits until every worker has written notes, so that the kill comes under load.
     fn wait_for_load(&mut self) {
         let start = Instant::now();
         for index in 0..self.workers.len() {
@@ -266,7 +268,7 @@ impl Scene {
     }
 }
 
-/// The options that servers are started with.
+/// The options of the servers.
 type Options = [&'static str; 8];
 
 fn options(durability: &'static str, clients: &'static str) -> Options {

@@ -20,7 +20,7 @@ struct Key {
     done: (u64, Kind),
     /// The operation that was under way when its writer died.
     open: Option<(u64, Kind)>,
-    /// The newest operation whose value anybody has read.
+    /// The newest operation whose value was read.
     seen: u64,
 }
 
@@ -111,7 +111,7 @@ impl Model {
             state.done = last;
             state.open = None;
         }
-        // This check comes after that of acknowledged writes, whose loss is reported if both are gone.
+        // This check comes after the check of acknowledged writes, whose loss is reported if both are gone.
         for (key, state) in &self.keys {
             let found = there.get(key);
             assert!(

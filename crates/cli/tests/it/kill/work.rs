@@ -13,12 +13,12 @@ use stonecast_kv::{CLIENT_COMPLETIONS, Client, StoreError};
 
 use super::notes::{Kind, Note, Notes, read};
 
-/// Processes that write. One more process reads.
+/// The number of processes that write. One more process reads.
 pub const WRITERS: usize = 2;
-/// Operations that each writer has in flight, each on keys of its own.
+/// The number of operations that each writer has in flight, each on keys of its own.
 const LANES: usize = 8;
 const KEYS_PER_LANE: usize = 24;
-/// Most operations that a session can name.
+/// The most operations that a session can name.
 const OPERATIONS_PER_SESSION: u64 = 100_000_000;
 
 /// The work of one worker, passed through the environment as lines.
@@ -202,7 +202,7 @@ async fn read_all_keys(client: Client, runtime: Rc<dyn Runtime>, notes: Notes, m
     let mut seen = BTreeMap::new();
     for count in 0u64.. {
         if count % 64 == 0 {
-            // Reads need no other process and would keep the processor from the writers.
+            // Reads need no other process, and would take the processor from the writers.
             runtime.sleep(50_000).await;
         }
         let key = key(

@@ -9,7 +9,7 @@ use serde_json::json;
 const PACKAGES_MIN: usize = 60_000;
 
 /// Every package description as one NDJSON entry under `package/version/architecture`, in the canonical form. The error
-/// explains why there are none.
+/// is the reason why there are no descriptions.
 pub fn debian_packages() -> Result<Vec<(String, String)>, String> {
     let output = Command::new("apt-cache")
         .arg("dumpavail")

@@ -1,4 +1,4 @@
-//! Support for the tests: processes, places for pools, and a way to say that something cannot run here.
+//! Support for the tests: processes, places for pools, and the report of tests that cannot run on this machine.
 
 mod corpus;
 mod place;
@@ -15,8 +15,8 @@ pub use worker::{Worker, as_worker, start_worker};
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Reports that `name` cannot run on this machine: on stderr, and to the file that `cargo xtask ci` names, if it does,
-/// so that it is counted.
+/// Reports that `name` cannot run on this machine: on stderr, and in the file that `cargo xtask ci` names, if any, so
+/// that the test is counted.
 pub fn not_run(name: &str, reason: &str) {
     eprintln!("not run: {name} ({reason})");
     if let Some(path) = std::env::var_os("STONECAST_NOT_RUN") {

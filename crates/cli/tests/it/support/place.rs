@@ -1,11 +1,11 @@
-//! Places for pools: a folder on the disk, one in volatile memory, and small media that fill up.
+//! Places for pools: a folder on the disk, a folder in volatile memory, and small media that fill up.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A folder that goes away with its value.
+/// A folder that is removed when its value is dropped.
 pub struct Place {
     folder: TempDir,
 }
@@ -33,7 +33,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// A name in the folder, at which there is no pool yet.
+    /// A path in the folder, for a pool that does not exist yet.
     pub fn pool(&self) -> PathBuf {
         self.folder.path().join("pool")
     }
@@ -75,7 +75,7 @@ impl Mount {
         })
     }
 
-    /// Where the file system is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.point
     }

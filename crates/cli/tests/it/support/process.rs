@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far more than anything here takes: only a process that hangs reaches it.
+/// The time limit of a process, which only a hang exceeds.
 const TIME_MAX: Duration = Duration::from_secs(240);
 /// Pause between two checks of a process that should end.
 const LOOK: Duration = Duration::from_millis(1);
@@ -21,20 +21,20 @@ const LOOK: Duration = Duration::from_millis(1);
 pub struct Output {
     /// Exit status; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Results.
+    /// The results.
     pub stdout: Vec<u8>,
-    /// Words.
+    /// The messages.
     pub stderr: String,
 }
 
 impl Output {
-    /// Results as text; the command must have succeeded.
+    /// The results as text; the command must have succeeded.
     pub fn text(&self) -> &str {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         std::str::from_utf8(&self.stdout).expect("UTF-8 on stdout")
     }
 
-    /// Results as one JSON object; the command must have succeeded.
+    /// The results as one JSON object; the command must have succeeded.
     pub fn json(&self) -> serde_json::Value {
         assert_eq!(
             self.text().matches('\n').count(),
@@ -45,7 +45,8 @@ impl Output {
         serde_json::from_str(self.text()).expect("JSON on stdout")
     }
 
-    /// Checks that a command with `--json` failed with `code` and this name of it, and returns the object that it printed last.
+    /// Checks that a command with `--json` failed with `code` and with this name of the status, and returns the last
+    /// printed object.
     pub fn json_failure(&self, code: i32, name: &str) -> serde_json::Value {
         assert_eq!(self.code, Some(code), "{}", self.stderr);
         assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
@@ -59,7 +60,7 @@ impl Output {
         failure
     }
 
-    /// Checks that the command failed with `code` in good manners, and returns what it said.
+    /// Checks that the command failed with `code` and a message for people, and returns the message.
     pub fn refusal(&self, code: i32) -> &str {
         assert_eq!(self.code, Some(code), "{}", self.stderr);
         assert!(
@@ -114,7 +115,7 @@ pub fn run(mut command: Command, input: &[u8]) -> Output {
         .expect("the binary starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     let input = input.to_vec();
-    // A command that does not want all of its input closes the pipe.
+    // A command that ends before it has read all of its input closes the pipe.
     let writer = thread::spawn(move || drop(stdin.write_all(&input)));
     let stdout = read_all(child.stdout.take().expect("a pipe"));
     let stderr = read_all(child.stderr.take().expect("a pipe"));
@@ -172,7 +173,7 @@ impl Server {
         server
     }
 
-    /// Starts a server that must refuse, and returns what it said.
+    /// Starts a server that must refuse, and returns its message.
     pub fn refused<S: AsRef<OsStr>>(data: &Path, arguments: impl IntoIterator<Item = S>) -> String {
         let mut server = Self::launch(data, arguments);
         assert!(!server.wait_until_ready(), "the server started");
@@ -237,7 +238,7 @@ impl Server {
         }
     }
 
-    /// Waits for the line that says that the server serves; false if the server ends before.
+    /// Waits for the line that reports a ready server; false if the server ends before that line.
     pub fn wait_until_ready(&mut self) -> bool {
         loop {
             match self.words.recv_timeout(TIME_MAX) {
@@ -279,7 +280,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Where the server listens, for `--connect`.
+    /// The server's address, for `--connect`.
     pub fn address(&self) -> String {
         format!("shm:{}", self.socket().display())
     }
@@ -318,13 +319,13 @@ impl Server {
         wait(&mut self.child)
     }
 
-    /// kill -9, and waits until it is gone.
+    /// Kills the server with SIGKILL, and waits for its end.
     pub fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");
         wait(&mut self.child);
     }
 
-    /// SIGTERM, and waits for the end in good order.
+    /// Sends SIGTERM, and waits for the end in good order.
     pub fn stop(&mut self) {
         self.signal(Signal::TERM);
         let status = self.wait();

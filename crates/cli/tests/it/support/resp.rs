@@ -4,17 +4,17 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than anything takes, so that a test that would wait forever ends.
+/// A time limit that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A reply; lists are not needed here, except of values.
+/// A reply. The only lists are lists of values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// `+`, `-` and `:` lines as they are.
+    /// A line that begins with `+`, `-` or `:`, unchanged.
     Line(String),
     /// Bytes, or none.
     Bulk(Option<Vec<u8>>),
-    /// Several.
+    /// A list of replies.
     List(Vec<Reply>),
 }
 
@@ -25,7 +25,7 @@ pub struct RespClient {
 }
 
 impl RespClient {
-    /// Connects.
+    /// Connects to the port at `address`.
     pub fn connect(address: SocketAddr) -> Self {
         let output = TcpStream::connect(address).expect("the port is open");
         output.set_nodelay(true).expect("a socket has options");

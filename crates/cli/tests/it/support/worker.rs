@@ -1,13 +1,13 @@
-//! Work in a process of its own that can be killed: the test binary starts itself, with one test as the only one to run,
-//! and that test sees in its environment that it is the worker.
+//! Work in a process of its own that can be killed. The test binary starts itself with a single test to run, and the
+//! environment tells that test that the process is the worker.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The variable that is set in a worker to describe its work.
+/// The environment variable that describes the work of a worker.
 const WORK: &str = "STONECAST_TEST_WORK";
 
-/// The work of this process, if it is a worker of the test that asks.
+/// The work of this process, if the process is a worker of the calling test.
 pub fn as_worker() -> Option<String> {
     std::env::var(WORK).ok()
 }
@@ -38,13 +38,13 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// kill -9, and waits until it is gone.
+    /// Kills the worker with SIGKILL, and waits for its end.
     pub fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");
     }
 
-    /// Whether the worker still runs.
+    /// Returns whether the worker still runs.
     pub fn runs(&mut self) -> bool {
         self.child
             .try_wait()

@@ -15,8 +15,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
-/// `ca.pem`, and signed by it: `server`, `client`, `named`, a client with a common name, `expired` and `elsewhere`, for another host. And `stranger`, of
-/// the authority `other-ca.pem`. Each has its certificate in `NAME.pem` and its key in `NAME.key`.
+/// The authority `ca.pem` signed `server`, `client`, `named` (a client with a common name), `expired`, and `elsewhere` (for
+/// another host). The authority `other-ca.pem` signed `stranger`. Each has its certificate in `NAME.pem` and its key in
+/// `NAME.key`.
 pub struct Certificates {
     folder: TempDir,
 }
@@ -48,7 +49,7 @@ impl Certificates {
     fn authority(&self, name: &str) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Two authorities of one name would be taken for each other, and fail later.
+        // Two authorities of the same name would be mistaken for each other, and fail later.
         params.distinguished_name.push(DnType::CommonName, name);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         fs::write(self.path(&format!("{name}.pem")), authority.pem()).unwrap();

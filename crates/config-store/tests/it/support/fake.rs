@@ -8,19 +8,19 @@ use std::thread;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 pub enum Reply {
     /// Answers with this status and body.
     Say(u16, String),
-    /// Answers with this head and nothing behind it, and leaves the connection open.
+    /// Answers with this head and nothing after it, and leaves the connection open.
     Head(String),
-    /// Answers with these lines as a stream, and leaves it open.
+    /// Answers with these lines as a stream, and leaves the stream open.
     Stream(Vec<String>),
     /// Never answers.
     Silence,
     /// Closes the connection.
     HangUp,
-    /// Answers with bytes that are no HTTP.
+    /// Answers with bytes that are not HTTP.
     Noise,
 }
 
@@ -73,7 +73,7 @@ impl Fake {
                         let mut raw = stream.try_clone().ok()?;
                         let connection = ServerConnection::new(tls).unwrap();
                         serve(StreamOwned::new(connection, stream), &answer, &requests);
-                        // What is not read would make a reset of the end, and overtake the alert.
+                        // Unread bytes would turn the end into a reset, which overtakes the alert.
                         raw.read_to_end(&mut Vec::new()).ok().map(drop)
                     }
                 });
@@ -163,6 +163,6 @@ fn serve(
 
 fn wait_for_the_end(reader: &mut impl Read) {
     let mut rest = Vec::new();
-    // However it ends.
+    // The end may be of any kind.
     let _ = reader.read_to_end(&mut rest);
 }

@@ -1,4 +1,4 @@
-//! Driving stores on the thread of a test.
+//! Drives stores on the thread of a test.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stonecast_config_store::executor;
 use stonecast_fabric::{BusyPoll, Runtime};
 
-/// The clock and timers of an executor that nobody drives: for changes that [`finish`] drives.
+/// The clock and timers of an executor that no thread drives: for changes that [`finish`] drives.
 pub fn runtime() -> (BusyPoll, Rc<dyn Runtime>) {
     let executor = executor();
     let runtime = executor.runtime();

@@ -13,7 +13,7 @@ use stonecast_config_store::executor;
 pub struct RealWorld {
     address: String,
     executor: BusyPoll,
-    /// What the store lives in: a directory, or servers.
+    /// The home of the store: a directory, or servers.
     _home: Box<dyn Any>,
 }
 

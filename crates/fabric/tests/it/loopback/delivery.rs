@@ -173,7 +173,7 @@ impl Net {
         }
     }
 
-    /// A request was refused, for which a device may have taken a buffer.
+    /// A request was refused after a device may have taken a buffer for it.
     pub(super) fn take_back_buffer(&mut self, to: (usize, u32)) {
         if self.fault == Fault::RefusedBufferPostedAgain
             && let Some(queue) = self.shared_queue(to)

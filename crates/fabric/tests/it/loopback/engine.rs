@@ -1,4 +1,4 @@
-//! Steps of posted work. Each call of [`Net::progress`] does one step of each queue pair: 512 bytes of a WRITE, or one
+//! Steps of posted work. Each call of [`Net::progress`] does one step for each queue pair: 512 bytes of a WRITE, or one
 //! other operation.
 
 use stonecast_fabric::{
@@ -46,7 +46,7 @@ impl Net {
         }
     }
 
-    /// One step of one queue pair; whether there was anything to do.
+    /// One step of one queue pair; returns whether there was any work.
     pub(super) fn step(&mut self, node: usize, qp: u32) -> bool {
         let Some(index) = self.pick(&self.nodes[node].qps[&qp]) else {
             return false;
@@ -118,7 +118,7 @@ impl Net {
             return Some(first);
         };
         let blocked = next.request.fence && self.fault != Fault::FenceIgnored;
-        // Only what cannot fail overtakes: a failure in front of an undone request would have to wait for it.
+        // Only a request that cannot fail overtakes: a failure in front of an undone request would have to wait for it.
         let Operation::Write { local, remote } = next.request.operation else {
             return Some(first);
         };
@@ -135,7 +135,7 @@ impl Net {
         Some(if !blocked && sound { index } else { first })
     }
 
-    /// Does the next part of a request: `None` while it is not done.
+    /// Does the next part of a request: `None` while the request is not done.
     fn execute(
         &mut self,
         node: usize,
@@ -230,7 +230,8 @@ impl Net {
         }
     }
 
-    /// Places the next step of a WRITE. Key and range are checked before the first; revocation waits for the last.
+    /// Places the next step of a WRITE. Key and range are checked before the first step; revocation waits for the last
+    /// step.
     fn place(
         &mut self,
         node: usize,
@@ -320,7 +321,7 @@ impl Net {
         }
     }
 
-    /// Reports what is done at the front of the send queue.
+    /// Reports the finished requests at the front of the send queue.
     pub(super) fn retire(&mut self, node: usize, qp: u32) {
         let fault = self.fault;
         while let Some(state) = self.nodes[node].qps.get_mut(&qp) {

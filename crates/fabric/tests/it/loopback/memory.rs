@@ -10,12 +10,12 @@ use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persiste
 
 use super::{Fault, Key, Net};
 
-/// Bytes; whole words by virtue of a single thread.
+/// Bytes; words are whole because there is a single thread.
 pub struct Memory {
     bytes: RefCell<Vec<u8>>,
     foreign: Option<Rc<dyn Region>>,
     persistent: bool,
-    /// Reads as zeros and takes every write, wherever.
+    /// Whether the memory reads as zeros and accepts every write, at any offset.
     endless: bool,
 }
 
@@ -30,7 +30,7 @@ impl Memory {
         }
     }
 
-    /// Somebody else's memory.
+    /// Memory of another owner.
     pub fn of(foreign: Rc<dyn Region>, persistent: bool) -> Self {
         Self {
             bytes: RefCell::default(),
@@ -108,7 +108,7 @@ impl PersistentRegion for Memory {
     }
 
     fn persist_counts(&self) -> PersistCounts {
-        // Nothing has to be done for what survives no power loss.
+        // Memory that need not survive a power loss requires no work.
         PersistCounts::default()
     }
 
@@ -131,7 +131,7 @@ impl Net {
             .clone()?;
         let fits = Span::new(span.offset, u64::from(span.size)).fits(memory.size());
         match self.fault {
-            // What lies outside is taken from somewhere else.
+            // Bytes outside are taken from elsewhere.
             Fault::LocalBoundsIgnored if !fits => Some(Rc::new(Memory {
                 endless: true,
                 ..Memory::new(0, false)
@@ -140,7 +140,7 @@ impl Net {
         }
     }
 
-    /// Where `size` bytes at `remote` lie in the memory of `node`, for the peer of its queue pair `qp` with `right`.
+    /// The place of `size` bytes at `remote` in the memory of `node`, for the peer of its queue pair `qp` with `right`.
     pub(super) fn resolve(
         &self,
         node: usize,
@@ -185,7 +185,7 @@ impl Net {
         }
     }
 
-    /// A key that no other of `node` has, or has had.
+    /// A key that no other key of `node` equals, or has equalled.
     pub(super) fn new_key(&mut self, node: usize, key: Key) -> u32 {
         let reuse = self.fault == Fault::KeysReused;
         let node = &mut self.nodes[node];
@@ -202,7 +202,7 @@ impl Net {
         number
     }
 
-    /// Whether a WRITE that began before now still places bytes through the key `rkey` of `node`.
+    /// Whether an unfinished WRITE still places bytes through the key `rkey` of `node`.
     pub(super) fn writes_through(&self, node: usize, rkey: u32) -> bool {
         self.nodes
             .iter()

@@ -1,7 +1,7 @@
 //! The reference provider: devices in one thread that exchange work through shared state, one small step per poll.
 //!
-//! It is as plain as a provider can be, so that a story of the contract that fails here is wrong, and it can be told to
-//! break one promise at a time ([`Fault`]), so that a story that never fails is found.
+//! The provider is as plain as possible, so a story of the contract that fails here is wrong. It can be told to break one
+//! promise at a time ([`Fault`]), so a story that never fails is found.
 //!
 //! ```text
 //!   world.rs     clock, executor, nodes            memory.rs     regions and keys
@@ -33,7 +33,7 @@ pub use world::LoopbackWorld;
 /// Liberties that the contract leaves to a provider. A story must pass with any of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Flavour {
-    /// For messages.
+    /// The name for messages.
     pub name: &'static str,
     /// Has every optional capability.
     pub capable: bool,
@@ -45,7 +45,7 @@ pub struct Flavour {
     pub protection_domains: bool,
 }
 
-/// Can everything, takes no liberty.
+/// Has every capability and takes no liberty.
 pub const PLAIN: Flavour = Flavour {
     name: "plain",
     capable: true,
@@ -53,7 +53,7 @@ pub const PLAIN: Flavour = Flavour {
     reads_at_once: false,
     protection_domains: false,
 };
-/// Can everything, takes every liberty.
+/// Has every capability and takes every liberty.
 pub const LIBERAL: Flavour = Flavour {
     name: "liberal",
     capable: true,
@@ -67,7 +67,7 @@ pub const PROTECTION_DOMAINS: Flavour = Flavour {
     protection_domains: true,
     ..PLAIN
 };
-/// Has nothing optional.
+/// Has no optional capability.
 pub const POOR: Flavour = Flavour {
     name: "poor",
     capable: false,
@@ -146,7 +146,7 @@ pub enum Fault {
     SendsBeforeTheConnection,
 }
 
-/// Everything that the devices share.
+/// The state that all devices share.
 pub struct Net {
     flavour: Flavour,
     fault: Fault,
@@ -160,7 +160,7 @@ pub struct Net {
     reads_in_the_call: u64,
 }
 
-/// Time passes when somebody looks, and when the executor parks.
+/// The clock. Time passes when the clock is read, and when the executor parks.
 #[derive(Default)]
 pub struct Clock {
     now: Cell<Nanoseconds>,
@@ -176,7 +176,7 @@ impl Clock {
 #[derive(Default)]
 struct NodeState {
     dead: bool,
-    /// Gets no processor time.
+    /// Whether the node gets no processor time.
     held: bool,
     regions: Vec<Option<Rc<Memory>>>,
     keys: BTreeMap<u32, Key>,
@@ -208,7 +208,7 @@ struct SharedQueue {
     buffers: VecDeque<ReceiveRequest>,
     /// Strides of the first buffer that are taken.
     taken: u32,
-    /// Buffers that took their last message, and the queue pair that it came on.
+    /// Buffers that took their last message, and the queue pair of that message.
     consumed: VecDeque<(u64, u32)>,
 }
 

@@ -1,4 +1,4 @@
-// What users of go-redis do, against the gateway at an address, in both protocols.
+// The calls of users of go-redis, against the gateway at an address, in both protocols.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// What users of ioredis do, against the gateway at a port.
+// The calls of users of ioredis, against the gateway at a port.
 import assert from "node:assert/strict";
 import { Redis } from "ioredis";
 

@@ -1,4 +1,4 @@
-// What users of node-redis do, against the gateway at a port, in both protocols.
+// The calls of users of node-redis, against the gateway at a port, in both protocols.
 import assert from "node:assert/strict";
 import { createClient } from "redis";
 

@@ -1,4 +1,4 @@
-//! go-redis.
+//! The client go-redis.
 
 use std::process::Command;
 
@@ -11,8 +11,8 @@ fn go_redis_works() {
     let test = "conformance: go-redis";
     let build = |folder: &std::path::Path| {
         let mut go = Command::new("go");
-        // Go makes the files of packages read-only by default, and the folder must be removable. The program does not
-        // carry the state of the checkout, which Go would ask git for.
+        // Go makes the files of packages read-only by default, but the folder must be removable. Go must not ask git
+        // for the state of the checkout, which the program does not need.
         let options = ["-modcacherw", "-buildvcs=false", "-o", "check"];
         go.arg("build").args(options).arg(".");
         go.env("GOPATH", folder.join("packages"))

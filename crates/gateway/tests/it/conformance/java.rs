@@ -1,4 +1,4 @@
-//! Jedis under the Java YCSB: workloads A to F, with a binding of our own.
+//! The client Jedis under the Java YCSB: workloads A to F, with a binding of this project.
 
 use std::env;
 use std::path::Path;
@@ -88,7 +88,7 @@ fn ycsb_runs_its_workloads_through_jedis() {
         let run = ycsb("-t");
         println!("workload {workload}\n{run}");
         let done = returned_ok(&run);
-        // In F, a read-modify-write also counts as a read and an update.
+        // In workload F, a read-modify-write also counts as a read and an update.
         assert!(
             if workload == "f" {
                 done > OPERATIONS

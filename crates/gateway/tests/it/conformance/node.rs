@@ -1,4 +1,4 @@
-//! node-redis and ioredis.
+//! The clients node-redis and ioredis.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! promtool of the distribution: the parser and the rules of Prometheus itself.
+//! The promtool of the distribution: the parser and the rules of Prometheus itself.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::need;
 use crate::support::{World, options};
 
-/// Needs the classic format: promtool reads no other.
+/// Needs the classic format: promtool reads no other format.
 #[test]
 #[ignore = "needs promtool; see conformance"]
 fn promtool_finds_nothing_wrong_with_the_metrics() {

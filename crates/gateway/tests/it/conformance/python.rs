@@ -1,4 +1,4 @@
-//! redis-py, in both protocols, and its asynchronous half.
+//! The client redis-py, synchronous and asynchronous, in both protocols.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! redis-cli and redis-benchmark of the distribution.
+//! The programs redis-cli and redis-benchmark of the distribution.
 
 use std::process::{Command, Stdio};
 

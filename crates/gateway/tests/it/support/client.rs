@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A reply, as it was sent.
+/// A reply, as sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Simple(String),
@@ -28,7 +28,7 @@ pub struct Client {
     pub socket: TcpStream,
 }
 
-/// Longer than any reply takes, so that a test that would wait forever ends.
+/// A time limit that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Client {
@@ -43,7 +43,7 @@ impl Client {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.socket.write_all(bytes.as_ref()).unwrap();
     }
@@ -118,7 +118,7 @@ impl Client {
         bytes
     }
 
-    /// Whether the connection ends now, without another reply.
+    /// Returns whether the connection ends without another reply.
     pub fn has_ended(&mut self) -> bool {
         match self.try_reply() {
             Ok(None) => true,

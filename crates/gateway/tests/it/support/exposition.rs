@@ -1,5 +1,5 @@
-//! A strict reader of the two text formats of metrics. It accepts what Prometheus accepts, and reports what `promtool
-//! check metrics` reports about names, units and help.
+//! A strict reader of the two text formats of metrics. The reader accepts the same texts as Prometheus, and reports the
+//! same faults of names, units and help as `promtool check metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ pub enum Format {
     OpenMetrics,
 }
 
-/// Samples by name and labels, as they are written.
+/// Samples by name and labels, as written.
 pub type Samples = BTreeMap<String, f64>;
 
 /// A sample of a histogram: the end of its name, the bound of its bucket, its value.
@@ -76,7 +76,7 @@ pub fn read(text: &str, format: Format) -> Samples {
     samples
 }
 
-/// Name, labels and value of a line `name{label="value",..} 1`. No time, no exemplar: this program writes none.
+/// Name, labels and value of a line `name{label="value",..} 1`. The gateway writes no times and no exemplars.
 fn sample(line: &str) -> (String, BTreeMap<String, String>, f64) {
     let (key, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
     let value = match value {

@@ -1,9 +1,9 @@
-//! Lets a test that cannot run here report so, where the test command counts it.
+//! The report of a test that cannot run on this machine, for the test command to count.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// Reports that `name` was not run, and why.
+/// Reports that `name` was not run, with the reason.
 pub fn not_run(name: &str, reason: &str) {
     println!("not run: {name} ({reason})");
     if let Some(path) = std::env::var_os("STONECAST_NOT_RUN") {

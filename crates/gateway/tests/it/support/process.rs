@@ -1,6 +1,6 @@
 //! A store and its gateway in a process of their own, which can be killed.
 //!
-//! The process is this test binary again; its environment tells it to be the server.
+//! The process is another run of this test binary, whose environment tells it to be the server.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ const DURABILITY: &str = "STONECAST_TEST_SERVER_DURABILITY";
 const BUFFER_SIZE: &str = "STONECAST_TEST_SERVER_BUFFER_SIZE";
 const CAPACITY: u64 = 1 << 30;
 
-/// How such a process differs from one with default options.
+/// The options of such a process that differ from the defaults.
 #[derive(Clone, Copy, Default)]
 pub struct Bounds {
     /// Bytes of requests and replies of all connections.
@@ -30,21 +30,21 @@ pub struct Bounds {
 pub struct Process {
     child: Child,
     errors: PathBuf,
-    /// The address that Redis clients connect to.
+    /// The address for Redis clients.
     pub address: SocketAddr,
 }
 
 impl Process {
-    /// Starts a process on the pool in `directory`, which is created if it does not exist.
+    /// Starts a process on the pool in `directory`. A missing pool is created.
     pub fn start(directory: &Path, durability: Durability) -> Self {
         Self::within(Bounds::default(), directory, durability)
     }
 
-    /// The same, with these bounds.
+    /// Does the same, with these bounds.
     pub fn within(bounds: Bounds, directory: &Path, durability: Durability) -> Self {
         let errors = directory.join("errors");
         let ready = directory.join("ready");
-        // An earlier run may have left it.
+        // An earlier run may have left the file.
         let _ = std::fs::remove_file(&ready);
         let mut command = Command::new(std::env::current_exe().unwrap());
         if let Some(size) = bounds.buffer_size {
@@ -78,7 +78,7 @@ impl Process {
         }
     }
 
-    /// Lets the process open `spare` more files than it has open.
+    /// Limits the process to `spare` more files than it has open.
     pub fn limit_files(&self, spare: u64) {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
             .unwrap()
@@ -91,7 +91,7 @@ impl Process {
         prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     }
 
-    /// Lets the process map `spare` more bytes than it has mapped; `None` lifts the limit.
+    /// Limits the process to `spare` more bytes than it has mapped; `None` lifts the limit.
     pub fn limit_memory(&self, spare: Option<u64>) {
         let limit = Rlimit {
             current: spare.map(|spare| self.status("VmSize:") + spare),
@@ -118,7 +118,7 @@ impl Process {
         ticks / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// Private memory of the process: no files, and nothing that it shares.
+    /// Private memory of the process: neither files nor shared memory.
     pub fn private_memory(&self) -> u64 {
         self.status("RssAnon:")
     }
@@ -146,7 +146,7 @@ impl Drop for Process {
     }
 }
 
-/// Not a test: what the process runs.
+/// The work of the process, which is not a test.
 #[test]
 #[ignore = "the server of other tests, not a test"]
 fn server_process() {

@@ -1,4 +1,4 @@
-//! A store in a thread, on a pool in a temporary folder, and a gateway of it.
+//! A store in a thread, on a pool in a temporary folder, and a gateway of the store.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -85,7 +85,7 @@ impl World {
         self.store.stop();
     }
 
-    /// Ends the gateway, and returns how that went.
+    /// Ends the gateway, and returns the outcome.
     pub fn stop_gateway(&mut self) -> Result<(), stonecast_gateway::GatewayError> {
         self.gateway.take().unwrap().stop()
     }
@@ -152,7 +152,7 @@ impl Drop for StoreThread {
     }
 }
 
-/// Serves a pool in this thread until `stop`; the pool is created if it does not exist.
+/// Serves a pool in this thread until `stop`. A missing pool is created.
 pub fn serve(
     directory: &Path,
     address: &str,

@@ -1,7 +1,7 @@
-//! The server's memory as one client sees it: where index and log are, and READs of them.
+//! The server's memory as one client sees it: the addresses of index and log, and READs.
 //!
-//! A READ is executed in one of three ways ([`Execution`]): *in the call*, where the provider does it there; *soon*, where it
-//! is posted and waited for in the call ([`soon`]); or *posted*, and a future waits for it ([`read_room`], [`scratch`]).
+//! A READ is executed in one of three ways ([`Execution`]): *in the call*, by the provider; *soon*, posted and waited for in the
+//! call ([`soon`]); or *posted*, with a future that waits ([`read_room`], [`scratch`]).
 
 mod index_change;
 mod read_room;
@@ -26,17 +26,17 @@ use scratch::Scratch;
 pub(super) use scratch::{Lent, SCRATCH_SIZE};
 use soon::SoonReads;
 
-/// READs of one batch that are posted, so that others have room beside it.
+/// READs of one batch that are posted together, so that other batches have room beside it.
 const POSTED_TOGETHER_MAX: usize = POSTED_READS_MAX as usize / 4;
 
-/// How the READs of a client are executed while the client waits for nothing else.
+/// The execution of a client's READs while the client waits for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Execution {
-    /// The provider executes them in the call.
+    /// The provider executes READs in the call.
     InCall,
-    /// They come soon, and are waited for in the call.
+    /// READs are posted, and the client waits for them in the call.
     Soon,
-    /// They are posted, and a future waits.
+    /// READs are posted, and a future waits for them.
     Posted,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct ServerMemory {
     access: Cell<Accesses>,
     /// Held by the one task that asks for a newer index.
     adopting: FairLock,
-    /// Cloned by every posted READ of the present index, so that the last one of an earlier index is known.
+    /// Every posted READ of the present index holds a clone, so that the end of the last READ of an earlier index is known.
     index_in_use: RefCell<Rc<()>>,
     /// Memory for READs that the provider cannot execute in the call.
     scratch: Scratch,
@@ -58,7 +58,7 @@ pub(super) struct ServerMemory {
 }
 
 impl ServerMemory {
-    /// The memory that the server opens to the client of `connection`, which has just been made.
+    /// The memory that the server opens to the client of `connection`, a new connection.
     pub async fn open(connection: Rc<Connection>) -> Result<Self, StoreError> {
         let execution = match connection.port.device().capabilities() {
             can if can.read_now => Execution::InCall,
@@ -79,13 +79,13 @@ impl ServerMemory {
         Ok(memory)
     }
 
-    /// The addresses of index, log and staging memory, as the server has given them.
+    /// The addresses of index, log and staging memory, as given by the server.
     #[inline(always)]
     pub fn access(&self) -> Accesses {
         self.access.get()
     }
 
-    /// Whether the index with this number is the one that this client reads.
+    /// Whether this client reads the index with number `table`.
     #[inline(always)]
     pub fn has_index(&self, table: u32) -> bool {
         self.access.get().table == table
@@ -112,12 +112,12 @@ impl ServerMemory {
         }
     }
 
-    /// Bytes to read at first of the record behind `word`; 0: it points outside the log.
+    /// Bytes to read first of the record behind `word`; 0 if the word points outside the log.
     pub fn first_read_size(&self, word: Word) -> usize {
         first_read_size(&self.connection.format, word)
     }
 
-    /// The error for what was `found` in place of the record behind `word`.
+    /// The error for the bytes `found` in place of the record behind `word`.
     pub fn damage(&self, word: Word, found: String) -> StoreError {
         StoreError::from(Corruption {
             what: "record".into(),
@@ -128,7 +128,7 @@ impl ServerMemory {
         })
     }
 
-    /// Reads what `look_up` asks for, until it ends. `record` holds the record that was found.
+    /// Reads the bytes that `look_up` asks for, until the look-up ends. `record` then holds the record that was found.
     pub async fn drive<W: Wanted>(
         &self,
         access: &Accesses,
@@ -180,7 +180,7 @@ impl ServerMemory {
         Ok(())
     }
 
-    /// READs that the provider executes in the call, if it can now.
+    /// Executes READs in the call, if the provider can at the moment.
     #[inline(always)]
     pub fn read_in_call(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
         let size = reads.iter().map(|read| read.into.len()).sum();
@@ -190,7 +190,7 @@ impl ServerMemory {
         (status == Status::Success).then_some(())
     }
 
-    /// Executes READs with one doorbell, in the way that the provider offers. Each is at most `SCRATCH_SIZE` long.
+    /// Executes READs with one doorbell, in the way that the provider offers. Each READ is at most `SCRATCH_SIZE` long.
     #[inline]
     pub async fn read(&self, reads: &mut [ReadInto<'_>]) -> Result<(), StoreError> {
         let connection = &*self.connection;
@@ -211,7 +211,7 @@ impl ServerMemory {
         Err(StoreError::Disconnected { unknown: false })
     }
 
-    /// A piece of memory that changes are posted from, until their batch has ended.
+    /// A piece of memory from which changes are posted, held until their batch has ended.
     pub fn lend(&self) -> Result<Rc<Lent>, DeviceError> {
         let index_in_use = Rc::clone(&self.index_in_use.borrow());
         self.scratch.lend(&self.connection.resources, index_in_use)

@@ -1,13 +1,13 @@
-//! Memory that READs land in if the provider cannot read into place, and that changes are posted from.
+//! Memory that receives READs if the provider cannot read into place, and from which changes are posted.
 //!
 //! ```text
 //!   free --lent--> held by the future, and from the post on by the batch --both have let go--> free
 //! ```
 //!
 //! Invariants:
-//! - Memory is not lent again while a READ may still write to it, or a change be sent from it: only
-//!   the batch knows when a batch that was given up has ended.
-//! - A READ keeps the index open that it reads, for as long.
+//! - Memory is not lent again while a READ may still write to the memory or a change may be sent from it. The batch holds the
+//!   memory, because only the batch knows when a batch that was given up has ended.
+//! - For the same time, a READ keeps its index open.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion};
 
 use crate::client::resources::Resources;
 
-/// Bytes of a piece; also the longest READ of one.
+/// Bytes of a piece, and of the longest READ into a piece.
 pub(in crate::client) const SCRATCH_SIZE: u64 = 64 << 10;
 
 /// The pieces that are free.

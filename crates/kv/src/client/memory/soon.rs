@@ -1,6 +1,6 @@
-//! READs that come soon: posted, and waited for in the call by a client that waits for nothing else.
+//! READs that complete soon: posted, and waited for in the call by a client that waits for nothing else.
 //!
-//! They land in memory of their own, which is registered once and kept at hand.
+//! These READs have memory of their own, which is registered once and kept.
 //!
 //! ```text
 //!   ready --posted--> done: copied out                       ready
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! - The memory is not used while a READ that came late may still write to it: READs of a queue pair complete in the order of
-//!   their posts, so the end of a later one says that it has ended.
-//! - A late READ of the index holds the index open like any other that is on its way.
+//! - The memory is not used while a late READ may still write to it. READs of a queue pair complete in the order of their posts,
+//!   so the completion of a later READ tells that the late READ has ended.
+//! - A late READ of the index keeps the index open, like any other READ in flight.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -32,12 +32,12 @@ const TOGETHER_MAX: usize = 2;
 #[derive(Default)]
 pub(super) struct SoonReads {
     memory: RefCell<Option<(MemoryRegion, Rc<dyn Region>)>>,
-    /// READs that came late, and what they keep open.
+    /// Late READs, and the index that they keep open.
     late: RefCell<Option<(PostedReads, Rc<()>)>>,
 }
 
 impl SoonReads {
-    /// Checks whether late READs have completed; to be called when a READ has completed.
+    /// Checks whether late READs have completed. Called when a READ has completed.
     #[inline]
     pub fn note_completed(&self, room: &ReadRoom) {
         let mut late = self.late.borrow_mut();
@@ -51,7 +51,7 @@ impl SoonReads {
 }
 
 impl ServerMemory {
-    /// Whether a READ could be waited for in the call now: decided before anything is done for the READ.
+    /// Whether the client could wait for a READ in the call at the moment. The decision comes before any work for the READ.
     #[inline]
     pub fn may_read_soon(&self) -> bool {
         // An answer that is due would wait for the READs.
@@ -60,8 +60,8 @@ impl ServerMemory {
             && self.soon.late.borrow().is_none()
     }
 
-    /// Executes READs with one doorbell, and waits for them in the call. `None`: they were not posted, or are late; nothing was
-    /// read.
+    /// Executes READs with one doorbell, and waits for them in the call. Returns `None` if the READs were not posted or are late;
+    /// nothing was read.
     #[inline]
     pub fn read_soon(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
         if !self.may_read_soon() {
@@ -126,7 +126,7 @@ impl ServerMemory {
         Some(())
     }
 
-    /// Makes the memory, for the next time.
+    /// Allocates the memory for the next READ.
     #[cold]
     fn make_memory(&self) -> Option<()> {
         // Without this memory, READs are not waited for in the call.

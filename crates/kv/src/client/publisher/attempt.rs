@@ -5,13 +5,13 @@ use stonecast_log::{commit_tag_position, void_tag};
 
 use crate::wire::intent::{INTENT_SIZE, Intent};
 
-/// A publication that is about to begin. The record lies with the rights.
+/// A publication that is about to begin. [`Rights`](super::Rights) holds the record.
 pub(super) struct Attempt {
     pub sequence: u64,
     pub commit_tag: u64,
-    /// Where the record will be.
+    /// Address of the record.
     pub record_at: RemoteAddress,
-    /// Where the word is.
+    /// Address of the word.
     pub word_at: RemoteAddress,
     /// The intent, which names both words.
     pub intent: Intent,
@@ -20,7 +20,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// The changes that publish `record`, in their order; `found` is the word that the last one finds.
+    /// The changes that publish `record`, in order. The last change stores the word that it found into `found`.
     pub fn changes<'a>(
         &self,
         record: &'a [u8],
@@ -50,7 +50,7 @@ impl Attempt {
         found == self.intent.before.0
     }
 
-    /// The commit tag of the record once it is void, and intent `number`, which says so.
+    /// The commit tag of the void record, and intent `number`, which announces the void record.
     pub fn taken_back(&self, number: u64) -> ([u8; 8], [u8; INTENT_SIZE]) {
         let intent = Intent {
             is_taken_back: true,

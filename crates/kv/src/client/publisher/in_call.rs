@@ -1,5 +1,5 @@
-//! An overwrite without a future: the ordinary case as straight as it can be. Only if the provider reads and changes the
-//! server's memory in the call.
+//! An overwrite without a future: straight-line code for the ordinary case. The provider must read and change the server's memory
+//! in the call.
 //!
 //! ```text
 //!   bucket -> a word with the fingerprint -> start of the record: the key's, not claimed
@@ -8,9 +8,9 @@
 //!   anything else: nothing was done, and `Publisher::overwrite` does what there is to do
 //! ```
 //!
-//! Invariants: this path does what `Publisher::overwrite` does after the same READs, in the same order; and it does a put only
-//! after all earlier puts of this client. It does not ask whether the rights were used lately: rights that the server has taken
-//! away for want of use open nothing, and then nothing is done.
+//! Invariants: after the same READs, this path makes the same changes as `Publisher::overwrite`, in the same order. A put is done
+//! here only after all earlier puts of this client. This path does not check whether the rights were used lately: with rights
+//! that the server has taken away for want of use, every change fails and nothing is done.
 
 use std::rc::Rc;
 
@@ -29,15 +29,15 @@ use crate::wire::intent::SEQUENCE_MAX;
 use crate::wire::limits::check_key;
 use crate::wire::{Bucket, KeyHash};
 
-/// One put in so many notes its time: a look at the clock takes a while, and a time noted too early has no effect but that the
-/// client asks for the rights anew.
+/// One put in so many notes the time of use: reading the clock takes a while, and a time that lags behind only makes the client
+/// ask for the rights anew.
 const USED_EVERY: u64 = 64;
-/// Bytes from the start of an old record that are fetched ahead: those of its header and of most keys.
+/// Bytes fetched ahead from the start of an old record: the header and most keys.
 const FETCHED_SIZE: usize = 2 * LINE_SIZE;
 
 impl Publisher {
-    /// Publishes a plain put, if it is an overwrite that can be done in the call; its version then. `None`: nothing was done.
-    /// Called only if no write of this client is before it.
+    /// Publishes a plain put that overwrites a key, if that can be done in the call, and returns the version. `None`: nothing was
+    /// done. Called only if no earlier write of this client waits.
     #[inline]
     pub fn overwrite_in_call(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
         if self.memory.execution != Execution::InCall {
@@ -106,7 +106,7 @@ impl Publisher {
         None
     }
 
-    /// The word of `key`, if it is the first word of its home bucket that could be the key's.
+    /// The word of `key`, if it is the first word of the home bucket that may belong to the key.
     #[inline]
     fn find_target_in_call(&self, hash: KeyHash, key: &[u8]) -> Option<Target> {
         let access = self.memory.access();
@@ -129,7 +129,7 @@ impl Publisher {
         Some(Target::new(access.table, &look_up, size))
     }
 
-    /// Makes a record void whose publication was lost. If that cannot be done in the call, it is done before the next put.
+    /// Makes the record of a lost publication void. If that cannot be done in the call, a task does it before the next put.
     #[cold]
     fn take_back_in_call(self: &Rc<Self>, rights: &mut Rights, attempt: Attempt) {
         let place = rights.next_intent();
@@ -164,8 +164,8 @@ impl Publisher {
             .then_some(())
     }
 
-    /// Fetches the lines that overwrites of at most [`TOGETHER`] keys will read, if they are published in the call. The bytes read are a hint, from
-    /// which nothing is concluded.
+    /// Fetches the lines that overwrites of at most [`TOGETHER`] keys will read, if overwrites are published in the call. The
+    /// bytes read are a hint and decide nothing.
     pub fn fetch<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
         let has_rights = matches!(*self.publishing.borrow(), Publishing::Granted(_));
         if !has_rights || self.memory.execution != Execution::InCall {

@@ -1,4 +1,4 @@
-//! What the server has given to a client that publishes: the rights, an extent that this client alone stamps records in, a ring for
+//! The server's grants to a client that publishes: the rights, an extent in which only this client stamps records, and a ring for
 //! intents.
 
 use std::rc::Rc;
@@ -17,26 +17,27 @@ use crate::wire::{Answer, Grant, KeyHash, Request, RightsGrant, Verdict, Word};
 // A change posts the longest record that is published, an intent and a word from one piece of scratch memory.
 const _: () = assert!(PUBLISHED_SIZE_MAX + 128 <= SCRATCH_SIZE);
 
-/// Whether and how this client publishes.
+/// The state of this client's rights to publish.
 pub(super) enum Publishing {
-    /// Not here.
+    /// The client may not publish.
     Never,
-    /// It may ask for the rights.
+    /// The client may ask for the rights.
     MayAsk,
-    /// It has them.
+    /// The client has the rights.
     Granted(Box<Rights>),
 }
 
 /// See [`Publishing`].
 pub(super) struct Rights {
     pub(super) grant: RightsGrant,
-    /// With the pool's secret.
+    /// The format with the pool's secret.
     format: LogFormat,
     extent: Option<Extent>,
-    /// Intents written so far, and how many of them the server has taken at least.
+    /// Intents written so far.
     announced: u64,
+    /// Intents that the server has taken, as far as the client knows.
     taken: u64,
-    /// When the rights were last used, or some puts before that.
+    /// Time at which the rights were last used, or of a use a few puts earlier.
     used_at: Nanoseconds,
     /// The record that is being published, kept for its memory.
     pub(super) record: Vec<u8>,
@@ -50,7 +51,8 @@ struct Extent {
 }
 
 impl Publisher {
-    /// Sees to it that this client has rights, an extent with room for `size` bytes and room for its intents. False: it has not.
+    /// Ensures that this client has rights, an extent with room for `size` bytes, and room for its intents. Returns false if one
+    /// of them is missing.
     pub(super) async fn prepare_publishing(self: &Rc<Self>, size: u64) -> Result<bool, StoreError> {
         let now = self.connection.runtime.now();
         let table = self.memory.access().table;
@@ -68,7 +70,7 @@ impl Publisher {
         }
         if !self.rights(|rights| rights.has_room(size)) {
             self.leases.release_beside(self.take_extent());
-            // Beside this put: if the put is given up, the extent is there for the next one.
+            // The lease runs beside this put: if the put is given up, the next put uses the extent.
             let publisher = self.clone();
             let leased = self
                 .connection
@@ -94,7 +96,8 @@ impl Publisher {
         }))
     }
 
-    /// Gives up the rights that the client had, and asks for rights to publish in the present index. False: there are none now.
+    /// Gives up the present rights, and asks for rights to publish in the present index. Returns false if the server gives none
+    /// at the moment.
     async fn ask_rights(self: &Rc<Self>, now: Nanoseconds) -> Result<bool, StoreError> {
         let extent = match std::mem::replace(&mut *self.publishing.borrow_mut(), Publishing::MayAsk)
         {
@@ -134,13 +137,13 @@ impl Publisher {
         *self.publishing.borrow_mut() = Publishing::Granted(Box::new(rights));
         let table = self.memory.access().table;
         if grant.table != table {
-            // The rights are for an index that this client has not met yet.
+            // The rights are for an index that this client does not know yet.
             self.memory.adopt_index(table).await?;
         }
         Ok(true)
     }
 
-    /// Leases an extent for records that this client stamps. False: there is none now.
+    /// Leases an extent for records that this client stamps. Returns false if the server gives none at the moment.
     async fn lease(&self, size: u64) -> Result<bool, StoreError> {
         let Ok(grant) = self.leases.ask(size, true).await? else {
             return Ok(false);
@@ -155,7 +158,7 @@ impl Publisher {
         Ok(true)
     }
 
-    /// Gives up the extent that this client publishes in, for its return. Called with nothing under way.
+    /// Gives up the extent in which this client publishes, so that the caller returns it. Called with no put in flight.
     pub fn take_extent(&self) -> Option<u8> {
         match &mut *self.publishing.borrow_mut() {
             Publishing::Granted(rights) => rights.extent.take().map(|extent| extent.grant.slot),
@@ -193,23 +196,24 @@ impl Rights {
             .is_some_and(|extent| u64::from(extent.unit) * UNIT_SIZE + size <= segment_size)
     }
 
-    /// Whether there is room for both intents that one put may write: that the put is about to happen, and that it was taken back.
+    /// Whether there is room for both intents that one put may write: the announcement of the put, and the announcement that the
+    /// put was taken back.
     pub(super) fn has_room_for_intents(&self) -> bool {
         self.announced + 2 - self.taken <= INTENTS
     }
 
-    /// The rights are in use.
+    /// Notes the time of use of the rights.
     pub(super) fn note_used(&mut self, now: Nanoseconds) {
         self.used_at = now;
     }
 
-    /// The server says that it has taken so many intents.
+    /// Notes the number of intents that the server has taken.
     pub(super) fn note_taken(&mut self, taken: u64) {
         self.taken = taken.min(self.announced);
     }
 
-    /// Makes the record for the next place, stamped. No other party has seen it: until that is [noted](Rights::note_stamped) the place
-    /// is still free.
+    /// Makes the stamped record for the next place. The place stays free until the record is [noted](Rights::note_stamped): no
+    /// other party has seen the record before.
     pub(super) fn stamp_next(
         &mut self,
         memory: &ServerMemory,
@@ -230,7 +234,7 @@ impl Rights {
             opening,
             &mut self.record,
         );
-        // The extent has one writer, whose stores arrive in their order: everything below is as durable as promised.
+        // The extent has one writer, whose stores arrive in order: everything below is as durable as promised.
         let stamp = Stamp {
             sequence,
             previous: last,
@@ -273,7 +277,7 @@ impl Rights {
         }
     }
 
-    /// Notes that the record is in the log, or on its way there: from here on it has to be concluded.
+    /// Notes that the record is in the log, or on its way there. From here on the record has to be concluded.
     pub(super) fn note_stamped(&mut self, attempt: &Attempt) {
         let extent = self.extent.as_mut().expect("it was looked at in this turn");
         extent.last = extent.unit;

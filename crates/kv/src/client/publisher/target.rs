@@ -1,4 +1,4 @@
-//! The word of a key that a client overwrites, found by a look-up that reads no more of the record than its key.
+//! The word of a key that a client overwrites. The look-up reads only the start of the record, up to the end of the key.
 
 use stonecast_log::{LogFormat, RECORD_START_SIZE, RecordHeader, record_size};
 
@@ -12,7 +12,7 @@ pub(super) const fn start_size(key_size: usize) -> usize {
     size
 }
 
-/// The key's word, as it was found.
+/// The word of a key, and its place in the index.
 pub(super) struct Target {
     /// Number of the index.
     pub table: u32,
@@ -23,7 +23,8 @@ pub(super) struct Target {
     pub size: u64,
 }
 
-/// A record of `key` that clients may replace: `Some` with the bytes that it takes. `None`: the server has to look.
+/// The search for a record of `key` that clients may replace: `Some` with the size of that record. `None`: the put is left to the
+/// server.
 pub(super) struct Overwritable<'a> {
     format: &'a LogFormat,
     key: &'a [u8],
@@ -62,14 +63,14 @@ impl Wanted for Overwritable<'_> {
         if !is_keys {
             return Judged::OtherKey;
         }
-        // A word of another class is claimed. If generations have come round, a word may come back.
+        // A word of another class is claimed. After generations have wrapped around, an old word may be stored again.
         let is_plain = word == word.natural(header.size()) && header.generation() < GENERATIONS;
         Judged::Found(is_plain.then(|| header.size()))
     }
 }
 
 impl Target {
-    /// The word that `look_up` has found in the index of this number; its record takes `size` bytes.
+    /// The word that `look_up` has found in index number `table`. Its record takes `size` bytes.
     #[inline(always)]
     pub fn new(table: u32, look_up: &LookUp<Overwritable<'_>>, size: u64) -> Self {
         let (bucket, slot) = look_up.place();

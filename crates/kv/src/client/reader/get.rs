@@ -1,4 +1,4 @@
-//! The future of a GET, which has next to nothing to set up or to tidy away if the key is found in the call.
+//! The future of a GET, with nearly no set-up and clean-up if the key is found in the call.
 //!
 //! ```text
 //!   Asked --found in the call, and its turn-----------------> Over
@@ -6,8 +6,8 @@
 //!     \--not so--> LookedUp, a future in memory of its own------^
 //! ```
 //!
-//! If a READ is a load, a GET takes a few hundred instructions, and a future that has room for a look-up with all its rules takes a
-//! hundred more to be set up, to be entered, to hand out its result and to be dropped. So that room is made when it is needed.
+//! If a READ is a load, a GET takes a few hundred instructions. A future with room for a whole look-up takes a hundred more
+//! instructions to be created, entered, finished and dropped. The room for a look-up is therefore allocated only when needed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -87,7 +87,7 @@ impl<'a> Get<'a> {
 impl Future for Get<'_> {
     type Output = Outcome;
 
-    // The function is small enough, and inlined at the one place where a caller waits it leaves nothing of the stages.
+    // The function is small. Inlined where the caller awaits the future, the stages disappear.
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let this = self.get_mut();

@@ -1,4 +1,4 @@
-//! A GET without a future: the ordinary case as straight as it can be.
+//! A GET without a future: straight-line code for the ordinary case.
 //!
 //! ```text
 //!   place remembered    record, bucket -> the bucket has the word, the record checks      found
@@ -7,18 +7,19 @@
 //!   anything else       nothing is said: `Reader::find` looks the key up anew and knows what to do
 //! ```
 //!
-//! There are two kinds of providers for which it pays.
+//! This path pays for two kinds of providers.
 //!
-//! *A READ is executed in the call* (shared memory). Then the memory's latency is nearly all of a GET, and the processor hides
-//! part of it if it finds the next GET's first load among the few hundred instructions that it looks ahead, and if it need
-//! not guess a jump. So the matching word of the bucket is computed without a jump, and places are not remembered: looking into a
-//! table of places takes as long as looking into the bucket, and the table displaces from the caches what it would save.
+//! *A READ is executed in the call* (shared memory). The latency of memory is nearly the whole cost of a GET. The processor hides
+//! part of that latency if the next GET's first load is among the few hundred instructions that the processor looks ahead, and if
+//! no branch has to be predicted. The matching word of the bucket is therefore computed without a branch, and places are not
+//! remembered: a look into a table of places takes as long as a look into the bucket, and the table displaces other lines from
+//! the caches.
 //!
-//! *A READ comes soon* (cards). Then a client that waits for nothing else waits for the READ in the call (`memory/soon.rs`), and
-//! posts the next one as soon as it has seen the bytes of the first one.
+//! *A READ completes soon* (NICs). A client that waits for nothing else waits for the READ in the call (`memory/soon.rs`), and
+//! posts the next READ as soon as the bytes of the first one have arrived.
 //!
-//! Invariants: both drive the look-up that [`Reader::find`] drives, and leave to it every GET that takes more than a bucket and a
-//! record. Why the result is right: `docs/design/0004`, and `0017` for remembered places.
+//! Invariants: both ways drive the same look-up as [`Reader::find`], and leave every GET that takes more than a bucket and a
+//! record to [`Reader::find`]. `docs/design/0004`, and `0017` for remembered places, explain why the result is right.
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
@@ -29,8 +30,8 @@ use crate::index::{LookUp, LookUpStep};
 use crate::wire::limits::check_key;
 use crate::wire::{FIRST_READ_SIZE_MAX, KeyHash};
 
-/// Memory that READs are executed to. The bucket begins a cache line: a processor waits longer for loads of what it has just
-/// stored where they cross lines.
+/// Memory that READs are executed to. The bucket begins at a cache line: a load of bytes just stored takes longer if the load
+/// crosses lines.
 #[repr(align(64))]
 pub(super) struct Buffers {
     bucket: [u8; LINE_SIZE],
@@ -48,7 +49,8 @@ impl Default for Buffers {
 }
 
 impl Reader {
-    /// The version of `key`, whose value is left in `value`, or that the key is absent; `None`: the answer needs a future.
+    /// The version of `key`, whose value is left in `value`, or `Some(None)` if the key is absent. `None`: the answer needs a
+    /// future.
     #[inline(always)]
     pub fn find_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
         match self.memory.execution {
@@ -61,7 +63,7 @@ impl Reader {
         }
     }
 
-    /// The same for READs that come soon, or for READs in the call, each compiled without the other's code.
+    /// The same for READs that complete soon, or for READs in the call. Each variant is compiled without the code of the other.
     #[inline(never)]
     fn find_without_future<const SOON: bool>(
         &self,
@@ -85,7 +87,7 @@ impl Reader {
             None
         };
         let step = if let Some(location) = remembered {
-            // A key that lies farther on would take two buckets. A long record takes more READs.
+            // A key outside its home bucket takes two buckets. A long record takes more READs.
             let recall = look_up
                 .recall(location)
                 .filter(|it| it.buckets == 1 && !location.word.is_long())?;
@@ -127,7 +129,7 @@ impl Reader {
             }
             _ => return None,
         };
-        // The record that shows that generations have come round was read without a look at the clock.
+        // The record that shows that generations have wrapped around was read without a look at the clock.
         if self.generations.have_come_round() {
             return None;
         }
@@ -153,7 +155,7 @@ impl Reader {
 /// Leaves the value `found` in `value`.
 #[inline(always)]
 fn leave_value(found: &[u8], value: &mut Vec<u8>) {
-    // If the value before it was as long, nothing is left to do but the copy.
+    // If the value before was as long, only the copy remains.
     if value.len() == found.len() {
         value.copy_from_slice(found);
     } else {

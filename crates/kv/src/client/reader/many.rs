@@ -1,5 +1,5 @@
-//! Reading many keys at once: with one doorbell their buckets and the records whose places are remembered, with a second
-//! one the other records. Keys that are out of the ordinary are looked up alone.
+//! Reading many keys at once. A first doorbell fetches all buckets, and the records whose places are remembered; a second
+//! doorbell fetches the other records. All other keys are looked up one by one.
 
 use std::ops::Range;
 
@@ -22,12 +22,12 @@ pub struct Values {
 }
 
 impl Values {
-    /// Number of keys asked for.
+    /// Number of requested keys.
     pub fn len(&self) -> usize {
         self.found.len()
     }
 
-    /// Whether nothing was asked for.
+    /// Whether no key was requested.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -37,7 +37,7 @@ impl Values {
         self.bytes.capacity() + self.buckets.capacity()
     }
 
-    /// Value and version of the `index`-th key; `None` if it is absent.
+    /// Value and version of the `index`-th key; `None` if the key is absent.
     pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
         self.found[index]
             .as_ref()
@@ -45,13 +45,13 @@ impl Values {
     }
 }
 
-/// A key on its way. Its look-up is made anew for each batch of READs: keeping the look-up of every key in memory would cost more
-/// than keeping its few facts.
+/// A key whose look-up is in progress. The look-up is made anew for each batch of READs: keeping the look-up of every key in
+/// memory would cost more than keeping these few facts.
 struct Asked {
     hash: KeyHash,
-    /// The word whose record is fetched next; `None`: nothing to fetch.
+    /// The word whose record is fetched next, if any.
     next: Option<Word>,
-    /// Where the record lies in the bytes.
+    /// Range of the record in `Values::bytes`.
     record: Range<usize>,
 }
 
@@ -61,7 +61,7 @@ type Many<T> = SmallVec<[T; 32]>;
 const SHORT_SIZE_MAX: usize = 4 << 10;
 
 impl Reader {
-    /// The values of `keys`, from the first one on, as many as `size_max` bytes have room for; see `Client::multi_get_within`.
+    /// The values of as many of the first `keys` as `size_max` bytes have room for; see `Client::multi_get_within`.
     pub async fn find_many(
         &self,
         keys: &[&[u8]],
@@ -125,7 +125,7 @@ impl Reader {
         values.buckets.resize(keys.len() * LINE_SIZE, 0);
         values.bytes.clear();
         let mut reads = self.reads_of_records(&mut asked, &mut values.bytes);
-        // A bucket is read after the record that it judges.
+        // A bucket is read after the record whose word the bucket confirms.
         let buckets = values.buckets.chunks_exact_mut(LINE_SIZE);
         reads.extend(asked.iter().zip(buckets).map(|(asked, into)| ReadInto {
             remote: memory.index_address(asked.hash.bucket(bits)),
@@ -156,7 +156,7 @@ impl Reader {
                     values.found[index] = Some(asked.found(found));
                     self.connection.meter.note_location(true);
                 }
-                // Its reads depend on each other.
+                // The remaining reads of this key depend on each other.
                 step => alone.push((index, matches!(step, LookUpStep::Record { .. }))),
             }
         }
@@ -200,13 +200,13 @@ impl Reader {
     }
 }
 
-/// Whether a value of `size` bytes may be added to those that were read.
+/// Whether a value of `size` bytes may be added to `values`.
 fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
     size <= SHORT_SIZE_MAX || values.bytes.len().saturating_add(size) <= size_max
 }
 
 impl Reader {
-    /// A key, with its remembered record if that can be fetched together with the home bucket.
+    /// A key, with its remembered record if the record can be fetched together with the home bucket.
     fn ask(&self, key: &[u8], index_bits: u32) -> Asked {
         let hash = KeyHash::of(self.connection.format.tag_key, key);
         let mut look_up = LookUp::new(self.whole_record(key), hash, index_bits);
@@ -222,7 +222,7 @@ impl Reader {
         }
     }
 
-    /// READs of the records that `asked` need next, to the end of `bytes`, which grow by as much.
+    /// READs of the records that `asked` need next. The READs go to the end of `bytes`, which grow accordingly.
     fn reads_of_records<'a>(
         &self,
         asked: &mut [Asked],
@@ -253,7 +253,7 @@ impl Reader {
 }
 
 impl Asked {
-    /// Where the value of the record that was found lies in the bytes, and its version.
+    /// The range of the found record's value in `Values::bytes`, and the version.
     fn found(&self, found: FoundRecord) -> (Range<usize>, u64) {
         let FoundRecord { version, value } = found;
         let start = self.record.start;

@@ -5,11 +5,11 @@
 //!     all buckets -> all old records      fetched together, so that the memory works on all of them at the same time
 //!     one put after the other             as it would be alone, with the lines that it reads in the cache by now
 //!   any other client
-//!     all puts under way together
+//!     all puts in flight together
 //! ```
 //!
-//! Invariants: bytes fetched together are a hint, from which nothing is concluded; puts are begun in the order of the pairs, so
-//! those of one key are committed in it, unless the server sends one back for want of staging memory (see `Client::put`).
+//! Invariants: bytes fetched together are a hint and decide nothing. Puts are begun in the order of the pairs, so puts of one key
+//! are committed in that order, unless the server sends a put back for want of staging memory (see `Client::put`).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -54,12 +54,12 @@ impl Writer {
                     self.connection.end_call(Call::Write, start);
                     outcome
                 });
-                // Begun now, so that later pairs come after it.
+                // The first poll begins the put, so that later pairs come after it.
                 match poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await {
                     Poll::Ready(outcome) => outcomes.push(outcome),
                     Poll::Pending => {
                         underway.push((outcomes.len(), put));
-                        // Replaced before the caller sees it.
+                        // A placeholder, replaced before the caller sees it.
                         outcomes.push(Err(StoreError::Disconnected { unknown: true }));
                     }
                 }

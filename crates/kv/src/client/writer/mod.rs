@@ -1,8 +1,8 @@
-//! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND; each is answered after it is
+//! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND. The answer comes after the write is
 //! durable and visible.
 //!
 //! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write is before this one
-//! ([`Writer::put_in_call`]), else in the turn of the put. Puts that it leaves over go through the server.
+//! ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves over go through the server.
 
 mod many;
 mod token;
@@ -27,16 +27,16 @@ use crate::wire::{Answer, KeyHash, Request, Verdict, Word, immediate};
 pub use many::Pair;
 pub use token::Token;
 
-/// How a conditional write ended.
+/// The result of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// Done: the key's version now. For a delete, the version that the delete itself got.
+    /// Done, with the key's new version. For a delete, the version of the delete itself.
     Done(u64),
-    /// The condition did not hold: the key's present version, `None` if it is absent. Nothing was done.
+    /// The condition did not hold; nothing was done. The key's present version, or `None` if the key is absent.
     Conflict(Option<u64>),
 }
 
-/// What was tried of a put before the put takes its turn.
+/// The attempts at a put before the put takes its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tried {
     Nothing,
@@ -76,7 +76,7 @@ impl Writer {
         }
     }
 
-    /// A put that its client publishes in the call, if it can now: its version. `None`: nothing was done.
+    /// Publishes a put in the call, if possible, and returns the version. `None`: nothing was done.
     #[inline]
     pub fn put_in_call(&self, key: &[u8], value: &[u8]) -> Option<u64> {
         let publisher = self.publisher.as_ref()?;
@@ -86,7 +86,7 @@ impl Writer {
         publisher.overwrite_in_call(key, value)
     }
 
-    /// A put that [`Writer::put_in_call`] has not done just before: its version.
+    /// Does a put that [`Writer::put_in_call`] has just left over, and returns the version.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
         match self.store(&plain_put(key, value), Tried::InCall).await? {
             Written::Done(version) => Ok(version),
@@ -96,7 +96,7 @@ impl Writer {
         }
     }
 
-    /// The same, once: `None` if the server has no room for the record at the moment.
+    /// Like [`Writer::put`], without retries: `None` if the server has no room for the record at the moment.
     pub async fn put_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
         match self
             .put_record(&plain_put(key, value), Tried::InCall)
@@ -108,7 +108,7 @@ impl Writer {
         }
     }
 
-    /// Any put.
+    /// Does any put.
     pub async fn store(&self, draft: &Draft<'_>, tried: Tried) -> Result<Written, StoreError> {
         self.check_sizes(draft.key, draft.value)?;
         for _ in 0..BUSY_RETRIES_MAX {
@@ -124,7 +124,7 @@ impl Writer {
         Err(StoreError::Busy)
     }
 
-    /// Any delete. `None`: there was nothing to remove.
+    /// Does any delete. `None`: there was nothing to remove.
     pub async fn remove(
         &self,
         token: u64,
@@ -183,15 +183,15 @@ impl Writer {
         }
     }
 
-    /// Longest value for a key of `key_size` bytes: the store's limit, less in a pool of small segments, because a record
-    /// lies in one segment.
+    /// Longest value for a key of `key_size` bytes: the store's limit, or less in a pool of small segments, because a record lies
+    /// in one segment.
     fn value_size_max(&self, key_size: usize) -> usize {
         let units = self.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
         let room = u64::from(units) * UNIT_SIZE - record_size(key_size, 0);
         VALUE_SIZE_MAX.min(room as usize)
     }
 
-    /// The error that `verdict` stands for, of a write that was not done; `number` came with the verdict.
+    /// The error for the `verdict` of a write that was not done; `number` came with the verdict.
     fn failure(&self, verdict: Verdict, number: u64) -> StoreError {
         match verdict {
             Verdict::NoSpace => StoreError::NoSpace {
@@ -237,7 +237,7 @@ impl Writer {
             if let Some(refused) = self.find_room(size, &mut pauses).await? {
                 return Ok(refused);
             }
-            // From here to the post nothing waits, so records are posted in the order of their places.
+            // Nothing waits between here and the post, so records are posted in the order of their places.
             let (handle, offset) = self.connection.begin(size, true);
             let spot = self.leases.place(size, offset);
             let operation = self.stage(draft, &spot, offset);
@@ -256,8 +256,8 @@ impl Writer {
         }
     }
 
-    /// Waits until a record of `size` bytes has a place in the log, and in staging memory. `Some`: it gets none, for the reason
-    /// that the server gives. The turn is kept: writes asked for later stay behind this one.
+    /// Waits until a record of `size` bytes has a place in the log, and in staging memory. `Some`: the record gets no place, for
+    /// the reason that the server gives. The turn is kept: later writes stay behind this one.
     async fn find_room(
         &self,
         size: u64,
@@ -288,8 +288,8 @@ impl Writer {
         }
     }
 
-    /// Writes the client's part of the record for `spot`, all behind its stamp, to `offset` of the staging memory, for
-    /// the operation that brings it to the server.
+    /// Writes the client's part of the record for `spot`, everything behind the stamp, to `offset` of the staging memory. Returns
+    /// the operation that brings that part to the server.
     fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) -> Operation {
         let record = &mut *self.record.borrow_mut();
         let (format, opening) = (&self.connection.format, &self.connection.welcome.opening);

@@ -1,4 +1,4 @@
-//! Looking a key up, without I/O: which place to read next, and what the bytes read there say.
+//! The look-up of a key, without I/O: a state machine that names the place to read next and judges the bytes read there.
 //!
 //! ```text
 //!   Bucket --moved--------------------------------------------------------> Moved
@@ -9,9 +9,9 @@
 //!     '--no word left, and no later bucket holds words of this one----------> Absent
 //! ```
 //!
-//! A driver has access to the memory: it reads what a [`Step`] names and hands the bytes over, until the
-//! step is an end. The client does so in the call, with READs that it posts, and for many keys in one batch; the server
-//! does so in its own memory.
+//! A driver has access to the memory: the driver reads the place that a [`Step`] names and hands the bytes over, until the step
+//! is an end. The drivers of a client read in the call, with posted READs, and for many keys in one batch; the driver of the
+//! server reads its own memory.
 //!
 //! A key's *remembered* location names a record that is read together with its bucket. The bucket alone says whether the
 //! record is the key's; otherwise the look-up continues from that bucket as if it had begun there.
@@ -26,26 +26,27 @@ use stonecast_log::{LogFormat, RecordHeader, check_read, read_of_key};
 use super::Generations;
 use crate::wire::{Bucket, Candidates, KeyHash, Word};
 
-/// Where a key was found.
+/// The place where a key was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     pub word: Word,
-    /// Buckets from its home to its word.
+    /// Buckets between the key's home and its word.
     pub distance: u64,
 }
 
-/// What is looked for behind a word.
+/// The record that a look-up searches for behind a word.
 pub(crate) trait Wanted {
-    /// What is known of it once it is found.
+    /// The facts about the record once it is found.
     type Found;
 
-    /// Bytes to read at first of the record behind `word`; `None`: whatever lies there is not wanted. 0: it points outside the log.
+    /// Bytes to read first of the record behind `word`; 0 if the word points outside the log. `None` if no record behind the word
+    /// is wanted.
     fn read_size(&self, word: Word) -> Option<usize>;
 
-    /// What the bytes from the start of the record behind `word` are.
+    /// Judges the bytes from the start of the record behind `word`.
     fn judge(&self, word: Word, bytes: &[u8]) -> Judged<Self::Found>;
 
-    /// The same for drivers that have no use for anything but what is wanted.
+    /// Like [`Wanted::judge`], for drivers that use only the wanted record.
     #[inline(always)]
     fn found(&self, word: Word, bytes: &[u8]) -> Option<Self::Found> {
         match self.judge(word, bytes) {
@@ -55,30 +56,30 @@ pub(crate) trait Wanted {
     }
 }
 
-/// What the bytes behind a word are.
+/// A judgement of the bytes behind a word.
 pub(crate) enum Judged<Found> {
-    /// What is wanted.
+    /// The wanted record.
     Found(Found),
     /// The record of another key with the same fingerprint.
     OtherKey,
-    /// A record of so many bytes, which are not all here.
+    /// A record of this many bytes; the bytes at hand are only its start.
     Short(usize),
-    /// Nothing that may stand behind a word.
+    /// Bytes that cannot lie behind a word.
     Fault(String),
 }
 
-/// What a look-up needs next, or how it has ended.
+/// The next need of a look-up, or its end.
 pub(crate) enum Step<Found> {
     /// Read this bucket, and hand it to [`LookUp::bucket`].
     Bucket(u64),
-    /// Read so many bytes from this position of the log, and hand them to [`LookUp::record`].
+    /// Read `size` bytes from this position of the log, and hand them to [`LookUp::record`].
     Record {
         /// Byte position in the log.
         position: u64,
         /// Bytes.
         size: usize,
     },
-    /// The bytes read so far are the start of a record that takes `size`: read the others too, and hand all to
+    /// The bytes read so far are the start of a record of `size` bytes: read the other bytes too, and hand all of them to
     /// [`LookUp::record`].
     Rest {
         /// Byte position of the record in the log.
@@ -86,17 +87,17 @@ pub(crate) enum Step<Found> {
         /// Bytes of the whole record.
         size: usize,
     },
-    /// The key's.
+    /// The wanted record was found.
     Found(Found),
     /// The key is not in the index.
     Absent,
-    /// A bucket on the way is marked: another table has what this one had.
+    /// A bucket on the way is marked as moved: another table has taken over its content.
     Moved,
-    /// Behind [`LookUp::word`] is no record that checks. The word is old, or the record is damaged.
+    /// The bytes behind [`LookUp::word`] are not a valid record. The word is old, or the record is damaged.
     Fault(String),
 }
 
-/// What to read, with one doorbell, for a remembered location: to be handed to [`LookUp::recalled`].
+/// The bytes to read, with one doorbell, for a remembered location, and to hand to [`LookUp::recalled`].
 pub(crate) struct Recall {
     /// Byte position of the record in the log.
     pub position: u64,
@@ -112,13 +113,13 @@ pub(crate) struct LookUp<W> {
     hash: KeyHash,
     bits: u32,
     home: u64,
-    /// The bucket that is looked through, its bytes, and its words that have not been followed.
+    /// The bucket that is searched, its bytes, and its words that have not been followed.
     bucket: u64,
     line: [u8; LINE_SIZE],
     left: Candidates,
-    /// Buckets that are still read, at most.
+    /// Buckets that may still be read.
     buckets_left: u64,
-    /// The word that is followed, and its place in the bucket.
+    /// The word that is being followed, and its place in the bucket.
     word: Word,
     slot: usize,
     /// Whether the word is that of a remembered location.
@@ -126,7 +127,7 @@ pub(crate) struct LookUp<W> {
 }
 
 impl<W: Wanted> LookUp<W> {
-    /// The look-up of the key with `hash` in a table of 2^`bits` buckets. Begins with the bucket [`LookUp::home`].
+    /// The look-up of the key with `hash` in a table of 2^`bits` buckets. The first bucket is [`LookUp::home`].
     #[inline(always)]
     pub fn new(wanted: W, hash: KeyHash, bits: u32) -> Self {
         let home = hash.bucket(bits);
@@ -145,24 +146,24 @@ impl<W: Wanted> LookUp<W> {
         }
     }
 
-    /// Looks through so many buckets at most; a key farther from home is taken for absent.
+    /// Limits the search to `buckets` buckets; a key farther from home counts as absent.
     pub fn within(mut self, buckets: u64) -> Self {
         self.buckets_left = self.buckets_left.min(buckets);
         self
     }
 
-    /// The bucket where the key is looked for at first.
+    /// The bucket where the search begins.
     #[inline(always)]
     pub fn home(&self) -> u64 {
         self.home
     }
 
-    /// What to read to begin with `location`, remembered from an earlier look-up. `None`: begin with the home bucket.
+    /// The bytes to read to begin with `location`, remembered from an earlier look-up. `None`: begin with the home bucket.
     #[inline(always)]
     pub fn recall(&mut self, location: Location) -> Option<Recall> {
         let Location { word, distance } = location;
         let size = self.wanted.read_size(word)?;
-        // At the end of the table the next bucket is the first: seldom enough to look the key up.
+        // The bucket behind the last one is the first. That is rare, so the key is looked up from its home.
         if size == 0 || self.home + distance >= 1 << self.bits {
             return None;
         }
@@ -174,7 +175,7 @@ impl<W: Wanted> LookUp<W> {
         })
     }
 
-    /// Takes what [`LookUp::recall`] asked for: the buckets from the home on, and the record.
+    /// Takes the bytes that [`LookUp::recall`] asked for: the buckets from the home on, and the record.
     #[inline(always)]
     pub fn recalled(&mut self, buckets: &[[u8; LINE_SIZE]], record: &[u8]) -> Step<W::Found> {
         if buckets.iter().any(|line| Bucket::parse(line).is_moved()) {
@@ -210,7 +211,7 @@ impl<W: Wanted> LookUp<W> {
                 position: self.word.position(),
                 size,
             },
-            // The location may be older than the word that the bucket has for the key.
+            // The location may be older than the key's word in the bucket.
             Judged::OtherKey | Judged::Fault(_) if self.is_recalled => {
                 self.is_recalled = false;
                 self.follow_on()
@@ -220,8 +221,8 @@ impl<W: Wanted> LookUp<W> {
         }
     }
 
-    /// The find that [`LookUp::record`] would return. For drivers that give up on every other outcome: nothing of the look-up
-    /// has to be kept for later, so all of it stays in registers.
+    /// The find that [`LookUp::record`] would return, for drivers that give up on every other outcome. No part of the look-up has
+    /// to be kept for later, so the look-up stays in registers.
     #[inline(always)]
     pub fn found(&self, bytes: &[u8]) -> Option<W::Found> {
         self.wanted.found(self.word, bytes)
@@ -233,13 +234,13 @@ impl<W: Wanted> LookUp<W> {
         self.word
     }
 
-    /// Bucket and place there of the word that was followed last. Not for a remembered one.
+    /// Bucket and slot of the word that was followed last. Not for a remembered word.
     #[inline(always)]
     pub fn place(&self) -> (u64, u64) {
         (self.bucket, self.slot as u64)
     }
 
-    /// Where the word that was followed last lies. Not for a remembered one.
+    /// The location of the word that was followed last. Not for a remembered word.
     pub fn location(&self) -> Location {
         Location {
             word: self.word,
@@ -247,7 +248,7 @@ impl<W: Wanted> LookUp<W> {
         }
     }
 
-    /// Whether the remembered location led to what was found.
+    /// Whether the remembered location led to the record that was found.
     #[inline(always)]
     pub fn is_recalled(&self) -> bool {
         self.is_recalled
@@ -260,14 +261,14 @@ impl<W: Wanted> LookUp<W> {
         self.buckets_left -= 1;
     }
 
-    /// As [`LookUp::follow`], with the bytes that are kept for it.
+    /// Like [`LookUp::follow`], with the stored bytes of the bucket.
     fn follow_on(&mut self) -> Step<W::Found> {
         let line = self.line;
         self.follow(&line)
     }
 
-    /// The next word of this bucket, whose bytes are `line`, that may be the key's, or the next bucket. A driver that gives up
-    /// after one record has the line, so nothing is kept for it.
+    /// The next word of this bucket that may belong to the key, or the next bucket. `line` holds the bytes of this bucket: a
+    /// driver that gives up after one record has them, so they need not be stored.
     #[inline(always)]
     fn follow(&mut self, line: &[u8; LINE_SIZE]) -> Step<W::Found> {
         let bucket = Bucket::parse(line);
@@ -292,23 +293,23 @@ impl<W: Wanted> LookUp<W> {
     }
 }
 
-/// The record that gives `key` its value, checked whole.
+/// The search for the record that gives `key` its value, checked whole.
 #[derive(Clone, Copy)]
 pub(crate) struct WholeRecord<'a> {
-    /// Of the log.
+    /// Format of the log.
     pub format: &'a LogFormat,
     /// The key.
     pub key: &'a [u8],
-    /// Told of the generation of every record that checks.
+    /// Receives the generation of every valid record.
     pub generations: &'a Generations,
 }
 
 /// A record of the key that was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundRecord {
-    /// Of the key.
+    /// Version of the key.
     pub version: u64,
-    /// Where the value lies among the bytes of the record.
+    /// Range of the value in the bytes of the record.
     pub value: Range<usize>,
 }
 
@@ -344,7 +345,7 @@ impl WholeRecord<'_> {
     /// Judges bytes that are not the key's whole record.
     #[cold]
     fn judge_other(&self, word: Word, bytes: &[u8]) -> Judged<FoundRecord> {
-        // A record of any other class is read whole at first.
+        // The first read of a record of any other class fetches the whole record.
         if word.is_long()
             && let Some(size) = whole_size(self.format, word, bytes)
         {
@@ -360,7 +361,7 @@ impl WholeRecord<'_> {
                 Judged::Fault("a record that gives the key no value".to_owned())
             }
             Ok(record) => {
-                // If it is of a later generation than the word means, the key's own record was here before.
+                // If the record is of a later generation than the word means, the key's own record was here before.
                 self.generations.note(record.header.generation());
                 Judged::OtherKey
             }
@@ -368,20 +369,20 @@ impl WholeRecord<'_> {
     }
 }
 
-/// Bytes to read at first of the record behind `word`: what the word says, cut at the end of the segment. 0: the word points
-/// outside the log.
+/// Bytes to read first of the record behind `word`: the size that the word tells, cut at the end of the segment. 0 if the word
+/// points outside the log.
 #[inline(always)]
 pub(crate) fn first_read_size(format: &LogFormat, word: Word) -> usize {
     let segment_size = format.segment_size;
     if word.position() >= segment_size * u64::from(format.segment_count) {
         return 0;
     }
-    // Segments are of a power of two bytes. A division would stand between the loads of bucket and record.
+    // The size of a segment is a power of two. A division would delay the load of the record behind the load of the bucket.
     word.read_size()
         .min(segment_size - (word.position() & (segment_size - 1))) as usize
 }
 
-/// The size of the record behind `word` if `bytes` are only its start. `None`: they are all of it, or no record.
+/// The size of the record behind `word`, if `bytes` are only its start. `None` if `bytes` are the whole record, or no record.
 pub(crate) fn whole_size(format: &LogFormat, word: Word, bytes: &[u8]) -> Option<usize> {
     let size = RecordHeader::parse(bytes.first_chunk()?).ok()?.size();
     let fits = word.position() % format.segment_size + size <= format.segment_size;

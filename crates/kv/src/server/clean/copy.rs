@@ -1,4 +1,4 @@
-//! Copying the needed records of a segment to a segment of the cleaner's own.
+//! Copies the needed records of a segment to a segment of the cleaner's own.
 
 use stonecast_base::{Span, mutant};
 use stonecast_log::{Found, Heritage, Kind, Record, STAMP_SIZE, UNIT_SIZE, relocate, walk_some};
@@ -9,17 +9,17 @@ use crate::server::shard::{Move, Shard};
 use crate::server::space::Purpose;
 use crate::wire::{KeyHash, Word};
 
-/// What is to be done with a record.
+/// The fate of a record.
 enum Fate {
-    /// It is needed: the index names it by this word, or it is a tombstone.
+    /// The record is needed: the index names the record by this word, or the record is a tombstone.
     Needed(Option<Word>),
     Dead,
     DroppedTombstone,
 }
 
 impl Cleaner {
-    /// Copies what is needed of the next `budget` bytes of the victim, and of the record that begins in them. At its end, seals
-    /// its next generation. Tombstones below `horizon` are not needed.
+    /// Copies the needed records of the next `budget` bytes of the victim, including a record that ends behind these bytes. At
+    /// the victim's end, writes the seal of its next generation. Tombstones below `horizon` are not needed.
     pub(super) fn copy_some(
         &mut self,
         shard: &mut Shard,
@@ -39,7 +39,7 @@ impl Cleaner {
             .unit
             .saturating_add(units_of(budget))
             .min(victim.state.end);
-        // The first record without room for its copy: the next step continues there once there is room.
+        // The first record without room for its copy. The next step continues there once there is room.
         let mut stopped = None;
         let place = (number, victim.state.generation);
         let (log, format) = (journal.log().clone(), *journal.format());
@@ -71,11 +71,12 @@ impl Cleaner {
         }
     }
 
-    /// Everything of the victim was seen.
+    /// Ends the copying of a victim: all of its bytes were seen.
     fn end_victim(&mut self, journal: &mut Journal, victim: &mut Victim, step: &mut Step) {
         let whole = (victim.count, victim.xor) == (victim.state.count, victim.state.xor);
         if !whole || !victim.state.may_be_used_again() {
-            // A record, perhaps a tombstone, is damaged, and stays to be told of; or this was the last generation.
+            // A record, perhaps a tombstone, is damaged, and stays so that the damage is reported; or this was the last
+            // generation.
             journal.space.abandon(victim.state.number);
             self.counters.abandoned += 1;
             return;
@@ -94,7 +95,7 @@ impl Cleaner {
         victim.next = Some(next);
     }
 
-    /// Copies the needed records of `batch`; an error is the unit of the first record that there was no room for.
+    /// Copies the needed records of `batch`. An error is the unit of the first record without room for its copy.
     fn copy_batch(
         &mut self,
         (shard, journal): (&mut Shard, &mut Journal),
@@ -128,7 +129,7 @@ impl Cleaner {
         copied
     }
 
-    /// Copies a record to the cleaner's segment and stamps it there.
+    /// Copies a record to the cleaner's segment, and stamps the copy.
     fn copy(
         &mut self,
         journal: &mut Journal,
@@ -144,7 +145,7 @@ impl Cleaner {
             None => self.take_for_moves(journal, step, units)?,
         };
         if step.copied > 0 && step.copied > journal.space.spare_for_gap(to, step.copied) {
-            // The next step copies it, when what was copied here is durable.
+            // The next step copies this record, once the copies so far are durable.
             return Err(NoRoom);
         }
         step.copied += size;
@@ -229,10 +230,10 @@ fn units_of(bytes: u64) -> u32 {
     u32::try_from(bytes / UNIT_SIZE).unwrap_or(u32::MAX).max(1)
 }
 
-/// There is no room for a copy now.
+/// There is no room for a copy at the moment.
 struct NoRoom;
 
-/// Records are copied one behind the other: what is persisted is one span, as long as they are.
+/// Adds a copy to the span that is persisted: copies lie one behind the other, so they need only one span.
 fn note_span(step: &mut Step, position: u64, size: u64) {
     match step.spans.last_mut() {
         Some(span) if span.offset + span.size == position => span.size += size,
@@ -240,7 +241,7 @@ fn note_span(step: &mut Step, position: u64, size: u64) {
     }
 }
 
-/// Whether a record is needed. Tombstones below `horizon` are not.
+/// Decides whether a record is needed. Tombstones below `horizon` are not.
 fn fate(shard: &mut Shard, hash: KeyHash, found: &Found<'_>, horizon: u64) -> Fate {
     let header = &found.header;
     match header.kind() {

@@ -1,4 +1,4 @@
-//! How much of which segment is to be looked at in a step.
+//! The work of a step: a segment, and the number of its bytes to examine.
 
 use stonecast_log::SEGMENT_HEADER_UNITS;
 
@@ -9,28 +9,28 @@ use crate::server::shortage::reclaim_unused;
 use crate::server::space::Need;
 use crate::wire::limits::LEASE_RECLAIM_NS;
 
-/// Bytes of a segment that are looked at in a step, if persisting costs by the line.
+/// Bytes of a segment that a step examines, if the cost of a persist grows with its lines.
 const STEP_SIZE: u64 = 32 << 10;
-/// A step is made in one piece when more than this part of a segment is due: what is cleaned must stay ahead of what
-/// is written.
+/// A step is not interrupted when more than this part of a segment is due: cleaning must stay ahead of the writes.
 const LATE_SHARE: u64 = 4;
-/// The same if persisting is a sync of a file, which costs the same for one line and for many.
+/// Bytes of a segment that a step examines, if a persist is a sync of a file, which costs the same for one line and for many.
 const SYNCED_STEP_SIZE: u64 = 256 << 10;
-/// Cleaning looks at one and a half times the bytes that the room for the writes needs, and so stays ahead of the writes.
+/// Cleaning examines one and a half times the bytes that the room for the writes needs, and so stays ahead of the writes.
 const AHEAD_NUMERATOR: u64 = 3;
 const AHEAD_DENOMINATOR: u64 = 2;
 
 /// The work of one step.
 pub(super) struct Due {
-    /// Bytes of the victim to look at.
+    /// Bytes of the victim to examine.
     pub bytes: u64,
-    /// A request that arrives meanwhile does not end the step.
+    /// Whether the step continues when a request arrives.
     pub is_late: bool,
-    /// Tombstones below this are not needed.
+    /// Tombstones below this sequence are not needed.
     pub horizon: u64,
 }
 
-/// What to look at in a step now; `None`: there is nothing to do. `syncs_files`: a persist costs the same for one line and for many.
+/// The work of the next step; `None` if there is nothing to do. With `syncs_files`, a persist costs the same for one line and for
+/// many.
 pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
     drain_intents(state);
     let next_sequence = state.journal.sequences.next();
@@ -66,7 +66,7 @@ pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
     } = state;
     let (space, segment_size) = (&journal.space, journal.format().segment_size);
     let victim = cleaner.victim.as_ref().expect("there is one by now");
-    // The credit grows by the bytes that have to be looked at to make room for what was written.
+    // The credit grows by the bytes that cleaning has to examine to make room for the bytes written.
     let horizon = space.horizon(victim.state.number);
     let gain = space.gain(victim.state.number, horizon).max(1);
     let ratio = (segment_size * AHEAD_NUMERATOR).div_ceil(gain * AHEAD_DENOMINATOR);
@@ -82,7 +82,7 @@ pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
         // Below a step it is cheaper to wait for more.
         return None;
     }
-    // A writer that is told to wait makes a whole segment due.
+    // A writer that has to wait makes a whole segment due.
     let is_late = cleaner.credit > segment_size / LATE_SHARE;
     Some(Due {
         bytes: step,
@@ -91,7 +91,7 @@ pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
     })
 }
 
-/// The segment to clean next. If there is none and one is needed, sets in motion whatever keeps segments from being cleaned.
+/// The segment to clean next. If there is none and one is needed, asks the holders of segments to give them back.
 fn choose(state: &mut State, next_sequence: u64) -> Option<u32> {
     let State {
         cleaner, journal, ..
@@ -106,7 +106,7 @@ fn choose(state: &mut State, next_sequence: u64) -> Option<u32> {
         _ => space.choose_victim(need, next_sequence),
     };
     if chosen.is_none() && need == Need::Now {
-        // The dead records lie in the segments that the server itself appends to: the server takes others.
+        // The dead records lie in the segments to which the server itself appends: the server switches to others.
         let own = cleaner.own.take();
         own.into_iter().for_each(|number| journal.give_back(number));
         journal.give_back_own();

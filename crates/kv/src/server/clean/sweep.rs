@@ -14,7 +14,7 @@ use crate::server::State;
 use crate::server::clients::drain_intents;
 use crate::server::commit::Committer;
 
-/// Bytes of a segment that are looked at between two looks at what has arrived: a few records.
+/// Bytes of a segment examined between two checks for arrivals: a few records.
 const PIECE_SIZE: u64 = 2 << 10;
 
 /// See the module documentation.
@@ -22,7 +22,7 @@ pub(in crate::server) struct Sweeper {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
     committer: Rc<Committer>,
-    /// Clients publish.
+    /// Whether clients publish.
     is_shared: bool,
 }
 
@@ -40,7 +40,7 @@ impl Sweeper {
         }
     }
 
-    /// Cleans as much as is due after a batch.
+    /// Does the cleaning that is due after a batch.
     pub async fn tend(&self, state: &RefCell<State>) -> Result<(), StoreError> {
         let syncs_files = self.committer.syncs_files();
         let due = due::due(&mut state.borrow_mut(), syncs_files);
@@ -51,8 +51,9 @@ impl Sweeper {
         self.free_victim(state).await
     }
 
-    /// The seal of the victim's next generation will take the slot of the seal before its newest one. A crash may keep the former
-    /// and lose the newest, unless that is durable before; then what lies above the lost one would look like damage.
+    /// Persists the newest seal of the victim. The seal of the victim's next generation overwrites the seal before the newest
+    /// one. If the newest seal were not durable, a crash could lose it and keep the seal of the next generation, and the records
+    /// above the lost seal would look like damage.
     async fn persist_seal_of_victim(&self, state: &RefCell<State>) -> Result<(), StoreError> {
         let spans = {
             let State {
@@ -68,7 +69,7 @@ impl Sweeper {
     }
 
     /// Copies the due bytes piece by piece. When a request arrives meanwhile, the rest is left for later, unless cleaning is
-    /// late: an operation waits for a piece and a persist, not for a step.
+    /// late: an operation waits for a piece and a persist, not for a whole step.
     async fn copy_due(&self, state: &RefCell<State>, due: &Due) -> Step {
         let mut step = Step::default();
         let piece = match due.is_late || self.committer.syncs_files() {
@@ -126,7 +127,7 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Frees the victim if everything needed of it is elsewhere.
+    /// Frees the victim if all its needed records have copies elsewhere.
     async fn free_victim(&self, state: &RefCell<State>) -> Result<(), StoreError> {
         let header = {
             let state = &mut *state.borrow_mut();
@@ -150,7 +151,7 @@ impl Sweeper {
     }
 }
 
-/// Lets the server see what has arrived.
+/// Lets the server notice arrivals.
 async fn give_way() {
     let mut gave = false;
     std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Accepting a client: a place for it, memory, queue pair, and what it must know of the pool.
+//! Accepts a client: gives it a place, memory, a queue pair, and the facts of the pool that it must know.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ use crate::server::{ClientPolicy, ServerOptions};
 use crate::wire::limits::{IN_FLIGHT_MAX, STAGING_SIZE};
 use crate::wire::{Hello, Welcome};
 
-/// RNR retries of answers: the client posts a receive for each operation in flight, so there is always one.
+/// RNR retries of answers. The client posts a receive for each operation in flight, so an answer always finds a receive.
 const RNR_RETRY_COUNT: u32 = 100;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 
@@ -31,13 +31,13 @@ pub(in crate::server) struct Admission {
     format: LogFormat,
     opening: u32,
     secret: [u64; 2],
-    /// A sync of a log on a file takes each page that a client has written from the client's mapping, with an interrupt of its
-    /// processor, and the client's next store to the page faults: more than copying its records costs.
+    /// Whether a persist is a sync of a file. A sync write-protects each page that a client has written, with an interrupt of the
+    /// client's processor, and the client's next store to the page faults. That costs more than copying the client's records.
     syncs_files: bool,
     receives: Receives,
     /// Connections accepted so far.
     begun: u64,
-    /// Why clients were not accepted, if the server lacked a resource that it needs for them.
+    /// The errors for which clients were not accepted because the server lacked a resource.
     pub refused: Noted<DeviceError>,
 }
 
@@ -62,7 +62,7 @@ impl Admission {
         }
     }
 
-    /// Accepts the client that asks with `hello`, or tells it why not. `sequences` are those of the log.
+    /// Accepts the client that sent `hello`, or refuses it with a reason. `sequences` are the sequences of the log.
     pub fn admit(
         &mut self,
         sessions: &mut Sessions,
@@ -99,7 +99,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Why there is no place for another client, if there is none.
+    /// The reason why there is no place for another client, if there is none.
     fn lack_of_place(&self, sessions: &Sessions, newcomer: &PeerIdentity) -> Option<String> {
         let here = sessions.iter().map(|session| &session.peer);
         let ServerOptions {
@@ -108,7 +108,7 @@ impl Admission {
         places.refusal(here, newcomer, process)
     }
 
-    /// Makes what a client needs, and says what it must know.
+    /// Makes the resources of a client, and its welcome.
     fn welcome(
         &mut self,
         making: &mut Making<'_>,
@@ -160,7 +160,7 @@ impl Admission {
         Ok((welcome.as_bytes().to_vec(), session))
     }
 
-    /// A number that names a connection and that no other client can guess.
+    /// A number that names a connection and cannot be guessed by any other client.
     fn next_id(&mut self) -> u64 {
         self.begun += 1;
         let mut bytes = [0; 16];

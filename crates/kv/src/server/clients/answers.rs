@@ -16,7 +16,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Bytes of memory that it needs: a line for each message on its way, since most answers are short, and room for a long one.
+    /// Bytes of memory for the answers: a line for each message in flight, since most answers are short, and room for a long one.
     pub const SIZE: u64 = AnswerRing::size(SLOTS, LINE_SIZE as u64, ANSWER_SIZE_MAX as u64);
 
     pub fn new(region: MemoryRegion) -> Self {
@@ -26,7 +26,7 @@ impl Answers {
         }
     }
 
-    /// Its memory.
+    /// The memory of the answers.
     pub fn region(&self) -> MemoryRegion {
         self.ring.region()
     }
@@ -42,7 +42,7 @@ impl Answers {
         }
     }
 
-    /// Sends what is queued.
+    /// Sends the queued answers.
     pub fn send(&mut self, port: &Port, qp: QueuePair) {
         if !self.writer.bytes().is_empty() {
             self.ring.send(port, qp, self.writer.bytes());
@@ -50,7 +50,7 @@ impl Answers {
         }
     }
 
-    /// Whether the client does not take its answers. It is disconnected after the batch.
+    /// Whether the client does not take its answers. Such a client is disconnected after the batch.
     pub fn is_stuck(&self) -> bool {
         self.ring.is_stuck()
     }

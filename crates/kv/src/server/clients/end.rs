@@ -1,8 +1,8 @@
-//! The end of connections, and of what clients hold.
+//! The end of connections, and of the leases and windows of clients.
 //!
-//! Memory that a client may write to goes to no other client before the fabric says that nothing can arrive through its windows any
-//! more. If the fabric cannot say so (a stopped client may still be in the middle of a write), the segment is left alone for good: its
-//! records stay readable, and its rest is wasted until the pool is opened again.
+//! Memory that a client may write to goes to no other client before the fabric confirms that nothing more can arrive through the
+//! client's windows. If the fabric cannot confirm that (a stopped client may still be in the middle of a write), the segment is
+//! not used again: its records stay readable, and its rest is wasted until the pool is opened again.
 
 use std::rc::Rc;
 
@@ -15,20 +15,20 @@ use super::{Session, Sessions};
 use crate::server::State;
 use crate::wire::limits::SERVER_RECEIVES;
 
-/// Rounds in which the arrivals of a queue pair are taken over before it goes: all shared receive buffers, 64 a round, and
-/// some to spare for those of other clients.
+/// Rounds in which the arrivals of a queue pair are taken over before it is destroyed: enough for all shared receive buffers, 64
+/// a round, and some to spare for the arrivals of other clients.
 const PUMPS_MAX: u32 = SERVER_RECEIVES / 64 * 2;
 
 /// Memory that a client leases.
 enum Leased {
-    /// To write records to.
+    /// An extent to which the client writes records.
     Extent(Extent),
-    /// To publish. It ends before the extents that its client stamps in.
+    /// Rights to publish. They end before the extents in which their client stamps records.
     Rights(PublishingRights),
 }
 
 impl Leased {
-    /// Whether a client that stands still inside of it may publish when it goes on.
+    /// Whether a client that was stopped inside this memory may publish when it continues.
     fn publishes(&self) -> bool {
         match self {
             Self::Extent(extent) => extent.publishes,
@@ -68,9 +68,10 @@ fn ending(
 
 /// See the module documentation.
 pub(in crate::server) struct Departures {
-    /// Memory that clients lose, until no key opens it any more.
+    /// Memory that clients lose, until no key opens it.
     revocations: Revocations<Leased>,
-    /// Rights to publish were taken from a client that was stopped inside a publication, and may finish it at any time.
+    /// Whether rights to publish were taken from a client that was stopped inside a publication, and may finish that publication
+    /// at any time.
     may_be_publishing: bool,
 }
 
@@ -82,27 +83,27 @@ impl Departures {
         }
     }
 
-    /// Whether anything is on its way back.
+    /// Whether any revocation has not ended yet.
     pub fn are_under_way(&self) -> bool {
         self.revocations.under_way() > 0
     }
 
-    /// Whether an extent, or rights to publish, are on their way back.
+    /// Whether an extent or rights to publish are being taken back.
     pub fn bring_leases(&self) -> bool {
         self.revocations.leases_to_come() > 0
     }
 
-    /// Whether a client was stopped inside a publication, and may finish it at any time.
+    /// Whether a client was stopped inside a publication, and may finish that publication at any time.
     pub fn may_be_publishing(&self) -> bool {
         self.may_be_publishing
     }
 
-    /// Messages that were not taken before their connection was gone.
+    /// Messages that the server had not taken when their connection ended.
     pub fn take_untaken(&self) -> Vec<Received> {
         self.revocations.take_untaken()
     }
 
-    /// Takes back everything that the client of `qp` holds.
+    /// Ends the connection of `qp`, and takes back all leases and windows of its client.
     pub fn end_session(&self, sessions: &mut Sessions, qp: QueuePair) {
         let Some(session) = sessions.remove(qp) else {
             return;
@@ -127,15 +128,15 @@ impl Departures {
         self.revocations.begin(ending);
     }
 
-    /// Ends the connection that is called `id`, unless it is that of `qp` itself. The server looks at no message that arrives
-    /// through it afterwards.
+    /// Ends the connection with the number `id`, unless that is the connection of `qp` itself. The server takes no later message
+    /// from that connection.
     pub fn end_session_called(&self, sessions: &mut Sessions, id: u64, qp: QueuePair) {
         if let Some(named) = sessions.called(id).filter(|&named| named != qp) {
             self.end_session(sessions, named);
         }
     }
 
-    /// Ends all connections: clients that wait for an answer are told that none will come.
+    /// Ends all connections, so that waiting clients learn that no answer will come.
     pub fn end_all_sessions(&self, sessions: &mut Sessions) {
         for qp in sessions.queue_pairs() {
             self.end_session(sessions, qp);
@@ -145,13 +146,13 @@ impl Departures {
     /// Takes all rights to publish away from a client, with the extents lent to it.
     pub fn end_rights(&self, session: &mut Session) {
         if let Some(rights) = session.rights.take() {
-            // The client may still return the extent that was lent to it.
+            // The client may still return the extent that it was lent.
             let lent = session.leases.reclaim(|lease| lease.object().publishes);
             self.revocations.begin(ending(Some(rights), lent));
         }
     }
 
-    /// Ends rights to publish that could not be granted whole.
+    /// Ends rights to publish that could be granted only in part.
     pub(super) fn end_unheld(&self, rights: Lease<PublishingRights>) {
         self.revocations.begin(ending(Some(rights), None));
     }
@@ -170,7 +171,7 @@ impl Departures {
     }
 }
 
-/// Ends the rights of clients that do not use them, and takes what clients have lost and cannot reach any more.
+/// Ends rights that clients do not use, and takes back memory that clients have lost and cannot reach.
 pub(in crate::server) fn settle_returned(state: &mut State) {
     for qp in state.clients.publishing.take_unused() {
         state.clients.end_rights(qp);
@@ -180,13 +181,14 @@ pub(in crate::server) fn settle_returned(state: &mut State) {
     }
 }
 
-/// Gives segments back, and forgets rings that no client writes to any more.
+/// Gives segments back, and forgets rings that no client can write to.
 fn settle(state: &mut State, ended: Ended<Leased>) {
     let Ended {
         revoked,
         unquiesced,
     } = ended;
-    // A client stopped in the middle of publishing may finish at any time: memory lent to it stays as it is.
+    // A client that was stopped in the middle of a publication may finish at any time, so memory lent to that client stays
+    // untouched.
     let may_publish = unquiesced.iter().any(|part| part.object().publishes());
     state.clients.departures.may_be_publishing |= may_publish;
     let (mut ended_ring, mut extents) = (None::<Rc<Ring>>, Vec::new());

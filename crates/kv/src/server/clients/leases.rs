@@ -1,7 +1,7 @@
-//! Extents of the log that clients write to.
+//! Extents of the log to which clients write.
 //!
-//! A lease opens the rest of one segment to one queue pair through a memory window. It ends when the client gives it back, leaves
-//! it unused while space is short, or is gone; [`end`](super::end) says what becomes of the segment.
+//! A lease opens the rest of one segment to one queue pair through a memory window. The lease ends when the client gives it back,
+//! leaves it unused while space is short, or is gone. [`end`](super::end) then decides about the segment.
 
 use std::rc::Rc;
 
@@ -18,18 +18,18 @@ use crate::server::space::Space;
 use crate::wire::limits::{LEASE_RECLAIM_NS, LEASE_TURN_NS};
 use crate::wire::{Answer, Grant, Verdict};
 
-/// The rest of a segment, as one client writes to it.
+/// The rest of a segment, to which one client writes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct Extent {
     pub segment: u32,
-    /// Whether the client stamps what it writes there.
+    /// Whether the client stamps the records that it writes there.
     pub publishes: bool,
-    /// The segment's end when the client was last seen to advance, and the time of that.
+    /// The segment's end when the client last advanced, and that time.
     seen: (u32, Nanoseconds),
 }
 
 impl Extent {
-    /// Notes how far the client has come. Returns whether the client writes there, or did so lately.
+    /// Notes the segment's end. Returns whether the client has written there lately.
     fn is_used(&mut self, end: u32, now: Nanoseconds) -> bool {
         if end != self.seen.0 {
             self.seen = (end, now);
@@ -45,7 +45,7 @@ impl Session {
         mut end_of: impl FnMut(u32) -> u32,
         now: Nanoseconds,
     ) -> Vec<Lease<Extent>> {
-        // A client that writes to one extent uses the one that it leased ahead, too: it counts on it.
+        // A client that writes to one extent also uses the extent that it leased ahead, since the client relies on it.
         let mut is_used = false;
         for lease in self.leases.held_mut() {
             let extent = lease.object_mut();
@@ -57,22 +57,23 @@ impl Session {
             .reclaim(|lease| !is_used && !lease.object().publishes)
     }
 
-    /// Whether the client may lease extents; `publishes`: to stamp its own records there.
+    /// Whether the client may lease extents; with `publishes`, to stamp its own records there.
     fn may_lease(&self, publishes: bool) -> bool {
         self.staging.is_none() && (!publishes || self.rights.is_some())
     }
 }
 
-/// Leases extents to clients, and asks for them back.
+/// Leases extents to clients, and recalls leases.
 pub(in crate::server) struct Lender {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
-    /// Opened by windows alone, to one client each.
+    /// The memory of the log. Each window opens a part to one client.
     log: MemoryRegion,
     format: LogFormat,
-    /// The epoch of all leases: that of the opening of the pool.
+    /// The epoch of all leases: the opening of the pool.
     epoch: u64,
-    /// A client was told to wait for room that is leased to others: the next one that writes to a lease is asked to return it.
+    /// Whether a client waits for room that is leased to others. The next client that writes to a lease is asked to return that
+    /// lease.
     is_wanted: bool,
 }
 
@@ -93,17 +94,17 @@ impl Lender {
         }
     }
 
-    /// A writer waits for room that is leased.
+    /// Notes that a writer waits for leased room.
     pub fn ask_back(&mut self) {
         self.is_wanted = true;
     }
 
-    /// An appender was given a segment: no writer waits any more.
+    /// Notes that an appender was given a segment, so no writer waits.
     pub fn note_given(&mut self) {
         self.is_wanted = false;
     }
 
-    /// Opens the part of a segment from unit `end` on, which is not written yet, and nothing below.
+    /// Opens the unwritten part of a segment, from unit `end` on, and nothing below.
     fn open(
         &self,
         qp: QueuePair,
@@ -133,7 +134,8 @@ impl Lender {
         leased.map_err(|(part, _)| part)
     }
 
-    /// The verdict on a write that is done, to the client of `qp`, in a segment that it leases: others may wait for one.
+    /// The verdict on a write that is done, in a segment leased to the client of `qp`. The verdict recalls the lease if other
+    /// clients wait for room.
     pub fn verdict_on_done(
         &mut self,
         sessions: &mut Sessions,
@@ -152,13 +154,13 @@ impl Lender {
         let Some(lease) = held.and_then(|leases| leases.held_mut().find(had_its_turn)) else {
             return Verdict::Done;
         };
-        // A lease that is not returned is asked for again later, not with each answer until then.
+        // A lease that is not returned is recalled again later, not with each answer until then.
         lease.recall(now);
         self.is_wanted = false;
         Verdict::DoneReturn
     }
 
-    /// Takes leases back that were not used for long. Returns their number.
+    /// Reclaims leases that were unused for long. Returns their number.
     pub fn reclaim_unused(
         &self,
         sessions: &mut Sessions,
@@ -171,7 +173,7 @@ impl Lender {
             let unused = session.reclaim_unused(|segment| space.state(segment).end, now);
             if !unused.is_empty() {
                 count += unused.len();
-                // Each client's by themselves: a client that stands still in a write keeps no other waiting.
+                // The leases of each client end separately, so that a client that was stopped in a write delays no other client.
                 departures.end_extents(unused);
             }
         }
@@ -180,8 +182,9 @@ impl Lender {
 }
 
 impl Sessions {
-    /// Whether extents leased to clients have room for `units`, or something to clean if all in all there `is_gain`: clients use
-    /// them up, return them, or lose them after a while. How much a publishing client has used of its extent is not known yet.
+    /// Whether extents leased to clients have room for `units`, or, if cleaning gains a segment in total (`is_gain`), dead
+    /// records to clean: clients use extents up, return them, or lose them after a while. The server does not know yet how much
+    /// of its extent a publishing client has used.
     pub fn lease_room(&self, space: &Space, units: u32, is_gain: bool) -> bool {
         self.leased().any(|extent| {
             space.has_worthwhile_room(extent.segment, units)
@@ -189,8 +192,8 @@ impl Sessions {
         })
     }
 
-    /// The answer to a record that breaks the rules, written to `slot`. A lease that was taken back because it was not used for
-    /// long, by this machine's clock, is no fault of the client: its own clock may say otherwise.
+    /// The answer to an invalid record, written to `slot`. A client is not at fault if its lease was taken back after a long time
+    /// without use: the time was measured by this machine's clock, and the client's clock may differ.
     pub fn verdict_on_stray(&self, qp: QueuePair, slot: u8) -> Verdict {
         let is_reclaimed = |session: &Session| session.leases.is_reclaimed(slot.into());
         match self.get(qp).is_some_and(is_reclaimed) {
@@ -217,7 +220,7 @@ pub(in crate::server) fn grant_lease(
     let Some(session) = session.filter(|session| session.may_lease(publishes)) else {
         return Verdict::Invalid.into();
     };
-    // The extent that the client gives back may be on its way, behind this request.
+    // The return of another extent may be on its way, behind this request.
     let Some(slot) = session.leases.free_slot() else {
         return Verdict::Busy.into();
     };
@@ -226,7 +229,7 @@ pub(in crate::server) fn grant_lease(
         return Verdict::Invalid.into();
     }
     if size == 0 && state.journal.space.is_short() {
-        // The extent is leased ahead: if segments run short, each client has only the one that it writes to.
+        // The extent is leased ahead. If segments run short, each client has only the extent to which it writes.
         return Verdict::Busy.into();
     }
     let segment = match state.journal.take_for_client(units) {
@@ -251,7 +254,7 @@ pub(in crate::server) fn grant_lease(
     }
 }
 
-/// Notes the lease and tells its client.
+/// Notes the lease, and returns the answer for its client.
 fn hold_lease(state: &mut State, qp: QueuePair, slot: usize, lease: Lease<Extent>) -> Answer {
     state.note_given();
     let Extent {

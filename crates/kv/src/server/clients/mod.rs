@@ -1,4 +1,4 @@
-//! Connections of clients and what they hold.
+//! Connections of clients, with their leases and windows.
 //!
 //! ```text
 //!   accept     a place, memory, queue pair, welcome                      accept.rs
@@ -10,7 +10,8 @@
 //!   end        all of it comes back, once nothing opens it               end.rs
 //! ```
 //!
-//! Every right of a client is a memory window of its own queue pair, so that it ends with that client and with no other.
+//! Every right of a client is a memory window of the client's own queue pair, so that the right ends with that client and with no
+//! other.
 
 mod accept;
 mod answers;
@@ -48,7 +49,8 @@ pub(super) use rights::{
 pub(super) use served::Served;
 pub(super) use windows::Doors;
 
-/// The components of the connection side. Each owns its state; what a client holds is in its [`Session`].
+/// The components of the connection side. Each component owns its state; the leases and windows of a client are in its
+/// [`Session`].
 pub(super) struct Clients {
     pub sessions: Sessions,
     pub admission: Admission,
@@ -65,17 +67,17 @@ pub(super) struct Session {
     id: u64,
     /// The identity that the fabric vouches for.
     peer: PeerIdentity,
-    /// The path by which it reaches the store.
+    /// The path by which the client reaches the store.
     pub path: ClientPath,
-    /// Windows that it reads through, and on its staging memory.
+    /// Windows for the client's reads, and on its staging memory.
     pub windows: Windows,
-    /// Extents that it writes to.
+    /// Extents to which the client writes.
     pub leases: Leases<Extent, LEASES_PER_CLIENT>,
-    /// Its rights to publish.
+    /// The client's rights to publish.
     rights: Option<Lease<PublishingRights>>,
-    /// Where a copying client writes its records.
+    /// The memory to which a copying client writes its records.
     pub staging: Option<MemoryRegion>,
-    /// Receive buffers of its own; none if it shares those of all clients.
+    /// Receive buffers of the client's own; `None` if the client shares the buffers of all clients.
     pub receives: Option<ReceiveBuffers>,
     answers: Answers,
 }
@@ -87,9 +89,9 @@ pub(super) struct Sessions {
 }
 
 impl Clients {
-    /// Takes back what clients did not use for long, because space is short: leases of extents, and rights to publish, which end
-    /// with the next look at what comes back. The clients ask again when they write. Returns the number of extents; `None` if nothing
-    /// was taken back.
+    /// Reclaims what clients did not use for long, because space is short: leases of extents, and rights to publish, which end
+    /// with the next `settle_returned`. The clients ask again when they write. Returns the number of extents; `None` if nothing
+    /// was reclaimed.
     pub fn reclaim_unused(&mut self, space: &mut Space) -> Option<usize> {
         let unused = self
             .publishing
@@ -130,7 +132,7 @@ impl Sessions {
         self.all.remove(&qp)
     }
 
-    /// The queue pairs of all.
+    /// The queue pairs of all clients.
     fn queue_pairs(&self) -> Vec<QueuePair> {
         self.all.keys().copied().collect()
     }
@@ -145,7 +147,7 @@ impl Sessions {
         self.all.get_mut(&qp)
     }
 
-    /// The queue pair of the connection that is called `id`.
+    /// The queue pair of the connection with the number `id`.
     fn called(&self, id: u64) -> Option<QueuePair> {
         let mut all = self.all.iter();
         all.find(|(_, session)| session.id == id)
@@ -162,7 +164,7 @@ impl Sessions {
         self.all.iter_mut().map(|(&qp, session)| (qp, session))
     }
 
-    /// All extents that are leased.
+    /// All leased extents.
     pub fn leased(&self) -> impl Iterator<Item = &Extent> {
         self.iter()
             .flat_map(|session| session.leases.held())
@@ -176,7 +178,7 @@ impl Sessions {
         }
     }
 
-    /// Sends what is queued for every client.
+    /// Sends the queued answers of every client.
     pub fn send_answers(&mut self) {
         for (&qp, session) in &mut self.all {
             session.answers.send(&self.port, qp);

@@ -1,16 +1,16 @@
-//! Receive buffers for what clients send.
+//! Receive buffers for the messages of clients.
 //!
 //! ```text
 //!   Shared   all clients take from one queue of SERVER_RECEIVES buffers, which are posted again many at a time
 //!   Own      each client's queue pair has IN_FLIGHT_MAX buffers, each posted again before its message is answered
 //! ```
 //!
-//! The shared queue needs less memory and fewer doorbells. A device that keeps clients apart by protection domains cannot
-//! have it: a buffer would belong to one of these alone.
+//! The shared queue needs less memory and fewer doorbells. A device that separates clients by protection domains cannot have a
+//! shared queue: a buffer belongs to one protection domain.
 //!
-//! Invariant: a client that keeps to its operations in flight finds a buffer. Own buffers suffice because a message that was not
-//! answered holds at most one. Shared buffers suffice because each is posted again, even if its client is gone before its
-//! message is looked at.
+//! Invariant: a client that keeps to the limit of operations in flight finds a buffer. Own buffers suffice because a message
+//! without an answer holds at most one buffer. Shared buffers suffice because each buffer is posted again, even if its client is
+//! gone before the message is read.
 
 use stonecast_fabric::{
     Access, Device, DeviceError, ReceiveQueue, SharedReceiveQueue, SharedReceiveQueueOptions,
@@ -19,7 +19,7 @@ use stonecast_session::{Making, ReceiveBuffers};
 
 use crate::wire::limits::{IN_FLIGHT_MAX, REQUEST_SIZE_MAX, SERVER_RECEIVES};
 
-/// Buffers of a client that has its own.
+/// Buffers of a client with buffers of its own.
 pub(super) const OWN_RECEIVES: u32 = IN_FLIGHT_MAX as u32;
 
 /// See the module documentation.
@@ -29,12 +29,12 @@ pub(in crate::server) enum Receives {
         queue: SharedReceiveQueue,
         buffers: ReceiveBuffers,
     },
-    /// They are those of the sessions.
+    /// The sessions hold the buffers.
     Own,
 }
 
 impl Receives {
-    /// A shared queue, filled, if the device can have one; else buffers for each client.
+    /// A shared queue, filled, if the device supports one; else buffers for each client.
     pub fn new(device: &dyn Device) -> Result<Self, DeviceError> {
         if device.capabilities().protection_domains {
             return Ok(Self::Own);
@@ -51,7 +51,7 @@ impl Receives {
         Ok(Self::Shared { queue, buffers })
     }
 
-    /// The queue that clients share.
+    /// The shared queue, if there is one.
     pub fn shared_queue(&self) -> Option<SharedReceiveQueue> {
         match *self {
             Self::Shared { queue, .. } => Some(queue),
@@ -59,7 +59,7 @@ impl Receives {
         }
     }
 
-    /// The buffers that all clients share.
+    /// The buffers that all clients share, if any.
     pub fn shared_buffers(&self) -> Option<ReceiveBuffers> {
         match *self {
             Self::Shared { buffers, .. } => Some(buffers),
@@ -67,7 +67,7 @@ impl Receives {
         }
     }
 
-    /// The own buffers of one more client, if it needs them.
+    /// Allocates the buffers of one more client, if the client needs its own.
     pub fn allocate_own(
         &self,
         making: &mut Making<'_>,

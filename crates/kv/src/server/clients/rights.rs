@@ -1,5 +1,5 @@
-//! Clients that publish overwrites themselves: their rights, what they announce, and what they leave behind. Why this is sound:
-//! `docs/design/0022`.
+//! Clients that publish overwrites themselves: their rights, their intents, and the segments that they leave behind.
+//! `docs/design/0022` explains why this is sound.
 //!
 //! ```text
 //!   grant     windows on index (atomics), counter (atomics), ring (write)          until the client asks again, or is gone
@@ -27,18 +27,18 @@ use crate::server::space::Space;
 use crate::wire::intent::{Intent, RING_SIZE, intent_offset};
 use crate::wire::{Answer, RightsGrant, Verdict};
 
-/// Pause between two looks whether the clients of the server before are gone.
+/// Pause between two checks whether the clients of the earlier server are gone.
 const PUBLISHERS_LOOK_NS: Nanoseconds = 10_000_000;
-/// Number of looks: two seconds in all. A client that has not run by then stands still.
+/// Number of checks: two seconds in all. A client that has not run by then is stopped.
 const PUBLISHERS_LOOKS_MAX: u32 = 200;
 
-/// What a client announces.
+/// The intents of a client.
 pub(super) struct Ring {
     memory: Rc<dyn Region>,
     taken: Cell<u64>,
-    /// Records that the client has stamped with a lower sequence are published or void: it publishes one record after the other.
+    /// The client's records with a lower sequence are published or void: a client publishes one record after the other.
     unsettled: Cell<u64>,
-    /// The path by which its client reaches the store.
+    /// The path by which the client reaches the store.
     path: ClientPath,
 }
 
@@ -46,28 +46,28 @@ pub(super) struct Ring {
 pub(super) struct PublishingRights {
     ring: Rc<Ring>,
     region: MemoryRegion,
-    /// Intents taken when the client was last seen to advance, and the time of that.
+    /// Intents taken when the client last advanced, and that time.
     seen: (u64, Nanoseconds),
 }
 
-/// A segment that comes back from a client.
+/// A segment that a client returned or lost.
 pub(super) struct Returned {
     pub segment: u32,
     pub stamper: Stamper,
 }
 
-/// The author of the stamps in a segment that comes back.
+/// The author of the stamps in such a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamper {
     Server,
-    /// Its client, which has nothing under way in it.
+    /// A client with no publication in progress.
     Client,
-    /// Its client, whose rights were taken away in the middle of whatever it was doing.
+    /// A client whose rights were taken away, perhaps in the middle of a publication.
     DeadClient,
 }
 
 impl Ring {
-    /// The next intent, once.
+    /// Takes the next intent, if there is one.
     fn take(&self) -> Option<Intent> {
         let number = self.taken.get() + 1;
         let offset = intent_offset(number);
@@ -79,7 +79,7 @@ impl Ring {
     }
 }
 
-/// Why clients cannot publish here, if they cannot.
+/// The reason why clients cannot publish here, if they cannot.
 pub(in crate::server) fn publishing_refusal(
     durability: Durability,
     atomic_with_processor: bool,
@@ -95,8 +95,8 @@ pub(in crate::server) fn publishing_refusal(
     }
 }
 
-/// Waits until no client of an earlier server can publish any more: a record that it publishes after the scan of the log would
-/// be acknowledged and lost. Clients notice the end of their server when they run next.
+/// Waits until no client of an earlier server can publish: a record published after the scan of the log would be acknowledged and
+/// lost. Clients notice the end of their server when they run next.
 pub(in crate::server) async fn wait_for_publishers(
     pool: &Pool,
     runtime: &Rc<dyn Runtime>,
@@ -110,23 +110,23 @@ pub(in crate::server) async fn wait_for_publishers(
     Err(StoreError::Publishers)
 }
 
-/// Grants rights to publish, and takes what their holders announce.
+/// Grants rights to publish, and takes the intents of their holders.
 pub(in crate::server) struct Publishing {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
     /// The epoch of all leases: that of the opening of the pool.
     epoch: u64,
     secret: [u64; 2],
-    /// The counter that clients take sequences from, if they may.
+    /// The counter from which clients take sequences, if they may publish.
     counter: Option<MemoryRegion>,
-    /// What clients that publish report.
+    /// The rings of clients that publish.
     rings: Vec<Rc<Ring>>,
-    /// Clients that have to ask again before they publish.
+    /// Clients that have to ask for their rights again before they publish.
     unused: Vec<QueuePair>,
 }
 
 impl Publishing {
-    /// With the memory of the sequence if clients may publish.
+    /// Registers the memory of the sequence, if clients may publish.
     pub fn new(
         (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
         pool: &Pool,
@@ -143,8 +143,8 @@ impl Publishing {
         }
     }
 
-    /// Opens table, counter and a ring to the client of `qp`. An error is what has to end, or
-    /// nothing if the device has no memory.
+    /// Opens table, counter and a ring to the client of `qp`. An error holds the partial rights that have to end, or nothing if
+    /// the device has no memory.
     fn grant(
         &mut self,
         (qp, path): (QueuePair, ClientPath),
@@ -192,7 +192,7 @@ impl Publishing {
         Ok((lease, granted))
     }
 
-    /// Takes what clients have announced. Whether that was anything.
+    /// Takes the intents of all clients. Returns whether there were any.
     pub fn drain(&mut self, served: &mut Served, space: &mut Space, shard: &mut Shard) -> bool {
         let mut any = false;
         for ring in &self.rings {
@@ -210,13 +210,13 @@ impl Publishing {
         any
     }
 
-    /// Forgets a ring that no client writes to any more.
+    /// Forgets a ring that no client can write to.
     pub(super) fn forget(&mut self, ended: &Rc<Ring>) {
         self.rings.retain(|ring| !Rc::ptr_eq(ring, ended));
     }
 
-    /// Finds clients that did not use their rights for so long that they ask again before they do. Returns their number; they lose their
-    /// rights with the next look at what comes back.
+    /// Finds clients that did not use their rights for so long that they will ask again before the next use. Returns the number
+    /// of these clients, which lose their rights with the next `settle_returned`.
     pub fn find_unused(&mut self, sessions: &mut Sessions, unused_ns: Nanoseconds) -> usize {
         let now = self.runtime.now();
         let before = self.unused.len();
@@ -235,13 +235,13 @@ impl Publishing {
         self.unused.len() - before
     }
 
-    /// The clients that were found not to use their rights, once.
+    /// Takes the clients that were found not to use their rights.
     pub fn take_unused(&mut self) -> Vec<QueuePair> {
         std::mem::take(&mut self.unused)
     }
 }
 
-/// Accounts for what a client announced.
+/// Accounts for an intent.
 fn settle_intent(
     intent: &Intent,
     path: ClientPath,
@@ -266,7 +266,7 @@ fn settle_intent(
     }
 }
 
-/// Takes what clients have announced. Whether that was anything.
+/// Takes the intents of all clients. Returns whether there were any.
 pub(in crate::server) fn drain_intents(state: &mut State) -> bool {
     let State {
         clients: Clients {
@@ -279,7 +279,7 @@ pub(in crate::server) fn drain_intents(state: &mut State) -> bool {
     publishing.drain(served, &mut journal.space, shard)
 }
 
-/// Gives the client of `qp` the rights to publish, in place of those that it had.
+/// Gives the client of `qp` new rights to publish, in place of earlier ones.
 pub(in crate::server) fn grant_rights(state: &mut State, qp: QueuePair) -> Answer {
     state.clients.end_rights(qp);
     let Clients {
@@ -310,7 +310,7 @@ pub(in crate::server) fn grant_rights(state: &mut State, qp: QueuePair) -> Answe
     }
 }
 
-/// Takes over a segment that a client has stamped, before another appender gets it.
+/// Takes over a segment in which a client has stamped records, before another appender gets that segment.
 pub(super) fn take_over(state: &mut State, returned: &Returned) {
     if returned.stamper == Stamper::Server {
         return;
@@ -335,7 +335,7 @@ pub(super) fn take_over(state: &mut State, returned: &Returned) {
 }
 
 impl PublishingRights {
-    /// What the client reported, once it can report nothing further.
+    /// The ring, once the client can announce nothing more.
     pub fn into_ring(self) -> Rc<Ring> {
         self.ring
     }

@@ -1,4 +1,4 @@
-//! What the server counts of the clients of each path.
+//! The server's counters for the clients of each path.
 
 use stonecast_log::{Kind, record_size};
 
@@ -15,7 +15,7 @@ pub(in crate::server) struct Served {
 }
 
 impl Served {
-    /// The counts, with the clients that are connected.
+    /// The counts, with the number of connected clients.
     pub fn paths(&self, sessions: &Sessions) -> [PathMetrics; ClientPath::ALL.len()] {
         let mut paths = self.paths;
         sessions
@@ -24,12 +24,12 @@ impl Served {
         paths
     }
 
-    /// Adds what a client reports to have done without the server.
+    /// Adds a client's report of calls that did not pass the server.
     pub fn take_report(&mut self, path: ClientPath, report: &Report) {
         self.paths[path as usize].take_report(report);
     }
 
-    /// A write of `kind` was answered, with so many bytes of key and value.
+    /// Counts an answered write of `kind`, with the given bytes of key and value.
     pub fn count(
         &mut self,
         path: ClientPath,
@@ -40,7 +40,7 @@ impl Served {
         match (verdict, kind) {
             (Verdict::Done, Kind::Put) => path.puts += 1,
             (Verdict::Done, Kind::Delete) => path.deletes += 1,
-            // A write that has to be asked for again is not decided.
+            // A busy write is not decided yet.
             (Verdict::Busy, _) => {}
             _ => path.refused += 1,
         }
@@ -49,14 +49,14 @@ impl Served {
         }
     }
 
-    /// A client published a record of `size` bytes.
+    /// Counts a record of `size` bytes that a client published.
     pub fn count_published(&mut self, path: ClientPath, size: u64) {
         let path = &mut self.paths[path as usize];
         path.puts += 1;
         path.written_bytes += size;
     }
 
-    /// A client took back a publication that it had announced.
+    /// Uncounts a publication that a client announced and took back.
     pub fn count_taken_back(&mut self, path: ClientPath, size: u64) {
         let path = &mut self.paths[path as usize];
         path.puts = path.puts.saturating_sub(1);

@@ -1,4 +1,5 @@
-//! The memory that a client may access apart from its leases: it reads index and log, and a copying client writes staging memory.
+//! The memory that a client may access apart from its leases: index and log for reads, and staging memory for the writes of a
+//! copying client.
 
 use std::rc::Rc;
 
@@ -17,19 +18,19 @@ pub(in crate::server) struct Doors {
 /// Windows of one client.
 #[derive(Default)]
 pub(in crate::server) struct Windows {
-    /// On the index, by the number of the table.
+    /// Windows on the index, by the number of the table.
     index: Vec<(u32, Rkey)>,
     log: Option<Rkey>,
     staging: Option<Rkey>,
 }
 
 impl Doors {
-    /// On the memory of the log, and on everything else that clients read.
+    /// Opens the memory of the log, and everything else that clients read.
     pub fn new(port: Rc<Port>, log: MemoryRegion) -> Self {
         Self { port, log }
     }
 
-    /// Opens index, log and staging memory, as they are, to the client of `qp`. The current `table` has 2^`bits` buckets.
+    /// Opens the present index, the log and staging memory to the client of `qp`. The current `table` has 2^`bits` buckets.
     pub fn open(
         &self,
         qp: QueuePair,
@@ -41,7 +42,7 @@ impl Doors {
         let device = &**self.port.device();
         let opened = session.windows.open(device, qp, table, self.log, staging);
         let Ok([index_rkey, log_rkey, staging_rkey]) = opened else {
-            // The device has no window left; other clients may give theirs back.
+            // The device has no window left. Other clients may give windows back.
             return Verdict::Busy.into();
         };
         Answer::Access(Accesses {
@@ -63,19 +64,19 @@ impl Windows {
         self.index.iter().any(|&(number, _)| number == table)
     }
 
-    /// Everything that the client reads through.
+    /// All windows for the client's reads.
     pub fn into_read_windows(self) -> Vec<Rkey> {
         let index = self.index.into_iter().map(|(_, rkey)| rkey);
         index.chain(self.log).collect()
     }
 
-    /// The client has left index `table`. Returns the window that is to be closed.
+    /// Notes that the client has left index `table`. Returns the window to close.
     pub fn leave_index(&mut self, table: u32) -> Option<Rkey> {
         let left = self.index.iter().position(|&(number, _)| number == table)?;
         Some(self.index.swap_remove(left).1)
     }
 
-    /// Opens what is not open yet to the client of `qp`, and tells the keys of index, log and staging memory.
+    /// Opens to the client of `qp` what is not open yet. Returns the keys of index, log and staging memory.
     fn open(
         &mut self,
         device: &dyn Device,

@@ -1,4 +1,4 @@
-//! Requests that arrived together, and their state on the way to their answers.
+//! Requests that arrived together, and their state up to their answers.
 
 use stonecast_fabric::QueuePair;
 use stonecast_log::{Condition, Kind, record_size};
@@ -8,8 +8,8 @@ use crate::server::journal::Placed;
 use crate::server::shard::Change;
 use crate::wire::{Answer, KeyHash, Verdict, Word};
 
-/// Requests in the order of their arrival. Records are checked and decided on a copy: memory that a client can still write is read
-/// once.
+/// Requests in the order of their arrival. Records are checked and decided on a copy: memory that a client can still write is
+/// read only once.
 #[derive(Default)]
 pub(super) struct Batch {
     pub items: Vec<Item>,
@@ -18,7 +18,7 @@ pub(super) struct Batch {
     pub bytes: Vec<u8>,
 }
 
-/// An answer that a client is owed.
+/// A request that awaits its answer.
 pub(super) struct Item {
     pub qp: QueuePair,
     pub path: ClientPath,
@@ -27,16 +27,16 @@ pub(super) struct Item {
 
 /// See [`Item`].
 pub(super) enum Owed {
-    /// The verdict on a write of the batch.
+    /// The verdict on the write with this number in the batch.
     Write(usize),
     Answer(Answer),
-    /// The end of the lease in this slot, behind the writes before it.
+    /// The end of the lease in this slot, after all earlier writes.
     Release(u8),
-    /// The outcome of a write before it: token, and the latest version that the client knew.
+    /// The outcome of an earlier write, given by its token and the latest version that the client knew.
     Outcome(u64, u64),
 }
 
-/// A put or delete on its way.
+/// A put or delete in progress.
 pub(super) struct Write {
     pub source: Source,
     pub kind: Kind,
@@ -47,39 +47,39 @@ pub(super) struct Write {
     pub key: (usize, usize),
     pub value: (usize, usize),
     pub verdict: Verdict,
-    /// The new version if done, the present one after a conflict.
+    /// The new version if done, or the present version after a conflict.
     pub version: u64,
     /// The place of the record, once stamped.
     pub word: Word,
     pub segment: u32,
-    /// The earlier word, if this write keeps publishing clients off it.
+    /// The earlier word, if this write has claimed it.
     pub claimed: Option<Word>,
 }
 
-/// Where the record comes from.
+/// The origin of the record.
 #[derive(Clone, Copy)]
 pub(super) enum Source {
-    /// It lies in the log already.
+    /// The record lies in the log already.
     Placed(Placed),
-    /// The server has to write it.
+    /// The server has to write the record.
     Copied,
 }
 
 impl Batch {
-    /// Empties it, for the next arrivals.
+    /// Empties the batch, for the next arrivals.
     pub fn clear(&mut self) {
         self.items.clear();
         self.writes.clear();
         self.bytes.clear();
     }
 
-    /// Takes a write in. Returns the answer that its client is owed.
+    /// Adds a write. Returns the answer that the batch owes for it.
     pub fn push(&mut self, write: Write) -> Owed {
         self.writes.push(write);
         Owed::Write(self.writes.len() - 1)
     }
 
-    /// No verdict of it can be trusted: refusals too may rest on writes of this batch that are not durable.
+    /// Fails all verdicts of the batch: even refusals may depend on writes of this batch that are not durable.
     pub fn fail(&mut self) {
         for write in &mut self.writes {
             write.verdict = Verdict::Failed;
@@ -88,7 +88,7 @@ impl Batch {
 }
 
 impl Write {
-    /// A write that is not decided, with the places of its key and value in `Batch::bytes`.
+    /// A write that is not decided yet, with the ranges of its key and value in `Batch::bytes`.
     pub fn new(
         source: Source,
         (kind, condition, token): (Kind, Condition, u64),
@@ -112,7 +112,7 @@ impl Write {
         }
     }
 
-    /// The change that makes it visible, once stamped.
+    /// The change that makes the write visible, once stamped.
     pub fn change(&self) -> Change {
         Change {
             kind: self.kind,
@@ -124,12 +124,12 @@ impl Write {
         }
     }
 
-    /// Bytes of its key.
+    /// Size of the key.
     pub fn key_size(&self) -> usize {
         self.key.1 - self.key.0
     }
 
-    /// Bytes of its value.
+    /// Size of the value.
     pub fn value_size(&self) -> usize {
         self.value.1 - self.value.0
     }

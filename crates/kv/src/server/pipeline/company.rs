@@ -1,29 +1,31 @@
-//! How long a batch waits for company before a sync that many share.
+//! The wait of a batch for more operations before a sync that many share.
 //!
-//! Clients that keep a number of writes in flight send the next ones when they have their answers; a write that comes too late for
-//! this sync waits for two. So the server waits while others keep arriving, at most as long as the sync takes. It does not stop once
-//! as many have come as last time: otherwise a pipeline that was once cut in two would stay so for ever.
+//! Clients that keep a number of writes in flight send the next writes when they have their answers. A write that is too late for
+//! this sync waits for two syncs. The server therefore waits while operations keep arriving, at most as long as the sync takes.
+//! The wait does not end once as many operations have arrived as last time: otherwise a pipeline that was once split in two would
+//! stay split for ever.
 
 use stonecast_base::Nanoseconds;
 
-/// How long arrivals may pause before a batch is taken for complete.
+/// Pause of arrivals after which a batch counts as complete.
 const QUIET_NS: Nanoseconds = 6_000;
-/// The same once as many have arrived as before: a client sends one in less.
+/// The same pause once as many operations have arrived as before: a client takes less time to send one.
 const QUIET_AFTER_ALL_NS: Nanoseconds = 1_500;
-/// Length of one look while waiting for company.
+/// Time between two checks during the wait.
 pub(super) const LOOK_NS: Nanoseconds = 500;
 
 /// See the module documentation.
 #[derive(Default)]
 pub(super) struct Company {
-    /// Operations of the batches lately.
+    /// Operations of recent batches.
     expected: usize,
     /// The time that the last persist took.
     persist_ns: Nanoseconds,
 }
 
 impl Company {
-    /// Whether a batch of so many operations waits longer: it has waited since `start` and has seen no arrival since `quiet_since`.
+    /// Whether a batch of so many operations waits longer. The batch has waited since `start`, without an arrival since
+    /// `quiet_since`.
     pub fn is_worth_it(
         &self,
         operations: usize,
@@ -38,7 +40,7 @@ impl Company {
         now - start <= self.persist_ns && now - quiet_since <= quiet_ns
     }
 
-    /// A batch of so many operations was persisted in that time.
+    /// Notes the time that the persist of a batch of so many operations took.
     pub fn note(&mut self, operations: usize, took: Nanoseconds) {
         self.persist_ns = took;
         self.expected = operations.max(self.expected * 7 / 8);

@@ -1,4 +1,4 @@
-//! Taking what has arrived into a batch.
+//! Takes arrivals into a batch.
 
 use std::rc::Rc;
 
@@ -18,18 +18,18 @@ use crate::server::report::Reporter;
 use crate::wire::limits::{BATCH_BYTES_MAX, BATCH_MAX};
 use crate::wire::{Verdict, split_immediate};
 
-/// Bytes of a record that are asked for before it is read; the processor fetches the rest of a longer record by itself.
+/// Bytes of a record that are prefetched; the processor fetches the rest of a longer record by itself.
 const PREFETCHED_MAX: u64 = 1024;
 /// Receive buffers that are posted again with one doorbell: a small part of all.
 const REPOSTED_TOGETHER: usize = 64;
 
-/// See the module documentation. Owns the receive buffers between their use and their next one.
+/// See the module documentation. Owns the receive buffers between two uses.
 pub(super) struct Gather {
     port: Rc<Port>,
     receives: Receives,
     reporter: Rc<Reporter>,
     arrivals: Vec<Received>,
-    /// Shared receive buffers that are free and not posted, also from one batch to the next.
+    /// Shared receive buffers that are free and not posted, kept from one batch to the next.
     reposts: Vec<ReceiveRequest>,
     message: Vec<u8>,
 }
@@ -46,7 +46,7 @@ impl Gather {
         }
     }
 
-    /// Takes over the shared buffers of messages that were not taken before their connection was gone.
+    /// Takes back the shared buffers of messages that were not taken before their connection ended.
     pub fn take_buffers_back(&mut self, untaken: &[Received]) {
         if let Some(buffers) = self.receives.shared_buffers() {
             let requests = untaken.iter().map(|arrival| buffers.request(arrival.wr_id));
@@ -54,7 +54,7 @@ impl Gather {
         }
     }
 
-    /// Takes what has arrived into `batch`, up to its bounds. Returns whether there was anything.
+    /// Takes arrivals into `batch`, up to its bounds. Returns whether there were any.
     pub fn gather(&mut self, state: &mut State, batch: &mut Batch) -> bool {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         arrivals.clear();
@@ -80,8 +80,8 @@ impl Gather {
         !self.arrivals.is_empty()
     }
 
-    /// A record that a client has just written lies in its processor's cache, or comes from far away: all records of a batch are
-    /// asked for before the first one is read.
+    /// Prefetches a record. A record that a client has just written lies in the cache of the client's processor, or comes from a
+    /// NIC, so all records of a batch are prefetched before the first one is read.
     fn prefetch_record(&self, state: &State, arrival: &Received) {
         if arrival.opcode != Opcode::ReceiveWriteWithImmediate {
             return;
@@ -149,7 +149,7 @@ impl Gather {
         }
     }
 
-    /// Posts own buffers again, whose messages were taken over and are not answered yet.
+    /// Posts clients' own buffers again, whose messages were taken over and are not answered yet.
     fn repost_own(&self, sessions: &Sessions, arrivals: &[Received]) {
         if self.receives.shared_buffers().is_some() {
             return;
@@ -163,7 +163,7 @@ impl Gather {
                 .iter()
                 .map(|arrival| buffers.request(arrival.wr_id))
                 .collect();
-            // A queue pair refuses buffers when its connection has ended, which its event tells.
+            // A queue pair refuses buffers when its connection has ended; the event of that end follows.
             let _ = self
                 .port
                 .device()
@@ -171,7 +171,7 @@ impl Gather {
         }
     }
 
-    /// Posts free shared receive buffers again when there are enough for a doorbell.
+    /// Posts free shared receive buffers again if there are enough for a doorbell.
     pub fn repost_many(&mut self) -> Result<(), DeviceError> {
         match self.reposts.len() >= REPOSTED_TOGETHER {
             true => self.repost(),
@@ -179,7 +179,7 @@ impl Gather {
         }
     }
 
-    /// Posts the shared receive buffers again that are free.
+    /// Posts all free shared receive buffers again.
     pub fn repost(&mut self) -> Result<(), DeviceError> {
         if let Some(queue) = self.receives.shared_queue() {
             let device = self.port.device();

@@ -1,4 +1,4 @@
-//! The way of everything that arrives: one batch after the other, each in the same steps.
+//! The path of all arrivals: one batch after the other, each in the same steps.
 //!
 //! ```text
 //!   gather    copy and check each record        a Batch: nothing changed
@@ -8,18 +8,18 @@
 //!   answer    in the order of arrival
 //! ```
 //!
-//! Each step hands the next one a value, and nothing goes back. `persist` is the one place between what is stamped and what is
-//! visible: any other log that has to hold a batch before it counts, as those of other nodes, takes the same [`Stamped`] there, and
-//! `publish` follows when all have given their [`Persisted`].
+//! Each step hands the next step a value, and nothing flows back. `persist` is the one place between stamped and visible records:
+//! any other log that has to hold a batch before the batch counts, such as the logs of other nodes, takes the same [`Stamped`]
+//! there, and `publish` follows when all have given their [`Persisted`].
 //!
-//! A write that is done only because of another write of its batch, as a delete of a key that the batch puts, is stamped after that
-//! one is durable: a crash may keep any part of what one persist covers.
+//! A write that is done only because of another write of its batch, such as a delete of a key that the batch puts, is stamped
+//! after that write is durable: a crash may keep any part of the bytes of one persist.
 //!
-//! While the server waits for a sync of a file to be worth its time, it decides writes as they arrive. When the sync is done,
+//! While the server waits for more arrivals before a sync of a file, the server decides writes as they arrive. After the sync,
 //! the first operations are published and answered before the rest, so that their clients send while the server works.
 //!
-//! A crash before `persist` is done leaves records that were not acknowledged; recovery keeps those that are whole. A crash
-//! after it leaves records that recovery finds.
+//! A crash before the end of `persist` leaves records that were not acknowledged; recovery keeps the whole ones. A crash after
+//! `persist` leaves records that recovery finds.
 
 mod answer;
 mod batch;
@@ -52,7 +52,7 @@ use company::{Company, LOOK_NS};
 use decide::Stamped;
 use gather::Gather;
 
-/// Operations that are published and answered before those that follow them: their clients continue meanwhile.
+/// Operations that are published and answered before the following ones, so that their clients continue meanwhile.
 const ANSWERED_TOGETHER: usize = 32;
 
 /// See the module documentation.
@@ -65,7 +65,7 @@ pub(super) struct Pipeline {
     stamped: Stamped,
 }
 
-/// The work on a batch when its persist has ended: both parts, but for mutants.
+/// The work on a batch after its persist: both parts, except for mutants.
 #[derive(Clone, Copy)]
 struct Conclusion {
     publishes: bool,
@@ -89,7 +89,7 @@ impl Pipeline {
         }
     }
 
-    /// Serves what has arrived. See the module documentation. Returns the number of operations.
+    /// Serves all arrivals. See the module documentation. Returns the number of operations.
     pub async fn serve(&mut self, state: &RefCell<State>) -> Result<usize, StoreError> {
         self.batch.clear();
         self.stamped.clear();
@@ -119,19 +119,19 @@ impl Pipeline {
         Ok(self.batch.items.len())
     }
 
-    /// Takes what has arrived. Returns whether there was anything.
+    /// Takes arrivals. Returns whether there were any.
     fn gather(&mut self, state: &RefCell<State>) -> bool {
         self.gather.gather(&mut state.borrow_mut(), &mut self.batch)
     }
 
-    /// Takes over the receive buffers of messages that were not taken before their connection was gone.
+    /// Takes back the receive buffers of messages that were not taken before their connection ended.
     fn take_buffers_back(&mut self, state: &RefCell<State>) {
         let untaken = state.borrow().clients.departures.take_untaken();
         self.gather.take_buffers_back(&untaken);
     }
 
-    /// Decides the batch, and makes durable what is stamped: with one persist, and with one more for each write that rests on
-    /// another write of the batch. `None`: nothing was stamped.
+    /// Decides the batch, and makes the stamped records durable: with one persist, and with one more for each write that depends
+    /// on another write of the batch. `None`: nothing was stamped.
     async fn decide_and_persist(
         &mut self,
         state: &RefCell<State>,
@@ -150,8 +150,8 @@ impl Pipeline {
         }
     }
 
-    /// Decides and stamps what was gathered, and what arrives while a sync of a file waits to be worth its time. Returns whether
-    /// every write is decided.
+    /// Decides and stamps the gathered writes, and writes that arrive while the server waits before a sync of a file. Returns
+    /// whether every write is decided.
     async fn decide_in_company(&mut self, state: &RefCell<State>) -> bool {
         if !self.decide(state).await {
             return false;
@@ -160,13 +160,13 @@ impl Pipeline {
         !waits || self.wait_for_company(state).await
     }
 
-    /// Decides and stamps what was gathered. Returns whether every write is decided; see [`Stamped::decide`].
+    /// Decides and stamps the gathered writes. Returns whether every write is decided; see [`Stamped::decide`].
     async fn decide(&mut self, state: &RefCell<State>) -> bool {
         let (batch, runtime) = (&mut self.batch, &self.runtime);
         self.stamped.decide(state, runtime, batch).await
     }
 
-    /// Gathers and decides more while it keeps arriving; see [`company`]. Returns whether every write is decided.
+    /// Gathers and decides writes as long as they keep arriving; see [`company`]. Returns whether every write is decided.
     async fn wait_for_company(&mut self, state: &RefCell<State>) -> bool {
         let start = self.runtime.now();
         let mut quiet_since = start;
@@ -189,16 +189,16 @@ impl Pipeline {
         true
     }
 
-    /// Whether the index has room for every key of the batch, even if none is there already.
+    /// Whether the index has room for every key of the batch, even if all of them are new.
     fn is_roomy(&self, state: &RefCell<State>) -> bool {
         let count = self.batch.writes.len() as u64;
         state.borrow().shard.is_roomy(count)
     }
 
-    /// Makes durable what was stamped, and what awaits a persist, with one persist. `None`: there is nothing.
+    /// Makes the stamped records, and all spans that await a persist, durable with one persist. `None`: there are none.
     async fn persist(&mut self, state: &RefCell<State>) -> Result<Option<Persisted>, StoreError> {
         let spans = &mut self.stamped.spans;
-        // The mutant has writes that are done without a stamped record.
+        // With the mutant, writes are done without a stamped record.
         if spans.is_empty() && !mutant!(TombstoneLeftOut) {
             return Ok(None);
         }
@@ -236,7 +236,7 @@ impl Pipeline {
         }
     }
 
-    /// Stores the index words of those of `writes` that are done. Takes the proof that their records are durable.
+    /// Stores the index words of the finished ones of `writes`. Takes the proof that their records are durable.
     fn publish(&self, state: &mut State, writes: Range<usize>, persisted: &Persisted) {
         let State { shard, journal, .. } = state;
         let writes = self.batch.writes[writes].iter();
@@ -259,7 +259,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Sends the answers, reposts receive buffers when there are enough for a doorbell, ends clients that do not take theirs.
+    /// Sends the answers, posts receive buffers again if there are enough for a doorbell, and ends clients that do not take their
+    /// answers.
     fn finish(&mut self, state: &RefCell<State>) -> Result<(), StoreError> {
         let Clients {
             sessions,
@@ -280,7 +281,7 @@ impl Pipeline {
     }
 }
 
-/// Takes out of a persist the spans that the mutants of a batch leave out; none without a mutant.
+/// Removes the spans that the mutants of a batch leave out of a persist; none without a mutant.
 fn leave_out(spans: &mut Vec<Span>, segment_size: u64) {
     let is_header = |span: &Span| span.offset.is_multiple_of(segment_size);
     if mutant!(RecordNotWrittenBack) {

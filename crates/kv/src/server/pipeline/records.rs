@@ -1,4 +1,4 @@
-//! Records that clients wrote: each is copied once, and checked against what its client may do.
+//! Records that clients wrote: each record is copied once, and checked against the rights of its client.
 
 use std::rc::Rc;
 
@@ -17,27 +17,27 @@ use crate::wire::limits::STAGING_SIZE;
 use crate::wire::split_immediate;
 use crate::wire::staging::staging_position;
 
-/// The place where a client says that it wrote a record, as far as the client may write there.
+/// The place that a client names for its record, after the check that the client may write there.
 struct Spot {
-    /// The staging memory that it lies in; `None`: the log.
+    /// The staging memory of the record; `None` if the record lies in the log.
     staging: Option<Rc<dyn Region>>,
-    /// In that memory.
+    /// Offset of the record in that memory.
     offset: u64,
-    /// The position that the record's tag names.
+    /// The position to which the record's tag is bound.
     position: u64,
     unit: u32,
-    /// Segment and generation, if it lies in the log.
+    /// Segment and generation, if the record lies in the log.
     segment: Option<(u32, u32)>,
 }
 
-/// Copies and checks a record that a client wrote. `None`: it broke the rules.
+/// Copies and checks a record that a client wrote. `None`: the record is invalid.
 pub(super) fn take_record(
     state: &mut State,
     device: &dyn Device,
     batch: &mut Batch,
     arrival: &Received,
 ) -> Option<Write> {
-    // The client writes what lies behind the place of the stamp.
+    // The client writes only the bytes behind the place of the stamp.
     let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
     if size > record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX) {
         return None;
@@ -77,7 +77,7 @@ pub(super) fn take_record(
     ))
 }
 
-/// The place of `size` bytes that a client says it wrote. `None`: the client may not write there.
+/// The place of the `size` bytes that a client says it wrote. `None`: the client may not write there.
 fn find_spot(
     state: &mut State,
     device: &dyn Device,
@@ -100,7 +100,7 @@ fn find_spot(
     let lease = session.leases.get(usize::from(slot))?;
     let extent = Some(lease.object()).filter(|extent| !extent.publishes)?;
     let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
-    // Below the segment's end lie published records, which no client may overwrite.
+    // Published records lie below the segment's end, and no client may overwrite them.
     let (first, generation) = state.journal.end(extent.segment);
     let format = state.journal.format();
     let allowed = unit >= first && end <= format.segment_size / UNIT_SIZE;
@@ -114,7 +114,7 @@ fn find_spot(
     })
 }
 
-/// The record in `bytes`, if it is whole, is a put, and fits where it lies.
+/// The record in `bytes`, if it is whole, is a put, and fits its place.
 fn checked<'b>(
     format: &LogFormat,
     spot: &Spot,
@@ -126,8 +126,8 @@ fn checked<'b>(
         true => unchecked(bytes),
         false => check(format, spot.position, (generation, opening), bytes).ok(),
     };
-    // A record takes the units that its longest form would need, which may be more than what was written. One that the
-    // server places begins behind the header of a segment at the earliest.
+    // A record takes the units that its longest form would need, which may exceed the bytes written. A record that the server
+    // places begins behind the header of a segment at the earliest.
     let start_max = match spot.segment {
         Some(_) => spot.position % format.segment_size,
         None => u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE,
@@ -135,7 +135,8 @@ fn checked<'b>(
     let fits = |header: &RecordHeader| {
         start_max + header.size() <= format.segment_size || mutant!(LongRecordTaken)
     };
-    // A record that says it was moved is no put: only the server moves records, and their order in the segment depends on when.
+    // A record that claims to be moved is no put: only the server moves records, and the time of the move decides their order in
+    // the segment.
     let is_put = |header: &RecordHeader| header.kind() == Kind::Put && header.moved_at().is_none();
     let allowed = |header: &RecordHeader| {
         header.whole_size() == bytes.len() as u64 && fits(header) && is_put(header)
@@ -143,7 +144,7 @@ fn checked<'b>(
     record.filter(|record| allowed(&record.header))
 }
 
-/// A record that was checked only as far as reading it demands: for a mutant.
+/// A record with only the checks that a read of it needs: for a mutant.
 fn unchecked(bytes: &[u8]) -> Option<Record<'_>> {
     let header = RecordHeader::parse(bytes.first_chunk()?).ok()?;
     let value = header.key_start() + header.key_size();

@@ -1,5 +1,5 @@
-//! Requests that come as messages. Those that write nothing are executed as they are gathered, but for two that wait for the writes
-//! before them: the return of an extent, and the question for an outcome.
+//! Requests that come as messages. Requests that write nothing are executed as they are gathered, except for two that wait for
+//! the writes before them: the return of an extent, and the question for an outcome.
 
 use stonecast_fabric::QueuePair;
 use stonecast_log::{KEY_SIZE_MAX, Kind};
@@ -11,7 +11,7 @@ use crate::server::clients::{Clients, grant_lease, grant_rights};
 use crate::server::report::Reporter;
 use crate::wire::{Answer, Request, Verdict};
 
-/// Takes a message of the client of `qp`. Returns what the client is owed for it.
+/// Takes a message of the client of `qp`. Returns the answer that the batch owes for it.
 pub(super) fn take_message(
     state: &mut State,
     reporter: &Reporter,
@@ -82,7 +82,7 @@ fn take_report(state: &mut State, qp: QueuePair, bytes: &[u8]) -> Verdict {
     }
 }
 
-/// Opens index, log and staging memory, as they are, to the client of `qp`.
+/// Opens the present index, the log and staging memory to the client of `qp`.
 fn open_doors(state: &mut State, qp: QueuePair) -> Answer {
     let Clients {
         sessions, doors, ..
@@ -94,7 +94,7 @@ fn open_doors(state: &mut State, qp: QueuePair) -> Answer {
     }
 }
 
-/// The client of `qp` has left index `table`.
+/// Closes the window on index `table`, which the client of `qp` has left.
 fn leave_index(clients: &mut Clients, qp: QueuePair, table: u32) {
     let session = clients.sessions.get_mut(qp);
     let left = session.and_then(|session| session.windows.leave_index(table));

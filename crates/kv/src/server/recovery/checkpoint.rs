@@ -1,10 +1,10 @@
-//! The index, the state of all segments and the remembered tokens, written when a pool is closed, so that the next opening
-//! scans only what was appended since.
+//! The index, the state of all segments and the remembered tokens, written when a pool is closed, so that the next opening scans
+//! only later records.
 //!
 //! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and if it is
-//! absent, damaged or does not fit, the log is scanned instead. It stays useful after a crash as long as segments only grow:
-//! recovery continues from where each segment ended when the checkpoint was taken. Once a segment was freed since then, words
-//! may name records that are gone, and the checkpoint does not count.
+//! absent, damaged or does not fit, the log is scanned instead. A checkpoint stays useful after a crash as long as segments only
+//! grow: recovery continues from the end of each segment at the time of the checkpoint. Once a segment was freed since then,
+//! words may name records that are gone, and the checkpoint does not count.
 
 use stonecast_base::{Corruption, hash, mutant};
 use stonecast_log::{Heritage, LogFormat, SegmentState};
@@ -18,13 +18,13 @@ use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, Word};
 
 const MAGIC: [u8; 8] = *b"stoneckp";
 const VERSION: u32 = 3;
-/// No pool counts that far: at a thousand million commits a second it takes over two centuries.
+/// No pool reaches this sequence: at a thousand million commits a second, it takes over a century.
 const SEQUENCE_LIMIT: u64 = 1 << 62;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Header {
-    /// XXH3-128 of everything after this field.
+    /// XXH3-128 of all bytes after this field.
     checksum: U128,
     magic: [u8; 8],
     version: U32,
@@ -266,8 +266,8 @@ impl<'a> Image<'a> {
                 "this pool".to_owned(),
             ));
         }
-        // The checksum holds, so the rest is what `encode` wrote; lengths are still checked, because a bug must not cause a
-        // read outside.
+        // The checksum is right, so `encode` wrote the rest. Lengths are still checked, because a bug must not cause a read out
+        // of bounds.
         let parts =
             take::<Segment>(rest, header.segment_count.get()).and_then(|(segments, rest)| {
                 let (outcomes, rest) = take::<Outcome>(rest, header.outcome_count.get())?;
@@ -292,7 +292,7 @@ impl<'a> Image<'a> {
         Ok(image)
     }
 
-    /// Whether the parts say what a pool of this format can hold.
+    /// Checks that a pool of this format can contain the parts.
     fn check_parts(&self, format: &LogFormat) -> Result<(), Corruption> {
         let Self {
             header,
@@ -343,17 +343,17 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// The states of the segments that it knows.
+    /// The states of the segments in the checkpoint.
     pub fn segments(&self) -> Vec<SegmentState> {
         self.segments.iter().map(Segment::to_state).collect()
     }
 
-    /// log2 of the buckets of the index that it was taken of.
+    /// log2 of the buckets of the index at the time of the checkpoint.
     pub fn index_bits(&self) -> u32 {
         self.header.index_bits.get()
     }
 
-    /// Fills the empty `index`, which has `index_bits`, and hands over the rest.
+    /// Fills the empty `index`, which has `index_bits`, and returns the rest of the checkpoint.
     pub fn restore(&self, index: &mut Index) -> Checkpoint {
         assert_eq!(index.table().bits(), self.index_bits());
         for bucket in self.buckets {
@@ -384,7 +384,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// The first `count` values of `bytes`, and what follows them.
+/// The first `count` values of `bytes`, and the bytes after them.
 fn take<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     bytes: &[u8],
     count: u64,

@@ -1,12 +1,12 @@
-//! Recovery: makes a state that can be served from the pool that a crash left.
+//! Recovery turns the pool that a crash left into a state that can be served.
 //!
 //! 1. `survey.rs` reads checkpoint and log into an index, and changes nothing.
-//! 2. The records found, and the whole copies of damaged headers, are persisted. Then the records are sealed and the headers mended, and
-//!    that is persisted, before any appender is there.
-//! 3. Each segment's neighbour is told what is durable of it by now (`space/witnesses.rs`), and that is persisted.
+//! 2. The records found, and the whole copies of damaged headers, are persisted. Then the records are sealed and the headers
+//!    mended, and these changes are persisted, before there is any appender.
+//! 3. The witness of each segment is stored in its neighbour (`space/witnesses.rs`) and persisted.
 //!
-//! A crash inside changes nothing that matters: seals only say what a scan finds anyway, and what a neighbour says is true before
-//! it is stored. If the log lacks records that a neighbour tells of, no neighbour is believed until [`Pool::recovered`].
+//! A crash during recovery does no harm: seals only repeat the result of a scan, and a witness is true before it is stored. If
+//! the log may lack records that witnesses vouch for, no witness is believed until [`Pool::recovered`].
 
 pub(crate) mod checkpoint;
 pub(crate) mod rebuild;
@@ -39,21 +39,21 @@ pub struct RecoveryReport {
     pub keys: u64,
     /// Records found by scanning.
     pub records: u64,
-    /// Highest sequence number found, of records that were taken back too.
+    /// Highest sequence number found, even of records that were taken back.
     pub(crate) sequence_max: u64,
     /// Bytes scanned.
     pub bytes_scanned: u64,
     /// Whether a checkpoint gave the index.
     pub used_checkpoint: bool,
-    /// The pool was closed in order without a checkpoint: its medium had no room for one.
+    /// Whether the pool was closed in order without a checkpoint, because its medium had no room for one.
     pub lacks_checkpoint: bool,
     /// Damage that was repaired: a checkpoint that was not believed.
     pub repairs: Vec<Corruption>,
-    /// Segments with a copy of the header gone, which is written again.
+    /// Segments with a missing copy of the header, which is written again.
     pub headers_repaired: u64,
     /// Segments whose tail a crash had torn: writes that were not acknowledged.
     pub torn_tails: u64,
-    /// Records lost to a power cycle in a pool that promises to survive the death of processes only.
+    /// Records lost to a power cycle in a pool with process durability.
     pub lost: u64,
 }
 
@@ -65,11 +65,11 @@ pub(crate) struct Recovered {
     pub outcomes: Outcomes,
     pub next_sequence: u64,
     pub live_bytes: u64,
-    /// Every record above and every seal is persisted, so that others may follow them.
+    /// Proof that every recovered record and every seal is persisted, so that others may follow them.
     pub sealed: Persisted,
 }
 
-/// The first thing that no crash explains ends an opening.
+/// The surveyor of an opening: damage that no crash explains ends the opening.
 struct Opening;
 
 impl Surveyor for Opening {
@@ -78,7 +78,7 @@ impl Surveyor for Opening {
     }
 }
 
-/// See the module documentation. `is_shared`: clients will change words of the index.
+/// See the module documentation. With `is_shared`, clients will change words of the index.
 pub(crate) async fn recover(
     pool: &Pool,
     commit: &Commit,
@@ -87,12 +87,12 @@ pub(crate) async fn recover(
     let format = format_of(pool);
     let log = pool.log();
     if lacks_what_was_told(pool) {
-        // A later opening in this power cycle may not believe it either.
+        // A later opening in this power cycle may not believe the checkpoint either.
         pool.backing().store(Blob::Checkpoint, &[])?;
     }
     let survey = survey(pool, is_shared, Basis::Checkpoint, &mut Opening)?;
     let mut report = survey.report();
-    // A pool that was just made is clean, too.
+    // A new pool is clean, too.
     report.lacks_checkpoint = pool.was_clean() && !survey.has_checkpoint && report.records > 0;
     let unsettled = survey.unsettled(&format);
     let Survey {
@@ -127,12 +127,12 @@ pub(crate) async fn recover(
         .fold(Heritage::default(), |all, state| all.and(state.heritage));
     sequence_max = sequence_max.max(heritage.sequence_floor);
     if !report.used_checkpoint {
-        // A checkpoint that counts knows all tokens since its own horizon: no segment was freed after it.
+        // A valid checkpoint contains all tokens since its own horizon: no segment was freed after the checkpoint.
         outcomes.forget_up_to(heritage.tokens_lost);
     }
     let mut space = Space::new(pool.backing(), &*log, segments, occupancy, witnesses);
     space.hold_for_appends(&appended);
-    // Versions that clients were told and a power cycle has lost are not given to other values.
+    // Versions that were acknowledged and lost by a power cycle are not given to other values.
     let lost_versions = if lacks_what_was_told(pool) {
         LOST_VERSIONS
     } else {
@@ -154,8 +154,8 @@ pub(crate) async fn recover(
     ))
 }
 
-/// Seals the records found, which are durable, and mends headers, then lets the neighbours tell of them; each step begins when the
-/// one before is persisted. Returns the proof that everything is durable.
+/// Seals the records found, which are durable, and mends headers, then stores the witnesses. Each step begins when the step
+/// before is persisted. Returns the proof that everything is durable.
 async fn seal(
     pool: &Pool,
     commit: &Commit,
@@ -179,8 +179,9 @@ async fn seal(
     Ok((witnesses, sealed))
 }
 
-/// Marks bytes as changed that look durable though their sync may have failed after the death of the server that asked for it. Bytes
-/// below a seal were synced before. Holes were never written, and are not touched: a store there would end the server on a full disk.
+/// Marks bytes as changed that look durable although their sync may have failed after the death of the server that requested the
+/// sync. Bytes below a seal were synced before. Holes were never written, and are not touched: a store to a hole would end the
+/// server on a full disk.
 fn mark_doubtful(
     log: &dyn PersistentRegion,
     format: &LogFormat,
@@ -228,5 +229,5 @@ fn settle(
 /// Bytes of a segment that hold its header and seals.
 const SEGMENT_START_SIZE: u64 = SEGMENT_HEADER_UNITS as u64 * UNIT_SIZE;
 
-/// More versions than a run can have given out before a power cut took them: a thousand million commits.
+/// More versions than a run can have given out before a power cut lost them: a thousand million commits.
 const LOST_VERSIONS: u64 = 1 << 30;

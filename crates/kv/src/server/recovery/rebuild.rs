@@ -1,10 +1,11 @@
-//! Filling the index from records that a scan finds, in any order.
+//! Fills the index from records that a scan finds, in any order.
 //!
-//! For each key the record with the highest sequence wins; of several copies of it, the one that was moved last. Deletes are kept in the index as words too until everything
-//! was seen, because an older put of the same key may come later; then they are removed.
+//! For each key, the record with the highest sequence wins, and of several copies the one that was moved last. Until all records
+//! were seen, the index also contains words of deletes, because an older put of the same key may follow; then these words are
+//! removed.
 //!
-//! Random memory accesses dominate, so each batch goes through in three passes: prefetch the buckets, prefetch the keys
-//! that the words in them point to, then decide.
+//! Random memory accesses dominate, so each batch takes three passes: prefetch the buckets, prefetch the keys of their words,
+//! then decide.
 
 use std::rc::Rc;
 
@@ -48,10 +49,10 @@ pub(crate) struct Rebuilt {
     pub occupancy: Vec<Occupancy>,
 }
 
-/// A table that is so much larger than its keys need is made anew: readers find their way faster in a small one.
+/// A table that exceeds the need of its keys by more than this is made anew, since a small table is faster for readers.
 const SPARE_BITS_MAX: u32 = 1;
 
-/// Fresh memory for an index of 2^`bits` buckets; `is_shared`: trusted clients may change words.
+/// New memory for an index of 2^`bits` buckets; with `is_shared`, trusted clients may change words.
 pub(crate) fn index_memory(
     backing: &dyn Backing,
     bits: u32,
@@ -65,7 +66,7 @@ pub(crate) fn index_memory(
     }
 }
 
-/// The record at a position of the log: enough of it to compare keys and versions.
+/// The part of a record of the log that comparisons of keys and versions need.
 pub(crate) struct Resident {
     pub header: RecordHeader,
     pub same_key: bool,
@@ -88,7 +89,7 @@ pub(crate) fn resident(
 }
 
 impl Rebuild {
-    /// Continues from `index`, which holds what `checkpoint` knew.
+    /// Continues from `index`, which has the content of `checkpoint`.
     pub fn new(
         backing: Rc<dyn Backing>,
         log: Rc<dyn Region>,
@@ -120,13 +121,13 @@ impl Rebuild {
         }
     }
 
-    /// Takes the deletes out and hands the index over.
+    /// Removes the words of deletes and returns the index.
     pub fn finish(mut self) -> Result<Rebuilt, MediaError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
         for (hash, position) in std::mem::take(&mut self.tombstones) {
-            // A tombstone that lost against a later put is no longer pointed to.
+            // No word points to a tombstone that lost against a later put.
             if let Some(found) = self.index.find(hash, |word| {
                 word.position() == position || mutant!(TombstoneWinsAlways)
             }) {
@@ -208,7 +209,7 @@ impl Rebuild {
         }
     }
 
-    /// Notes a record, whether its key's word will name it or not.
+    /// Notes a record, whether its key's word names the record or not.
     fn note_found(&mut self, found: &Found<'_>) {
         let Found {
             position, header, ..
@@ -220,12 +221,13 @@ impl Rebuild {
         }
     }
 
-    /// Words of the index point into the log: those of a checkpoint were checked, and all others were found there.
+    /// The occupancy of the segment at `position`. Words of the index point into the log: words of a checkpoint were checked, and
+    /// all others were found there.
     fn occupancy_at(&mut self, position: u64) -> &mut Occupancy {
         &mut self.occupancy[self.format.locate(position).0 as usize]
     }
 
-    /// Sees to it that the index has room for one more key. Deleted keys take room until everything was seen.
+    /// Makes room in the index for one more key. Deleted keys take room until all records were seen.
     fn make_room(&mut self) -> Result<(), MediaError> {
         if self.index.len() >= self.index.capacity() {
             let bits = self.index.table().bits() + 1;
@@ -237,8 +239,8 @@ impl Rebuild {
     }
 }
 
-/// Which of two records of a key counts: the later version, and of copies of one version the one that was moved last, because
-/// the cleaner needs no more room for that one.
+/// The order that decides between two records of a key: the later version wins, and of copies of one version the copy that was
+/// moved last, because the cleaner needs no more room for that copy.
 fn age(header: &RecordHeader) -> (u64, Option<u64>) {
     (header.sequence(), header.moved_at())
 }

@@ -1,4 +1,4 @@
-//! The keys of one shard: their index with its tables, the outcomes of their latest writes, and the bytes that are live.
+//! The keys of one shard: their index with its tables, the outcomes of their latest writes, and the count of live bytes.
 //!
 //! ```text
 //!   mod.rs      versions, claims, room for more keys
@@ -38,12 +38,12 @@ pub(super) struct Shard {
     pub outcomes: Outcomes,
     /// Bytes of the records that the index names.
     live_bytes: u64,
-    /// Header and key of a record that is looked at.
+    /// Buffer for the header and key of a record.
     scratch: Vec<u8>,
 }
 
 impl Shard {
-    /// The keys that a recovery found. `is_shared`: clients change words.
+    /// The shard of the keys that a recovery found. With `is_shared`, clients change words.
     pub fn new(
         pool: &Pool,
         (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
@@ -70,7 +70,7 @@ impl Shard {
         KeyHash::of(self.format.tag_key, key)
     }
 
-    /// The index, to report of it and to walk it.
+    /// The index, for reports and walks.
     pub fn index(&self) -> &Index {
         &self.index
     }
@@ -80,7 +80,7 @@ impl Shard {
         self.tables.current()
     }
 
-    /// How often the index has grown.
+    /// Growths of the index.
     pub fn growths(&self) -> u64 {
         self.tables.growths()
     }
@@ -90,7 +90,7 @@ impl Shard {
         self.live_bytes
     }
 
-    /// The number that goes with a verdict on a write that is not done for want of room: the live bytes, if these are the reason.
+    /// The number that accompanies the verdict on a refused write: the live bytes, if the pool is full.
     pub fn number_with(&self, verdict: Verdict) -> u64 {
         match verdict {
             Verdict::NoSpace => self.live_bytes,
@@ -98,17 +98,17 @@ impl Shard {
         }
     }
 
-    /// Whether the index has room for `more` keys, even if none of them is there already.
+    /// Whether the index has room for `more` keys, even if all of them are new.
     pub fn is_roomy(&self, more: u64) -> bool {
         self.index.len() + more < self.index.capacity()
     }
 
-    /// Whether the index takes one key beside `inserted` others.
+    /// Whether the index has room for one key beside `inserted` others.
     pub fn has_place(&self, inserted: i64) -> bool {
         self.index.len() as i64 + inserted < self.index.capacity() as i64
     }
 
-    /// Asks for the memory that decisions on keys read: the buckets of all, then the records that their words name.
+    /// Prefetches the memory that decisions on keys read: first all buckets, then the records that their words name.
     pub fn prefetch(&self, keys: impl Iterator<Item = (KeyHash, usize)> + Clone) {
         keys.clone().for_each(|(hash, _)| self.index.prefetch(hash));
         for (hash, key_size) in keys {
@@ -131,7 +131,8 @@ impl Shard {
         version
     }
 
-    /// Keeps clients that publish off the word of a key, if it is there and no write does so yet. Returns the word then.
+    /// Claims the word of a key against publishing clients, if the key is present and no write has claimed the word yet. Returns
+    /// the claimed word.
     pub fn claim(&mut self, hash: KeyHash, key: &[u8]) -> Option<Word> {
         if !self.tables.is_shared() {
             return None;
@@ -143,12 +144,12 @@ impl Shard {
         })
     }
 
-    /// Lets clients at a claimed word again, whose key is not written after all.
+    /// Ends the claim of a word whose key is not written after all.
     pub fn give_back(&self, hash: KeyHash, word: Word) {
         self.index.give_back(hash, word);
     }
 
-    /// The word that names a record that was found in the log; `None`: no word does.
+    /// The word that names a record found in the log, if any.
     pub fn word_of_record(&self, hash: KeyHash, found: &Found<'_>) -> Option<Word> {
         let header = &found.header;
         let word = Word::new(found.position, header.generation(), hash, header.size());
@@ -157,7 +158,7 @@ impl Shard {
             .map(|_| word)
     }
 
-    /// The word of a key, whatever record it names.
+    /// The word of a key.
     pub fn word_of_key(&mut self, hash: KeyHash, key: &[u8]) -> Option<Word> {
         let same_key = |word: Word| {
             resident(&*self.log, word.position(), key, &mut self.scratch)
@@ -166,7 +167,7 @@ impl Shard {
         self.index.find(hash, same_key).map(|(_, word)| word)
     }
 
-    /// Whether the index names a record of a key with a higher sequence than this.
+    /// Whether the index names a record of the key with a sequence above `sequence`.
     pub fn has_later(&mut self, hash: KeyHash, key: &[u8], sequence: u64) -> bool {
         let is_later = |word: Word| {
             resident(&*self.log, word.position(), key, &mut self.scratch)
@@ -175,7 +176,7 @@ impl Shard {
         self.index.find(hash, is_later).is_some()
     }
 
-    /// Makes room for `more` keys now, if there is memory.
+    /// Makes room for `more` keys at once, if there is memory.
     pub fn make_room(&mut self, more: u64) {
         while !self.is_roomy(more) {
             if !self.tables.can_go_on(&mut self.index) {
@@ -198,8 +199,8 @@ impl Shard {
         self.tables.note_step(&step);
     }
 
-    /// Frees the tables that no client reads any more. The caller sees to it that no right to read is being taken away: it may still
-    /// be one on such a table.
+    /// Frees the tables that no client reads. The caller has checked that no right to read is being revoked: such a right may
+    /// still open one of these tables.
     pub fn free_tables(&mut self, is_read: impl Fn(u32) -> bool) {
         if !self.index.is_growing() {
             self.tables.free_unread(is_read);

@@ -1,4 +1,4 @@
-//! Reading in the server's own process: for checks of what a recovery found, without a client and its fabric.
+//! Reads in the server's own process: for checks of a recovered pool, without a client and its fabric.
 
 use stonecast_base::{Corruption, LINE_SIZE};
 
@@ -8,8 +8,8 @@ use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, WholeRecord};
 use crate::wire::limits::check_key;
 
 impl Shard {
-    /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The record is checked as
-    /// a client checks it. `file` names the log in the error for a damaged record.
+    /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The checks of the record are
+    /// those of a client. `file` names the log in the error for a damaged record.
     pub fn peek(
         &self,
         key: &[u8],

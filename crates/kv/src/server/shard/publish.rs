@@ -1,4 +1,4 @@
-//! Making words of the index visible: of writes, of moved records, and of records that clients published themselves.
+//! Makes words of the index visible: of writes, of moved records, and of records that clients published themselves.
 
 use stonecast_base::mutant;
 use stonecast_log::{Kind, RecordHeader};
@@ -9,14 +9,14 @@ use crate::server::journal::Journal;
 use crate::server::recovery::rebuild::resident;
 use crate::wire::{KeyHash, Word};
 
-/// The change that makes a write visible that is done.
+/// The change that makes a finished write visible.
 pub(in crate::server) struct Change {
     pub kind: Kind,
     pub hash: KeyHash,
     pub version: u64,
-    /// Names the record.
+    /// The word that names the record.
     pub word: Word,
-    /// The segment of the record, and its bytes there.
+    /// The segment of the record, and the size of the record.
     pub segment: u32,
     pub size: u64,
 }
@@ -65,8 +65,8 @@ impl Shard {
                     .map(|resident| (word.position(), resident.header));
                 old.is_some()
             });
-            // A client that publishes was faster: it replaced what an earlier write of this batch had published. Its record comes
-            // after this one, which no reader ever sees.
+            // A publishing client was faster: the client replaced the word that an earlier write of this batch had published. The
+            // client's record is later than this one, which no reader ever sees.
             if old.is_some_and(|(_, header)| header.sequence() > change.version) {
                 return (false, old);
             }
@@ -77,8 +77,8 @@ impl Shard {
                     true
                 }
                 (Kind::Delete, Some(found)) => self.index.remove(change.hash, found),
-                // The key was there when this was decided. Only a client that overwrites published records of the log, which it
-                // must not, makes it vanish; the server outlives that.
+                // The key was present when the delete was decided. Only a client that overwrites published records of the log,
+                // against the rules, makes the key vanish; the server survives that.
                 (Kind::Delete, None) => true,
             };
             if done {
@@ -87,7 +87,7 @@ impl Shard {
         }
     }
 
-    /// Stores the index word of a record that was moved. Takes the proof that the copy is durable.
+    /// Stores the index word of a moved record. Takes the proof that the copy is durable.
     pub fn publish_move(&mut self, moved: &Move, journal: &mut Journal, _: &Persisted) {
         let is_moved = loop {
             let found = self.index.find(moved.hash, |word| word.names(moved.old));
@@ -103,12 +103,12 @@ impl Shard {
             space.note_moved_away(moved.old.position(), moved.size, moved.sequence);
             space.note_live(moved.to, moved.size);
         } else {
-            // A client has published a newer one meanwhile.
+            // A client has published a newer record meanwhile.
             space.note_useless_copy(moved.to, moved.sequence);
         }
     }
 
-    /// A client replaced a record of `less` bytes by one of `more`, or took such a step back.
+    /// Notes that a client replaced a record of `less` bytes by a record of `more`, or undid such a change.
     pub fn note_exchange(&mut self, less: u64, more: u64) {
         self.live_bytes = self.live_bytes.saturating_add(more).saturating_sub(less);
     }

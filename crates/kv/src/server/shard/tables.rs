@@ -1,4 +1,4 @@
-//! The tables of an index as clients reach them, and their growth; see `index`.
+//! The tables of an index as clients access them, and their growth; see `index`.
 
 use std::rc::Rc;
 
@@ -9,26 +9,25 @@ use stonecast_media::{Backing, MediaError};
 use crate::index::{Index, Step};
 use crate::server::recovery::rebuild::index_memory;
 
-/// A table of the index as clients reach it.
+/// A table of the index as clients access it.
 pub(in crate::server) struct SharedTable {
     pub number: u32,
     pub region: MemoryRegion,
 }
 
-/// Buckets that are copied for each operation of a batch: keys that come while the table is nearly full find it copied
-/// long before it is full.
+/// Buckets that are copied for each operation of a batch: a nearly full table is copied long before new keys fill it.
 const BUCKETS_PER_OPERATION: u64 = 4;
-/// Buckets that are copied at least in a step, also by an idle server: about 20 microseconds.
+/// Least number of buckets copied in a step, even by an idle server: about 20 microseconds.
 const BUCKETS_MIN: u64 = 128;
 /// Pause after an attempt for which there was no memory.
 const PAUSE_NS: Nanoseconds = 1_000_000_000;
 
-/// Buckets to copy after a batch of so many operations.
+/// Buckets to copy after a batch of `operations`.
 pub(super) fn buckets_after(operations: usize) -> u64 {
     (operations as u64 * BUCKETS_PER_OPERATION).max(BUCKETS_MIN)
 }
 
-/// Why an index cannot grow now.
+/// The reason why an index cannot grow.
 #[derive(Debug, thiserror::Error)]
 enum NoGrowth {
     #[error(transparent)]
@@ -42,11 +41,11 @@ pub(super) struct Tables {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
     backing: Rc<dyn Backing>,
-    /// Clients change words.
+    /// Whether clients change words.
     is_shared: bool,
-    /// The current one last. While the index grows, the larger one waits in front of it.
+    /// The current table is the last. While the index grows, the larger table waits in front of it.
     all: Vec<SharedTable>,
-    /// No larger table is made before: there was no memory for one.
+    /// Earliest time of the next attempt, after there was no memory for a larger table.
     pause_until: Nanoseconds,
     growths: u64,
 }
@@ -81,7 +80,7 @@ impl Tables {
         self.all.last().expect("there is always a table")
     }
 
-    /// How often the index has grown.
+    /// Growths of the index.
     pub fn growths(&self) -> u64 {
         self.growths
     }
@@ -93,12 +92,12 @@ impl Tables {
         }
     }
 
-    /// Whether the index is growing, if need be from here on.
+    /// Whether the index is growing. Begins a growth if need be.
     pub fn can_go_on(&mut self, index: &mut Index) -> bool {
         index.is_growing() || index.larger().is_some_and(|bits| self.begin(index, bits))
     }
 
-    /// Begins a growth, unless there was no memory for one lately. Returns whether it has begun.
+    /// Begins a growth, unless there was no memory for a larger table lately. Returns whether the growth has begun.
     fn begin(&mut self, index: &mut Index, bits: u32) -> bool {
         if self.runtime.now() < self.pause_until {
             return false;
@@ -121,7 +120,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The index took a step of its growth. Clients are told of the larger table once it is current.
+    /// Notes a step of a growth. Clients learn of the larger table once that table is current.
     pub fn note_step(&mut self, step: &Step) {
         if let Step::Switched = step {
             let last = self.all.len() - 1;
@@ -142,11 +141,11 @@ impl Tables {
     }
 }
 
-/// Frees memory that no client can reach any more. Its own key opened nothing to any peer.
+/// Frees memory that no client can reach. The region's own key opened nothing to any peer.
 fn free(port: &Rc<Port>, runtime: &dyn Runtime, region: MemoryRegion) {
     let port = port.clone();
     runtime.spawn(Box::pin(async move {
-        // Memory that a provider cannot free now is freed when the device is dropped.
+        // Memory that a provider cannot free yet is freed when the device is dropped.
         if port.invalidate(region.rkey).await.is_ok() {
             let _ = port.device().deregister(region);
         }

@@ -1,4 +1,4 @@
-//! The accounts of each segment: which of its records are live, which died, and when.
+//! The accounts of each segment: its live records, its dead records, and the time of their deaths.
 
 use stonecast_log::{Kind, RecordHeader, UNIT_SIZE};
 
@@ -9,14 +9,14 @@ use crate::wire::Word;
 /// Bytes of records, over all segments.
 #[derive(Default)]
 pub(super) struct Flow {
-    /// Stamped here since this was last asked for, moved records not included.
+    /// Bytes stamped since the last `take_appended`, without moved records.
     pub appended: u64,
-    /// Died so far.
+    /// Bytes that died so far.
     pub died: u64,
 }
 
 impl Space {
-    /// What of a segment is needed.
+    /// The occupancy of a segment.
     pub fn occupancy(&self, number: u32) -> &Occupancy {
         &self.segments[number as usize].occupancy
     }
@@ -25,7 +25,7 @@ impl Space {
         &mut self.segments[number as usize].occupancy
     }
 
-    /// The segment of a word, unless it was used again since.
+    /// The occupancy of a word's segment, unless the segment was used again since.
     fn occupancy_of(&mut self, word: Word) -> Option<&mut Occupancy> {
         let (number, _) = self.format.locate(word.position());
         let segment = self.segments.get_mut(usize::try_from(number).ok()?)?;
@@ -34,7 +34,7 @@ impl Space {
             .then_some(&mut segment.occupancy)
     }
 
-    /// A record of `size` bytes was stamped in a segment as `sequence`.
+    /// Notes a record of `size` bytes that was stamped in a segment as `sequence`.
     pub fn note_stamped(&mut self, number: u32, size: u64, sequence: u64, kind: Kind) {
         let occupancy = self.occupancy_mut(number);
         occupancy.written_at = sequence;
@@ -44,7 +44,7 @@ impl Space {
         self.flow.appended += size;
     }
 
-    /// A record of `size` bytes was moved to a segment when `next_sequence` was the next to be given out.
+    /// Notes a record of `size` bytes that was moved to a segment when `next_sequence` was the next sequence.
     pub fn note_moved(
         &mut self,
         number: u32,
@@ -59,12 +59,12 @@ impl Space {
         }
     }
 
-    /// The index names a record of `size` bytes in this segment.
+    /// Notes that the index names a record of `size` bytes in this segment.
     pub fn note_live(&mut self, number: u32, size: u64) {
         self.occupancy_mut(number).live += size as i64;
     }
 
-    /// The index named a record of `size` bytes at `position` until `sequence` was published.
+    /// Notes the death of a record of `size` bytes at `position`, which the index named until `sequence` was published.
     pub fn note_death(&mut self, position: u64, size: u64, sequence: u64) {
         let (number, _) = self.format.locate(position);
         if let Some(segment) = self.segments.get_mut(number as usize) {
@@ -73,8 +73,8 @@ impl Space {
         }
     }
 
-    /// The index named a record at `position` until its copy was published. The original is as dead as any other dead record
-    /// while it is there, but the key has not changed.
+    /// Notes that the index named a record at `position` until the copy was published. The original is dead like any other dead
+    /// record, but the key has not changed.
     pub fn note_moved_away(&mut self, position: u64, size: u64, sequence: u64) {
         let (number, _) = self.format.locate(position);
         self.segments[number as usize]
@@ -82,13 +82,13 @@ impl Space {
             .note_death(size, sequence);
     }
 
-    /// A copy of a record was stamped in a segment, and no word names it: its key has a later record by now.
+    /// Notes a copy of a record that was stamped in a segment and that no word names: the key has a later record.
     pub fn note_useless_copy(&mut self, number: u32, sequence: u64) {
         let occupancy = self.occupancy_mut(number);
         occupancy.first_death = occupancy.first_death.min(sequence);
     }
 
-    /// A client is about to publish, as `sequence`, the record that `new` names in place of `old`, each with its bytes.
+    /// Notes that a client is about to publish as `sequence` the record of `new` in place of `old`, each given by word and size.
     pub fn note_published(&mut self, old: (Word, u64), new: (Word, u64), sequence: u64) {
         if let Some(occupancy) = self.occupancy_of(old.0) {
             occupancy.note_death(old.1, sequence);
@@ -101,8 +101,8 @@ impl Space {
         self.flow.appended += new.1;
     }
 
-    /// What `note_published` was told did not happen: the record of `new` is void, and that of `old` lives or was replaced by
-    /// another.
+    /// Undoes `note_published`: the publication did not happen, the record of `new` is void, and the record of `old` lives or was
+    /// replaced by another one.
     pub fn note_not_published(&mut self, old: (Word, u64), new: (Word, u64)) {
         for (word, change) in [(old.0, old.1 as i64), (new.0, -(new.1 as i64))] {
             if let Some(occupancy) = self.occupancy_of(word) {
@@ -111,13 +111,13 @@ impl Space {
         }
     }
 
-    /// From this sequence on records may be stamped that no word names and that are not void; `u64::MAX`: none are. Until that is
-    /// settled no tombstone above it is dropped: a scan would take such a record for the key's.
+    /// Sets the first sequence from which stamped records may exist that no word names and that are not void; `u64::MAX` if there
+    /// are none. No tombstone above this sequence is dropped, since a scan would accept such a record.
     pub fn set_unsettled(&mut self, sequence: u64) {
         self.unsettled = sequence;
     }
 
-    /// Bytes of the records that the index names in a segment, counted anew.
+    /// Sets the count of live bytes of a segment.
     pub fn set_live(&mut self, number: u32, live: u64) {
         self.occupancy_mut(number).live = live as i64;
     }
@@ -143,12 +143,12 @@ impl Space {
         all.map(|segment| segment.occupancy.tombstones).sum()
     }
 
-    /// Bytes of records that were stamped since this was last asked for.
+    /// Takes the number of bytes stamped since the last call, without moved records.
     pub fn take_appended(&mut self) -> u64 {
         std::mem::take(&mut self.flow.appended)
     }
 
-    /// Bytes of records that died so far.
+    /// Bytes of records that died since the opening.
     pub fn died(&self) -> u64 {
         self.flow.died
     }

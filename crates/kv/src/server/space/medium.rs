@@ -10,9 +10,9 @@ use stonecast_media::{Backing, MediaError, Prepared};
 pub(super) struct Medium {
     backing: Rc<dyn Backing>,
     format: LogFormat,
-    /// It gives no space to segments that never had any.
+    /// Whether the medium gives no space to segments that never had any.
     is_full: bool,
-    /// Why it last gave none.
+    /// The latest reason why the medium gave no space.
     refusal: Option<MediaError>,
 }
 
@@ -26,7 +26,7 @@ impl Medium {
         }
     }
 
-    /// Whether no writer of an earlier run can write any more.
+    /// Whether all writers of earlier runs are gone.
     pub fn earlier_writers_are_gone(&self) -> bool {
         self.backing.earlier_writers_are_gone()
     }
@@ -39,7 +39,7 @@ impl Medium {
         ))
     }
 
-    /// Asks for the space of several segments; ready when all of them are.
+    /// Asks for the space of several segments. Ready when all of them are ready.
     pub fn prepare_all(&self, numbers: impl Iterator<Item = u32>) -> Result<Prepared, MediaError> {
         let mut ready = Prepared::Ready;
         for number in numbers {
@@ -55,28 +55,28 @@ impl Medium {
         matches!(self.prepare(number), Ok(Prepared::Ready))
     }
 
-    /// Whether it gives no space to segments that never had any.
+    /// Whether the medium gives no space to segments that never had any.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// It gave a segment its space.
+    /// Notes that the medium gave a segment its space.
     pub fn note_given(&mut self) {
         self.is_full = false;
     }
 
-    /// A segment that never had space got none.
+    /// Notes that a segment that never had space got none.
     pub fn note_full(&mut self, refusal: MediaError) {
         self.is_full = true;
         self.refusal = Some(refusal);
     }
 
-    /// A segment that was used before got no space: the pool is a copy with holes.
+    /// Notes that a segment that was used before got no space: the pool is a copy with holes.
     pub fn note_refusal(&mut self, refusal: MediaError) {
         self.refusal = Some(refusal);
     }
 
-    /// Why it last gave no space, once.
+    /// Takes the latest reason why the medium gave no space.
     pub fn take_refusal(&mut self) -> Option<MediaError> {
         self.refusal.take()
     }

@@ -1,15 +1,15 @@
-//! The needed bytes of a segment, and the moment from which some of its records were needed no more.
+//! The needed bytes of a segment, and the moment of the first death among its records.
 //!
 //! ```text
 //!   | header, seals | live | dead | tombstone | hole | live | ...      rest |
 //!                     ^ the index names it               end ^
 //! ```
 //!
-//! A record is *dead* when the index names another one for its key, or none. No word names a tombstone, which is needed
-//! until every older version of its key is gone. Those are dead, and died no later than the tombstone was written; so a
-//! tombstone with a sequence below the first death of every other segment is not needed any more.
+//! A record is *dead* when the index names another record for its key, or none. No word names a tombstone, which is needed until
+//! every older version of its key is gone. The older versions are dead, and died no later than the tombstone was written. A
+//! tombstone with a sequence below the first death of every other segment is therefore not needed.
 //!
-//! All of this is established again by each opening, from a scan or a checkpoint. A first death that is told too early only keeps
+//! Each opening establishes the occupancy again, from a scan or a checkpoint. A first death that is noted too early only keeps
 //! tombstones longer.
 
 use stonecast_base::mutant;
@@ -17,21 +17,21 @@ use stonecast_base::mutant;
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
-    /// Bytes of the records that the index names. If clients publish, publications are announced before they are done, and deaths
-    /// may be announced before births: then the number is a guess that is seldom too high, and may be below zero.
+    /// Bytes of the records that the index names. If clients publish, publications are announced before they happen, and deaths
+    /// may be announced before births. The number is then a guess that is rarely too high, and may be negative.
     pub live: i64,
     /// Bytes of tombstones.
     pub tombstones: u64,
-    /// No record that is dead here died before this sequence was given out; `u64::MAX`: none is dead.
+    /// No dead record of the segment died before this sequence was given out; `u64::MAX` if no record is dead.
     pub first_death: u64,
-    /// When the last record came here: its sequence, or the one that was next when it was moved here.
+    /// The time of the segment's last record: its sequence, or the next sequence when the record was moved here.
     pub written_at: u64,
-    /// The highest sequence of a tombstone here; 0: there is none.
+    /// The highest sequence of a tombstone of the segment; 0 if there is none.
     pub newest_tombstone: u64,
 }
 
 impl Occupancy {
-    /// Nothing was written.
+    /// The occupancy of a segment without records.
     pub const EMPTY: Self = Self {
         live: 0,
         tombstones: 0,
@@ -40,19 +40,19 @@ impl Occupancy {
         newest_tombstone: 0,
     };
 
-    /// A tombstone of `size` bytes came here.
+    /// Notes a tombstone of `size` bytes.
     pub fn note_tombstone(&mut self, size: u64, sequence: u64) {
         self.tombstones += size;
         self.newest_tombstone = self.newest_tombstone.max(sequence);
     }
 
-    /// A record of `size` bytes, which is counted here as live, died when `sequence` was written.
+    /// Notes the death of a record of `size` live bytes at the write of `sequence`.
     pub fn note_death(&mut self, size: u64, sequence: u64) {
         self.live -= size as i64;
         self.first_death = self.first_death.min(sequence);
     }
 
-    /// Bytes that have to be moved when the segment is cleaned, if tombstones below `horizon` need not.
+    /// Bytes that have to be moved when the segment is cleaned. Tombstones below `horizon` need not be moved.
     pub fn needed(&self, horizon: u64) -> u64 {
         let tombstones = if self.newest_tombstone < horizon || mutant!(TombstoneDroppedEarly) {
             0

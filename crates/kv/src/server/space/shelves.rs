@@ -1,4 +1,4 @@
-//! Segments that an appender can be given.
+//! Segments that are available to appenders.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,14 +7,14 @@ use super::Purpose;
 /// See the module documentation.
 #[derive(Default)]
 pub(super) struct Shelves {
-    /// Free segments. Puts take the first, and others the last.
+    /// Free segments. Puts take the first, and other purposes the last.
     pub free: VecDeque<u32>,
-    /// Segments with room for another appender, by purpose: room and number.
+    /// Segments with room for another appender, by purpose, as room and number.
     partial: [BTreeSet<(u32, u32)>; Purpose::COUNT],
 }
 
 impl Shelves {
-    /// Puts a segment among the partial ones; false if it is there already.
+    /// Puts a segment among the partial ones. Returns false if the segment is there already.
     pub fn put_partial(&mut self, purpose: Purpose, room: u32, number: u32) -> bool {
         self.partial[purpose as usize].insert((room, number))
     }
@@ -36,7 +36,7 @@ impl Shelves {
             .map_or(0, |&(room, _)| room)
     }
 
-    /// How many are partial.
+    /// Number of partial segments.
     pub fn partial_count(&self) -> u64 {
         self.partial.iter().map(BTreeSet::len).sum::<usize>() as u64
     }

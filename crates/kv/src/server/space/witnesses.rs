@@ -1,4 +1,5 @@
-//! The words that each segment's neighbour has of it, and when they are stored: `docs/design/0028-segments-that-are-lost-whole.md`.
+//! The witness of each segment, a word in its neighbour, and the times at which it is stored:
+//! `docs/design/0028-segments-that-are-lost-whole.md`.
 //!
 //! ```text
 //!   persist done --> tell      one 8-byte store: true from here on, whatever a crash keeps of it
@@ -6,9 +7,9 @@
 //! ```
 //!
 //! Invariants:
-//! - A word is stored only when what it tells is durable.
-//! - A word is stored only where the medium has space for its line: elsewhere the store would take space, and on a full disk
-//!   end the server.
+//! - A word is stored only after the bytes that it vouches for are durable.
+//! - A word is stored only where the medium has space for its line: elsewhere the store would allocate space, and end the server
+//!   on a full disk.
 //! - No persist is made for the sake of a word, except once in an opening.
 
 use std::rc::Rc;
@@ -18,18 +19,18 @@ use stonecast_log::{LogFormat, SegmentState, UNIT_SIZE, Witness};
 use stonecast_media::{Backing, Means, PersistentRegion, Prepared};
 use stonecast_persist::Persisted;
 
-/// Bytes that a segment gains before its word is persisted and, if persisting costs anything, stored: a sync
-/// writes every page that was changed, so that a word for each batch would be a page for each batch, and on persistent memory
-/// it would be 8 bytes more of the medium for each put.
+/// Bytes that a segment gains before its word is persisted and, if a persist has a cost, stored. A sync writes every changed
+/// page, so a word for each batch would cost a page for each batch; on persistent memory, it would cost 8 more bytes of the
+/// medium for each put.
 const WITNESS_STEP: u64 = 16 << 10;
 const STEP_UNITS: u32 = (WITNESS_STEP / UNIT_SIZE) as u32;
 
-/// How urgent it is that the neighbour is told.
+/// The urgency of a new word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
-    /// More of the same will come: as often as it costs next to nothing.
+    /// More records will follow: the word is stored as often as that costs nearly nothing.
     Gained,
-    /// Nothing may come for long: stored now, persisted with the next persist.
+    /// No record may follow for long: the word is stored at once, and persisted with the next persist.
     Settled,
 }
 
@@ -37,9 +38,9 @@ pub(super) enum Telling {
 pub(crate) struct Witnesses {
     backing: Rc<dyn Backing>,
     format: LogFormat,
-    /// Nothing is done to persist: a word costs a store, and no byte of a medium.
+    /// Whether a persist does nothing, so that a word costs only a store, and no byte of a medium.
     persists_nothing: bool,
-    /// By the number of the segment that is told of.
+    /// The words, by the number of the segment that they vouch for.
     told: Vec<Told>,
     /// Lines to persist.
     due: Vec<Span>,
@@ -57,15 +58,15 @@ struct Told {
 /// Whether the line of a word has its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Not asked for, or being prepared.
+    /// The space was not asked for, or is being prepared.
     Unknown,
     Ready,
-    /// The medium gave none.
+    /// The medium gave no space.
     Refused,
 }
 
 impl Told {
-    /// A word of zeros tells of a first use in which nothing is durable yet.
+    /// A word of zeros stands for a first use in which nothing is durable yet.
     const NOTHING: Self = Self {
         stored: Witness {
             generation: 1,
@@ -77,7 +78,7 @@ impl Told {
 }
 
 impl Witnesses {
-    /// Those of a log of which nothing is known yet.
+    /// The words of a log of which nothing is known yet.
     pub fn new(backing: Rc<dyn Backing>, log: &dyn PersistentRegion, format: LogFormat) -> Self {
         Self {
             backing,
@@ -93,9 +94,10 @@ impl Witnesses {
         self.format
     }
 
-    /// Makes the words what a recovered log is: `used` are told of, and of all others nothing is. Takes the proof that what `used`
-    /// hold is durable. A word that is right stays untouched. `occupied` are the parts of the log that are no holes. Returns what the caller must
-    /// persist; a crash before leaves older words.
+    /// Makes the words of a recovered log agree with the log: words of segments in `used` tell of these segments, and all other
+    /// words are zero. Takes the proof that the content of `used` is durable. A right word stays untouched. `occupied` are the
+    /// parts of the log that are not holes. Returns the spans that the caller must persist; a crash before that leaves older
+    /// words.
     pub fn renew(
         &mut self,
         log: &dyn PersistentRegion,
@@ -112,7 +114,7 @@ impl Witnesses {
             let line = Witness::line(&self.format, number);
             let is_hole = !occupied.iter().any(|span| span.overlap(line).is_some());
             let word = Witness::word(witness, &self.format, number);
-            // Reading a hole takes memory.
+            // A read of a hole allocates memory.
             let found = if is_hole {
                 0
             } else {
@@ -133,7 +135,7 @@ impl Witnesses {
         changed
     }
 
-    /// Tells how much of the segment of `state` is durable, if that is worth a store by now.
+    /// Stores how much of the segment of `state` is durable, if that is worth a store.
     pub(super) fn tell(
         &mut self,
         log: &dyn PersistentRegion,

@@ -5,7 +5,7 @@
 //!   64·n  record n: 64 bytes of a pattern that no other record has
 //! ```
 //!
-//! Every acknowledged record is there; a tail that names a record has that record and all before it.
+//! Every acknowledged record is present; a tail that names a record implies that record and all earlier ones.
 
 use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
@@ -17,19 +17,19 @@ use stonecast_persist::execute::{Layout, recover};
 /// The shape of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
-    /// Bytes of the tail, a multiple of 8; `None`: there is none.
+    /// Bytes of the tail, a multiple of 8; `None` if there is none.
     pub second_size: Option<usize>,
 }
 
 /// A promise that a crash broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// A record was acknowledged and is not there.
+    /// A record was acknowledged and is missing.
     Lost {
         /// The record, or the tail that names it.
         record: u64,
     },
-    /// The tail names a record that is not there.
+    /// The tail names a missing record.
     OutOfOrder {
         /// The record.
         record: u64,
@@ -49,7 +49,7 @@ impl Log {
             .collect()
     }
 
-    /// The tail behind record `number`; empty where there is none.
+    /// The tail behind record `number`; empty if there is none.
     pub fn tail(&self, number: u64) -> Vec<u8> {
         number
             .to_le_bytes()
