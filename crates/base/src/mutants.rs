@@ -1,14 +1,15 @@
-//! Seeded bugs: places where a guard is omitted on purpose, so that the checks can be checked.
+//! Seeded bugs: places where a guard is omitted on purpose, to test the checks themselves.
 //!
 //! ```text
 //!   if mutant!(FenceMissing) { ... }      false, and gone, unless the feature `mutants` is on
 //!                                         with it: whether this thread has planted this bug
 //! ```
 //!
-//! A campaign (`cargo xtask mutants`) plants one after the other and must find each. A mutant that
-//! no oracle finds shows a weak oracle, or a guard that nothing needs.
+//! A campaign (`cargo xtask mutants`) plants one mutant after the other and must find each. A mutant that no oracle finds
+//! shows a weak oracle, or a guard that nothing needs.
 //!
-//! Invariants: without the feature no mutant exists in the compiled program; with it at most one is planted in a thread.
+//! Invariants: without the feature no mutant exists in the compiled program; with the feature at most one is planted per
+//! thread.
 
 macro_rules! mutants {
     ($($(#[doc = $what:literal])+ $name:ident in $place:literal, $flaw:literal;)+) => {
@@ -32,14 +33,15 @@ macro_rules! mutants {
                 match self { $(Self::$name => concat!($($what),+).trim_ascii(),)+ }
             }
 
-            /// The crate in which it is planted; `appends` are the fabric and its simulated provider, `persist/append` the halves of
-            /// durable appends.
+            /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider, `clocks` for
+            /// the clocks of providers, `persist/append` for the two sides of durable appends, `replication/machines` for rules
+            /// that the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
 
-            /// The flaw of a published design that it brings back (`E` of client-direct stores, `R`
-            /// of replicated ones, `T` of persistence recipes), or the promise that it breaks.
+            /// The flaw of a published design that the mutant brings back (`E` of client-direct stores, `R` of replicated
+            /// stores, `T` of persistence recipes), or the promise that it breaks.
             pub const fn flaw(self) -> &'static str {
                 match self { $(Self::$name => $flaw,)+ }
             }
@@ -64,7 +66,7 @@ mutants! {
     OpeningNotChecked in "log", "openings fence";
     /// The server ignores conditions of writes.
     ConditionIgnored in "kv", "conditional writes";
-    /// Deletes take the word out of the index and leave no tombstone.
+    /// Deletes remove the word from the index and leave no tombstone.
     TombstoneLeftOut in "kv", "E11";
     /// A write is persisted beside the one on which its verdict rests.
     StampedBesideItsCause in "kv", "a retried write is done once";
@@ -90,7 +92,7 @@ mutants! {
     SealSkipped in "log", "recovery is idempotent";
     /// A server never notes that persisted records are durable.
     DurableNotNoted in "log", "E7";
-    /// Recovery takes the older of two versions of a key.
+    /// Recovery chooses the older of two versions of a key.
     OlderVersionRecovered in "kv", "recovery order";
     /// Recovery removes a deleted key even where a later put stored it again.
     TombstoneWinsAlways in "kv", "E11";
@@ -128,41 +130,55 @@ mutants! {
     FreedMemoryLost in "kv", "no space is lost";
     /// A client that publishes takes its sequence before it reads the word that it replaces.
     SequenceBeforeRead in "kv", "versions grow";
-    /// A client that publishes takes a lost compare-and-swap for a success.
+    /// A client that publishes treats a lost compare-and-swap as a success.
     LostSwapBelieved in "kv", "lost update";
     /// The server writes keys without claiming them from clients that publish.
     ClaimIgnored in "kv", "lost update";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
-    /// An appender leaves the READ behind its entries out, and takes their completion for it.
+    /// An appender omits the READ behind its entries and acts as if it had completed.
     AppendsNotFlushed in "persist/append", "R1";
-    /// A receiver of appends answers, and writes no entry back.
+    /// A receiver of appends answers without writing entries back.
     AppendsNotWrittenBack in "persist/append", "R7";
     /// A copy gives an heir a lease while that of its predecessor may last.
     PredecessorNotAwaited in "cluster", "leases from the copies";
-    /// A copy that starts anew waits for none of the leases that it has forgotten.
+    /// A restarted copy waits for none of the leases that it has forgotten.
     GrantForgotten in "cluster", "leases from the copies";
-    /// A primary counts on its lease until the last of its grants ends, not until the first does.
+    /// A primary relies on its lease until its last grant ends, not its first.
     OneGrantEnough in "cluster", "leases from the copies";
-    /// Readers are offered a whole lease, whatever is left of the primary's own.
+    /// Readers are offered a whole lease, whatever is left of the primary's own lease.
     GrantBeyondOwn in "cluster", "readers within the primary's lease";
+    /// A reader takes bytes that it read in an earlier term for those of the term of its lease.
+    TermNotCompared in "cluster", "readers compare terms";
     /// A joiner takes the lead.
-    StrangerPromoted in "cluster", "who leads has everything";
+    StrangerPromoted in "cluster", "the leader has everything";
+    /// A primary names a joiner for a join that is over, while a later one goes on.
+    EarlierJoinCounts in "cluster", "a joiner gets everything";
+    /// A node is in an epoch that it does not keep.
+    EpochForgotten in "cluster", "epochs are durable before they count";
+    /// Configurations of one epoch count as one, whoever stored them.
+    AttemptNotCompared in "cluster", "one configuration for each epoch";
+    /// A primary that starts again leads in its old term.
+    EpochReused in "cluster", "each start takes a new term";
+    /// A pool that has lost a copy is registered as one.
+    LostCopyCounts in "cluster", "a lost copy is none";
     /// A silent node is removed from one group and stays in sync with others.
     FencePerShard in "cluster", "removed from all groups";
+    /// A node that says to have started later than the configuration knows is granted leases.
+    UnknownStartGranted in "member", "leases from the copies";
     /// A primary whose lease ended is removed instead of deposed.
     RemovedByPause in "member", "a pause costs no copy";
     /// A node takes a pause of its own for the silence of others.
     OwnPauseCounted in "member", "a pause costs no copy";
     /// A primary whose lease ended goes on.
     LeaseEndIgnored in "member", "leases from the copies";
-    /// A backup takes entries that were made for other pools, or by nobody who may append.
-    AppendTagIgnored in "replication", "entries prove themselves";
-    /// A backup takes entries whose body is not whole.
+    /// A backup accepts entries that were made for other pools, or by a node that may not append.
+    AppendTagIgnored in "replication/machines", "entries prove themselves";
+    /// A backup accepts entries whose body is not whole.
     AppendBodyUnchecked in "replication", "entries prove themselves";
-    /// Backups want versions of a shard without gaps, where a worker counts for all of its shards.
+    /// Backups demand versions of a shard without gaps, although a worker counts versions for all of its shards.
     CutByStream in "replication", "gaps are those of a shard";
-    /// A backup takes entries at or below its floor.
+    /// A backup accepts entries at or below its floor.
     ReplayCounts in "replication", "old entries are no news";
     /// Entries above the cut of their term count on copies that have them.
     SuffixKept in "replication", "an heir's log decides";
@@ -170,42 +186,82 @@ mutants! {
     DigestBeyondHorizon in "replication", "backups digest what is on all copies";
     /// A backup digests a new term before the rest of an old one.
     DigestAcrossTerms in "replication", "an old term is digested first";
-    /// A primary takes any report of a copy for all versions up to it.
+    /// A primary takes any report of a copy as covering all versions up to the reported one.
     PersistedOutOfOrder in "replication", "persisted in order";
-    /// A primary goes on behind the last entry that it has sent when a connection is a new one.
+    /// A primary continues behind the last entry that it sent, even on a new connection.
     ResentFromLastSent in "replication", "persisted in order";
     /// A write is done when most copies have it.
     MajorityEnough in "replication", "acknowledged means on every copy";
     /// A write is done when it is stamped.
     PublishedEarly in "replication", "acknowledged means on every copy";
-    /// A refusal is told while the write that it saw may be lost.
+    /// A refusal is sent while the write that it rests on may still be lost.
     RefusalUncommitted in "replication", "refusals wait for what they saw";
-    /// A refusal is told by a primary whose lease is over.
+    /// A primary whose lease is over sends a refusal.
     RefusalUnleased in "replication", "refusals need the lease";
-    /// A primary publishes and answers when its lease is over.
+    /// A primary publishes and answers after its lease is over.
     LeaseUnchecked in "replication", "the lease is asked last";
     /// An heir reads its memory while its predecessor may still append.
     AppendsNotFenced in "replication", "an heir fences first";
-    /// An heir decides while the lease of a peer holds that may finish an append later.
-    UnquiescedIgnored in "replication", "an heir fences first";
+    /// An heir decides while a peer has a lease under which an append may still finish.
+    UnquiescedIgnored in "replication/machines", "an heir fences first";
     /// An heir serves before it has persisted what it found.
     NotSettled in "replication", "an heir settles what it found";
     /// An heir serves before all copies have its history.
     ServedEarly in "replication", "an heir settles what it found";
     /// An heir serves while its predecessor may hold a lease.
     LeasesNotAwaited in "replication", "one leader at a time";
-    /// A joiner pulls before everything is published that was stamped before its first append.
-    PullWithoutBarrier in "replication", "a joiner gets everything";
+    /// A joiner is appended the entries that are stamped from its join on, and nobody gives it those that are not published yet.
+    UnpublishedLeftOut in "replication", "a joiner gets everything";
+    /// A primary takes the report of an earlier join for that of the present one.
+    EarlierPullCounts in "replication", "a joiner gets everything";
+    /// A primary counts copies that it awaits, and that no configuration names, for the fewest copies.
+    AwaitedCounted in "replication", "a write is on the fewest copies";
+    /// A primary looks at the number of copies when it stamps, and not when it answers.
+    FewestAtStampAlone in "replication", "a write is on the fewest copies";
+    /// A refusal that saw no key waits for nothing.
+    AbsenceSawNothing in "replication", "refusals wait for what they saw";
+    /// A primary takes reports of connections that have ended.
+    ReportOfAnyConnection in "replication/machines", "persisted in order";
+    /// A copy keeps the history of an heir before it has the entries of that history.
+    LineageBeforeEntries in "replication/machines", "a history is durable after its entries";
+    /// A copy raises its floor in a term whose history it has not kept.
+    FloorBeforeHistory in "replication/machines", "a history is durable after its entries";
+    /// A copy that has lost entries leads.
+    LostCutLeads in "replication", "an heir has everything";
+    /// An heir takes the confirmation of an earlier history for one of its own.
+    ConfirmationOfAnyTerm in "replication", "an heir settles what it found";
+    /// An heir takes the consent to an earlier heir for its own.
+    ConsentOfAnyTerm in "replication/machines", "one leader at a time";
+    /// The key of appends does not depend on the nonce of the cluster.
+    NonceNotInKey in "replication", "entries prove themselves";
     /// A joiner is named as in sync while the primary does not wait for it.
     NamedBeforeAwaited in "replication", "acknowledged means on every copy";
     /// A primary that starts again goes on in its old term.
     TermReused in "replication", "each start takes a new term";
+    /// A fence is confirmed before the bytes that its peer had written are searched.
+    FencedBeforeSearch in "backup", "a fence covers what has landed";
+    /// A peer that may still write is asked once whether it is quiet.
+    DoubtAskedOnce in "backup", "doubt ends when the peer is gone";
+    /// Credits are refilled only when half of the window is used.
+    RefilledAtHalfAlone in "backup", "credits never wedge";
+    /// Credits that an ended session held never come back.
+    EndedCreditsKept in "backup", "credits do not drift";
+    /// Staging memory is not used again from its start before it is empty.
+    StagingNeverWraps in "backup", "a ring with room takes entries";
+    /// An answer about an earlier join of a backup speaks for a later one.
+    EarlierJoinAnswers in "backup", "reports name their join";
+    /// A backup answers for entries behind a gap.
+    GapAnswered in "backup", "persisted in order";
+    /// A persist that was dropped half-way is not done again.
+    DroppedPersistForgotten in "backup", "futures may be dropped";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences but writes no line back.
     WriteBackMissing in "fabric-sim", "E1";
     /// A sync error is taken for success.
     SyncErrorIgnored in "fabric-sim", "T9";
+    /// The clock of a machine stands still while the machine is suspended.
+    ClockStandsStill in "clocks", "leases from the copies";
     /// A queue pair counts as quiet while messages of its peer are still inside the NIC.
     QuietTooEarly in "appends", "after quiesce nothing lands";
     /// A buffer waits for ever for messages of a sender that died.
@@ -217,15 +273,29 @@ mutants! {
     /// Messages of the connection manager pass through partitions.
     HandshakeThroughPartition in "appends", "a partition keeps everything";
     /// A port gives an arrival on a claimed queue pair to the first caller that asks.
-    ArrivalToAnybody in "appends", "arrivals go to who claimed them";
-    /// A segment is posted before the floors are durable that make its old entries no news.
+    ArrivalToAnybody in "appends", "arrivals go to their claimant";
+    /// A segment is posted before the floors that cover its old entries are durable.
     LedgerNotPersisted in "append-log", "floors are durable before a buffer is posted";
     /// Old entries count, wherever they stand.
     OldEntryCounts in "append-log", "an old entry is no news";
     /// Ledgers leave cuts out.
     CutNotWritten in "append-log", "an entry above the cut stays void";
+    /// A version that is missing in a node's own log does not end the history.
+    MissingVersionIgnored in "own-log", "the history ends at the first missing version";
+    /// All records are of one shard.
+    ShardOfKeyIgnored in "own-log", "each shard has a chain of its own";
+    /// A record is of the last term that the node led, whenever it was stamped.
+    LastTermForAll in "own-log", "a record is of the term before it";
+    /// Records behind a missing version count once later ones are settled.
+    SkippedVersionCounts in "own-log", "what was behind a missing version never counts";
+    /// Records that an heir has cut off count.
+    VoidOwnRecordCounts in "own-log", "what was cut off never counts";
+    /// Records that were moved, or came from elsewhere, stand in the history.
+    MovedRecordInHistory in "own-log", "the history has what was stamped here";
+    /// Versions are settled by the floor of any shard.
+    SettledPastAShard in "own-log", "a shard that lags holds all versions";
     /// A receiver grants credits for which its buffers have no room.
-    CreditWithoutRoom in "appends", "who pays finds room";
+    CreditWithoutRoom in "appends", "a sender that pays finds room";
 }
 
 impl Mutant {
@@ -276,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mutant_is_found_by_its_name_and_says_what_it_does() {
+    fn a_mutant_is_found_by_its_name_and_describes_its_effect() {
         for &mutant in Mutant::ALL {
             assert_eq!(Mutant::by_name(mutant.name()), Some(mutant));
             assert!(
@@ -290,13 +360,13 @@ mod tests {
 
     #[cfg(not(feature = "mutants"))]
     #[test]
-    fn no_mutant_is_in_a_program_that_did_not_ask_for_them() {
+    fn a_program_without_the_feature_contains_no_mutant() {
         const { assert!(!mutant!(FenceMissing)) };
     }
 
     #[cfg(feature = "mutants")]
     #[test]
-    fn one_mutant_at_a_time_is_planted() {
+    fn at_most_one_mutant_is_planted_at_a_time() {
         plant(Some(Mutant::FenceMissing));
         assert!(mutant!(FenceMissing) && !mutant!(WriteBackMissing));
         plant(None);

@@ -1,6 +1,6 @@
-//! A range of bytes; the context says of what.
+//! A range of bytes of a region, a file or a pool; the context says which.
 
-/// `size` bytes from `offset`. Both in bytes.
+/// `size` bytes from `offset`, both in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     /// Bytes from the start of the region, file or pool.
@@ -16,8 +16,7 @@ impl Span {
         Self { offset, size }
     }
 
-    /// One past the last byte; `None` where the sum exceeds 64 bits, which only untrusted bytes can
-    /// cause.
+    /// The offset one past the last byte; `None` if the sum exceeds 64 bits, which only untrusted bytes can cause.
     #[inline]
     pub const fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_is_what_both_have() {
+    fn an_overlap_contains_the_bytes_that_both_spans_have() {
         let span = Span::new(10, 10);
         for (other, both) in [
             (Span::new(0, 10), None),

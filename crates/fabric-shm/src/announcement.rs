@@ -1,23 +1,24 @@
-//! How an owner of memory knows that nobody is in the middle of changing it: requesters announce.
+//! Shows the owner of memory whether a requester is in the middle of changing it: requesters announce their changes.
 //!
 //! ```text
 //!   requester                                owner
 //!     announce: word += 1 (now odd)            verdict: key := revoked (or connection := closed)
 //!     full fence                               full fence
-//!     look at the verdict; refused? leave      look at the word; even? nobody is inside
+//!     check the verdict; refused? leave        check the word; even? no one is inside
 //!     change memory                                              odd?  wait until it is another
 //!     leave: word += 1 (now even), release
 //! ```
 //!
-//! Of two full fences one comes first. If the requester's does, the owner sees the odd word and waits; if the owner's
+//! One of the two full fences comes first. If the requester's does, the owner sees the odd word and waits; if the owner's
 //! does, the requester sees the verdict and changes nothing. A word that has changed at all shows that the operation in
-//! question is over, and a later one would have seen the verdict. One announcement covers a whole posted batch.
+//! question is over; a later operation would have seen the verdict. One announcement covers a whole posted batch.
 //!
-//! A requester that dies inside leaves the word odd for ever; the owner learns of the death elsewhere and stops waiting.
+//! A requester that dies inside leaves the word odd for ever; the owner learns of the death by other means and stops
+//! waiting.
 
 use crate::primitive::Memory;
 
-/// The requester's side of one announcement word.
+/// The requester's side of an announcement word.
 #[derive(Debug)]
 pub(crate) struct Announcement {
     word: u64,
@@ -25,12 +26,12 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// Announces in the word at offset `word`, which is 0 at first.
+    /// Announces in the word at offset `word`, which is initially 0.
     pub(crate) fn new(word: u64) -> Self {
         Self { word, count: 0 }
     }
 
-    /// Says that memory may be changed from now on. What decides whether it may is looked at after this.
+    /// Announces that memory may change from this point. The caller checks its permission after this call.
     pub(crate) fn enter(&mut self, memory: &impl Memory) {
         assert!(self.count.is_multiple_of(2), "announcements do not nest");
         self.count += 1;
@@ -39,7 +40,7 @@ impl Announcement {
         crate::step::step("announcement: entered");
     }
 
-    /// Says that every change is done.
+    /// Announces that every change is done.
     pub(crate) fn leave(&mut self, memory: &impl Memory) {
         assert!(!self.count.is_multiple_of(2), "leave comes after enter");
         self.count += 1;
@@ -47,17 +48,17 @@ impl Announcement {
     }
 }
 
-/// Who was inside when the owner looked.
+/// The requester that was inside when the owner looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inside(u64);
 
-/// Looks who is inside. The owner's verdict and a full fence come before.
+/// Checks whether a requester is inside. The owner's verdict and a full fence come before.
 pub(crate) fn look(memory: &impl Memory, word: u64) -> Option<Inside> {
     let count = memory.load(word);
     (!count.is_multiple_of(2)).then_some(Inside(count))
 }
 
-/// Whether the operation that `inside` stands for is over.
+/// Whether the operation behind `inside` is over.
 pub(crate) fn has_left(memory: &impl Memory, word: u64, inside: Inside) -> bool {
     memory.load(word) != inside.0
 }
@@ -68,19 +69,19 @@ mod tests {
     use crate::primitive::testing::Words;
 
     #[test]
-    fn who_left_and_came_back_has_left() {
+    fn a_requester_that_left_and_came_back_has_left() {
         let memory = Words::new(8);
         let mut announcement = Announcement::new(0);
         assert_eq!(look(&memory, 0), None);
         announcement.enter(&memory);
-        let inside = look(&memory, 0).expect("somebody is inside");
+        let inside = look(&memory, 0).expect("a requester is inside");
         assert!(!has_left(&memory, 0, inside));
         announcement.leave(&memory);
         assert!(has_left(&memory, 0, inside));
         announcement.enter(&memory);
         assert!(
             has_left(&memory, 0, inside),
-            "that is another operation, which has seen the verdict"
+            "the second operation has seen the verdict"
         );
     }
 }
@@ -95,8 +96,8 @@ mod models {
     const VERDICT: u64 = 8;
     const TARGET: u64 = 16;
 
-    /// The owner revokes and then uses the memory for something else; a requester writes twice if it may. The owner's
-    /// own bytes must survive.
+    /// The owner revokes and then uses the memory for other data; a requester writes twice if it may. The owner's own bytes
+    /// must survive.
     fn revocation(weakness: Weakness) {
         loom::model(move || {
             let memory = Arc::new(Words::weakened(24, weakness));
@@ -131,14 +132,14 @@ mod models {
         revocation(Weakness::None);
     }
 
-    /// Without the fences both sides may miss each other.
+    /// Without the fences the two sides may miss each other.
     #[test]
     #[should_panic(expected = "a revoked requester changed memory")]
     fn loom_revocation_needs_the_full_fences() {
         revocation(Weakness::Fence);
     }
 
-    /// Without release order the word turns even before the last bytes are there.
+    /// Without release order the word becomes even before the last bytes arrive.
     #[test]
     #[should_panic(expected = "a revoked requester changed memory")]
     fn loom_revocation_needs_the_release_of_the_leave() {
@@ -151,8 +152,8 @@ mod models {
         revocation(Weakness::Load(WORD));
     }
 
-    /// A reader copies, then looks at the verdict again. If it still may read, what it copied is not what the owner put
-    /// there after the revocation.
+    /// A reader copies, then checks the verdict again. If it may still read, its copy is older than the data that the owner
+    /// stored after the revocation.
     fn validated_read(weakness: Weakness, fenced: bool) {
         loom::model(move || {
             let memory = Arc::new(Words::weakened(24, weakness));
@@ -178,7 +179,7 @@ mod models {
     }
 
     #[test]
-    fn loom_what_a_validated_read_returns_is_older_than_the_revocation() {
+    fn loom_a_validated_read_returns_data_older_than_the_revocation() {
         validated_read(Weakness::None, true);
     }
 

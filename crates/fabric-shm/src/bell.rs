@@ -12,16 +12,16 @@ use stonecast_media::{MappedRegion, Sealing};
 use crate::doorbell;
 use crate::layout::{BELL_SIZE, SLEEPING};
 
-/// Where the futex word lies.
+/// Offset of the futex word.
 const FUTEX: u64 = 0;
 
-/// See the module documentation.
+/// The doorbell; see the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell {
     memory: Arc<MappedRegion>,
-    /// The device page, which says whether the device sleeps.
+    /// The device page, which tells whether the device sleeps.
     page: Arc<MappedRegion>,
-    /// Another thread of this process wants the sleep that is going on, or the next one, to end.
+    /// Whether another thread of this process wants to end the current sleep, or the next.
     unparked: Arc<AtomicBool>,
 }
 
@@ -39,13 +39,13 @@ impl Bell {
         })
     }
 
-    /// The memory that peers of the same user get.
+    /// The memory that peers of the same user receive.
     pub(crate) fn memory(&self) -> &MappedRegion {
         &self.memory
     }
 
-    /// Sleeps until the bell rings or `timeout` is over, unless `has_work` once the sleep is announced, or the bell was
-    /// woken since the last sleep.
+    /// Sleeps until the bell rings or `timeout` is over. Returns at once if `has_work` is true after the sleep is
+    /// announced, or if the bell was woken since the last sleep.
     pub(crate) fn sleep(
         &self,
         reasons: u64,
@@ -55,9 +55,9 @@ impl Bell {
         let word = self.memory.futex_word(FUTEX);
         let ticket = word.load();
         doorbell::announce_sleep(&*self.page, SLEEPING, reasons);
-        // The ticket is older than this look: a wake-up that comes after the look has changed the word.
+        // The ticket is older than this check: a wake-up after the check has changed the word.
         if !self.unparked.swap(false, Ordering::SeqCst) && !has_work() {
-            // Whatever ended the sleep, the caller looks for work again.
+            // The caller looks for work again, whatever ended the sleep.
             let _ = word.wait(ticket, Some(Duration::from_nanos(timeout)));
         }
         doorbell::awake(&*self.page, SLEEPING);
@@ -71,7 +71,7 @@ impl Bell {
     }
 }
 
-/// Ends the sleep that is going on, or the next one at once, for whatever reason the device sleeps.
+/// Ends the current sleep, or the next one at once, whatever the device sleeps for.
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -83,11 +83,11 @@ impl Wake for Bell {
     }
 }
 
-/// Rings the bell in `memory`, whoever's it is.
+/// Rings the bell in `memory`, which may belong to any device.
 pub(crate) fn ring(memory: &MappedRegion) {
     let word = memory.futex_word(FUTEX);
     word.fetch_add(1);
-    // Waking nobody is no failure: the sleeper sees the changed word.
+    // A ring without a sleeper is not a failure: the sleeper sees the changed word.
     let _ = word.wake(1);
 }
 
@@ -104,9 +104,10 @@ mod tests {
         Bell::new(KeyTable::new().unwrap().memory().clone()).unwrap()
     }
 
-    /// Needs the change of the futex word in `ring`: without it the wake-up finds nobody and the sleep takes its time.
+    /// Needs the change of the futex word in `ring`: without it the wake-up finds no sleeper and the sleep takes its full
+    /// time.
     #[test]
-    fn a_ring_between_the_last_look_and_the_sleep_is_not_lost() {
+    fn a_ring_between_the_last_check_and_the_sleep_is_not_lost() {
         let bell = bell();
         let start = Instant::now();
         bell.sleep(doorbell::ARRIVALS, LONG_NS, || {
@@ -116,9 +117,9 @@ mod tests {
         assert!(start.elapsed().as_nanos() < u128::from(LONG_NS / 2));
     }
 
-    /// Needs `unparked`: the sleep is entered after the wake-up, so the futex word is what it is at the ticket.
+    /// Needs `unparked`: the sleep begins after the wake-up, so the futex word equals the ticket.
     #[test]
-    fn a_wake_up_before_the_sleep_ends_that_sleep_alone() {
+    fn a_wake_up_before_the_sleep_ends_only_that_sleep() {
         let bell = bell();
         Arc::new(bell.clone()).wake();
         let start = Instant::now();
@@ -134,7 +135,7 @@ mod tests {
 
     /// Needs the change of the futex word in `wake_by_ref`.
     #[test]
-    fn a_wake_up_between_the_last_look_and_the_sleep_is_not_lost() {
+    fn a_wake_up_between_the_last_check_and_the_sleep_is_not_lost() {
         let bell = bell();
         let waker = Arc::new(bell.clone());
         let start = Instant::now();
@@ -146,18 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_work_at_the_last_look_does_not_sleep() {
+    fn a_device_that_finds_work_at_the_last_check_does_not_sleep() {
         let start = Instant::now();
         bell().sleep(doorbell::ARRIVALS, LONG_NS, || true);
         assert!(start.elapsed().as_nanos() < u128::from(LONG_NS / 2));
     }
 
     #[test]
-    fn nobody_is_woken_who_does_not_sleep_for_that_reason() {
+    fn a_sleeper_is_woken_only_for_its_reasons() {
         let bell = bell();
         let word = bell.memory.futex_word(FUTEX);
         bell.ring();
-        assert_eq!(word.load(), 0, "nobody sleeps");
+        assert_eq!(word.load(), 0, "no device sleeps");
         bell.sleep(doorbell::ARRIVALS, LONG_NS, || {
             assert!(!doorbell::must_wake(
                 &*bell.page,

@@ -22,11 +22,11 @@ use crate::primitive::Memory;
 use crate::ring::{Consumer, Producer};
 use crate::socket;
 
-/// Why the responder did not take the entry at the head of a ring. In shared memory; 0 is none.
+/// The reasons of the responder for not taking the entry at the head of a ring. In shared memory; 0 is none.
 const VERDICT_INVALID: u64 = 1;
 const VERDICT_NO_BUFFER: u64 = 2;
 
-/// See the module documentation.
+/// An established connection; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) line: Line,
@@ -41,22 +41,22 @@ pub(crate) struct Connection {
     pub(crate) memory: PeerMemory,
     /// The peer's queue pair.
     pub(crate) peer_queue_pair: u32,
-    /// How often and at which distance the peer lets its sends be refused.
+    /// The number of times that the peer lets its sends be refused, and the pause between them.
     pub(crate) peer_rnr_retry_count: u32,
     pub(crate) peer_rnr_retry_delay_ns: u64,
-    /// Where messages to the peer are appended.
+    /// The queue to which messages to the peer are appended.
     pub(crate) append: Option<PeerAppend>,
-    /// Room for the message at the front, while its region is being fetched.
+    /// Room for the message at the front while its region is being fetched.
     pub(crate) reservation: Option<Reservation>,
-    /// The peer's bell; without one its control thread is asked.
+    /// The peer's bell; without one the peer's control thread is asked.
     bell: Option<MappedRegion>,
-    /// Whether nobody is at the other end any more.
+    /// Whether the other end is gone.
     pub(crate) gone: bool,
-    /// Once the program asked for quiet.
+    /// Set when the program has asked for quiet.
     pub(crate) quiescing: Option<Quiescing>,
 }
 
-/// A connection that honours nothing any more, and who was inside when that was said.
+/// A connection that honours no request, and the requester that was inside when that was announced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quiescing {
     pub(crate) since: Nanoseconds,
@@ -70,23 +70,23 @@ pub(crate) struct PeerAppend {
     pub(crate) memory: MappedRegion,
 }
 
-/// Why the responder refused an entry for good.
+/// The reason why the responder refused an entry for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Longer than its buffer.
     Invalid,
-    /// No buffer came for longer than the retries.
+    /// No buffer arrived within the retries.
     NoBuffer,
 }
 
-/// What one side hands to the other: descriptors in the order of the protocol.
+/// The parts that one side hands to the other: descriptors in the order of the protocol.
 pub(crate) struct Offer<'a> {
     pub(crate) hello: Hello,
     pub(crate) descriptors: Vec<BorrowedFd<'a>>,
 }
 
 impl<'a> Offer<'a> {
-    /// What a device says to a peer. Only peers of the same user get what they can write.
+    /// The hello of a device to a peer. Only peers of the same user get writable descriptors.
     pub(crate) fn new(
         queue_pair: u32,
         options: &QueuePairOptions,
@@ -118,18 +118,18 @@ pub(crate) fn create_area() -> io::Result<MappedRegion> {
     MappedRegion::create_memory("stonecast-connection", AREA_SIZE, Sealing::None)
 }
 
-/// Memory for a connection that a peer made.
+/// Opens the memory of a connection that a peer made.
 pub(crate) fn open_area(file: OwnedFd) -> io::Result<MappedRegion> {
     open(file, AREA_SIZE, Writable::Yes)
 }
 
-/// Maps memory of a peer that cannot be cut off afterwards.
+/// Maps memory of a peer that cannot be truncated afterwards.
 fn open(file: OwnedFd, size: u64, writable: Writable) -> io::Result<MappedRegion> {
     let memory = MappedRegion::map(file, 0, size, writable)?;
     if memory.cannot_shrink() {
         Ok(memory)
     } else {
-        Err(wrong("the peer offers memory that it can cut off"))
+        Err(wrong("the peer offers memory that it can truncate"))
     }
 }
 
@@ -148,8 +148,8 @@ impl Prepared {
 }
 
 impl Connection {
-    /// Checks and maps what a peer offers: `hello` and `descriptors` (without the area). `is_caller` says which side
-    /// this is.
+    /// Checks and maps the offer of a peer: `hello` and `descriptors` (without the area). `is_caller` tells which side this
+    /// is.
     pub(crate) fn prepare(
         area: MappedRegion,
         is_caller: bool,
@@ -169,7 +169,7 @@ impl Connection {
         };
         let table = open(next()?, KEY_TABLE_SIZE, Writable::No)?;
         if !is_key_table(&table) {
-            return Err(wrong("the peer's key table is none"));
+            return Err(wrong("the peer's key table is not a key table"));
         }
         let bell = if hello.bell {
             Some(open(next()?, BELL_SIZE, Writable::Yes)?)
@@ -188,7 +188,7 @@ impl Connection {
             }
             None => None,
         };
-        // Whoever called chose whom to trust with the life of his mappings; who was called trusts his own user.
+        // A caller chose the peer to trust with the life of its mappings; a called side trusts its own user.
         let memory = PeerMemory::new(table, hello.queue_pair, is_caller || same_user);
         let (peer_queue_pair, count, delay) = (
             hello.queue_pair,
@@ -215,19 +215,19 @@ impl Connection {
         })))
     }
 
-    /// Wakes the peer if it sleeps and waits for this.
+    /// Wakes the peer if it sleeps and waits for this reason.
     pub(crate) fn wake(&self, reason: u64) {
         if !doorbell::must_wake(self.memory.page(), SLEEPING, reason) {
             return;
         }
         match &self.bell {
             Some(bell) => bell::ring(bell),
-            // A peer whose socket is full has been told often enough.
+            // A peer whose socket is full has enough wake-ups pending.
             None => self.say(&Message::Wake),
         }
     }
 
-    /// Asks for a region. Where the peer does not take packets now, the next attempt asks again.
+    /// Asks for a region. If the peer takes no packets at this moment, the next attempt asks again.
     pub(crate) fn want(&mut self, wanted: Wanted) {
         let message = Message::RegionWanted {
             region: wanted.region,
@@ -243,12 +243,12 @@ impl Connection {
         self.say(&Message::Disconnect(cause));
     }
 
-    /// What cannot be sent goes to somebody who is dead, or who does not read; the hang-up tells about the former.
+    /// A message that cannot be sent goes to a peer that is dead or does not read; the hang-up reports a death.
     fn say(&self, message: &Message) {
         let _ = socket::send(&self.line.socket, &message.encode(), &[]);
     }
 
-    /// Why the peer refused the entry at the head of the own ring.
+    /// The peer's reason for refusing the entry at the head of the own ring.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         match Region::load(&*self.area, self.out.verdict()) {
             0 => None,
@@ -257,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// Tells the peer why the entry at the head of its ring is refused.
+    /// Tells the peer the reason for refusing the entry at the head of its ring.
     pub(crate) fn pronounce(&self, verdict: Verdict) {
         let word = match verdict {
             Verdict::Invalid => VERDICT_INVALID,
@@ -266,19 +266,20 @@ impl Connection {
         Region::store(&*self.area, self.inward.verdict(), word);
     }
 
-    /// Whether the peer honours nothing any more. Looked at while announced.
+    /// Whether the peer honours no request. Checked while announced.
     pub(crate) fn peer_has_closed(&self) -> bool {
         Region::load(&*self.area, self.inward.closed()) != 0
     }
 
-    /// Honours nothing any more, and says whether the peer is in the middle of something.
+    /// Honours no request from this point, and returns whether the peer is in the middle of an operation.
     pub(crate) fn close(&self) -> Option<Inside> {
         Region::store(&*self.area, self.out.closed(), 1);
         self.area.full_fence();
         self.inside()
     }
 
-    /// Closes the connection, or looks again at who was inside when it was. `None`: nothing of the peer lands any more.
+    /// Closes the connection, or checks again the requester that was inside at the close. `None`: no request of the peer
+    /// lands from this point.
     pub(crate) fn quiesce(&mut self) -> Option<Quiescing> {
         let mut quiescing = self.quiescing.unwrap_or_else(|| Quiescing {
             since: clock::now(),
@@ -292,7 +293,7 @@ impl Connection {
         quiescing.inside.map(|_| quiescing)
     }
 
-    /// Whether something of the peer may still land.
+    /// Whether a request of the peer may still land.
     pub(crate) fn may_land(&self) -> bool {
         let is_quiet = self
             .quiescing
@@ -300,8 +301,8 @@ impl Connection {
         !self.gone && !is_quiet
     }
 
-    /// Whether the peer is in the middle of something. A verdict and a full fence come before. A quiet peer that enters again
-    /// finds the connection closed and touches nothing, however long it stays.
+    /// Whether the peer is in the middle of an operation. A verdict and a full fence come before. A quiet peer that enters
+    /// again finds the connection closed and touches nothing, however long it stays.
     pub(crate) fn inside(&self) -> Option<Inside> {
         self.may_land()
             .then(|| look(&*self.area, self.inward.announcement()))

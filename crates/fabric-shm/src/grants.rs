@@ -1,15 +1,15 @@
-//! Which peer may map which region, and how: the part of the keys that the kernel enforces.
+//! Grants of regions to peers: the part of the keys that the kernel enforces.
 //!
 //! Rules:
-//! - A peer gets a descriptor of a region only while a key that it may use opens some of it.
-//! - It is open for reading only, unless such a key grants writing or atomics, and one of these holds: the peer runs as
-//!   the same user (and could open the file anyway), or the region is memory of this device alone, that key covers all
-//!   of it, so that the mapping opens nothing that the key does not.
+//! - A peer gets a descriptor of a region only while a key that the peer may use opens some of it.
+//! - The descriptor is open for reading only, unless such a key grants writing or atomics and one of these holds: the peer
+//!   runs as the same user (and could open the file anyway), or the region is memory of this device alone and the key
+//!   covers all of it, so that the mapping opens nothing beyond the key.
 //! - Buffers of a multi-packet queue are opened for writing to peers of the same user.
-//! - Memory that is sealed against writing is opened for writing to nobody.
+//! - Memory that is sealed against writing is opened for writing to no one.
 //!
-//! A descriptor cannot be taken back. A peer that bypasses this library keeps what it has mapped until it dies; the rest
-//! of the rights, bounds and revocation are kept by the library in the peer.
+//! A descriptor cannot be taken back. A peer that bypasses this library keeps its mappings until it dies; the library in
+//! the peer enforces the other rights, bounds and revocation.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use stonecast_fabric::{Access, Rkey};
 
 use crate::key_table::Key;
 
-/// A region that peers may be given.
+/// A region that peers may receive.
 #[derive(Debug)]
 pub(crate) struct SharedRegion {
     /// Open for reading and writing.
@@ -43,7 +43,7 @@ pub(crate) enum Grant<'a> {
 }
 
 impl SharedRegion {
-    /// The descriptor that the peer with `queue_pair` gets, if any.
+    /// The descriptor for the peer with `queue_pair`, if any.
     pub(crate) fn grant(
         &self,
         queue_pair: u32,
@@ -64,8 +64,8 @@ impl SharedRegion {
         if !usable.any(|key| key.access != Access::NONE) {
             return None;
         }
-        // A new description with fewer rights; a duplicate would keep all. Fails where the process has no descriptor
-        // left or no right to its own file, and then the peer gets nothing.
+        // A new description with fewer rights; a duplicate would keep all rights. This fails if the process has no
+        // descriptor left or no right to its own file, and then the peer gets nothing.
         let name = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .ok()
@@ -160,7 +160,7 @@ mod tests {
 
     /// Needs the reopening: with a duplicate of the owner's descriptor the writable mapping succeeds.
     #[test]
-    fn what_is_opened_for_reading_cannot_be_mapped_for_writing() {
+    fn a_file_opened_for_reading_cannot_be_mapped_for_writing() {
         let region = region(true, &[key(Access::REMOTE_READ, 0, 64)]);
         let Some(Grant::ReadOnly(file)) = region.grant(PEER, true, false) else {
             panic!("reading is granted")

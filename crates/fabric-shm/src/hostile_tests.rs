@@ -1,5 +1,5 @@
-//! Peers that write nonsense into the memory that they share with a device. The device ends that connection with an
-//! error; others on the same device never notice, and nothing panics.
+//! Peers that write nonsense into the memory that they share with a device. The device ends that connection with an error;
+//! other connections of the same device never notice, and nothing panics.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -26,14 +26,14 @@ struct Scene {
     victim: Rc<ShmDevice>,
     attacker: Rc<ShmDevice>,
     honest: Rc<ShmDevice>,
-    /// The victim's queue pairs: to the attacker, to the honest one.
+    /// The victim's queue pairs: to the attacker, to the honest peer.
     attacked: QueuePair,
     healthy: QueuePair,
     /// The peers' queue pairs.
     attacking: QueuePair,
     relying: QueuePair,
     cq: CompletionQueue,
-    /// Last, so that the devices go before the next test comes.
+    /// The last field, so that the devices are dropped before the next test begins.
     _stage: Stage,
 }
 
@@ -114,7 +114,7 @@ fn scene(with_append: bool) -> Scene {
 }
 
 impl Scene {
-    /// The connection area of the attacker, which it may write as it likes, and its direction.
+    /// The connection area of the attacker, which may write anything there, and its direction.
     fn area(
         &self,
     ) -> (
@@ -133,13 +133,13 @@ impl Scene {
         (connection.area.clone(), connection.out, connection.inward)
     }
 
-    /// The victim notices, ends that connection, and serves the honest peer as ever.
+    /// The victim notices, ends that connection, and serves the honest peer as before.
     fn assert_contained(&self) {
         let cause = until("the end of the attacker's connection", || {
             self.victim.poll(self.cq, 16, &mut Vec::new());
             match self.victim.poll_connection()? {
                 ConnectionEvent::Disconnected { qp, cause } if qp == self.attacked => Some(cause),
-                other => panic!("not expected: {other:?}"),
+                other => panic!("unexpected: {other:?}"),
             }
         });
         assert_eq!(cause, DisconnectCause::QueuePairError);
@@ -176,7 +176,7 @@ impl Scene {
         );
     }
 
-    /// What a post of the victim to the attacker ends with.
+    /// The status of a post of the victim to the attacker.
     fn status_of(&self, operation: Operation) -> Status {
         self.victim
             .post_send(self.attacked, &[request(operation)])
@@ -262,7 +262,7 @@ fn a_nonsense_acknowledgement_ends_the_connection() {
 }
 
 #[test]
-fn a_verdict_out_of_the_blue_fails_what_is_outstanding_and_nothing_else() {
+fn an_unprovoked_verdict_fails_only_outstanding_requests() {
     let scene = scene(false);
     let (area, _, inward) = scene.area();
     area.store(inward.verdict(), u64::MAX);
@@ -281,10 +281,9 @@ fn a_verdict_out_of_the_blue_fails_what_is_outstanding_and_nothing_else() {
     scene.assert_contained();
 }
 
-/// A key that promises more than there is. Needs the checks against what is really mapped: without them the copy stops
-/// the program.
+/// A key that promises more than exists. Needs the checks against the actual mapping: without them the copy panics.
 #[test]
-fn keys_that_lie_open_nothing() {
+fn false_keys_open_nothing() {
     let lies: [fn(Key) -> Key; 7] = [
         |key| Key {
             size: 1 << 40,
@@ -322,7 +321,7 @@ fn keys_that_lie_open_nothing() {
                 let key = lie(*state.keys.get(region.rkey).unwrap());
                 (state.keys.insert(key).unwrap(), key.address)
             };
-            // The last bytes of what the region really has, and some more.
+            // The last bytes of the actual region, and some more.
             let far = if address == 0 {
                 1 << 41
             } else {
@@ -343,10 +342,7 @@ fn keys_that_lie_open_nothing() {
                     into: &mut into,
                 }],
             );
-            assert_eq!(
-                read_now, None,
-                "what is out of the ordinary is left to posted READs"
-            );
+            assert_eq!(read_now, None, "unusual READs are left to posted READs");
             let operation = if writes {
                 Operation::Write { local, remote }
             } else {
@@ -410,10 +406,10 @@ fn nonsense_in_the_append_queue_ends_the_connections_that_use_it() {
     scene.assert_contained();
 }
 
-/// A file that its owner can cut off is mapped only for whom this side called, or for its own user: touching what was
-/// cut off would kill this process. Needs `trusts_files`.
+/// A file that its owner can truncate is mapped only if this side made the call, or for its own user: touching a truncated
+/// part would kill this process. Needs `trusts_files`.
 #[test]
-fn memory_that_a_stranger_can_cut_off_is_not_mapped() {
+fn memory_that_a_stranger_can_truncate_is_not_mapped() {
     let stage = stage();
     let (strange, _) = device();
     let victim = ShmDevice::new(ShmOptions {
@@ -479,10 +475,10 @@ fn memory_that_a_stranger_can_cut_off_is_not_mapped() {
     }
 }
 
-/// Needs the look at whether the connection is quiet: a peer that enters again finds it closed, but may be stopped before it has
-/// left, and would hold up whoever revokes a key, for longer than the connection lasts.
+/// Needs the check whether the connection is quiet: a peer that enters again finds the connection closed, but may be
+/// stopped before it has left, and would delay every revocation for longer than the connection lasts.
 #[test]
-fn a_quiet_peer_that_is_inside_again_holds_up_nobody() {
+fn a_quiet_peer_that_is_inside_again_delays_no_revocation() {
     let scene = scene(false);
     let mut context = Context::from_waker(Waker::noop());
     let regions = [(); 2].map(|()| scene.victim.allocate(4096, ALL).unwrap());

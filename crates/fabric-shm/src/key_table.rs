@@ -9,10 +9,10 @@
 //! ```
 //!
 //! An rkey is the index of its key (bits 0-15) and a generation (bits 16-31). Invariants:
-//! - The first word is stored last when a key is made and first when it is revoked, and a key that is valid never
-//!   changes. So who finds the same first word before and after has read one key, and it was valid in between.
-//! - An index is taken again only after its key was revoked and no peer can be inside, as late as possible, and with
-//!   the next generation.
+//! - The first word is stored last when a key is made and first when it is revoked, and a valid key never changes. So a
+//!   reader that finds the same first word before and after has read one key, which was valid in between.
+//! - An index is reused only after its key was revoked and no peer can be inside, as late as possible, and with the next
+//!   generation.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,17 +25,17 @@ use crate::layout::{KEY_CAPACITY, KEY_SIZE, KEY_TABLE_SIZE, KEYS, PROTOCOL_VERSI
 
 /// "stncastK", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"stncastK");
-/// How many free indexes wait before one is taken again.
+/// Number of free indexes that wait before one is reused.
 const FREE_MIN: usize = 1024;
 const VALID: u64 = 1 << 40;
 
-/// What a key opens.
+/// The bytes that a key opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) access: Access,
     /// Remote address of the first byte.
     pub(crate) address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
     /// Region handle.
     pub(crate) region: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Whether it grants any way to change memory.
+    /// Whether the key grants any change of memory.
     pub(crate) fn writes(&self) -> bool {
         changes_memory(self.access)
     }
@@ -61,7 +61,7 @@ pub(crate) fn changes_memory(access: Access) -> bool {
 #[derive(Debug)]
 pub(crate) struct KeyTable {
     memory: Arc<MappedRegion>,
-    /// By index: the rkey that was made there last, and what it opens while it is in use.
+    /// The rkey last made at each index, and its key while it is in use.
     slots: Vec<(u32, Option<Key>)>,
     free: VecDeque<u16>,
 }
@@ -77,7 +77,7 @@ pub(crate) fn key_offset(rkey: Rkey) -> u64 {
     KEYS + u64::from(rkey.0 & 0xffff) * KEY_SIZE
 }
 
-/// The rights in the first word of a key, if that is `rkey` and valid.
+/// The rights in the first word of a key, if the word belongs to `rkey` and is valid.
 #[inline]
 pub(crate) fn rights(word: u64, rkey: Rkey) -> Option<Access> {
     let is_valid = word as u32 == rkey.0 && word & VALID != 0;
@@ -88,7 +88,7 @@ pub(crate) fn rights(word: u64, rkey: Rkey) -> Option<Access> {
     }
 }
 
-/// Reads the rest of the key whose first word was found valid. The first word is looked at again afterwards.
+/// Reads the rest of a key whose first word was valid. The caller checks the first word again afterwards.
 pub(crate) fn read_key(memory: &MappedRegion, rkey: Rkey, access: Access) -> Key {
     let at = key_offset(rkey);
     let names = memory.load(at + 24);
@@ -102,7 +102,7 @@ pub(crate) fn read_key(memory: &MappedRegion, rkey: Rkey, access: Access) -> Key
     }
 }
 
-/// Whether memory that a peer says is its key table can be one.
+/// Whether memory that a peer offers as its key table can be one.
 pub(crate) fn is_key_table(memory: &MappedRegion) -> bool {
     memory.size() == KEY_TABLE_SIZE
         && memory.load(0) == MAGIC
@@ -154,13 +154,13 @@ impl KeyTable {
         Some(rkey)
     }
 
-    /// The key, while it is in use: from its making to [`KeyTable::release`].
+    /// The key while it is in use: from its making to [`KeyTable::release`].
     pub(crate) fn get(&self, rkey: Rkey) -> Option<&Key> {
         let (last, key) = self.slots.get((rkey.0 & 0xffff) as usize)?;
         if *last == rkey.0 { key.as_ref() } else { None }
     }
 
-    /// Whether `rkey` was ever made here and is in use no more.
+    /// Whether `rkey` was made here and is no longer in use.
     pub(crate) fn was_released(&self, rkey: Rkey) -> bool {
         let Some((last, key)) = self.slots.get((rkey.0 & 0xffff) as usize) else {
             return false;
@@ -169,7 +169,7 @@ impl KeyTable {
         is_older || (*last == rkey.0 && key.is_none())
     }
 
-    /// Takes the validity away. Peers may still be inside.
+    /// Revokes the validity. Peers may still be inside.
     pub(crate) fn revoke(&self, rkey: Rkey) {
         assert!(self.get(rkey).is_some(), "only a key in use is revoked");
         self.memory.store(key_offset(rkey), u64::from(rkey.0));
@@ -191,7 +191,7 @@ impl KeyTable {
         self.free.push_back(index);
     }
 
-    /// The keys in use that `is_wanted`.
+    /// The keys in use that satisfy `is_wanted`.
     pub(crate) fn select(&self, is_wanted: impl Fn(&Key) -> bool) -> Vec<Rkey> {
         let wanted = |(rkey, key): &(u32, Option<Key>)| {
             key.as_ref()
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(rights(table.memory().load(key_offset(rkey)), rkey), None);
         assert!(
             table.get(rkey).is_some() && !table.was_released(rkey),
-            "in use until nobody is inside"
+            "in use until no peer is inside"
         );
         table.release(rkey);
         assert!(table.get(rkey).is_none() && table.was_released(rkey));
@@ -246,11 +246,11 @@ mod tests {
             table.revoke(rkey);
             table.release(rkey);
         }
-        assert!(table.slots.len() < 2 * FREE_MIN, "indexes are used again");
+        assert!(table.slots.len() < 2 * FREE_MIN, "indexes are reused");
     }
 
     #[test]
-    fn a_full_table_says_so() {
+    fn a_full_table_reports_so() {
         let mut table = KeyTable::new().unwrap();
         let keys: Vec<_> = (0..KEY_CAPACITY)
             .map(|_| table.insert(key()).unwrap())

@@ -1,4 +1,4 @@
-//! The regions of this device, and copying between them and anything else.
+//! The regions of this device, and copies between them and other memory.
 
 use std::rc::Rc;
 
@@ -8,19 +8,19 @@ use stonecast_media::Region;
 
 use crate::table::Table;
 
-/// Bytes that a copy between two regions moves at once: they stay in the fastest cache on their way.
+/// Bytes that a copy between two regions moves at once: they stay in the fastest cache in transit.
 const COPY_SIZE: usize = 8 << 10;
 
 /// A registered region.
 pub(crate) struct LocalRegion {
     pub(crate) memory: Rc<dyn Region>,
-    /// Its length: asked for once, since every operation compares with it.
+    /// The length of the region: cached, because every operation compares with it.
     pub(crate) size: u64,
-    /// Remote address of its first byte.
+    /// Remote address of the first byte.
     pub(crate) address: u64,
     /// Whether peers can reach it.
     pub(crate) is_shared: bool,
-    /// Whether nobody but the owner can write it.
+    /// Whether only the owner can write it.
     pub(crate) write_sealed: bool,
     /// Whether the device allocated it.
     pub(crate) is_own: bool,
@@ -35,8 +35,8 @@ pub(crate) fn local(regions: &Table<LocalRegion>, span: LocalSpan) -> Option<&dy
         .then_some(&*region.memory)
 }
 
-/// Copies `size` bytes between regions. Aligned words of `to`, and of `from` where both are aligned alike, are copied
-/// whole.
+/// Copies `size` bytes between regions. Aligned words of `to` are copied whole, and so are aligned words of `from` if both
+/// sides have the same alignment.
 pub(crate) fn copy(
     from: &dyn Region,
     from_offset: u64,
@@ -48,7 +48,7 @@ pub(crate) fn copy(
     copy_cut_at(from, from_offset, to, to_offset, size, to_offset, scratch);
 }
 
-/// As [`copy`], but words of `from` are those that are copied whole.
+/// Like [`copy`], but the words of `from` are those that are copied whole.
 pub(crate) fn copy_whole_source(
     from: &dyn Region,
     from_offset: u64,
@@ -106,7 +106,7 @@ mod tests {
                 assert_eq!(found, bytes[from_offset as usize..][..size as usize]);
                 let mut around = [1; 1];
                 to.read(to_offset + size, &mut around);
-                assert_eq!(around, [0], "nothing behind it is written");
+                assert_eq!(around, [0], "nothing behind the copy is written");
             }
         }
     }

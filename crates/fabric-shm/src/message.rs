@@ -1,4 +1,4 @@
-//! What two control threads say to each other: packets of a Unix socket of type SEQPACKET.
+//! The packets between two control threads, on a Unix socket of type SEQPACKET.
 //!
 //! ```text
 //!   0  magic "stncastM"   8  version   12  kind   16  body
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Magic, version, kind 3 and its body keep their places and meaning in all versions, so that programs of different
-//! versions can tell each other why they part. Everything is checked; nothing that a packet holds makes a panic.
+//! versions can tell each other why they part. Everything is checked; no content of a packet causes a panic.
 
 use stonecast_fabric::DisconnectCause;
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -29,7 +29,7 @@ pub(crate) const PACKET_SIZE_MAX: usize = 4096;
 pub(crate) const DESCRIPTORS_MAX: usize = 4;
 /// Most bytes of private data.
 pub(crate) const PRIVATE_DATA_SIZE_MAX: usize = 1024;
-/// Most bytes of a reason; longer ones are cut.
+/// Most bytes of a reason; longer reasons are truncated.
 const REASON_SIZE_MAX: usize = 1024;
 
 const MAGIC: [u8; 8] = *b"stncastM";
@@ -67,20 +67,20 @@ struct RegionBody {
     size: U64,
 }
 
-/// What an end of a connection says of itself.
+/// The description that an end of a connection gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// Its queue pair.
+    /// The queue pair.
     pub(crate) queue_pair: u32,
-    /// How often it lets its sends be refused for want of a buffer.
+    /// The number of times that it lets its sends be refused for lack of a buffer.
     pub(crate) rnr_retry_count: u32,
-    /// Pause between two of these, nanoseconds.
+    /// Pause between two of these refusals, in nanoseconds.
     pub(crate) rnr_retry_delay_ns: u64,
-    /// Whether its bell comes with this.
+    /// Whether its bell comes with this message.
     pub(crate) bell: bool,
-    /// Where messages to it go, if not into the ring.
+    /// The queue to which messages to it go, if not the ring.
     pub(crate) append: Option<AppendLayout>,
-    /// What the program above said.
+    /// The data that the program sent.
     pub(crate) private_data: Vec<u8>,
 }
 
@@ -108,13 +108,13 @@ pub(crate) enum Message {
     Wake,
 }
 
-/// Why a packet is not understood.
+/// The reason why a packet is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Misunderstood {
     #[error("the peer does not speak the protocol of stonecast")]
     Magic,
     #[error(
-        "the peer speaks version {0} of the shared-memory protocol, this program version {PROTOCOL_VERSION}; use the same version of stonecast on both sides"
+        "the peer speaks version {0} of the shared-memory protocol, and this program speaks version {PROTOCOL_VERSION}; use the same version of stonecast on both sides"
     )]
     Version(u32),
     #[error("the peer sent a malformed packet")]
@@ -122,7 +122,7 @@ pub(crate) enum Misunderstood {
 }
 
 impl Hello {
-    /// How many descriptors come with it, beside the area.
+    /// The number of descriptors that come with it, besides the area.
     pub(crate) fn descriptors(&self) -> usize {
         1 + usize::from(self.bell) + usize::from(self.append.is_some())
     }
@@ -230,7 +230,7 @@ impl Message {
         packet
     }
 
-    /// What the packet says.
+    /// The message in a packet.
     pub(crate) fn decode(packet: &[u8]) -> Result<Self, Misunderstood> {
         let (head, body) = Head::ref_from_prefix(packet).map_err(|_| Misunderstood::Magic)?;
         if head.magic != MAGIC {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_changed_byte_is_refused_or_understood_without_a_panic() {
+    fn every_truncated_or_changed_packet_is_refused_or_understood_without_a_panic() {
         for message in all() {
             let packet = message.encode();
             for end in 0..packet.len() {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_is_cut_between_characters() {
+    fn a_long_reason_is_truncated_between_characters() {
         let reason = "é".repeat(REASON_SIZE_MAX);
         let Ok(Message::Reject(found)) = Message::decode(&Message::Reject(reason).encode()) else {
             panic!("understood")

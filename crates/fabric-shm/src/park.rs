@@ -1,26 +1,27 @@
-//! Falling asleep when there is nothing to do.
+//! Puts the device to sleep when there is nothing to do.
 //!
-//! The device says that it sleeps, looks everywhere once more, and waits on its bell. Peers that put something into a
-//! ring or take something out of one, and the control thread, ring it. What nobody rings for bounds the sleep: counting
-//! refusals of messages that find no buffer, and peers that are waited for in a revocation.
+//! The device announces that it sleeps, checks everything once more, and waits on its bell. Peers that put an entry into a
+//! ring or take one out, and the control thread, ring the bell. Events without a ring bound the sleep: counting refusals of
+//! messages that find no buffer, and peers that a revocation waits for.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::Park;
+use stonecast_fabric::{Park, boot_time};
 
 use crate::clock;
 use crate::device::{ShmDevice, State};
 use crate::doorbell;
 use crate::shared_receive_queue::Buffers;
 
-/// Longest sleep while somebody waits for a revocation that waits for somebody to leave: such a wait is over in microseconds, or not at all.
+/// Longest sleep while a task waits for a revocation that waits for a peer to leave: such a wait is over in microseconds,
+/// or not at all.
 const REVOCATION_SLEEP_NS: Nanoseconds = 200_000;
 
 impl Park for ShmDevice {
     fn now(&self) -> Nanoseconds {
-        clock::now()
+        boot_time()
     }
 
     fn park(&self, timeout: Nanoseconds) {
@@ -69,7 +70,7 @@ impl State {
             )
     }
 
-    /// How long may pass until the device must look again by itself.
+    /// The time until the device must check again by itself.
     fn patience_ns(&self) -> Option<Nanoseconds> {
         let queue_pairs = self
             .listed

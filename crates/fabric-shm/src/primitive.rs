@@ -1,14 +1,14 @@
 //! The words that the shared structures are made of.
 //!
-//! Ring, append queue, announcements and doorbell are written once, against [`Memory`]. In production that is a mapping;
-//! in model checks it is a handful of loom atomics, so the code that is checked is the code that runs.
+//! Ring, append queue, announcements and doorbell are written once, against [`Memory`]. In production that is a mapping; in
+//! model checks it is a handful of loom atomics, so the checked code is the code that runs.
 
 use stonecast_media::{MappedRegion, Region};
 
-/// Memory that two parties use at once. Offsets are bytes; those of whole words are multiples of 8.
+/// Memory that two parties use at once. Offsets are bytes; offsets of whole words are multiples of 8.
 ///
-/// `load` acquires, `store` releases, `compare_exchange` does both. `copy_in` and `copy_out` order nothing: what they
-/// move is published by a later `store` and covered by an earlier `load`.
+/// `load` acquires, `store` releases, `compare_exchange` does both. `copy_in` and `copy_out` order nothing: a later `store`
+/// publishes their bytes, and an earlier `load` covers them.
 pub(crate) trait Memory {
     /// Loads a word.
     fn load(&self, offset: u64) -> u64;
@@ -20,9 +20,9 @@ pub(crate) trait Memory {
     fn copy_out(&self, offset: u64, into: &mut [u8]);
     /// Copies bytes in.
     fn copy_in(&self, offset: u64, from: &[u8]);
-    /// Orders every access before it with every access after it, stores before loads included.
+    /// Orders every earlier access before every later access, stores before loads included.
     fn full_fence(&self);
-    /// Keeps copies before it from being done after loads that follow it.
+    /// Keeps earlier copies from being executed after later loads.
     fn read_fence(&self);
 }
 
@@ -52,8 +52,8 @@ impl Memory for MappedRegion {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Words on the heap: std's for ordinary tests, loom's for model checks, optionally with one ordering taken away so
-    //! that a model can show that it would notice.
+    //! Words on the heap: std's for ordinary tests, loom's for model checks. One ordering can be removed, so that a model
+    //! can show that it would notice.
 
     use super::Memory;
     #[cfg(loom)]
@@ -61,7 +61,7 @@ pub(crate) mod testing {
     #[cfg(not(loom))]
     use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-    /// Which ordering is missing.
+    /// The missing ordering.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Weakness {
         None,
@@ -70,7 +70,7 @@ pub(crate) mod testing {
         /// Loads of this word acquire nothing.
         #[cfg_attr(not(loom), allow(dead_code, reason = "only models weaken loads"))]
         Load(u64),
-        /// Full fences are left out.
+        /// Full fences are omitted.
         #[cfg_attr(not(loom), allow(dead_code, reason = "only models leave out fences"))]
         Fence,
     }
@@ -81,7 +81,7 @@ pub(crate) mod testing {
     }
 
     impl Words {
-        #[cfg_attr(loom, allow(dead_code, reason = "models say what is weak"))]
+        #[cfg_attr(loom, allow(dead_code, reason = "models choose the weakness"))]
         pub(crate) fn new(size: u64) -> Self {
             Self::weakened(size, Weakness::None)
         }

@@ -1,4 +1,4 @@
-//! Registering memory, and the keys and windows that open it.
+//! Registers memory, and the keys and windows that open it.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::layout::{KEY_CAPACITY, PAGE_SIZE};
 use crate::memory_region::LocalRegion;
 use crate::table::TABLE_CAPACITY;
 
-/// Remote address of the first region. Nothing is ever at 0 or near it.
+/// Remote address of the first region. No region lies at or near 0.
 pub(crate) const FIRST_ADDRESS: u64 = 1 << 32;
 /// Unused addresses behind each region, so that an overrun hits nothing.
 const GAP: u64 = 1 << 20;
@@ -36,12 +36,12 @@ impl State {
         }
         let memory = MappedRegion::create_memory("stonecast-memory", size, Sealing::None)
             .map_err(system("allocating memory"))?;
-        // Memory files can be opened by everybody through /proc unless told otherwise.
+        // By default every user can open memory files through `/proc`.
         fchmod(memory.file(), Mode::RUSR | Mode::WUSR).map_err(system("protecting memory"))?;
         self.add_region(Rc::new(memory), access, true)
     }
 
-    /// Registers memory. `is_own` says that nobody but this device has it.
+    /// Registers memory. `is_own` means that only this device has the memory.
     pub(crate) fn add_region(
         &mut self,
         memory: Rc<dyn Region>,
@@ -196,7 +196,7 @@ fn check_access(local: &LocalRegion, access: Access) -> Result<(), DeviceError> 
     }
     if changes_memory(access) && local.write_sealed {
         return Err(refuse(
-            "the memory is sealed against writing by anybody else",
+            "the memory is sealed against writing by any other process",
         ));
     }
     Ok(())
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::{ShmDevice, ShmOptions};
 
-    /// Needs the change of the mode: memory files are made with all rights for everybody.
+    /// Needs the change of the mode: memory files are created with all rights for every user.
     #[test]
     fn only_the_own_user_can_open_allocated_memory() {
         let device = ShmDevice::new(ShmOptions::default()).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_shared_or_written_is_registered_only_for_what_it_can_do() {
+    fn memory_that_cannot_be_shared_or_written_is_registered_only_with_possible_rights() {
         let device = ShmDevice::new(ShmOptions::default()).unwrap();
         let sealed =
             || Rc::new(MappedRegion::create_memory("test", 4096, Sealing::FutureWrite).unwrap());

@@ -1,10 +1,10 @@
-//! Executing what was posted: the requester's processor does what its NIC would do.
+//! Executes posts: the requester's processor does the work of its NIC.
 //!
-//! READ, WRITE and atomics copy right here. SEND and WRITE_WITH_IMM go into the ring, or into the append queue of the
-//! peer. All that happens between one announcement and its end, and shows up for the peer with one store of the tail.
+//! READ, WRITE and atomics copy right here. SEND and WRITE_WITH_IMM go into the ring, or into the append queue of the peer.
+//! All of this happens between an announcement and its end, and becomes visible to the peer with one store of the tail.
 //!
-//! The payload of a SEND is placed by the peer when it polls. So whatever touches the peer's memory after a SEND waits
-//! until that was taken; a WRITE_WITH_IMM has nothing left to place and makes nobody wait.
+//! The peer places the payload of a SEND when it polls. So requests that touch the peer's memory after a SEND wait until
+//! the SEND was taken; a WRITE_WITH_IMM has nothing left to place and delays no request.
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{Access, LocalSpan, Operation, QueuePairOptions, RemoteAddress, Status};
@@ -25,22 +25,22 @@ use crate::sends::Progress;
 /// Bytes of an atomic.
 const WORD: u64 = 8;
 
-/// One execution in progress: whether the peer was told that this side is inside its memory.
+/// One execution in progress: whether this side has announced that it is inside the peer's memory.
 struct Visit {
     is_inside: bool,
-    /// How far the peer has taken the ring.
+    /// The position up to which the peer has taken the ring.
     taken: u64,
     /// Whether something was appended that the peer must be woken for.
     has_appended: bool,
-    /// How many requests the last execution stands for.
+    /// The number of requests that the last execution covers.
     executed: usize,
 }
 
-/// Most messages that are appended with one reservation. A receiver comes to them when the last of them is copied.
+/// Most messages that are appended with one reservation. A receiver reaches them only after the last of them is copied.
 const RUN_MAX: usize = 64;
 
 impl QueuePairState {
-    /// Executes what can be, completes what is done. Returns whether there was anything.
+    /// Executes requests that can be executed, and completes finished ones. Returns whether there were any.
     pub(crate) fn progress_sends(&mut self, around: &mut Surroundings<'_>) -> bool {
         if self.sends.is_empty() || !self.is_connected() {
             return false;
@@ -89,7 +89,7 @@ impl QueuePairState {
         }
     }
 
-    /// Completes from the front what is done. Returns whether there was anything.
+    /// Completes finished requests from the front. Returns whether there were any.
     fn complete_front(&mut self, around: &mut Surroundings<'_>, taken: u64) -> bool {
         let mut worked = false;
         while let Some((request, progress)) = self.sends.front() {
@@ -112,8 +112,8 @@ impl QueuePairState {
                         Verdict::Invalid => Status::RemoteInvalidRequest,
                         Verdict::NoBuffer => Status::RnrRetryExceeded,
                     };
-                    // The verdict is on the first entry that was not taken, and the head was stored after it was
-                    // decided what is taken; look again which one that is.
+                    // The verdict concerns the first entry that was not taken, and the head was stored after the decision;
+                    // check again which entry that is.
                     let connection = self
                         .connection
                         .as_mut()
@@ -249,7 +249,7 @@ impl QueuePairState {
                     0
                 },
             ),
-            // What was stored to shared memory is visible to all processors; the fence puts it before what follows.
+            // Stores to shared memory are visible to all processors; the fence orders them before later accesses.
             Operation::Flush {
                 remote,
                 size,
@@ -311,7 +311,7 @@ impl QueuePairState {
         }
     }
 
-    /// Places messages into the peer's append queue: the one to be executed, and those behind it that fit beside it.
+    /// Places messages into the peer's append queue: the next to be executed, and those behind it that fit beside it.
     fn append(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit) -> Progress {
         let connection = self
             .connection
@@ -358,7 +358,7 @@ impl QueuePairState {
     }
 }
 
-/// What becomes of a message that finds no buffer of the peer, `since` when it is known.
+/// The progress of a message that finds no buffer of the peer; `since` is the moment since when, once known.
 fn wait_for_buffer(since: &mut Option<Nanoseconds>, options: &QueuePairOptions) -> Progress {
     let now = clock::now();
     let since = *since.get_or_insert(now);
@@ -386,9 +386,9 @@ fn reserve(
     )
 }
 
-/// Copies the messages of a run into the peer's buffer and publishes them. How many: fewer than the run has, where a region was
-/// deregistered since the reservation; the receiver skips the rest as the hole of a dead requester. `None` where the buffer does not
-/// lie in `memory`.
+/// Copies the messages of a run into the peer's buffer and publishes them. Returns their number, which is smaller than the
+/// run if a region was deregistered since the reservation; the receiver skips the rest as the hole of a dead requester.
+/// `None` if the buffer does not lie in `memory`.
 fn place_run<'a>(
     connection: &Connection,
     memory: &MappedRegion,
@@ -460,7 +460,7 @@ fn write_with_immediate(
         size: span.size,
         immediate,
     };
-    // Without room for the entry nothing is written yet.
+    // The entry has no room yet, so nothing has been written.
     if !connection.producer.has_room(&*connection.area, entry) {
         return Progress::Waiting;
     }
@@ -495,7 +495,7 @@ fn write_with_immediate(
     }
 }
 
-/// Copies out of the peer's memory, and makes sure that the key was valid all the time.
+/// Copies out of the peer's memory, and ensures that the key was valid all the time.
 fn read(
     connection: &mut Connection,
     remote: RemoteAddress,
@@ -543,7 +543,7 @@ fn atomic(
     })
 }
 
-/// Announces a change of the peer's memory. False when the peer honours nothing any more; its goodbye is on its way.
+/// Announces a change of the peer's memory. False if the peer honours no request; its farewell is in transit.
 fn enter(connection: &mut Connection, visit: &mut Visit) -> bool {
     if !visit.is_inside {
         connection.announcement.enter(&*connection.area);
@@ -552,8 +552,8 @@ fn enter(connection: &mut Connection, visit: &mut Visit) -> bool {
     !connection.peer_has_closed()
 }
 
-/// Lets `change` change the peer's memory at `remote`, if `right` is granted there, announced before the key is looked
-/// at.
+/// Lets `change` modify the peer's memory at `remote` if `right` is granted there; the change is announced before the key
+/// is checked.
 fn reach(
     connection: &mut Connection,
     visit: &mut Visit,
@@ -574,7 +574,7 @@ fn reach(
     }
 }
 
-/// What to do about memory that is not there yet.
+/// The step for memory that is not mapped yet.
 fn not_there(connection: &mut Connection, resolved: Resolved) -> Progress {
     match resolved {
         Resolved::Missing(wanted) => {
@@ -583,6 +583,6 @@ fn not_there(connection: &mut Connection, resolved: Resolved) -> Progress {
         }
         Resolved::Awaited => Progress::Waiting,
         Resolved::Refused(status) => Progress::Failed(status),
-        Resolved::At(..) => unreachable!("the caller handles what is there"),
+        Resolved::At(..) => unreachable!("the caller handles mapped memory"),
     }
 }

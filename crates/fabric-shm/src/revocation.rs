@@ -1,4 +1,4 @@
-//! Revoking keys: first the key opens nothing for whoever looks from now on, then everybody who looked before must have
+//! Revokes keys: first the key opens nothing for later requests, then every requester that had checked it earlier must have
 //! left. See [`crate::announcement`] for the argument.
 
 use std::rc::Rc;
@@ -16,10 +16,10 @@ use crate::device::State;
 use crate::primitive::Memory;
 use crate::socket;
 
-/// How often a look is repeated at once: a copy of a few hundred bytes is over by then.
+/// Number of immediate repetitions of a check: a copy of a few hundred bytes is over by then.
 const SPINS: u32 = 200;
 
-/// A key that opens nothing any more, but somebody may still be inside.
+/// A key that opens nothing, though a requester may still be inside.
 #[derive(Debug)]
 pub(crate) struct Revocation {
     since: Nanoseconds,
@@ -36,20 +36,20 @@ struct Wait {
     inside: Inside,
 }
 
-/// What is left of the connection of a destroyed queue pair whose peer was in the middle of something.
+/// The remains of the connection of a destroyed queue pair whose peer was in the middle of an operation.
 #[derive(Debug)]
 pub(crate) struct Zombie {
     line: Line,
     area: Rc<MappedRegion>,
     word: u64,
     inside: Inside,
-    /// Where its append intent is, and into which queue.
+    /// The place of its append intent, and the queue.
     pub(crate) intent: u64,
     pub(crate) srq: Option<u32>,
 }
 
 impl Zombie {
-    /// Hangs up; the peer is in the middle of something, so its end is waited for.
+    /// Hangs up. The peer is in the middle of an operation, so its end is awaited.
     pub(crate) fn new(connection: Connection, inside: Inside, srq: Option<u32>) -> Self {
         socket::end_sending(&connection.line.socket);
         let word = connection.inward.announcement();
@@ -106,7 +106,7 @@ impl State {
         Poll::Pending
     }
 
-    /// Ends a connection and waits for who is inside; see [`crate::announcement`].
+    /// Ends a connection and waits for the requester inside; see [`crate::announcement`].
     pub(crate) fn poll_quiesce(
         &mut self,
         qp: QueuePair,
@@ -140,13 +140,13 @@ impl State {
     fn end_for_quiet(&mut self, qp: QueuePair) -> Result<(), DeviceError> {
         if self.queue_pair(qp)?.connection.is_none() {
             return Err(DeviceError::Malformed {
-                reason: "the queue pair never was connected",
+                reason: "the queue pair was never connected",
             });
         }
         self.disconnect(qp)
     }
 
-    /// Takes the validity away and notes who is inside.
+    /// Revokes the validity and notes the requesters inside.
     fn revoke(&mut self, rkey: Rkey) {
         let key = *self.keys.get(rkey).expect("the caller looked");
         self.keys.revoke(rkey);
@@ -196,7 +196,7 @@ impl State {
         );
     }
 
-    /// Frees the key if nobody is inside any more.
+    /// Frees the key if no requester is inside.
     fn try_release(&mut self, rkey: Rkey) -> bool {
         let revocation = self
             .revocations
@@ -213,7 +213,7 @@ impl State {
         true
     }
 
-    /// Revokes the windows of a queue pair that is destroyed; nobody waits for them.
+    /// Revokes the windows of a destroyed queue pair; no task waits for them.
     pub(crate) fn revoke_windows(&mut self, qp: QueuePair) {
         for rkey in self.keys.select(|key| key.queue_pair == qp.0) {
             if !self.revocations.contains_key(&rkey) {
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// Nobody is at the other end of `token` any more, so nobody of there is inside.
+    /// The other end of `token` is gone, so none of its requests is inside.
     pub(crate) fn release_dead(&mut self, token: Token) {
         self.zombies.retain(|zombie| zombie.line.token != token);
         for revocation in self.revocations.values_mut() {
@@ -231,7 +231,8 @@ impl State {
         }
     }
 
-    /// Ends what is left of connections and revocations that nobody polls. Returns who waits for revocations.
+    /// Ends the remains of connections and revocations that no task polls. Returns the wakers of tasks that wait for
+    /// revocations.
     pub(crate) fn progress_revocations(&mut self) -> Vec<Waker> {
         self.zombies.retain(|zombie| {
             let left = has_left(&*zombie.area, zombie.word, zombie.inside);

@@ -1,4 +1,4 @@
-//! A ring of messages between two parties: one producer, one consumer, neither of which trusts the other.
+//! A ring of messages between two parties: one producer and one consumer that do not trust each other.
 //!
 //! ```text
 //!              head (consumer)                tail (producer)
@@ -12,23 +12,23 @@
 //! ```
 //!
 //! Invariants:
-//! - The producer alone stores the tail, after the bytes below it (release); the consumer alone stores the head, after
-//!   it has copied what lies below it (release). So head <= tail <= head + capacity for honest parties.
-//! - Each party keeps its own position in private memory and reads only the other's; what it reads is checked against
-//!   its own position before use, and headers are read once.
-//! - The head is the acknowledgement: what lies below it has had its effect at the consumer.
+//! - Only the producer stores the tail, after the bytes below it (release); only the consumer stores the head, after it has
+//!   copied the bytes below it (release). So head <= tail <= head + capacity for honest parties.
+//! - Each party keeps its own position in private memory and reads only the other's position, which it checks against its
+//!   own before use. Headers are read once.
+//! - The head is the acknowledgement: entries below it have had their effect at the consumer.
 //!
-//! A producer that dies between writing an entry and publishing the tail leaves bytes that nobody looks at. A consumer
-//! that dies leaves entries that stay where they are until the memory goes.
+//! A producer that dies between writing an entry and publishing the tail leaves bytes that no one reads. A consumer that
+//! dies leaves entries that stay in place until the memory is released.
 
 use crate::primitive::Memory;
 
-/// Entries begin at multiples of this: one cache line, so that a small message costs one.
+/// Entries begin at multiples of this size: one cache line, so that a small message costs one line.
 pub(crate) const ENTRY_ALIGNMENT: u64 = 64;
 /// Bytes before the payload.
 pub(crate) const HEADER_SIZE: u64 = 16;
 
-/// Where a ring lies in its memory, in bytes. `capacity` is a power of two and a multiple of [`ENTRY_ALIGNMENT`].
+/// The place of a ring in its memory, in bytes. `capacity` is a power of two and a multiple of [`ENTRY_ALIGNMENT`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingLayout {
     pub(crate) tail: u64,
@@ -39,12 +39,12 @@ pub(crate) struct RingLayout {
     pub(crate) payload_max: u32,
 }
 
-/// What an entry announces.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     /// A message with payload.
     Send,
-    /// A WRITE_WITH_IMM whose bytes are in place already; no payload.
+    /// A WRITE_WITH_IMM whose bytes are already in place; no payload.
     WriteWithImmediate,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Entry {
     pub(crate) immediate: u32,
 }
 
-/// The other party wrote something that no honest party writes.
+/// The other party wrote a value that no honest party writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hostile;
 
@@ -65,11 +65,11 @@ pub(crate) struct Hostile;
 #[derive(Debug)]
 pub(crate) struct Producer {
     layout: RingLayout,
-    /// End of what was written.
+    /// End of the written entries.
     tail: u64,
-    /// End of what the consumer was told of.
+    /// End of the published entries.
     published: u64,
-    /// The consumer's head when last looked at.
+    /// The consumer's head at the last check.
     head: u64,
 }
 
@@ -77,11 +77,11 @@ pub(crate) struct Producer {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     layout: RingLayout,
-    /// Start of what was not taken yet.
+    /// Start of the entries that were not taken yet.
     head: u64,
-    /// Head that the producer was told of.
+    /// The published head.
     published: u64,
-    /// The producer's tail when last looked at.
+    /// The producer's tail at the last check.
     tail: u64,
     /// The entry at `head`, once its header was read.
     entry: Option<Entry>,
@@ -147,7 +147,8 @@ impl Producer {
         }
     }
 
-    /// Whether [`Producer::push`] would take `entry` now. Nonsense of the consumer counts as room, so that `push` finds it.
+    /// Whether [`Producer::push`] would take `entry` at this moment. Nonsense of the consumer counts as room, so that
+    /// `push` finds it.
     pub(crate) fn has_room(&mut self, memory: &impl Memory, entry: Entry) -> bool {
         let is_short = |producer: &Self| {
             producer.layout.capacity - (producer.tail - producer.head) < entry.length()
@@ -155,19 +156,19 @@ impl Producer {
         !is_short(self) || self.taken(memory).is_err() || !is_short(self)
     }
 
-    /// Whether the consumer has taken something since [`Producer::taken`] was asked last.
+    /// Whether the consumer has taken something since the last call of [`Producer::taken`].
     pub(crate) fn has_news(&self, memory: &impl Memory) -> bool {
         memory.load(self.layout.head) != self.head
     }
 
-    /// Whether the consumer has taken everything up to `end`, for honest consumers. Changes nothing.
+    /// Whether an honest consumer has taken everything up to `end`. Changes nothing.
     #[inline]
     pub(crate) fn has_taken(&self, memory: &impl Memory, end: u64) -> bool {
         self.head >= end || memory.load(self.layout.head) >= end
     }
 
-    /// Writes an entry behind the others, not yet visible. Returns the position of its end, or `None` when there is no
-    /// room now.
+    /// Writes an entry behind the others, not yet visible. Returns the position of its end, or `None` if there is no room
+    /// at this moment.
     pub(crate) fn push(
         &mut self,
         memory: &impl Memory,
@@ -194,7 +195,7 @@ impl Producer {
         Ok(Some(self.tail))
     }
 
-    /// Shows the consumer everything that was pushed. Returns whether there was anything new.
+    /// Shows the consumer every pushed entry. Returns whether there were new ones.
     pub(crate) fn publish(&mut self, memory: &impl Memory) -> bool {
         if self.published == self.tail {
             return false;
@@ -227,7 +228,7 @@ impl Consumer {
         }
     }
 
-    /// Whether the ring holds something. Cheap: one load of the producer's tail.
+    /// Whether the ring has no entry. Cheap: one load of the producer's tail.
     pub(crate) fn is_empty(&self, memory: &impl Memory) -> bool {
         memory.load(self.layout.tail) == self.head
     }
@@ -278,7 +279,7 @@ impl Consumer {
         self.head += entry.length();
     }
 
-    /// Tells the producer what was taken. Returns whether there was anything new.
+    /// Shows the producer the entries that were taken. Returns whether there were new ones.
     pub(crate) fn publish(&mut self, memory: &impl Memory) -> bool {
         if self.published == self.head {
             return false;
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(
             producer.push(&memory, send(0), &[]),
             Ok(None),
-            "taken, but not yet told"
+            "taken, but not yet published"
         );
         consumer.publish(&memory);
         assert!(
@@ -383,10 +384,10 @@ mod tests {
         assert_eq!(consumer.peek(&memory), Ok(Some(send(8))));
     }
 
-    /// Needs each of the checks in `peek` and `from_bytes`: without the one that a line is about, that line panics or
-    /// finds an entry.
+    /// Needs each of the checks in `peek` and `from_bytes`: without one of them, the line for that check panics or finds an
+    /// entry.
     #[test]
-    fn a_hostile_producer_is_found_out() {
+    fn a_hostile_producer_is_detected() {
         let hostile = |tail: u64, header: [u8; 16]| {
             let (memory, _, mut consumer) = ring();
             memory.copy_in(64, &header);
@@ -405,7 +406,7 @@ mod tests {
         assert_eq!(
             hostile(64, header(1, 8)),
             Ok(Some(send(8))),
-            "what is right passes"
+            "a valid entry passes"
         );
         assert_eq!(
             hostile(63, header(1, 8)),
@@ -437,7 +438,7 @@ mod tests {
 
     /// Needs the check in `taken`.
     #[test]
-    fn a_hostile_consumer_is_found_out() {
+    fn a_hostile_consumer_is_detected() {
         let (memory, mut producer, _) = ring();
         producer.push(&memory, send(8), &[1; 8]).unwrap();
         producer.publish(&memory);
@@ -471,8 +472,8 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod models {
-    //! Every interleaving of a producer and a consumer on a ring of two lines. Each weakened twin fails, which shows
-    //! that the model sees what the ordering is for.
+    //! Model checks of every interleaving of a producer and a consumer on a ring of two lines. Each weakened twin fails,
+    //! which shows that the model sees the purpose of the ordering.
 
     use super::*;
     use crate::primitive::testing::{Weakness, Words};
@@ -545,7 +546,7 @@ mod models {
         transfer(Weakness::Load(LAYOUT.tail));
     }
 
-    /// The head is an acknowledgement: a producer that sees it must see what the consumer did with the message.
+    /// The head is an acknowledgement: a producer that sees the head must see the consumer's work on the message.
     fn acknowledgement(weakness: Weakness) {
         loom::model(move || {
             const PLACED: u64 = 16;
@@ -584,7 +585,7 @@ mod models {
     }
 
     #[test]
-    fn loom_ring_acknowledges_what_was_placed() {
+    fn loom_ring_acknowledges_only_placed_messages() {
         acknowledgement(Weakness::None);
     }
 

@@ -1,4 +1,4 @@
-//! The Unix sockets of a device: addresses, listening without disturbing a living server, packets with descriptors.
+//! The Unix sockets of a device: addresses, listening without disturbing a live server, packets with descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -21,22 +21,22 @@ const SCHEME: &str = "shm:";
 /// Connections that wait until the control thread takes them.
 const BACKLOG: i32 = 1024;
 
-/// Who is at the other end.
+/// The process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) process: i32,
     pub(crate) user: u32,
 }
 
-/// Who may connect to a listening socket: what the permissions of its file say.
+/// The processes that may connect to a listening socket, given by the permissions of its file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SocketAccess {
     pub(crate) mode: u32,
-    /// `None`: the group of the process.
+    /// `None` for the group of the process.
     pub(crate) group: Option<u32>,
 }
 
-/// A listening socket. Its file goes when it is dropped, if it is still its own.
+/// A listening socket. Its file is removed on drop, if it is still its own.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: OwnedFd,
@@ -49,7 +49,7 @@ pub(crate) struct Listener {
 pub(crate) struct Packet {
     pub(crate) size: usize,
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// This process had no descriptors left for all that came with it.
+    /// Whether this process had no descriptors left for all that came with the packet.
     pub(crate) lost_descriptors: bool,
 }
 
@@ -74,8 +74,8 @@ pub(crate) fn parse(address: &str) -> Result<PathBuf, DeviceError> {
     Ok(path.into())
 }
 
-/// An address of the socket at `path`, however long the path is: the folder that holds it is opened, and named by its
-/// descriptor, which is returned to be kept as long as the address is used.
+/// An address of the socket at `path`, however long the path is: the containing folder is opened and named by its
+/// descriptor. The caller keeps the returned descriptor as long as it uses the address.
 fn socket_address(path: &Path) -> io::Result<(SocketAddrUnix, Option<OwnedFd>)> {
     match SocketAddrUnix::new(path) {
         Ok(address) => Ok((address, None)),
@@ -111,7 +111,7 @@ fn new_socket() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Connects to who listens at `path`.
+/// Connects to the listener at `path`.
 pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     let (address, _folder) = socket_address(path)?;
     let socket = new_socket()?;
@@ -119,8 +119,8 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether anybody listens at `path`; the error says why a connection is not made. Never waits: where a server takes nobody
-/// from its backlog and that is full, the error is [`io::ErrorKind::WouldBlock`].
+/// Whether a server listens at `path`; the error gives the reason why no connection is made. Never waits: if a server takes
+/// no one from its full backlog, the error is [`io::ErrorKind::WouldBlock`].
 pub fn knock(path: &Path) -> io::Result<()> {
     connect(path).map(drop)
 }
@@ -128,7 +128,7 @@ pub fn knock(path: &Path) -> io::Result<()> {
 impl Listener {
     /// Listens at `path`. Replaces the socket file of a dead server and nothing else.
     pub(crate) fn new(path: &Path, access: SocketAccess) -> io::Result<Self> {
-        // Two servers that start at once must not both find the same stale file and each put its own in its place.
+        // Two servers that start at once must not both find the same stale file and each replace it.
         let folder = open(
             folder_of(path),
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -139,13 +139,13 @@ impl Listener {
         let (address, _folder) = socket_address(path)?;
         let socket = new_socket()?;
         rustix::net::bind(&socket, &address)?;
-        // From here on the file goes if anything fails.
+        // From this point the file is removed if anything fails.
         let listener = Self {
             socket,
             path: path.to_owned(),
             identity: identity(path)?,
         };
-        // Nobody can connect before `listen`, so nobody slips in before group and mode are right.
+        // No one can connect before `listen`, so no peer slips in before group and mode are right.
         if let Some(group) = access.group {
             chown(path, None, Some(Gid::from_raw(group))).map_err(|error| {
                 let error = io::Error::from(error);
@@ -160,7 +160,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The next who connects.
+    /// The next connecting peer.
     pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
         Ok(rustix::net::accept_with(
             &self.socket,
@@ -177,7 +177,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // A file that stays behind is replaced by the next server.
+            // The next server replaces a file that stays behind.
             let _ = unlink(&self.path);
         }
     }
@@ -198,12 +198,12 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "a file that is no socket is in the way; remove it or choose another path",
+            "a file that is not a socket is in the way; remove it or choose another path",
         ));
     }
     match connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(unlink(path)?),
-        // Also a full backlog, a socket of another type, or one that may not be touched: somebody's.
+        // This includes a full backlog, a socket of another type, and one without access: each belongs to another process.
         Ok(_) | Err(_) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
             "another process listens there; stop it or choose another path",
@@ -211,7 +211,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Who is at the other end of `socket`.
+/// The process at the other end of `socket`.
 pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Peer> {
     let credentials = rustix::net::sockopt::socket_peercred(socket)?;
     Ok(Peer {
@@ -242,7 +242,7 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Receives one packet into `buffer`. A size of 0 is the end. A packet that does not fit fails as invalid data.
+/// Receives one packet into `buffer`. A size of 0 is the end. A packet that does not fit is an error of invalid data.
 pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -261,7 +261,8 @@ pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet>
             descriptors.extend(received);
         }
     }
-    // Cut off with room to spare: the kernel could not install them. Without room, the peer sent more than anybody may.
+    // Truncated with room to spare: the kernel could not install the descriptors. Without room, the peer sent more than
+    // allowed.
     let lost_descriptors = message.flags.contains(rustix::net::ReturnFlags::CTRUNC)
         && descriptors.len() < DESCRIPTORS_MAX;
     if message.flags.contains(rustix::net::ReturnFlags::TRUNC) {
@@ -285,15 +286,15 @@ pub(crate) fn is_hang_up(error: &io::Error) -> bool {
     )
 }
 
-/// Says that nothing more will be sent: the peer finds the end.
+/// Announces that nothing more will be sent: the peer finds the end.
 pub(crate) fn end_sending(socket: &OwnedFd) {
-    // Fails only where the connection is gone already.
+    // Fails only if the connection is already gone.
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
 }
 
 /// Ends both directions: both sides find the end.
 pub(crate) fn end(socket: &OwnedFd) {
-    // Fails only where the connection is gone already.
+    // Fails only if the connection is already gone.
     let _ = rustix::net::shutdown(socket, Shutdown::Both);
 }
 
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_file_of_a_dead_server_is_replaced_and_that_of_a_living_one_is_not() {
+    fn the_socket_file_of_a_dead_server_is_replaced_and_that_of_a_live_server_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let dead = new_socket().unwrap();
@@ -334,17 +335,14 @@ mod tests {
         let living = Listener::new(&path, OWN_USER).unwrap();
         let refused = Listener::new(&path, OWN_USER).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        assert!(
-            connect(&path).is_ok(),
-            "the living server was not disturbed"
-        );
+        assert!(connect(&path).is_ok(), "the live server was not disturbed");
         drop(living);
-        assert!(!path.exists(), "a server takes its socket file away");
+        assert!(!path.exists(), "a server removes its socket file");
     }
 
     /// Needs the check of the file type: without it the file would be removed or connected to.
     #[test]
-    fn a_file_that_is_no_socket_is_left_alone() {
+    fn a_file_that_is_not_a_socket_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         std::fs::write(&path, b"precious").unwrap();
@@ -367,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_may_connect_unless_the_mode_says_otherwise() {
+    fn only_the_owner_may_connect_unless_the_mode_allows_others() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         for mode in [0o600, 0o666] {
@@ -395,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_carry_descriptors_and_more_than_allowed_do_not_arrive() {
+    fn packets_carry_descriptors_up_to_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = Listener::new(&path, OWN_USER).unwrap();

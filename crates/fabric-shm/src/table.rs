@@ -1,4 +1,4 @@
-//! Objects by handle: an index and a generation in 32 bits, so that a handle of something that is gone finds nothing.
+//! Objects by handle: an index and a generation in 32 bits, so that a handle of a removed object finds nothing.
 
 /// Most objects of one table: indexes have 16 bits.
 pub(crate) const TABLE_CAPACITY: usize = 1 << 16;
@@ -25,7 +25,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Keeps `value` and names it. `None` when the table is full. A handle is never 0.
+    /// Keeps `value` and returns its handle. `None` if the table is full. A handle is never 0.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[usize::from(index)];
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_of_something_that_is_gone_finds_nothing_even_when_its_place_is_taken_again() {
+    fn a_handle_of_a_removed_object_finds_nothing_even_when_its_place_is_reused() {
         let mut table = Table::default();
         let first = table.insert('a').unwrap();
         assert_eq!(table.remove(first), Some('a'));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn no_handle_is_zero_and_a_full_table_says_so() {
+    fn no_handle_is_zero_and_a_full_table_reports_so() {
         let mut table = Table::default();
         for index in 0..TABLE_CAPACITY {
             assert_ne!(table.insert(index).unwrap(), 0);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_go_around_without_making_zero() {
+    fn generations_wrap_around_without_reaching_zero() {
         let mut table = Table::default();
         for _ in 0..70_000 {
             let handle = table.insert(()).unwrap();

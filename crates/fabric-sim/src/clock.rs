@@ -1,20 +1,22 @@
-//! Clocks of processes: they run a little fast or slow, are off by some time, and may jump.
+//! Clocks of processes. They run slightly fast or slow, are ahead by some time, and may jump.
+
+use std::ops::Range;
 
 use stonecast_base::Nanoseconds;
 
-/// How a process's clock differs from virtual time.
+/// The difference of a process's clock from virtual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalClock {
-    /// How far it is ahead.
+    /// Time by which it is ahead.
     pub ahead_ns: u64,
-    /// By how many millionths it runs fast; negative: slow. Above -1,000,000.
+    /// Millionths by which it runs fast; negative if slow. Above -1,000,000.
     pub drift_ppm: i64,
 }
 
 const MILLION: i128 = 1_000_000;
 
 impl LocalClock {
-    /// What it shows at `time`.
+    /// The local time at `time`.
     #[inline]
     pub(crate) fn read(self, time: Nanoseconds) -> Nanoseconds {
         if self.drift_ppm == 0 {
@@ -26,7 +28,7 @@ impl LocalClock {
             .saturating_add(self.ahead_ns)
     }
 
-    /// When it shows `local` or more for the first time.
+    /// The first moment at which the clock shows `local` or more.
     #[inline]
     pub(crate) fn when(self, local: Nanoseconds) -> Nanoseconds {
         let local = local.saturating_sub(self.ahead_ns);
@@ -38,13 +40,54 @@ impl LocalClock {
     }
 }
 
+/// When the machine of a clock was suspended. Clocks go on meanwhile, as `CLOCK_BOOTTIME` does.
+#[derive(Debug, Default)]
+pub(crate) struct Suspensions {
+    /// The length of all but the last.
+    before: Nanoseconds,
+    last: Range<Nanoseconds>,
+}
+
+impl Suspensions {
+    /// The machine is suspended from `start` to `end`, or for the rest of the suspension that lasts until then or longer.
+    pub fn add(&mut self, start: Nanoseconds, end: Nanoseconds) {
+        let start = start.max(self.last.end);
+        if start < end {
+            self.before = self.until(start);
+            self.last = start..end;
+        }
+    }
+
+    /// The time up to `time` for which the machine was suspended. Time does not go back.
+    pub fn until(&self, time: Nanoseconds) -> Nanoseconds {
+        self.before + time.min(self.last.end).saturating_sub(self.last.start)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Needs the rounding up in `when`: rounded down, a sleeper wakes too early, sees that, and sleeps no time at all.
     #[test]
-    fn a_clock_shows_a_moment_when_it_said_it_would() {
+    fn suspensions_that_overlap_count_once() {
+        let mut suspensions = Suspensions::default();
+        assert_eq!(suspensions.until(5), 0);
+        suspensions.add(10, 30);
+        assert_eq!(suspensions.until(15), 5);
+        suspensions.add(20, 25);
+        suspensions.add(20, 50);
+        assert_eq!(
+            [30, 40, 60].map(|time| suspensions.until(time)),
+            [20, 30, 40]
+        );
+        suspensions.add(90, 100);
+        assert_eq!([95, 200].map(|time| suspensions.until(time)), [45, 50]);
+    }
+
+    /// Needs the rounding up in `when`: rounded down, a sleeper wakes too early, notices that, and sleeps for no time at
+    /// all.
+    #[test]
+    fn a_clock_shows_a_moment_at_the_predicted_time() {
         for drift_ppm in [0, 1, -1, 50, -50, 999_999, -999_000] {
             for ahead_ns in [0, 1, 1_000_000_007] {
                 let clock = LocalClock {

@@ -1,5 +1,5 @@
-//! Threads of simulated processes: each runs its tasks on a core of its machine, one poll of a task after the other, and
-//! polls its ports in between.
+//! Threads of simulated processes: each thread runs its tasks on a core of its machine, one poll of a task after the other,
+//! and polls its ports in between.
 //!
 //! ```text
 //!   completion, event ---> thread looks at its ports ---> wakes tasks ---> polls one ---> core busy for its cost
@@ -7,7 +7,7 @@
 //!                             '----------------- more to do -------------------'
 //! ```
 //!
-//! Invariants: nothing is borrowed while a task is polled or dropped or a port pumped; each poll takes at least a
+//! Invariants: nothing is borrowed while a task is polled or dropped or a port is pumped; each poll takes at least a
 //! nanosecond of virtual time, so a task that wakes itself for ever does not stop the world.
 
 use std::cell::{Cell, RefCell};
@@ -18,20 +18,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::{Port, Runtime, Timer};
 
-use crate::clock::LocalClock;
+use crate::clock::{LocalClock, Suspensions};
 use crate::queue::Event;
 use crate::time::Time;
 
-/// A future without an end that anybody waits for.
+/// A future whose end no one awaits.
 pub(crate) type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Number of the future that [`crate::World::block_on`] drives.
 pub(crate) const ROOT: u32 = u32::MAX;
 
-/// What a poll costs at least, picoseconds.
+/// The minimum cost of a poll, in picoseconds.
 const POLL_PS_MIN: u64 = 1000;
 
 /// All threads of a world. See the module documentation.
@@ -40,7 +40,7 @@ pub(crate) struct Executor {
     threads: RefCell<Vec<Thread>>,
     cores: RefCell<Vec<Core>>,
     tasks: RefCell<Vec<Option<Task>>>,
-    /// The thread of each task, also while it is polled.
+    /// The thread of each task, even while the task is polled.
     owners: RefCell<Vec<u32>>,
     free: RefCell<Vec<u32>>,
     ready: Arc<Ready>,
@@ -49,20 +49,32 @@ pub(crate) struct Executor {
 }
 
 struct Thread {
-    /// `None`: an observer, whose work takes no time.
+    /// `None` for an observer, whose work takes no time.
     core: Option<usize>,
     task_ps: u64,
     notice_ns: Nanoseconds,
     run: VecDeque<u32>,
-    /// Its event is in the queue.
+    /// Whether its event is in the queue.
     scheduled: bool,
-    /// Its ports have something.
+    /// Whether its ports have something.
     arrived: bool,
     ports: Vec<Weak<Port>>,
     clock: LocalClock,
-    /// It stands still until then.
+    /// The moment until which it stands still.
     paused_until: Nanoseconds,
+    /// When its machine was suspended.
+    suspensions: Suspensions,
     dead: bool,
+}
+
+impl Thread {
+    /// The time up to `time` that its clock has missed: none.
+    fn missed(&self, time: Nanoseconds) -> Nanoseconds {
+        match mutant!(ClockStandsStill) {
+            true => self.suspensions.until(time),
+            false => 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -83,7 +95,7 @@ struct Ready {
     any: AtomicBool,
 }
 
-/// A task's waker. It may outlive the task: a wake-up of a finished task costs another one a spurious poll.
+/// The waker of a task. It may outlive the task: a wake-up of a finished task costs another task a spurious poll.
 struct Handle {
     task: u32,
     queued: AtomicBool,
@@ -107,7 +119,7 @@ impl Wake for Handle {
     }
 }
 
-/// What a thread is made with.
+/// The parameters of a thread.
 pub(crate) struct ThreadOptions {
     pub core: Option<usize>,
     pub task_ns: Nanoseconds,
@@ -156,19 +168,20 @@ impl Executor {
             ports: Vec::new(),
             clock,
             paused_until: 0,
+            suspensions: Suspensions::default(),
             dead: false,
         });
         threads.len() as u32 - 1
     }
 
-    /// Lets `thread` look at `port` when something arrives for it.
+    /// Lets `thread` check `port` when something arrives for it.
     pub fn add_port(&self, thread: u32, port: &Rc<Port>) {
         self.threads.borrow_mut()[thread as usize]
             .ports
             .push(Rc::downgrade(port));
     }
 
-    /// Nanoseconds that the core of `thread` has worked.
+    /// The time that the core of `thread` has worked, in nanoseconds.
     pub fn busy_ns(&self, thread: u32) -> Nanoseconds {
         let core = self.threads.borrow()[thread as usize].core;
         core.map_or(0, |core| self.cores.borrow()[core].busy_ps / 1000)
@@ -179,11 +192,18 @@ impl Executor {
         self.threads.borrow_mut()[thread as usize].paused_until = at;
     }
 
-    /// The clock that `thread` sees.
+    /// Lets `thread` stand still until `at`, because its machine is suspended.
+    pub fn suspend(&self, thread: u32, at: Nanoseconds) {
+        let thread = &mut self.threads.borrow_mut()[thread as usize];
+        thread.paused_until = thread.paused_until.max(at);
+        thread.suspensions.add(self.time.now(), at);
+    }
+
+    /// The time that `thread` sees.
     pub fn local_now(&self, thread: u32) -> Nanoseconds {
-        self.threads.borrow()[thread as usize]
-            .clock
-            .read(self.time.clock())
+        let thread = &self.threads.borrow()[thread as usize];
+        let time = self.time.clock();
+        thread.clock.read(time - thread.missed(time))
     }
 
     /// Replaces the clock of `thread`.
@@ -193,7 +213,11 @@ impl Executor {
 
     /// Wakes `waker` when the clock of `thread` shows `deadline`.
     pub fn wake_at(&self, thread: u32, deadline: Nanoseconds, waker: &Waker) -> Timer {
-        let at = self.threads.borrow()[thread as usize].clock.when(deadline);
+        let at = {
+            let thread = &self.threads.borrow()[thread as usize];
+            let missed = thread.missed(self.time.clock());
+            thread.clock.when(deadline).saturating_add(missed)
+        };
         self.time.wake_at(at, waker)
     }
 
@@ -222,7 +246,7 @@ impl Executor {
         }
     }
 
-    /// A waker's inside for task number `task`.
+    /// The inner part of a waker for task number `task`.
     fn handle(&self, task: u32) -> Arc<Handle> {
         Arc::new(Handle {
             task,
@@ -231,7 +255,7 @@ impl Executor {
         })
     }
 
-    /// A waker for the future that the world itself drives, and what resets it before each poll.
+    /// A waker for the future that the world itself drives, and a function that resets it before each poll.
     pub fn root(&self) -> (Waker, impl Fn() + use<>) {
         let handle = self.handle(ROOT);
         (Waker::from(handle.clone()), move || {
@@ -239,7 +263,7 @@ impl Executor {
         })
     }
 
-    /// Something arrived for the ports of `thread`.
+    /// Notes an arrival for the ports of `thread`.
     pub fn arrived(&self, thread: u32) {
         let notice = {
             let thread = &mut self.threads.borrow_mut()[thread as usize];
@@ -284,7 +308,7 @@ impl Executor {
         }
     }
 
-    /// The event of `thread` has come: it looks at its ports and polls one task.
+    /// Handles the event of `thread`: it checks its ports and polls one task.
     pub fn run(&self, thread: u32) {
         let (core, dead, paused_until) = {
             let state = &self.threads.borrow()[thread as usize];
@@ -294,7 +318,7 @@ impl Executor {
             return;
         }
         if paused_until > self.time.now() {
-            // It still counts as scheduled.
+            // The thread still counts as scheduled.
             return self.time.push(paused_until, Event::Thread(thread));
         }
         match core {
@@ -312,7 +336,7 @@ impl Executor {
                 core.free_at = self.time.now() + used.div_ceil(1000);
             }
         }
-        // Until here the thread counts as scheduled, so that what it wakes itself pushes no event.
+        // Until here the thread counts as scheduled, so that its own wake-ups push no event.
         let more = {
             let state = &mut self.threads.borrow_mut()[thread as usize];
             state.scheduled = false;
@@ -355,7 +379,7 @@ impl Executor {
                 continue;
             };
             if port.pump() {
-                // A pump takes a bounded number of completions: look again.
+                // A pump takes a bounded number of completions: check again.
                 self.threads.borrow_mut()[thread as usize].arrived = true;
             }
         }
@@ -385,7 +409,7 @@ impl Executor {
         }
     }
 
-    /// Ends `thread`: none of its tasks is polled any more. They are dropped, which must not be seen by anybody.
+    /// Ends `thread`: none of its tasks is polled afterwards. They are dropped, and no one may see the drop.
     pub fn kill(&self, thread: u32) {
         self.threads.borrow_mut()[thread as usize].dead = true;
         let count = self.tasks.borrow().len();
@@ -413,7 +437,7 @@ impl Executor {
     }
 }
 
-/// What a process may ask of its surroundings.
+/// The surroundings of a process, for its tasks.
 pub(crate) struct ThreadRuntime {
     pub executor: Weak<Executor>,
     pub thread: u32,
@@ -421,9 +445,7 @@ pub(crate) struct ThreadRuntime {
 
 impl ThreadRuntime {
     fn executor(&self) -> Rc<Executor> {
-        self.executor
-            .upgrade()
-            .expect("a world outlives what runs in it")
+        self.executor.upgrade().expect("a world outlives its tasks")
     }
 }
 
@@ -441,7 +463,7 @@ impl Runtime for ThreadRuntime {
     }
 
     fn cancel(&self, timer: Timer) {
-        // A sleep may be dropped with its world.
+        // A sleep may be dropped together with its world.
         if let Some(executor) = self.executor.upgrade() {
             executor.time.cancel(timer);
         }

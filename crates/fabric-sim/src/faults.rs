@@ -1,4 +1,4 @@
-//! What may fail, how often, and whether it did: the fault classes of the world.
+//! The fault classes of the world: their rates, and the counts of their occurrences.
 //!
 //! ```text
 //!   Faults::swarm(seed) -> rates --> World::set_faults          hardware asks at each chance: does it strike?
@@ -6,12 +6,12 @@
 //!                      World::heal     all rates are 0           safety phase | liveness phase
 //! ```
 //!
-//! A class has one field with its unit in its name. Classes that hardware draws by itself have a rate; those that whoever
-//! drives a run brings about (the end of a process, a partition) have a count, and the driver says when: [`World::hit`]. A
-//! class counts only when its consequence came about, not when it was tried.
+//! A class has one field with its unit in its name. Classes that hardware draws by itself have a rate. Classes that the
+//! driver of a run causes (the end of a process, a partition) have a count, and the driver reports them: [`World::hit`]. A
+//! class counts only when its consequence occurred, not when it was tried.
 //!
-//! Invariants: a rate of 0 draws no random number, so a world without faults runs as if there were none; the draws come
-//! from the seed of the world alone.
+//! Invariants: a rate of 0 draws no random number, so a world without faults runs as if there were none; the draws depend
+//! on the seed of the world alone.
 //!
 //! [`World::hit`]: crate::World::hit
 
@@ -21,29 +21,29 @@ use std::collections::BTreeMap;
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 
-/// Where a class can come about.
+/// The runs in which a class can occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// In runs of the direct store.
     Direct,
-    /// In runs of several servers: of their configuration store.
+    /// In runs of several servers, in their configuration store.
     Cluster,
-    /// Not yet, for this reason.
+    /// In no run so far, for this reason.
     NotYet(&'static str),
 }
 
-/// What is known of a class.
+/// The facts about a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultClass {
     /// Its number in the list of classes, from 1.
     pub number: u32,
-    /// What it is called in reports.
+    /// The name in reports.
     pub name: &'static str,
     /// The unit of its field.
     pub unit: &'static str,
-    /// What happens.
+    /// The consequence.
     pub what: &'static str,
-    /// Where.
+    /// The runs in which it can occur.
     pub reach: Reach,
     range: (u64, u64),
 }
@@ -51,7 +51,7 @@ pub struct FaultClass {
 macro_rules! faults {
     ($($fault:ident = $number:literal, $name:literal, $field:ident: $unit:literal in $low:literal..=$high:literal, $reach:expr,
        $(#[doc = $what:literal])+)+) => {
-        /// How often each class strikes: 0 is never. The unit stands at the end of each name.
+        /// The rate of each class: 0 means never. The unit is at the end of each name.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Faults {
             $($(#[doc = $what])+ pub $field: u64,)+
@@ -81,7 +81,7 @@ macro_rules! faults {
                 [$(&mut self.$field,)+]
             }
 
-            /// How often `fault` strikes.
+            /// The rate of `fault`.
             pub fn rate(&self, fault: Fault) -> u64 {
                 match fault { $(Fault::$fault => self.$field,)+ }
             }
@@ -198,10 +198,10 @@ impl Fault {
             .collect()
     }
 
-    /// The names of the classes that can come about in runs of the direct store.
+    /// The names of the classes that can occur in runs of the direct store.
     pub const REACHABLE: &'static [&'static str] = &REACHABLE;
 
-    /// What is known of it.
+    /// The facts about the class.
     pub fn class(self) -> &'static FaultClass {
         &Self::CLASSES[self as usize]
     }
@@ -209,19 +209,19 @@ impl Fault {
 
 impl Faults {
     /// A random subset of the classes with random rates: each class with a chance of `percent` in a hundred. Every subset
-    /// hides other failures than the whole does.
+    /// hides other failures than the whole set does.
     pub fn swarm(random: &mut Random, percent: u32) -> Self {
         let mut faults = Self::default();
         for (class, field) in Fault::CLASSES.iter().zip(faults.fields()) {
             let (low, high) = class.range;
-            // Both are drawn for every class, so that one class more or less changes nothing for the others.
+            // Both are drawn for every class, so that adding a class changes nothing for the others.
             let (dice, rate) = (random.random_range(0..100), skewed(random, low, high));
             *field = if dice < percent { rate } else { 0 };
         }
         faults
     }
 
-    /// Lets the classes never strike whose name is `left_out`.
+    /// Sets the rates of the classes to 0 whose name satisfies `left_out`.
     pub fn leave_out(&mut self, left_out: impl Fn(&'static str) -> bool) {
         for (class, field) in Fault::CLASSES.iter().zip(self.fields()) {
             if left_out(class.name) {
@@ -266,18 +266,18 @@ const REACHABLE: [&str; REACHABLE_COUNT] = {
     names
 };
 
-/// A number between both, small ones more often.
+/// A number between both bounds, small numbers more often.
 fn skewed(random: &mut Random, low: u64, high: u64) -> u64 {
     let top = random.random_range(low..=high);
     random.random_range(low..=top)
 }
 
-/// Where a fault may strike.
+/// The place at which a fault may strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// A machine, by number.
     Machine(u32),
-    /// What travels from one machine to another.
+    /// The link from one machine to another.
     Link(u32, u32),
 }
 
@@ -285,11 +285,11 @@ pub(crate) enum Place {
 #[derive(Default)]
 struct Rates {
     everywhere: Faults,
-    /// In force instead at these places.
+    /// The rates that apply instead at these places.
     places: BTreeMap<Place, Faults>,
 }
 
-/// The rates in force and the counters. Shared by everything in a world.
+/// The current rates and the counters. Shared by everything in a world.
 pub(crate) struct FaultState {
     rates: RefCell<Rates>,
     any: Cell<bool>,
@@ -308,7 +308,7 @@ impl FaultState {
         }
     }
 
-    /// Lets things fail everywhere as often as `faults` says.
+    /// Sets the rates everywhere to `faults`.
     pub fn set(&self, faults: Faults) {
         *self.rates.borrow_mut() = Rates {
             everywhere: faults,
@@ -317,7 +317,7 @@ impl FaultState {
         self.any.set(faults != Faults::default());
     }
 
-    /// Lets things fail at `place` as often as `faults` says, whatever is in force elsewhere.
+    /// Sets the rates at `place` to `faults`, whatever applies elsewhere.
     pub fn set_at(&self, place: Place, faults: Faults) {
         let rates = &mut *self.rates.borrow_mut();
         rates.places.insert(place, faults);
@@ -325,13 +325,13 @@ impl FaultState {
         self.any.set(all.any(|faults| *faults != Faults::default()));
     }
 
-    /// Whether `fault` strikes at `place` now, with its rate in a million.
+    /// Whether `fault` strikes at `place` at this moment, with its rate per million.
     #[inline]
     pub fn strikes(&self, fault: Fault, place: Place) -> bool {
         self.any.get() && self.draw(fault, place, 1_000_000)
     }
 
-    /// Whether `fault` strikes at `place` now, with its rate in `of`. Counts nothing.
+    /// Whether `fault` strikes at `place` at this moment, with its rate per `of`. Counts nothing.
     #[cold]
     pub fn draw(&self, fault: Fault, place: Place, of: u64) -> bool {
         let rate = self.rate(fault, place);
@@ -349,12 +349,12 @@ impl FaultState {
         faults.rate(fault)
     }
 
-    /// A number for how hard it strikes.
+    /// A number for the severity of a fault.
     pub fn between(&self, low: u64, high: u64) -> u64 {
         self.random.borrow_mut().random_range(low..=high)
     }
 
-    /// Puts `items` into any order.
+    /// Puts `items` into a random order.
     pub fn shuffle<T>(&self, items: &mut [T]) {
         use stonecast_base::SliceExt as _;
         items.shuffle(&mut *self.random.borrow_mut());
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swarm_has_a_random_subset_of_what_can_be_reached() {
+    fn a_swarm_has_a_random_subset_of_the_reachable_classes() {
         let mut random = random_from_seed(1);
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..100 {
@@ -410,7 +410,7 @@ mod tests {
     const HERE: Place = Place::Machine(0);
 
     #[test]
-    fn a_place_has_rates_of_its_own_until_all_are_set_again() {
+    fn a_place_has_rates_of_its_own_until_all_rates_are_set_again() {
         let always = Faults {
             torn_read_per_million: 1_000_000,
             ..Faults::default()
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_strikes_as_often_as_its_rate_says_and_never_without_one() {
+    fn a_fault_strikes_at_its_rate_and_never_without_one() {
         let state = FaultState::new(3);
         assert!(!state.strikes(Fault::TornRead, HERE));
         state.set(Faults {

@@ -1,7 +1,7 @@
-//! Bytes of a memory: sparse pages that copies share until one of them writes.
+//! Bytes of a memory: sparse pages that clones share until one of them writes.
 //!
-//! Untouched memory costs nothing, so a gigabyte that is registered and never used is free, and cloning an image costs one
-//! counter per touched page: crash exploration clones thousands of them per second.
+//! Untouched memory costs nothing, so a gigabyte that is registered and never used is free. The clone of an image costs one
+//! counter per touched page: crash exploration makes thousands of clones per second.
 
 use std::rc::Rc;
 
@@ -10,14 +10,14 @@ pub(crate) const PAGE_SIZE: usize = 4096;
 
 type Page = [u8; PAGE_SIZE];
 
-/// See the module documentation. Bytes that nobody wrote are zero.
+/// An image; see the module documentation. Unwritten bytes are zero.
 #[derive(Clone, Default)]
 pub(crate) struct Image {
     /// Ends with the last touched page.
     pages: Vec<Option<Rc<Page>>>,
 }
 
-/// Cuts `size` bytes from `offset` at page borders: calls `with(page, start in the page, range of the bytes)`.
+/// Splits `size` bytes from `offset` at page borders: calls `with(page, start in the page, range of the bytes)`.
 fn each_page(offset: u64, size: usize, mut with: impl FnMut(usize, usize, std::ops::Range<usize>)) {
     let mut done = 0;
     while done < size {
@@ -70,7 +70,7 @@ impl Image {
         self.page_mut(page)[start..start + 8].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// The pages that anybody wrote, in order.
+    /// The written pages, in order.
     pub fn touched(&self) -> impl Iterator<Item = usize> {
         self.pages
             .iter()
@@ -79,7 +79,7 @@ impl Image {
             .map(|(index, _)| index)
     }
 
-    /// Whether anybody wrote to page `index`.
+    /// Whether page `index` was ever written.
     pub fn has_page(&self, index: usize) -> bool {
         self.page(index).is_some()
     }
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Needs the copy on write: with pages that are shared for good, the clone changes with the original.
+    /// Needs the copy on write: with permanently shared pages, the clone changes with the original.
     #[test]
     fn an_image_and_its_clones_are_as_separate_as_plain_arrays() {
         const SIZE: usize = 5 * PAGE_SIZE;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_nobody_touched_takes_no_room() {
+    fn untouched_memory_takes_no_room() {
         let mut image = Image::default();
         image.write(1 << 30, &[1]);
         assert_eq!(image.touched().collect::<Vec<_>>(), [(1 << 30) / PAGE_SIZE]);

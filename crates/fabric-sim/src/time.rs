@@ -1,11 +1,11 @@
-//! Virtual time: what happens next, timers, and what a handler's work costs.
+//! Virtual time: the next event, timers, and the cost of a handler's work.
 //!
-//! A handler (a poll of a task) runs in one piece at the moment of its event, and adds up what its work would take on its
-//! core: [`Time::charge`]. For the handler its clock moves on with it; the core is busy until then, and what the handler
-//! posted leaves at that clock. Hardware is not charged: its times are decided when an event is pushed.
+//! A handler (a poll of a task) runs in one piece at the moment of its event, and adds up the time that its work would take
+//! on its core: [`Time::charge`]. The handler's clock advances with it; the core is busy until then, and the handler's
+//! posts leave at that clock. Hardware is not charged: its times are decided when an event is pushed.
 //!
-//! Invariants: time never goes back; a charge outside a handler is none, so the same memory can be touched by a core, a NIC
-//! or a test.
+//! Invariants: time never goes back; a charge outside a handler has no effect, so a core, a NIC or a test can touch the
+//! same memory.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use stonecast_media::Ddio;
 use crate::cache::{Cache, Latencies};
 use crate::queue::{Event, Queue};
 
-/// See the module documentation.
+/// Virtual time; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Time {
     now: Cell<Nanoseconds>,
@@ -32,18 +32,18 @@ pub(crate) struct Time {
     next_space: Cell<u32>,
     /// Counts the stores to all persistent memories, in order.
     stores: Rc<Cell<u64>>,
-    /// When what a NIC does to memory at this moment is in the memory controller; `None`: no NIC is at it.
+    /// The time at which the NIC's current access is in the memory controller; `None` if no NIC accesses memory.
     nic: Cell<Option<Nanoseconds>>,
-    /// Whether the NIC that is at it writes into the last-level cache; `None`: as its machine does.
+    /// Whether the accessing NIC writes into the last-level cache; `None` to follow its machine.
     nic_ddio: Cell<Option<Ddio>>,
     /// The memory that a NIC touched.
     touched: Cell<Option<u32>>,
-    /// Somebody read a line that cannot be read.
+    /// Whether a handler read an unreadable line.
     poison: Cell<bool>,
 }
 
-/// Wake-ups that somebody asked for. A slot's entry in the queue is kept when its timer is cancelled and serves the next
-/// timer of the slot, so that tasks that set and cancel a timer a million times a second leave nothing behind.
+/// Requested wake-ups. The entry of a slot in the queue is kept when its timer is cancelled and serves the next timer of
+/// the slot, so that tasks that set and cancel a timer a million times a second leave nothing behind.
 #[derive(Default)]
 struct Timers {
     slots: Vec<Slot>,
@@ -52,11 +52,11 @@ struct Timers {
 }
 
 struct Slot {
-    /// `None`: free.
+    /// `None` if free.
     waker: Option<Waker>,
     deadline: Nanoseconds,
     serial: u64,
-    /// When the slot's entry in the queue comes; `NEVER`: there is none.
+    /// The time of the slot's entry in the queue; `NEVER` if there is none.
     queued: Nanoseconds,
 }
 
@@ -76,7 +76,7 @@ impl Time {
         self.now.get()
     }
 
-    /// The clock of whoever asks: for a handler, the moment plus what its work has taken.
+    /// The clock of the caller: for a handler, the moment plus the cost of its work.
     #[inline]
     pub fn clock(&self) -> Nanoseconds {
         self.now.get() + self.used.get() / 1000
@@ -86,13 +86,13 @@ impl Time {
     pub fn push(&self, time: Nanoseconds, event: Event) {
         debug_assert!(
             time >= self.now(),
-            "{event:?} at {time}, but it is {}",
+            "{event:?} at {time}, but the time is {}",
             self.now()
         );
         self.queue.borrow_mut().push(time, event);
     }
 
-    /// Goes on to what happens next.
+    /// Advances to the next event.
     pub fn advance(&self) -> Option<Event> {
         let (time, event) = self.queue.borrow_mut().pop()?;
         assert!(time >= self.now(), "time goes forward");
@@ -100,16 +100,16 @@ impl Time {
         Some(event)
     }
 
-    /// Forgets everything that was to happen.
+    /// Drops all future events.
     pub fn clear(&self) {
         self.queue.borrow_mut().clear();
         let slots = std::mem::take(&mut self.timers.borrow_mut().slots);
-        // A waker may own a task whose end comes back here.
+        // The drop of a waker may end a task that calls back.
         drop(slots);
         self.timers.borrow_mut().free.clear();
     }
 
-    /// Runs `handler` on `core`, and returns what it gave and the picoseconds that its work took.
+    /// Runs `handler` on `core`, and returns its result and the picoseconds of its work.
     pub fn run<T>(&self, core: usize, handler: impl FnOnce() -> T) -> (T, u64) {
         assert!(
             self.core.get().is_none(),
@@ -128,7 +128,7 @@ impl Time {
         self.charge_ps(nanoseconds * 1000);
     }
 
-    /// As [`Time::charge`].
+    /// Like [`Time::charge`].
     #[inline]
     pub fn charge_ps(&self, picoseconds: u64) {
         if self.core.get().is_some() {
@@ -151,14 +151,14 @@ impl Time {
         self.core.get()
     }
 
-    /// Runs `access`, a NIC's access to memory. Returns when it is as far as it gets by itself.
+    /// Runs `access`, a NIC's access to memory. Returns the time at which it is as far as it gets without help.
     pub fn as_nic<T>(&self, access: impl FnOnce() -> T) -> (T, Nanoseconds) {
         self.nic.set(Some(self.now()));
         let result = access();
         (result, self.nic.take().expect("set above"))
     }
 
-    /// As [`Time::as_nic`], through a root port with a setting of its own.
+    /// Like [`Time::as_nic`], through a root port with a setting of its own.
     pub fn as_nic_with<T>(
         &self,
         ddio: Option<Ddio>,
@@ -170,7 +170,7 @@ impl Time {
         result
     }
 
-    /// Whether the NIC that accesses memory writes into the last-level cache; `None`: as its machine does.
+    /// Whether the accessing NIC writes into the last-level cache; `None` to follow its machine.
     pub fn nic_ddio(&self) -> Option<Ddio> {
         self.nic_ddio.get()
     }
@@ -181,30 +181,30 @@ impl Time {
         self.nic.get().is_some()
     }
 
-    /// The persistent memory that `access` touches, through whatever stands around it.
+    /// The persistent memory that `access` touches, through any wrappers.
     pub fn space_of(&self, access: impl FnOnce()) -> Option<u32> {
         self.touched.set(None);
         self.as_nic(access);
         self.touched.take()
     }
 
-    /// A NIC touches persistent memory `space`.
+    /// Notes that a NIC touches persistent memory `space`.
     pub fn note_touch(&self, space: u32) {
         self.touched.set(Some(space));
     }
 
-    /// Somebody reads a line that cannot be read.
+    /// Notes the read of an unreadable line.
     pub fn note_poison(&self) {
         self.poison.set(true);
     }
 
-    /// Whether somebody did since this was asked last.
+    /// Whether there was such a read since the last call.
     #[inline]
     pub fn take_poison(&self) -> bool {
         self.poison.take()
     }
 
-    /// The NIC's access is as far as it gets only at `at`.
+    /// Notes that the NIC's access is as far as it gets only at `at`.
     pub fn note_settled(&self, at: Nanoseconds) {
         self.nic.set(self.nic.get().max(Some(at)));
     }
@@ -263,7 +263,7 @@ impl Time {
         }
     }
 
-    /// The entry of timer slot `index` has come: whom to wake, if it is time.
+    /// Handles the entry of timer slot `index`, and returns the waker if it is due.
     pub fn timer_due(&self, index: u32) -> Option<Waker> {
         let now = self.now();
         let timers = &mut *self.timers.borrow_mut();
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Runs to the end of the queue, and returns when `count` was woken.
+    /// Runs to the end of the queue, and returns the times at which `count` was woken.
     fn woken(time: &Time, count: &Arc<Count>) -> Vec<Nanoseconds> {
         let mut times = Vec::new();
         while let Some(event) = time.advance() {
@@ -330,7 +330,7 @@ mod tests {
         time.cancel(timers[0]);
     }
 
-    /// Needs the look at the deadline in `timer_due`: the slot's old entry comes before the new timer is due.
+    /// Needs the check of the deadline in `timer_due`: the slot's old entry comes before the new timer is due.
     #[test]
     fn a_timer_in_a_slot_with_an_older_entry_fires_at_its_own_time() {
         let (time, count) = (Time::default(), Arc::new(Count::default()));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_that_are_set_and_cancelled_over_and_over_leave_nothing_behind() {
+    fn timers_that_are_set_and_cancelled_repeatedly_leave_nothing_behind() {
         let (time, count) = (Time::default(), Arc::new(Count::default()));
         let waker = Waker::from(count.clone());
         for round in 0..10_000 {

@@ -1,4 +1,4 @@
-//! The world: machines, processes, and the loop that lets things happen.
+//! The world: machines, processes, and the loop that executes events.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ use crate::trace::Trace;
 
 /// Longest SEND: the InfiniBand specification's largest message.
 const SEND_SIZE_MAX: u32 = 1 << 31;
-/// Private data of a connection request or its answer: what an InfiniBand CM answer holds.
+/// Private data of a connection request or its answer: the size in an InfiniBand CM answer.
 const PRIVATE_DATA_SIZE_MAX: usize = 196;
 
-/// A simulated world. Everything in it follows from its seed and from what is run in it.
+/// A simulated world. Everything in it follows from its seed and from the programs that run in it.
 pub struct World {
     shared: Rc<Shared>,
     observer: u32,
@@ -39,26 +39,27 @@ struct Shared {
     executor: Rc<Executor>,
     trace: Trace,
     faults: Rc<FaultState>,
-    /// Processes that read a line that cannot be read.
+    /// Number of processes that read an unreadable line.
     machine_checks: Cell<u64>,
     machines: RefCell<Vec<MachineState>>,
-    /// Which process each thread belongs to; the observer belongs to none.
+    /// The process of each thread; the observer belongs to none.
     groups: RefCell<BTreeMap<u32, Rc<Group>>>,
 }
 
-/// What is not the NIC's.
+/// The state of a machine outside its NIC.
 struct MachineState {
     options: MachineOptions,
     cores: Vec<usize>,
     /// Threads so far: each goes to the next core.
     threads: usize,
+    suspended_until: Nanoseconds,
 }
 
 /// A machine of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine(u32);
 
-/// What lives and dies together: the threads of a process, and the devices that they have opened.
+/// The objects that live and die together: the threads of a process, and its open devices.
 struct Group {
     machine: Machine,
     threads: RefCell<Vec<u32>>,
@@ -119,6 +120,7 @@ impl World {
             options,
             cores,
             threads: 0,
+            suspended_until: 0,
         });
         Machine(number)
     }
@@ -138,7 +140,7 @@ impl World {
         }
     }
 
-    /// Starts a process whose work takes no time: for tests that look at everything from outside.
+    /// Starts a process whose work takes no time: for tests that observe from outside.
     pub fn observing_process(&self, machine: Machine) -> Process {
         Process {
             shared: self.shared.clone(),
@@ -151,7 +153,7 @@ impl World {
         }
     }
 
-    /// Puts a persistent memory module into a machine: empty, or with what survived elsewhere.
+    /// Puts a persistent memory module into a machine: empty, or with a survivor's content.
     pub fn module(&self, machine: Machine, content: Survivor) -> Rc<Module> {
         let options = self.shared.machines.borrow()[machine.0 as usize].options;
         let (time, faults) = (self.shared.time.clone(), self.shared.faults.clone());
@@ -166,10 +168,10 @@ impl World {
         module
     }
 
-    /// What a power cut of `machine` at this moment may leave of `module`, which is in it. Changes nothing.
+    /// The possible states of `module`, which is in `machine`, after a power cut at this moment. Changes nothing.
     pub fn wreck(&self, machine: Machine, module: &Rc<Module>) -> Wreck {
-        // What caches save is what was placed, and a queue pair's writes are placed in order: of what is inside the NIC
-        // only the next one can be under way. Memory controllers take writes in any order.
+        // Caches save data that were placed, and a queue pair's writes are placed in order: of the data inside the NIC only
+        // the next write can be in progress. Memory controllers take writes in any order.
         let next_only = module.platform.persistence_domain == PersistenceDomain::Mhp;
         Wreck::new(
             module,
@@ -181,8 +183,8 @@ impl World {
         )
     }
 
-    /// Cuts the power of `machine`: its processes are gone, and what its NIC had taken. What its modules hold afterwards is
-    /// decided by [`Module::restart`].
+    /// Cuts the power of `machine`: its processes are gone, and so are the messages that its NIC had taken.
+    /// [`Module::restart`] decides the later content of its modules.
     pub fn cut_power(&self, machine: Machine) {
         {
             let net = &mut *self.shared.net.borrow_mut();
@@ -207,44 +209,43 @@ impl World {
             .for_each(|thread| self.shared.end_thread(thread));
     }
 
-    /// Lets things fail at `machine` from now on as often as `faults` says, whatever is in force elsewhere.
+    /// Sets the fault rates of `machine`, whatever applies elsewhere.
     pub fn set_machine_faults(&self, machine: Machine, faults: Faults) {
         self.shared.faults.set_at(Place::Machine(machine.0), faults);
     }
 
-    /// Lets what travels from one machine to another fail from now on as often as `faults` says, whatever is in force
-    /// elsewhere.
+    /// Sets the fault rates of the link from one machine to another, whatever applies elsewhere.
     pub fn set_link_faults(&self, from: Machine, to: Machine, faults: Faults) {
         self.shared.faults.set_at(Place::Link(from.0, to.0), faults);
     }
 
-    /// Lets things fail everywhere from now on, as often as `faults` says.
+    /// Sets the fault rates everywhere.
     pub fn set_faults(&self, faults: Faults) {
         self.shared.faults.set(faults);
     }
 
-    /// Lets nothing fail any more: rates are 0, partitions end, NICs are as fast as they were. What is broken stays so.
+    /// Ends all faults: rates are 0, partitions end, NICs have their full speed. Broken connections stay broken.
     pub fn heal(&self) {
         self.shared.faults.set(Faults::default());
         self.shared.net.borrow_mut().nics.heal();
     }
 
-    /// Counts a fault that whoever drives this world brought about.
+    /// Counts a fault that the driver of this world caused.
     pub fn hit(&self, fault: Fault) {
         self.shared.faults.hit(fault);
     }
 
-    /// How often each class of faults came about, by name.
+    /// The number of occurrences of each class of faults, by name.
     pub fn fault_hits(&self) -> BTreeMap<&'static str, u64> {
         self.shared.faults.hits()
     }
 
-    /// How many processes read a line that cannot be read, and ended by that.
+    /// The number of processes that ended because they read an unreadable line.
     pub fn machine_checks(&self) -> u64 {
         self.shared.machine_checks.get()
     }
 
-    /// Lets no message through from one machine to another, `None` being any, for `duration_ns` after `pause_ns`.
+    /// Blocks messages from one machine to another, `None` being any, for `duration_ns` after `pause_ns`.
     pub fn block(
         &self,
         from: Option<Machine>,
@@ -261,12 +262,28 @@ impl World {
             .block(from, to, start, start + duration_ns);
     }
 
-    /// Resets the NIC of `machine`: what it had taken and not placed is gone, and all its queue pairs are broken.
+    /// Resets the NIC of `machine`: messages that it had taken and not placed are gone, and all its queue pairs are broken.
     pub fn reset_nic(&self, machine: Machine) {
         self.shared.change(|net| net.reset(machine.0));
     }
 
-    /// Makes the NIC of `machine` so many times slower for a while.
+    /// Suspends `machine` for a while: its threads stand still, and nothing reaches or leaves its NIC. Its clock goes on, and timers
+    /// that became due meanwhile fire afterwards.
+    pub fn suspend(&self, machine: Machine, duration_ns: Nanoseconds) {
+        let until = self.now() + duration_ns;
+        self.block(Some(machine), None, 0, duration_ns);
+        self.block(None, Some(machine), 0, duration_ns);
+        let groups = self.shared.groups.borrow();
+        let on_it = groups.iter().filter(|(_, group)| group.machine == machine);
+        for (&thread, _) in on_it {
+            self.shared.executor.suspend(thread, until);
+        }
+        let machines = &mut *self.shared.machines.borrow_mut();
+        let suspended_until = &mut machines[machine.0 as usize].suspended_until;
+        *suspended_until = until.max(*suspended_until);
+    }
+
+    /// Makes the NIC of `machine` slower by `factor` for a while.
     pub fn slow_nic(&self, machine: Machine, factor: u64, duration_ns: Nanoseconds) {
         let until = self.now() + duration_ns;
         self.shared
@@ -276,7 +293,7 @@ impl World {
             .slow_down(machine.0, factor, until);
     }
 
-    /// What runs beside all processes and takes no time.
+    /// A runtime beside all processes, whose work takes no time.
     pub fn observer(&self) -> Rc<dyn Runtime> {
         Rc::new(ThreadRuntime {
             executor: Rc::downgrade(&self.shared.executor),
@@ -289,17 +306,17 @@ impl World {
         self.shared.time.now()
     }
 
-    /// How many events happened.
+    /// The number of events so far.
     pub fn events(&self) -> u64 {
         self.shared.trace.events()
     }
 
-    /// A hash of everything that happened.
+    /// A hash of all events so far.
     pub fn hash(&self) -> u64 {
         self.shared.trace.hash()
     }
 
-    /// Lets the next thing happen; false when nothing is left to happen.
+    /// Executes the next event; false if there is none.
     pub fn step(&self) -> bool {
         self.shared.step().is_some()
     }
@@ -308,7 +325,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// When nothing is left to happen, so that it would wait for ever.
+    /// If no event is left, so that the future would wait for ever.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let (waker, reset) = self.shared.executor.root();
@@ -323,7 +340,7 @@ impl World {
                 self.shared.executor.dispatch();
             }
             let event = self.shared.step();
-            due = event.expect("what is waited for can still happen") == Event::Root;
+            due = event.expect("an event must be left while the future waits") == Event::Root;
         }
     }
 }
@@ -362,7 +379,7 @@ impl Shared {
         Some(event)
     }
 
-    /// A thread that read a line that cannot be read gets a signal that ends its process.
+    /// Ends the process of a thread that read an unreadable line, as a signal would.
     fn check_machine(&self, thread: u32) {
         if !self.time.take_poison() {
             return;
@@ -377,12 +394,13 @@ impl Shared {
 
     /// Starts a thread of a process, on the next core of its machine.
     fn start_thread(&self, group: &Rc<Group>) -> u32 {
-        let (options, core) = {
+        let (options, core, suspended_until) = {
             let state = &mut self.machines.borrow_mut()[group.machine.0 as usize];
             state.threads += 1;
             (
                 state.options,
                 state.cores[(state.threads - 1) % state.cores.len()],
+                state.suspended_until,
             )
         };
         let thread = self.executor.add_thread(ThreadOptions {
@@ -391,6 +409,9 @@ impl Shared {
             notice_ns: options.profile.cpu_notice_ns,
             clock: LocalClock::default(),
         });
+        if suspended_until > self.time.now() {
+            self.executor.suspend(thread, suspended_until);
+        }
         group.threads.borrow_mut().push(thread);
         self.groups.borrow_mut().insert(thread, group.clone());
         thread
@@ -402,7 +423,7 @@ impl Shared {
         self.executor.kill(thread);
     }
 
-    /// Ends a process: its devices first, so that nothing that its threads do at their end is seen.
+    /// Ends a process: its devices first, so that the last actions of its threads have no effect.
     fn end(&self, group: &Group) {
         for &context in &*group.contexts.borrow() {
             self.net.borrow_mut().kill(context, true);
@@ -413,7 +434,7 @@ impl Shared {
             .for_each(|thread| self.end_thread(thread));
     }
 
-    /// Changes the hardware from outside, and tells who must know.
+    /// Changes the hardware from outside, and notifies the affected threads.
     fn change(&self, change: impl FnOnce(&mut Net)) {
         let mut net = self.net.borrow_mut();
         change(&mut net);
@@ -432,7 +453,9 @@ impl Shared {
             Event::Control(index) => net.control(index),
             Event::GiveUp(message) => net.give_up(message),
             Event::Complete(index) => net.complete_late(index),
-            Event::Root | Event::Thread(_) | Event::Timer(_) => unreachable!("not of the hardware"),
+            Event::Root | Event::Thread(_) | Event::Timer(_) => {
+                unreachable!("not an event of the hardware")
+            }
         }
         self.tell(net);
     }
@@ -445,12 +468,12 @@ impl Shared {
 }
 
 impl Process {
-    /// Opens the NIC of its machine: a device of its own, to which nothing of its other devices means anything.
+    /// Opens the NIC of its machine: a device of its own, to which handles of its other devices mean nothing.
     pub fn open_device(&self) -> Rc<SimDevice> {
         self.open_device_at(RootPort::default())
     }
 
-    /// As [`Process::open_device`], a NIC in another slot of the machine: at a root port with settings of its own.
+    /// Like [`Process::open_device`], for a NIC in another slot of the machine: at a root port with settings of its own.
     pub fn open_device_at(&self, root_port: RootPort) -> Rc<SimDevice> {
         let shared = &self.shared;
         let machine = self.group.machine.0;
@@ -496,7 +519,7 @@ impl Process {
         })
     }
 
-    /// Its clock, its timers, its tasks.
+    /// The clock, timers and tasks of the process.
     pub fn runtime(&self) -> Rc<dyn Runtime> {
         Rc::new(ThreadRuntime {
             executor: Rc::downgrade(&self.shared.executor),
@@ -504,19 +527,19 @@ impl Process {
         })
     }
 
-    /// A port, on a device of its own, that its thread looks at.
+    /// A port, on a device of its own, that its thread polls.
     pub fn port(&self, capacity: u32) -> Result<Rc<Port>, DeviceError> {
         self.port_on(self.open_device(), capacity)
     }
 
-    /// A port on `device`, one of its own or something around one, that its thread looks at.
+    /// A port on `device`, an own device or a wrapper of one, that its thread polls.
     pub fn port_on(&self, device: Rc<dyn Device>, capacity: u32) -> Result<Rc<Port>, DeviceError> {
         let port = Rc::new(Port::new(device, capacity)?);
         self.shared.executor.add_port(self.thread, &port);
         Ok(port)
     }
 
-    /// Lets its software stand still for a while, all threads of it; its NIC goes on.
+    /// Lets its software stand still for a while, with all its threads; its NIC continues.
     pub fn pause(&self, duration_ns: Nanoseconds) {
         let until = self.shared.time.now() + duration_ns;
         let threads = self.group.threads.borrow();
@@ -530,7 +553,7 @@ impl Process {
         }
     }
 
-    /// Breaks the other sides of all its connections; it is not told.
+    /// Breaks the other sides of all its connections, without telling it.
     pub fn break_peers(&self) {
         self.shared.change(|net| {
             let own = |net: &Net, number: u32| {
@@ -560,7 +583,7 @@ impl Process {
         self.shared.faults.hit(fault);
     }
 
-    /// Another thread of the process, on the next core of its machine: what kills or stops one of them does so to all.
+    /// Another thread of the process, on the next core of its machine: a kill or pause of one affects all.
     pub fn thread(&self) -> Self {
         Self {
             shared: self.shared.clone(),
@@ -569,13 +592,14 @@ impl Process {
         }
     }
 
-    /// Ends it as `kill -9` would, all threads of it: no goodbye, nothing that it does is seen from now on. What its NIC has
-    /// taken is still placed, and its memory is the machine's until the last peer has let go.
+    /// Ends the process as `kill -9` would, with all its threads: no goodbye, and its later actions have no effect. The
+    /// messages that its NIC has taken are still placed, and its memory belongs to the machine until the last peer has let
+    /// go.
     pub fn kill(&self) {
         self.shared.end(&self.group);
     }
 
-    /// Nanoseconds that its core has worked, for it and others.
+    /// The time that its core has worked, for it and others, in nanoseconds.
     pub fn core_busy_ns(&self) -> Nanoseconds {
         self.shared.executor.busy_ns(self.thread)
     }

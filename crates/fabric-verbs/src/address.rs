@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use stonecast_fabric::DeviceError;
 
-/// What addresses begin with.
+/// The prefix of addresses.
 const SCHEME: &str = "verbs:";
 
-/// Where a control plane listens: a host (name, IPv4, or IPv6 in brackets) and a TCP port.
+/// The place at which a control plane listens: a host (name, IPv4, or IPv6 in brackets) and a TCP port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ControlAddress {
     host: String,
@@ -17,7 +17,7 @@ pub struct ControlAddress {
 }
 
 impl ControlAddress {
-    /// The addresses that the host's name stands for.
+    /// The addresses of the host's name.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, DeviceError> {
         let found = (self.host.as_str(), self.port).to_socket_addrs();
         let found: Vec<SocketAddr> = found
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_an_example() {
+    fn an_invalid_address_is_refused_with_an_example() {
         for text in [
             "",
             "verbs:",
@@ -119,7 +119,9 @@ mod tests {
 
     #[test]
     fn a_name_without_an_address_is_refused() {
-        let address: ControlAddress = "verbs:nobody.invalid:1".parse().expect("it has the form");
+        let address: ControlAddress = "verbs:nobody.invalid:1"
+            .parse()
+            .expect("the address has the right form");
         assert!(matches!(
             address.resolve(),
             Err(DeviceError::Address { .. })

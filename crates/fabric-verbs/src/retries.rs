@@ -1,4 +1,4 @@
-//! How long a requester waits for a receive buffer, in the terms of the hardware.
+//! The time that a requester waits for a receive buffer, in the terms of the hardware.
 //!
 //! ```text
 //!   options of a queue pair     n retries, each after d nanoseconds        wait = n x d
@@ -6,8 +6,8 @@
 //!   hardware, responder         min_rnr_timer: one of 32 pauses, told to the requester in each RNR NAK
 //! ```
 //!
-//! The requester sends its wait to the responder when they connect; both compute the same pair from it: as many retries
-//! as the hardware counts, each of the shortest pause with which they cover the wait.
+//! The requester sends its wait to the responder when they connect; both compute the same pair from it: the full number of
+//! hardware retries, with the shortest pause that covers the wait.
 
 /// Most retries that the hardware counts; the next number means "for ever".
 const HARDWARE_RETRIES_MAX: u8 = 6;
@@ -51,7 +51,7 @@ const PAUSES: [(u32, u8); 32] = [
 /// Nanoseconds of a unit.
 const UNIT_NS: u64 = 10_000;
 
-/// What both sides set.
+/// The values that both sides set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceiverNotReady {
     /// `rnr_retry` of the requester, 0 to 6.
@@ -61,8 +61,8 @@ pub(crate) struct ReceiverNotReady {
 }
 
 impl ReceiverNotReady {
-    /// The hardware's terms for `count` retries after `delay_ns` each. Waits at least that long, as far as the hardware
-    /// can: 3.9 seconds.
+    /// The hardware's terms for `count` retries after `delay_ns` each. They wait at least that long, up to the hardware's
+    /// limit of 3.9 seconds.
     pub fn new(count: u32, delay_ns: u64) -> Self {
         let retry_count = u8::try_from(count)
             .unwrap_or(u8::MAX)
@@ -90,7 +90,7 @@ mod tests {
         let (units, _) = PAUSES
             .iter()
             .find(|(_, code)| *code == terms.timer_code)
-            .expect("every code stands there");
+            .expect("every code is in the table");
         u64::from(*units) * UNIT_NS * u64::from(terms.retry_count)
     }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_for_ever() {
+    fn no_wait_is_endless() {
         for count in [0, 1, 6, 7, 8, 255, 256, u32::MAX] {
             assert!(ReceiverNotReady::new(count, u64::MAX).retry_count <= 6);
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_stands_in_the_table_once_and_pauses_grow() {
+    fn every_code_is_in_the_table_once_and_pauses_grow() {
         let mut codes: Vec<u8> = PAUSES.iter().map(|(_, code)| *code).collect();
         codes.sort_unstable();
         assert!(codes.into_iter().eq(0..32));

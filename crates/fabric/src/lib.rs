@@ -1,5 +1,5 @@
-//! The verbs vocabulary, one trait that every provider implements, and an asynchronous face for straight-line protocol
-//! code.
+//! The vocabulary of verbs, one trait that every provider implements, and an asynchronous interface for straight-line
+//! protocol code.
 //!
 //! ```text
 //!   kv, log shipping, ...      let status = port.submit(qp, &[write, flush]).await;
@@ -9,11 +9,12 @@
 //!   dyn Device  post, poll, connection events            <- fabric-sim, fabric-shm, fabric-verbs
 //! ```
 //!
-//! Ordering and completion follow the InfiniBand specification's reliable connection (see [`Device`] for the list that
-//! the contract suite checks). *Completed* says that the responder has the operation; it never says *persisted*.
+//! Ordering and completion follow the reliable connection of the InfiniBand specification (see [`Device`] for the list that
+//! the contract suite checks). *Completed* means that the responder has the operation; it never means *persisted*.
 #![forbid(unsafe_code)]
 
 pub mod append;
+mod boot_time;
 mod connection;
 pub mod contract;
 pub mod decorate;
@@ -25,6 +26,7 @@ mod runtime;
 mod solitude;
 mod work;
 
+pub use boot_time::boot_time;
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
 pub use device::{
     Capabilities, ChangeNow, Device, DeviceError, MultiPacketOptions, Placing, QueuePairOptions,

@@ -1,44 +1,43 @@
-//! Whether batches come one at a time, so that the thread may wait for one in the call.
+//! Detects whether batches come one at a time, so that the thread may wait for one in the call.
 //!
 //! ```text
 //!   a batch that let others run has ended, and no other was waited for meanwhile    the next IN_CALL_MAX may be
 //!   two were waited for at once, or one was late                                    none, until one that let others run ends alone
 //! ```
 //!
-//! Who waits in the call lets nobody else run, so whether there is somebody else shows only when others run, which is every
-//! so often.
+//! A thread that waits in the call lets no other task run. So the existence of other tasks shows only when they run, which
+//! happens every so often.
 //!
 //! Invariants:
-//! - Of `IN_CALL_MAX` + 1 batches in a row one lets others run.
-//! - Each batch in a row that is late quadruples how many must let others run before the next may be waited for, so that
-//!   little is lost where READs take longer than anybody wants to wait in the call.
-//! - While somebody waits for another batch nothing is waited for in the call, so batches of several tasks are on their
-//!   way side by side.
+//! - One of `IN_CALL_MAX` + 1 batches in a row lets others run.
+//! - Each late batch in a row quadruples the number of batches that must let others run before the next wait in the call,
+//!   so that little is lost if READs take longer than a wait in the call is worth.
+//! - While a task waits for another batch, no thread waits in the call, so batches of several tasks run concurrently.
 
 use std::cell::Cell;
 
-/// Batches in a row that are waited for in the call. A READ of a card takes some microseconds, so others wait for some ten.
+/// Batches in a row that are awaited in the call. A READ of a card takes some microseconds, so others wait for a few dozen.
 const IN_CALL_MAX: u32 = 16;
-/// Most batches that must let others run after one that was late.
+/// Most batches that must let others run after a late batch.
 const PENANCE_MAX: u32 = 1 << 12;
 
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Solitude {
-    /// Batches that somebody waits for.
+    /// Batches that a task waits for.
     waited: Cell<u32>,
-    /// Since nobody waited last, two were waited for at once.
+    /// Whether two batches were awaited at once since the last moment without any.
     crowded: Cell<bool>,
-    /// Batches that may still be waited for in the call.
+    /// Batches that may still be awaited in the call.
     left: Cell<u32>,
     /// Batches that must still let others run because one was late.
     penance: Cell<u32>,
-    /// How many there were the last time; 0: the last one that was waited for in the call was not late.
+    /// The penance imposed last; 0 if the last batch awaited in the call was in time.
     penance_last: Cell<u32>,
 }
 
 impl Solitude {
-    /// Somebody begins to wait for a batch, and lets others run.
+    /// A task begins to wait for a batch, and lets others run.
     pub fn begin(&self) {
         let waited = self.waited.get() + 1;
         self.waited.set(waited);
@@ -47,7 +46,7 @@ impl Solitude {
         }
     }
 
-    /// Nobody waits for it any more. `gave_way`: others had a turn meanwhile.
+    /// The wait for the batch has ended. `gave_way`: other tasks ran meanwhile.
     pub fn end(&self, gave_way: bool) {
         let waited = self.waited.get().strict_sub(1);
         self.waited.set(waited);
@@ -65,13 +64,13 @@ impl Solitude {
         }
     }
 
-    /// Whether a batch could be waited for in the call now.
+    /// Whether a batch could be awaited in the call at this moment.
     #[inline]
     pub fn is_alone(&self) -> bool {
         self.left.get() > 0 && self.waited.get() == 0
     }
 
-    /// Whether a batch may be waited for in the call; it counts.
+    /// Whether a batch may be awaited in the call; if so, the batch counts.
     #[inline]
     pub fn may_wait(&self) -> bool {
         let alone = self.is_alone();
@@ -81,13 +80,13 @@ impl Solitude {
         alone
     }
 
-    /// One that was waited for in the call was not late.
+    /// A batch that was awaited in the call was in time.
     #[inline]
     pub fn in_time(&self) {
         self.penance_last.set(0);
     }
 
-    /// One was late. Others may be as slow.
+    /// A batch was late. Others may be as slow.
     pub fn in_vain(&self) {
         let penance = (self.penance_last.get() * 4).clamp(1, PENANCE_MAX);
         self.penance_last.set(penance);
@@ -100,7 +99,7 @@ impl Solitude {
 mod tests {
     use super::*;
 
-    /// One batch, in the call if it may be; whether it was.
+    /// One batch, in the call if allowed; returns whether it was.
     fn one(solitude: &Solitude) -> bool {
         let in_call = solitude.may_wait();
         if !in_call {
@@ -110,9 +109,9 @@ mod tests {
         in_call
     }
 
-    /// Needs the count of those that are left: without it a loop of READs never lets anybody run.
+    /// Needs the count of the batches left: without it a loop of READs never lets other tasks run.
     #[test]
-    fn one_of_a_row_lets_others_run() {
+    fn one_batch_of_a_row_lets_others_run() {
         let solitude = Solitude::default();
         assert!(!one(&solitude), "nothing is known yet");
         for _ in 0..3 {
@@ -121,32 +120,32 @@ mod tests {
         }
     }
 
-    /// Needs both looks at the others: without the first a task holds up those that wait, without the second each of several
-    /// tasks has the thread for itself.
+    /// Needs both checks for other tasks: without the first a task delays the waiting ones, without the second each of
+    /// several tasks has the thread to itself.
     #[test]
-    fn batches_that_are_on_their_way_side_by_side_are_not_waited_for_in_the_call() {
+    fn concurrent_batches_are_not_awaited_in_the_call() {
         let solitude = Solitude::default();
         assert!(!one(&solitude));
         solitude.begin();
-        assert!(!solitude.may_wait(), "another one is on its way");
+        assert!(!solitude.may_wait(), "another batch is outstanding");
         solitude.begin();
         solitude.end(true);
         solitude.end(true);
-        assert!(!one(&solitude), "there may be others again");
-        assert!(one(&solitude), "there were none");
+        assert!(!one(&solitude), "other batches may come again");
+        assert!(one(&solitude), "there were no other batches");
     }
 
     #[test]
-    fn a_batch_that_ended_at_once_says_nothing_of_others() {
+    fn a_batch_that_ended_at_once_proves_nothing_about_others() {
         let solitude = Solitude::default();
         solitude.begin();
         solitude.end(false);
         assert!(!solitude.may_wait());
     }
 
-    /// Needs the growing penance: without it a READ is waited for in vain each second time where they are slow.
+    /// Needs the growing penance: without it every second READ is awaited in vain if READs are slow.
     #[test]
-    fn after_one_that_was_late_others_run_and_the_longer_the_more_were_late() {
+    fn after_a_late_batch_others_run_and_longer_after_each_further_one() {
         let solitude = Solitude::default();
         assert!(!one(&solitude) && one(&solitude));
         for wanted in [1, 4, 16, 64, 256, 1024, 4096, 4096] {
@@ -160,7 +159,7 @@ mod tests {
         solitude.in_vain();
         assert!(
             !one(&solitude) && one(&solitude),
-            "one that came in time makes good for all"
+            "one batch in time clears the penance"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Comparing all words of a line at once.
+//! Compares all words of a line at once.
 //!
 //! ```text
 //!   line    | word 0       | word 1       | ...           | word 7       |
@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 
 /// The words whose upper half, under `mask`, equals `wanted`: bit 2n + 1 stands for word n. The other bits are 0.
 ///
-/// No jump depends on the words, because no processor could predict which of them matches.
+/// The function does not branch on the words, because no processor could predict which of them match.
 #[inline]
 pub fn equal_upper_halves(words: [u64; 8], mask: u32, wanted: u32) -> u32 {
     // SAFETY: the instructions belong to SSE2, which every x86-64 processor has.
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(
             equal_upper_halves([u64::from(u32::MAX); 8], u32::MAX, 0),
             0xaaaa,
-            "lower halves are not looked at"
+            "lower halves are ignored"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Facts about a device of persistent memory, from the kernel's own tree (`/sys`).
+//! Facts about a device of persistent memory, from the kernel's device tree (`/sys`).
 //!
 //! ```text
 //!   /sys/dev/char/MAJOR:MINOR         -> .../region0/dax0.0/dax0.0
@@ -35,7 +35,7 @@ impl Facts {
     pub fn of(path: &Path) -> Result<Self, MediaError> {
         let status = fs::metadata(path).map_err(failed("looking at", path))?;
         if !status.file_type().is_char_device() {
-            let reason = "it is no device of persistent memory (ndctl create-namespace --mode devdax makes one)";
+            let reason = "it is not a device of persistent memory; make one with ndctl create-namespace --mode devdax";
             return Err(MediaError::Unsuitable {
                 path: path.to_owned(),
                 reason,
@@ -44,7 +44,7 @@ impl Facts {
         let folder = folder_of(status.rdev());
         let size = number_in(&folder.join("size")).map_err(|_| MediaError::Unsuitable {
             path: path.to_owned(),
-            reason: "it is a character device, but none of persistent memory: the kernel knows no size of it",
+            reason: "it is a character device, but not one of persistent memory: the kernel reports no size for it",
         })?;
         Ok(Self {
             size,
@@ -53,12 +53,12 @@ impl Facts {
     }
 }
 
-/// Whether `path` is a character device. A pool there is one on a device, not in a directory.
+/// Whether `path` is a character device. A pool there lies on a device, not in a directory.
 pub(crate) fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|status| status.file_type().is_char_device())
 }
 
-/// The grain of mappings of a character device in bytes; `None` where the kernel names none.
+/// The grain of mappings of a character device in bytes; `None` if the kernel reports none.
 pub(crate) fn alignment_of(device: impl AsFd) -> Option<u64> {
     let status = fstat(device).ok()?;
     number_in(&folder_of(status.st_rdev).join("align"))
@@ -80,16 +80,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_persistent_memory_is_refused_by_name() {
+    fn a_place_that_is_not_persistent_memory_is_refused_by_name() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let refused = Facts::of(file.path()).unwrap_err().to_string();
         assert!(
-            refused.contains("no device of persistent memory"),
+            refused.contains("not a device of persistent memory"),
             "{refused}"
         );
         let refused = Facts::of(Path::new("/dev/null")).unwrap_err().to_string();
         assert!(
-            refused.contains("/dev/null") && refused.contains("knows no size"),
+            refused.contains("/dev/null") && refused.contains("reports no size"),
             "{refused}"
         );
         assert!(is_device(Path::new("/dev/null")) && !is_device(file.path()));

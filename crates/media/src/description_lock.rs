@@ -1,5 +1,5 @@
-//! Locks of open file descriptions (`F_OFD_SETLK`, fcntl(2)). A lock ends with the last descriptor and the last mapping of its
-//! description, however the processes end. A lock covers byte numbers, not data: it hinders no read and no write.
+//! Locks of open file descriptions (`F_OFD_SETLK`, fcntl(2)). A lock ends with the last descriptor and the last mapping of
+//! its description, however the processes end. A lock covers byte numbers, not data: it blocks no read and no write.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-/// Locks this byte for the description of `file`, which is open for writing. `false`: another description holds it.
+/// Locks this byte for the description of `file`, which is open for writing. `false` if another description holds the lock.
 pub(crate) fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&bytes(libc::F_WRLCK, byte, 1))) {
         Ok(_) => Ok(true),
@@ -17,7 +17,7 @@ pub(crate) fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     }
 }
 
-/// Whether a description other than that of `file` has locked one of `count` bytes from `start` on.
+/// Whether a description other than that of `file` has locked any of `count` bytes from `start` on.
 pub(crate) fn others_hold(file: &File, start: i64, count: i64) -> io::Result<bool> {
     let mut found = bytes(libc::F_RDLCK, start, count);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
@@ -46,7 +46,7 @@ mod tests {
         let (owner, other) = (file.reopen().unwrap(), file.reopen().unwrap());
         assert!(
             try_lock(&owner, 7).unwrap() && try_lock(&owner, 7).unwrap(),
-            "its own lock is in nobody's way"
+            "a description does not see its own lock"
         );
         assert!(!try_lock(&other, 7).unwrap() && try_lock(&other, 8).unwrap());
         assert!(others_hold(&other, 0, 8).unwrap() && !others_hold(&other, 0, 7).unwrap());

@@ -1,7 +1,7 @@
 //! The persistence domain of persistent memory, as the kernel reports it.
 //!
-//! Each region of persistent memory has a file `persistence_domain`: `cpu_cache` where the platform saves its caches,
-//! `memory_controller` where it saves the content of the controller, empty where the firmware is silent. No file reports a
+//! Each region of persistent memory has a file `persistence_domain`: `cpu_cache` if the platform saves its caches,
+//! `memory_controller` if it saves the content of the controller, empty if the firmware does not say. No file reports a
 //! battery for the whole system; only a declaration can.
 
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ pub enum DetectedDomain {
 }
 
 impl DetectedDomain {
-    /// The same domain as platforms name it; `None` where the kernel is silent, so that nothing is assumed.
+    /// The same domain in the terms of a declaration; `None` if the kernel does not say, so that nothing is assumed.
     pub fn declared(self) -> Option<PersistenceDomain> {
         match self {
             Self::CpuCache => Some(PersistenceDomain::Mhp),
@@ -34,8 +34,8 @@ impl DetectedDomain {
     }
 }
 
-/// The kernel's report on the persistent memory under `path`: a device of it, a block device of it, or anything in a file
-/// system on such a block device. `None`: the path leads to no persistent memory directly.
+/// The kernel's report on the persistent memory under `path`: a device of persistent memory, a block device on it, or
+/// anything in a file system on such a block device. `None` if the path does not lie directly on persistent memory.
 pub fn detect_domain(path: &Path) -> Option<DetectedDomain> {
     let status = fs::metadata(path).ok()?;
     let (kind, device) = if status.file_type().is_char_device() {
@@ -48,7 +48,7 @@ pub fn detect_domain(path: &Path) -> Option<DetectedDomain> {
     said_of(kind, device)
 }
 
-/// As [`detect_domain`], for the file system that an open file lies in.
+/// Like [`detect_domain`], for the file system that holds an open file.
 pub(crate) fn domain_under(file: &File) -> Option<DetectedDomain> {
     said_of("block", file.metadata().ok()?.dev())
 }
@@ -62,7 +62,7 @@ fn said_of(kind: &str, device: Dev) -> Option<DetectedDomain> {
     region_above(&folder).map(|region| said_in(&region))
 }
 
-/// As [`detect_domain`], for a device's folder in the kernel's tree.
+/// Like [`detect_domain`], for a device's folder in the kernel's tree.
 pub(crate) fn domain_above(folder: &Path) -> DetectedDomain {
     region_above(folder).map_or(DetectedDomain::Unsaid, |region| said_in(&region))
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_region_above_a_device_says_what_survives() {
+    fn the_region_above_a_device_names_the_persistence_domain() {
         let tree = tempfile::tempdir().unwrap();
         let device = tree.path().join("region0/dax0.0/dax0.0");
         fs::create_dir_all(&device).unwrap();

@@ -6,10 +6,10 @@
 //!                                server
 //! ```
 //!
-//! Server and clients of one run map the log through one open file description, which the server made. The description holds
-//! a lock (`F_OFD_SETLK`) on a byte of its own, and the kernel keeps the lock until the last mapping is gone, however its
-//! process ends. So if the server of a later run, through its own description, finds no lock beside its own, no process is left
-//! that could be in the middle of a store. The answer stays true: a later run cannot begin before this one ends.
+//! Server and clients of one run map the log through one open file description, which the server made. The description
+//! holds a lock (`F_OFD_SETLK`) on a byte of its own, and the kernel keeps the lock until the last mapping is gone, however
+//! the processes end. So if the server of a later run finds, through its own description, no lock but its own, no earlier
+//! process can be in the middle of a store. The answer stays true: a later run cannot begin before this run ends.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -17,13 +17,13 @@ use std::io;
 
 use crate::description_lock::{others_hold, try_lock};
 
-/// Most runs of which a process may be left.
+/// Most earlier runs of which a process may still be alive.
 const RUNS_MAX: i64 = 1 << 12;
 
 /// The runs before this one, as the locks of a log's inode show them.
 #[derive(Debug)]
 pub(crate) struct EarlierWriters {
-    /// The description of this run; `None`: no earlier run is looked for.
+    /// The description of this run; `None` if earlier runs do not matter.
     description: Option<File>,
     are_gone: Cell<bool>,
 }
@@ -49,11 +49,11 @@ impl EarlierWriters {
             }
         }
         Err(io::Error::other(format!(
-            "{RUNS_MAX} runs before this one still have processes that map it; end them"
+            "{RUNS_MAX} earlier runs still have processes that map the log; end them"
         )))
     }
 
-    /// Whether all processes of earlier runs are gone. Takes a system call until they are.
+    /// Whether all processes of earlier runs are gone. Costs a system call until they are.
     pub fn are_gone(&self) -> bool {
         if let Some(description) = self.description.as_ref().filter(|_| !self.are_gone.get()) {
             self.are_gone
@@ -79,15 +79,15 @@ mod tests {
             .expect("the file opens")
     }
 
-    /// Needs a byte of its own for each run: with one byte for all, the second run would not get its lock, or the third would
-    /// not see the first.
+    /// Needs a byte of its own for each run: with one byte for all, the second run would not get its lock, or the third
+    /// would not see the first.
     #[test]
-    fn writers_are_gone_when_the_last_of_each_earlier_run_has_let_go_of_its_description() {
+    fn earlier_writers_are_gone_when_the_last_descriptor_of_each_earlier_run_is_closed() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let (first, second, third) = (open(&path), open(&path), open(&path));
         let of_first = EarlierWriters::of_other_runs_than(&first).expect("a lock");
-        assert!(of_first.are_gone(), "nobody was there before");
+        assert!(of_first.are_gone(), "no earlier run exists");
         let client_of_first = first.try_clone().expect("a descriptor");
         drop((of_first, first));
 
@@ -97,10 +97,10 @@ mod tests {
         drop((of_second, second));
         assert!(
             !of_third.are_gone(),
-            "the client of the first run is there still"
+            "the client of the first run is still alive"
         );
 
         drop(client_of_first);
-        assert!(of_third.are_gone(), "it is asked anew");
+        assert!(of_third.are_gone(), "the answer is determined anew");
     }
 }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use stonecast_base::Corruption;
 
-/// Making bytes durable failed. Nobody knows which bytes reached the medium, and the region is poisoned.
+/// Making bytes durable failed. It is unknown which bytes reached the medium, and the region is poisoned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PersistError {
     /// The operating system reported an error of the device.
     #[error(
-        "syncing {file} failed: {source}; what was written since the last sync is unknown, restart to recover"
+        "syncing {file} failed: {source}; the fate of the writes since the last sync is unknown; restart the server to recover"
     )]
     Sync {
         /// The file.
@@ -38,7 +38,7 @@ pub enum MediaError {
         /// The system's error.
         source: io::Error,
     },
-    /// The medium has no room.
+    /// The medium has no free space.
     #[error("no space left on {path} for {size} bytes")]
     NoSpace {
         /// The file that could not grow.
@@ -68,15 +68,15 @@ pub enum MediaError {
     /// There is no pool here.
     #[error("there is no pool at {path}; `stonecast serve --data {path}` creates one")]
     NotFound {
-        /// The place in which a pool was expected.
+        /// The place where a pool was expected.
         path: PathBuf,
     },
     /// The place holds files that belong to no pool.
     #[error(
-        "{path} holds no pool, and other files: {names}; name a folder that is for the pool alone, or one that is not there yet"
+        "{path} holds no pool, and other files: {names}; name a folder that holds only the pool, or a folder that does not exist yet"
     )]
     Foreign {
-        /// The place in which a pool was to be created.
+        /// The place where a pool was to be created.
         path: PathBuf,
         /// Some of the files.
         names: String,
@@ -84,12 +84,12 @@ pub enum MediaError {
     /// The place holds a pool already.
     #[error("{path} holds a pool already")]
     Exists {
-        /// The place in which a pool was to be created.
+        /// The place where a pool was to be created.
         path: PathBuf,
     },
     /// The pool has a newer format than this program knows.
     #[error(
-        "pool {path} has format version {found}, this program reads up to {supported}; use a newer stonecast"
+        "pool {path} has format version {found}, but this program reads up to {supported}; use a newer stonecast"
     )]
     UnsupportedVersion {
         /// The pool.
@@ -101,7 +101,7 @@ pub enum MediaError {
     },
     /// The pool has an older format than this program reads.
     #[error(
-        "pool {path} has format version {found}, this program reads {supported}; export it with the stonecast that wrote it, and \
+        "pool {path} has format version {found}, but this program reads {supported}; export it with the stonecast that wrote it, and \
          import it into a new pool"
     )]
     OutdatedVersion {
@@ -122,7 +122,7 @@ pub enum MediaError {
         /// The unknown feature bits.
         unknown: u64,
     },
-    /// The pool uses features that this program does not know and without which it must not write.
+    /// The pool uses features that this program does not know and that forbid it to write.
     #[error(
         "pool {path} can only be inspected by this program (read-only compatible feature bits {unknown:#x} are unknown); \
          use a newer stonecast to serve it"
@@ -151,7 +151,7 @@ pub enum MediaError {
     },
     /// The pool was opened as many times as its format can count.
     #[error(
-        "pool {path} was opened 2^32 times, its format cannot count further; export it and import it into a new pool"
+        "pool {path} was opened 2^32 times, and its format cannot count further; export it and import it into a new pool"
     )]
     OpeningsExhausted {
         /// The pool.
@@ -162,7 +162,7 @@ pub enum MediaError {
     Unsuitable {
         /// The place.
         path: PathBuf,
-        /// Cause and cure.
+        /// Cause and remedy.
         reason: &'static str,
     },
     /// The medium cannot keep the promise that the pool is to make.
@@ -172,7 +172,7 @@ pub enum MediaError {
     CannotPromise {
         /// The pool.
         path: PathBuf,
-        /// Cause and cure.
+        /// Cause and remedy.
         reason: String,
     },
     /// The options contradict each other or the pool.
@@ -195,7 +195,7 @@ pub(crate) fn failed<E: Into<io::Error>>(
     }
 }
 
-/// As [`failed`], for a call that takes `size` bytes of space: a full medium is an error of its own.
+/// Like [`failed`], for a call that takes `size` bytes of space: a full medium is an error of its own.
 pub(crate) fn out_of_space<E: Into<io::Error>>(
     doing: &'static str,
     path: &Path,

@@ -5,8 +5,8 @@
 //!                           ^ address                           ^ address
 //! ```
 //!
-//! Invariant: a part that lies inside a mapping lies there as long as the mapping is held, because a mapping neither moves nor
-//! shrinks. So an access compares with the piece's own size, and with nothing else.
+//! Invariant: a part that lies inside a mapping lies there as long as the mapping is held, because a mapping neither moves
+//! nor shrinks. So an access is checked against the size of the piece and nothing else.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -25,7 +25,7 @@ pub struct MappedPiece {
 }
 
 impl MappedPiece {
-    /// The bytes of `span`; `None` if they are not all in the mapping.
+    /// The bytes of `span`; `None` unless all of them are in the mapping.
     pub fn new(mapping: Rc<MappedRegion>, span: Span) -> Option<Self> {
         if !span.fits(mapping.size()) {
             return None;
@@ -48,13 +48,13 @@ impl MappedPiece {
         self.span
     }
 
-    /// Copies out `into.len()` bytes from `offset` of the piece, as [`Region::read`]. `false`: they are not all in the piece, and
-    /// nothing was copied.
+    /// Copies out `into.len()` bytes from `offset` of the piece, like [`Region::read`]. `false`: the bytes are not all in
+    /// the piece, and none were copied.
     #[inline(always)]
     #[must_use]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         let size = into.len() as u64;
-        // Two jumps that are never taken cost fewer instructions than joining the conditions.
+        // Two branches that are never taken cost fewer instructions than joining the conditions.
         let Some(last) = self.span.size.checked_sub(size) else {
             return false;
         };
@@ -94,7 +94,7 @@ impl MappedWord {
         }
     }
 
-    /// Loads it, as [`Region::load`].
+    /// Loads the word, like [`Region::load`].
     #[inline]
     pub fn load(&self) -> u64 {
         // SAFETY: `new` found that 8 aligned bytes are inside the mapping, which is held as long as `self`, longer than the reference
@@ -121,7 +121,7 @@ mod tests {
         Rc::new(memory)
     }
 
-    /// Needs both comparisons of `read`, and that of `new`.
+    /// Needs both comparisons of `read`, and the comparison of `new`.
     #[test]
     fn a_piece_gives_its_own_bytes_and_no_others() {
         let memory = memory();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_what_the_mapping_has_there() {
+    fn a_word_has_the_value_that_the_mapping_holds_there() {
         let memory = memory();
         let word = MappedWord::new(memory.clone(), 16);
         Region::store(&*memory, 16, 77);

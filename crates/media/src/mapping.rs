@@ -1,4 +1,4 @@
-//! Address space that shows a range of a file: the owner of `mmap` and `munmap`.
+//! Address space that shows a range of a file; owns `mmap` and `munmap`.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Bytes of a large page. If address and file offset of a mapping are multiples of it, the kernel can use large pages,
-/// which makes dependent random reads of a large pool 1.4 to 1.9 times as fast.
+/// Bytes of a large page. If address and file offset of a mapping are multiples of this size, the kernel can use large
+/// pages, which makes dependent random reads of a large pool 1.4 to 1.9 times as fast.
 pub(crate) const LARGE_PAGE: usize = 2 << 20;
 
 /// Mapped memory, shared with every process that maps the same file. Unmapped when dropped.
@@ -18,16 +18,16 @@ pub(crate) struct Mapping {
     length: usize,
 }
 
-// SAFETY: a mapping is a range of addresses of the process, not of a thread, and `Mapping` gives out only its address;
-// code that follows the address answers for concurrent access.
+// SAFETY: a mapping is a range of addresses of the process, not of a thread, and `Mapping` gives out only its address; code
+// that dereferences the address is responsible for concurrent access.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; no method changes the value.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `size` bytes, rounded up to whole grains, from `file_offset` of `file`, a multiple of the grain. `flags` are the
-    /// kind of sharing: `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`. `grain` is the page size, or the
-    /// larger unit of a device, for which the kernel chooses an address that fits.
+    /// Maps `size` bytes, rounded up to whole grains, from `file_offset` of `file`, a multiple of the grain. `flags`
+    /// determine the kind of sharing: `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`. `grain` is the
+    /// page size, or the larger unit of a device, for which the kernel chooses a suitable address.
     pub fn new(
         file: BorrowedFd<'_>,
         file_offset: u64,
@@ -61,13 +61,13 @@ impl Mapping {
             None => (ptr::null_mut(), flags),
             Some(reserved) => (reserved.start.as_ptr(), flags | MapFlags::FIXED),
         };
-        // SAFETY: without a place the kernel chooses addresses that nothing uses. With one, `at..at + length` is the
-        // reservation of this call, aligned to pages, in which nothing lives. No reference to the memory is ever made.
+        // SAFETY: without a place the kernel chooses unused addresses. With a place, `at..at + length` is the reservation
+        // of this call, aligned to pages and empty. No reference to the memory is ever made.
         let start = unsafe { mmap(at.cast(), length, protection, flags, file, file_offset) }?;
-        // The reservation was replaced by the mapping: only one of them may unmap it.
+        // The mapping replaced the reservation, so only one of the two may unmap it.
         std::mem::forget(place);
         Ok(Self {
-            start: NonNull::new(start.cast()).expect("mmap never answers 0"),
+            start: NonNull::new(start.cast()).expect("mmap never returns 0"),
             length,
         })
     }
@@ -79,9 +79,9 @@ impl Mapping {
             .checked_add(slack)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: the kernel chooses addresses that nothing uses.
+        // SAFETY: the kernel chooses unused addresses.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), whole, ProtFlags::empty(), flags) }?;
-        let start = NonNull::new(start.cast::<u8>()).expect("mmap never answers 0");
+        let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns 0");
         let before = (offset + LARGE_PAGE - start.addr().get() % LARGE_PAGE) % LARGE_PAGE;
         let after = slack - before;
         let head = Self {
@@ -117,11 +117,11 @@ impl Drop for Mapping {
         if self.length == 0 {
             return;
         }
-        // SAFETY: `start..start + length` was mapped by this value and by nobody else, and ends with it; no references
-        // into it exist, because none are ever made.
+        // SAFETY: this value alone mapped `start..start + length`, which ends with it; no references into the range exist,
+        // because none are ever made.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
-        // The call fails only for addresses that are no mapping, which is a bug, and where a split exceeds the process's limit
-        // of mappings, about which a destructor can do nothing.
+        // The call fails only for addresses that are not mapped, which is a bug, and if a split exceeds the process's limit
+        // of mappings, which a destructor cannot remedy.
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Choosing the means of making bytes durable: the operator's declaration, held against the medium.
+//! Chooses the means of making bytes durable: compares the operator's declaration with the medium.
 
 use crate::{DeclaredPlatform, DetectedDomain, Durability, Means, PersistenceDomain};
 
@@ -7,31 +7,31 @@ use crate::{DeclaredPlatform, DetectedDomain, Durability, Means, PersistenceDoma
 pub(crate) struct Medium {
     /// Type of the file system, for messages.
     pub file_system: &'static str,
-    /// How it keeps bytes.
+    /// The way in which it keeps bytes.
     pub kind: MediumKind,
     /// Whether the processor can write cache lines back.
     pub can_write_back: bool,
-    /// The persistence domain that the kernel reports for the memory under it; `None` where there is no such memory, or none that
-    /// can be identified.
+    /// The persistence domain that the kernel reports for the underlying memory; `None` if there is no such memory, or if
+    /// it cannot be identified.
     pub domain: Option<DetectedDomain>,
 }
 
-/// How a file system keeps bytes, as far as durability depends on it.
+/// The way in which a file system keeps bytes, as far as durability depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediumKind {
-    /// It keeps them in memory alone.
+    /// Bytes are in memory only.
     Volatile,
-    /// It writes each overwrite to a new place, so that an overwrite can fail for want of space.
+    /// Each overwrite goes to a new place, so an overwrite can fail for lack of space.
     CopyOnWrite,
     /// A file in mapped persistent memory (`MAP_SYNC` succeeded).
     DaxFile,
     /// A device of persistent memory, without any file system.
     DaxDevice,
-    /// It keeps them in pages, cached in memory.
+    /// Bytes are in pages, cached in memory.
     Pages,
 }
 
-/// The means for a pool, or why there are none.
+/// The means for a pool, or the reason why there is none.
 pub(crate) fn choose_means(
     medium: Medium,
     platform: DeclaredPlatform,
@@ -45,8 +45,8 @@ pub(crate) fn choose_means(
     match (medium.kind, domain) {
         (_, PersistenceDomain::Volatile) => Err("its platform is declared volatile".to_owned()),
         (MediumKind::Volatile, PersistenceDomain::Wsp) => Err(format!(
-            "it lies on {file_system}, whose files end with the running kernel; a battery keeps the memory, but nobody finds \
-             the files in it after a restart"
+            "it lies on {file_system}, whose files end with the running kernel; a battery keeps the memory, but the files \
+             in it are lost after a restart"
         )),
         (MediumKind::Volatile, _) => Err(format!("it lies on {file_system}, which is volatile memory")),
         (MediumKind::CopyOnWrite, PersistenceDomain::PageFile) => Err(format!(
@@ -55,17 +55,17 @@ pub(crate) fn choose_means(
         )),
         (MediumKind::Pages | MediumKind::DaxFile, PersistenceDomain::PageFile) => Ok(Means::FileSync),
         (MediumKind::DaxDevice, PersistenceDomain::PageFile) => {
-            Err("it is a device and has no pages to sync; declare dmp, or mhp where the platform saves its caches".to_owned())
+            Err("it is a device and has no pages to sync; declare dmp, or mhp if the platform saves its caches".to_owned())
         }
         (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Dmp) if medium.can_write_back => Ok(Means::WriteBack),
         (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Dmp) => {
             Err("this processor cannot write cache lines back".to_owned())
         }
-        // The firmware knows better than a declaration whether caches survive. It knows nothing of a battery.
+        // The firmware knows better than a declaration whether caches survive. It knows nothing about a battery.
         (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Mhp)
             if medium.domain == Some(DetectedDomain::MemoryController) =>
         {
-            Err("its platform is declared mhp, but the kernel says that its persistence domain is memory_controller: stores that \
+            Err("its platform is declared mhp, but the kernel reports that its persistence domain is memory_controller: stores that \
                  are still in a cache would be lost; declare dmp"
                 .to_owned())
         }
@@ -126,7 +126,7 @@ mod tests {
 
     /// The whole table: every other pair is refused.
     #[test]
-    fn power_is_promised_only_where_the_declared_domain_is_really_there() {
+    fn power_is_promised_only_where_the_declared_domain_exists() {
         use MediumKind::{DaxDevice, DaxFile, Pages};
         use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
         let promised = [
@@ -170,9 +170,9 @@ mod tests {
         );
     }
 
-    /// Needs the comparison with the kernel's report: a wrong declaration loses bytes that are still in a cache.
+    /// Needs the comparison with the kernel's report: a wrong declaration loses the bytes that are still in a cache.
     #[test]
-    fn caches_are_not_believed_to_survive_where_the_kernel_says_that_they_do_not() {
+    fn a_declaration_that_caches_survive_is_refused_where_the_kernel_denies_it() {
         for kind in [MediumKind::DaxFile, MediumKind::DaxDevice] {
             let choose = |said, domain| {
                 let medium = Medium {

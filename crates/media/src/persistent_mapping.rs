@@ -101,8 +101,8 @@ impl PersistentMapping {
                     syncs: 0,
                 });
             }
-            // Stored bytes belong to the kernel once they are visible to another processor. The fence keeps the compiler from
-            // moving accesses across this point; the processor keeps the order of stores by itself.
+            // Stored bytes belong to the kernel once they are visible to another processor. The fence keeps the compiler
+            // from moving accesses across this point; the processor itself keeps the order of stores.
             Mechanism::Process => fence(Ordering::Release),
         }
         Ok(())
@@ -123,8 +123,8 @@ impl PersistentRegion for PersistentMapping {
         self.counts.get()
     }
 
-    /// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel does not know which. They
-    /// look durable. The next sync writes every marked page.
+    /// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel does not know which.
+    /// They look durable. The next sync writes every marked page.
     fn mark_changed(&self, spans: &[Span]) {
         if self.means() != Means::FileSync {
             return;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sync_serves_all_spans_and_none_is_made_for_nothing() {
+    fn one_sync_serves_all_spans_and_an_empty_persist_needs_none() {
         let count = Rc::new(Cell::new(0));
         let file = FileSync::new("log".into(), Box::new(Count(Rc::clone(&count), false)));
         let region = region(Mechanism::FileSync(file));
@@ -234,9 +234,9 @@ mod tests {
         assert_eq!(count.get(), 1);
     }
 
-    /// A poisoned region fails for no bytes, too: the caller learns whether the pool is sound.
+    /// A poisoned region refuses an empty persist, too: the caller learns whether the pool is sound.
     #[test]
-    fn a_poisoned_region_makes_nothing_durable_any_more() {
+    fn a_poisoned_region_makes_nothing_durable() {
         let file = FileSync::new("log".into(), Box::new(Count(Rc::new(Cell::new(0)), true)));
         let region = region(Mechanism::FileSync(file));
         assert!(matches!(

@@ -1,4 +1,4 @@
-//! Examining a directory or a device before a pool is made in it.
+//! Examines a directory or a device before a pool is made there.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,16 +12,16 @@ use crate::means::MediumKind;
 use crate::write_back::Processor;
 use crate::{DetectedDomain, MediaError};
 
-/// How a file system keeps bytes, as far as durability depends on it.
+/// The way in which a file system keeps bytes, as far as durability depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// It keeps them in memory alone.
+    /// Bytes are in memory only.
     Volatile,
-    /// It keeps them in pages, cached in memory, and writes each overwrite to a new place.
+    /// Bytes are in pages, cached in memory, and each overwrite goes to a new place.
     CopyOnWrite,
-    /// It keeps them in pages, cached in memory.
+    /// Bytes are in pages, cached in memory.
     Pages,
-    /// It keeps them in mapped persistent memory: `MAP_SYNC` succeeded on a file, or the place is a device of such memory.
+    /// Bytes are in mapped persistent memory: `MAP_SYNC` succeeded on a file, or the place is a device of such memory.
     Direct,
 }
 
@@ -30,16 +30,16 @@ pub enum Keeping {
 pub struct Place {
     /// Type of the file system ("ext4"), or "this file system" for an unknown one.
     pub file_system: &'static str,
-    /// How it keeps bytes.
+    /// The way in which it keeps bytes.
     pub keeping: Keeping,
     /// Whether the processor has an instruction that writes cache lines back.
     pub can_write_back: bool,
-    /// The persistence domain that the kernel reports for the memory under it; `None` where there is no such memory, or the kernel
-    /// does not identify it.
+    /// The persistence domain that the kernel reports for the underlying memory; `None` if there is no such memory, or if
+    /// the kernel does not identify it.
     pub domain: Option<DetectedDomain>,
 }
 
-/// Examines `directory`: makes a file without a name in it, maps it and drops it. For a device, only the kernel's report is
+/// Examines `directory`: makes an unnamed file in it, maps the file and drops it. For a device, only the kernel's report is
 /// read.
 pub fn examine(directory: &Path) -> Result<Place, MediaError> {
     if is_device(directory) {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looking_at_a_directory_leaves_nothing_in_it() {
+    fn examining_a_directory_leaves_nothing_in_it() {
         let directory = tempfile::tempdir().unwrap();
         let place = examine(directory.path()).unwrap();
         assert_ne!(
@@ -89,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_no_persistent_memory_is_an_error_with_its_name() {
+    fn a_device_without_persistent_memory_is_an_error_that_names_it() {
         let error = examine(Path::new("/dev/null")).unwrap_err().to_string();
         assert!(error.contains("/dev/null"), "{error}");
     }
 
     #[test]
-    fn a_place_that_is_not_there_is_an_error_with_its_name() {
+    fn a_missing_place_is_an_error_that_names_it() {
         let error = examine(Path::new("/nowhere/at/all"))
             .unwrap_err()
             .to_string();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A word names none of the choices.
+/// A word that names none of the choices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} {found:?}; use {allowed}")]
 pub struct UnknownName {
@@ -73,7 +73,7 @@ named! { Durability, "durability", "process or power",
 /// The part of a machine in which stored bytes survive a power cut (remote persistence taxonomy, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PersistenceDomain {
-    /// Nothing survives: DRAM without battery.
+    /// Nothing survives: DRAM without a battery.
     Volatile,
     /// An ordinary file: whole pages, by `fdatasync`.
     PageFile,
@@ -96,7 +96,7 @@ named! { PersistenceDomain, "persistence domain", "volatile, page-file, dmp, mhp
 /// The place where inbound network writes land first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ddio {
-    /// The last-level cache. Also the cautious answer where nobody knows.
+    /// The last-level cache. Also the cautious choice if the state is unknown.
     On,
     /// The memory controller.
     Off,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_has_a_code_and_no_other_code_means_anything() {
+    fn every_choice_has_a_code_and_no_other_code_is_valid() {
         for (code, domain) in PersistenceDomain::ALL.iter().enumerate() {
             assert_eq!(PersistenceDomain::from_code(code as u8), Some(*domain));
         }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_is_refused_with_the_words_that_exist() {
+    fn an_unknown_word_is_refused_with_the_list_of_known_words() {
         let refused = "eadr".parse::<PersistenceDomain>().unwrap_err().to_string();
         assert_eq!(
             refused,

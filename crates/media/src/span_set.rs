@@ -45,9 +45,9 @@ mod tests {
 
     use super::*;
 
-    /// Compares with a naive set: one flag per byte.
+    /// Compares the set with a naive set: one flag per byte.
     #[test]
-    fn a_set_of_spans_covers_what_a_set_of_bytes_covers() {
+    fn a_set_of_spans_covers_the_same_bytes_as_a_set_of_bytes() {
         let mut random = random_from_seed(1);
         for _ in 0..200 {
             let (mut set, mut naive) = (SpanSet::default(), [false; 64]);

@@ -1,8 +1,8 @@
-//! Writing cache lines back to memory: the instructions, the choice for this processor, and their order.
+//! Writes cache lines back to memory: the instructions, the choice for this processor, and their order.
 //!
 //! Invariants:
 //! - Every line that holds a byte of a span is written back, then one fence follows. Without the fence `clwb` and
-//!   `clflushopt` are only started, and a power cut may still find the line in the cache.
+//!   `clflushopt` have only started, and a power cut may still find the line in the cache.
 //! - No line is written back twice in a row: records of one batch lie side by side and share lines with their stamps, and
 //!   a hot line costs most to write back.
 
@@ -19,8 +19,8 @@ pub(crate) trait Instructions {
     fn fence(&self);
 }
 
-/// Writes back each line that `spans` touch, in memory from `start`, which is aligned to lines; then fences. Returns the number
-/// of lines.
+/// Writes back each line that `spans` touch, in memory from `start`, which is aligned to lines; then fences. Returns the
+/// number of lines.
 pub(crate) fn write_back(
     instructions: &impl Instructions,
     start: *const u8,
@@ -47,9 +47,9 @@ pub(crate) fn write_back(
 enum LineInstruction {
     /// Keeps the line in the cache.
     Clwb,
-    /// Drops the line from the cache; several lines may be under way.
+    /// Drops the line from the cache; several write-backs may be under way.
     ClflushOpt,
-    /// Drops the line from the cache; one line after the other.
+    /// Drops the line from the cache; one write-back at a time.
     Clflush,
 }
 
@@ -60,10 +60,10 @@ pub(crate) struct Processor {
 }
 
 impl Processor {
-    /// Detects this processor's instructions; `None` where it cannot write lines back.
+    /// Detects this processor's instructions; `None` if the processor cannot write lines back.
     pub fn detect() -> Option<Self> {
         let highest = __cpuid(0).eax;
-        // Leaf 7 does not exist everywhere; a processor without it answers with another leaf.
+        // Leaf 7 does not exist everywhere; a processor without it returns the data of another leaf.
         let structured = if highest >= 7 {
             __cpuid_count(7, 0).ebx
         } else {
@@ -91,8 +91,8 @@ impl Instructions for Processor {
     #[inline]
     fn write_back_line(&self, line: *const u8) {
         match self.line {
-            // SAFETY: CPUID says that the instruction exists. It changes no byte of memory and no register; the address
-            // is in a mapping, as the callers of `write_back` see to.
+            // SAFETY: CPUID reports that the instruction exists. It changes no byte of memory and no register; the callers
+            // of `write_back` ensure that the address is in a mapping.
             LineInstruction::Clwb => unsafe {
                 asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
             },
@@ -113,8 +113,8 @@ impl Instructions for Processor {
     }
 }
 
-/// Waits until every store and every write-back before it is in the persistence domain or, where caches belong to it, in
-/// a cache.
+/// Waits until every earlier store and write-back is in the persistence domain or, where caches belong to that domain, in a
+/// cache.
 #[inline]
 pub(crate) fn store_fence() {
     // SAFETY: the instruction belongs to SSE, which every x86-64 processor has.
@@ -182,7 +182,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_best_instruction_that_the_processor_has_is_taken() {
+    fn the_best_available_instruction_is_chosen() {
         let line = |features, structured| {
             Processor::from_cpuid(features, structured).map(|processor| processor.line)
         };
@@ -195,7 +195,7 @@ pub(crate) mod tests {
         assert_eq!(line(0, 0), None);
     }
 
-    /// The instructions of this processor run and change nothing. No program can see whether they reach memory.
+    /// The instructions of this processor run and change nothing. No program can observe whether they reach memory.
     #[test]
     fn writing_back_changes_no_byte() {
         let words = [0x1122_3344_5566_7788_u64; 64];

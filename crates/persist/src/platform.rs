@@ -60,8 +60,8 @@ pub struct Platform {
     pub atomic_write: bool,
     /// Whether PCIe may reorder inbound writes (`IBV_ACCESS_RELAXED_ORDERING`).
     pub relaxed_ordering: bool,
-    /// Whether the NIC delivers everything that it has accepted, even across its own reset. Whole-system persistence covers power
-    /// cuts and no resets, and a plan may rely on NIC buffers only where neither does harm.
+    /// Whether the NIC delivers everything that it has accepted, even across its own reset. Whole-system persistence covers
+    /// power cuts and no resets, and a plan may rely on NIC buffers only if neither does harm.
     pub trusted_nic_buffers: bool,
 }
 
@@ -117,8 +117,8 @@ words! { Axis, "axis",
 }
 
 impl Platform {
-    /// A platform of the taxonomy: InfiniBand, a READ as flush, ATOMIC_WRITE, no relaxed ordering, and NIC buffers that survive
-    /// where the whole system does.
+    /// A platform of the taxonomy: InfiniBand, a READ as flush, ATOMIC_WRITE, no relaxed ordering, and NIC buffers that
+    /// survive if the whole system does.
     pub fn of(declared: DeclaredPlatform) -> Self {
         Self {
             persistence: declared.persistence_domain,
@@ -141,8 +141,8 @@ impl Platform {
         }
     }
 
-    /// The platform that a plan for `durability` counts on. With [`Durability::Process`] the crash is the death of processes, which
-    /// takes no store that was visible: as if caches survived, whatever the memory.
+    /// The platform that a plan for `durability` relies on. With [`Durability::Process`] the crash is the death of
+    /// processes, which takes no visible store: as if caches survived, whatever the memory.
     pub(crate) fn under(self, durability: Durability) -> Self {
         match durability {
             Durability::Power => self,
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn each_contradiction_names_both_axes_and_what_is_allowed() {
+    fn each_contradiction_names_both_axes_and_the_allowed_values() {
         use PersistenceDomain::{Dmp, PageFile, Volatile, Wsp};
         let iwarp = Platform {
             transport: Transport::Iwarp,

@@ -1,4 +1,5 @@
-//! The reason for each step of a plan, in one sentence. [`litmus::prove`](crate::litmus) shows the consequence of its lack.
+//! The reason for each step of a plan, in one sentence. [`litmus::prove`](crate::litmus) shows the consequence of its
+//! absence.
 
 use stonecast_media::{PersistenceDomain, ReceiveBuffers};
 
@@ -65,7 +66,7 @@ fn reason(plan: &Plan, index: usize, step: Step) -> String {
             format!("{} {item}, before b is where it might be evicted first", write_back(platform))
         }
         Step::WriteBack(item) => format!("{} {item}", write_back(platform)),
-        Step::SendAck => "nobody but the responder's processor knows that this is done".to_owned(),
+        Step::SendAck => "only the responder's processor knows that this is done".to_owned(),
     }
 }
 

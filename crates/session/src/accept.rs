@@ -5,7 +5,7 @@ use stonecast_fabric::{Access, ConnectionRequest, DeviceError, MemoryRegion, Por
 use crate::Queues;
 use crate::endpoint::{close, free};
 
-/// Makes what one peer needs.
+/// Makes the objects that one peer needs.
 pub struct Making<'a> {
     port: &'a Port,
     qp: Option<QueuePair>,
@@ -29,10 +29,11 @@ impl Making<'_> {
     }
 }
 
-/// Accepts a peer with what `make` makes for it: a queue pair, memory, and the private data to say. Returns the queue pair and
-/// what else `make` returned.
+/// Accepts a peer with the objects that `make` makes: a queue pair, memory, and the private data to send. Returns the queue
+/// pair and the other result of `make`.
 ///
-/// After an error nothing of the connection is left, and the peer has been told why: one that hears no reason would wait.
+/// After an error nothing of the connection is left, and the peer has been told the reason: a peer without an answer would
+/// wait.
 pub fn accept<T>(
     port: &Port,
     request: ConnectionRequest,
@@ -44,7 +45,7 @@ pub fn accept<T>(
         regions: Vec::new(),
     };
     let accepted = make(&mut making).and_then(|(welcome, made)| {
-        let qp = making.qp.expect("what accepts has made a queue pair");
+        let qp = making.qp.expect("`make` has made a queue pair");
         port.device().accept(request, qp, &welcome)?;
         Ok((qp, made))
     });

@@ -1,10 +1,10 @@
 //! A client's side of a connection: queue pair, memory, and an inbox of its own.
 //!
 //! ```text
-//!   new -> allocate ... -> connect -> private data of the server      what was made is undone when the endpoint is dropped
+//!   new -> allocate ... -> connect -> private data of the server      the drop of the endpoint undoes everything
 //! ```
 //!
-//! Invariant: an endpoint takes what arrives for it and nothing else, so any number of them, and a server, share a port.
+//! Invariant: an endpoint takes only its own arrivals, so any number of endpoints, and a server, can share a port.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use stonecast_fabric::{
 
 use crate::Queues;
 
-/// See the module documentation.
+/// An endpoint; see the module documentation.
 pub struct Endpoint {
     inbox: Rc<Inbox>,
     qp: QueuePair,
@@ -24,17 +24,17 @@ pub struct Endpoint {
     ended: Cell<bool>,
 }
 
-/// Why there is no connection. Nothing of it is left on either side.
+/// The reason why there is no connection. Nothing of it is left on either side.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The server refused, or nothing listens there.
+    /// The server refused, or no server listens at the address.
     #[error("{reason}")]
     Refused {
-        /// Why, in the server's or the fabric's words.
+        /// The reason, in the words of the server or of the fabric.
         reason: String,
     },
-    /// The server accepted and was gone before the connection was of use.
+    /// The server accepted and was gone before the connection could be used.
     #[error("the server is gone")]
     Gone,
     /// The connection failed before it was made.
@@ -46,8 +46,8 @@ pub enum ConnectError {
 }
 
 impl Endpoint {
-    /// A queue pair on `port`, not connected. The sum of all send capacities on a port, and that of all receive capacities, must
-    /// not exceed its completions.
+    /// A queue pair on `port`, not connected. Neither the sum of all send capacities on a port nor that of all receive
+    /// capacities may exceed the port's completions.
     pub fn new(port: &Rc<Port>, queues: Queues) -> Result<Self, DeviceError> {
         let inbox = Rc::new(Inbox::new(port));
         let qp = queues.create(port)?;
@@ -65,28 +65,28 @@ impl Endpoint {
         self.qp
     }
 
-    /// Its port.
+    /// The port of the endpoint.
     pub fn port(&self) -> &Rc<Port> {
         self.inbox.port()
     }
 
-    /// The arrivals of the endpoint. A task that takes arrivals may hold the inbox: the end of the endpoint does not wait for that
-    /// task.
+    /// The arrivals of the endpoint. A task that takes arrivals may hold the inbox: the endpoint ends without waiting for
+    /// that task.
     pub fn inbox(&self) -> &Rc<Inbox> {
         &self.inbox
     }
 
-    /// Memory of this side alone, `size` bytes, which goes when the endpoint goes.
+    /// Memory of this side alone, `size` bytes, which ends with the endpoint.
     pub fn allocate(&self, size: u64) -> Result<MemoryRegion, DeviceError> {
         let region = self.port().device().allocate(size, Access::NONE)?;
         self.regions.borrow_mut().push(region);
         Ok(region)
     }
 
-    /// Connects to the server at `address` and tells it `hello`; what the server said when it accepted.
+    /// Connects to the server at `address` and sends `hello`; returns the data that the server sent with its acceptance.
     ///
-    /// Waits as long as the server takes. A future that is dropped before, by a deadline for instance, leaves the endpoint in the
-    /// middle of connecting: drop that, too, and the server sees a client that is gone.
+    /// Waits as long as the server takes. A future that is dropped earlier, for example by a deadline, leaves the endpoint
+    /// in the middle of connecting: drop the endpoint, too, and the server sees a client that is gone.
     pub async fn connect(&self, address: &str, hello: &[u8]) -> Result<Vec<u8>, ConnectError> {
         self.port().device().connect(self.qp, address, hello)?;
         loop {
@@ -97,20 +97,23 @@ impl Endpoint {
                     return Err(ConnectError::Refused { reason });
                 }
                 Some(ConnectionEvent::Disconnected { .. }) => return Err(ConnectError::Gone),
-                Some(ConnectionEvent::Request { .. }) => unreachable!("of no queue pair"),
+                Some(ConnectionEvent::Request { .. }) => {
+                    unreachable!("a request belongs to no queue pair")
+                }
                 None => {}
             }
-            // Before the connection stands nothing arrives but the receive buffers of a queue pair that broke.
+            // Before the connection is established, only the receive buffers of a broken queue pair can arrive.
             if self.inbox.take_received().is_some() {
                 return Err(ConnectError::Broken);
             }
         }
     }
 
-    /// Ends the connection, once. Tasks that wait on the queue pair are told; the memory stays until the endpoint is dropped.
+    /// Ends the connection, once. Tasks that wait on the queue pair are told; the memory stays until the endpoint is
+    /// dropped.
     pub fn end(&self) {
         if !self.ended.replace(true) {
-            // The queue pair goes too: a completion queue that overran delivers nothing any more to a waiting READ.
+            // The queue pair is ended, too: a completion queue that overran delivers nothing to a waiting READ.
             let _ = self.port().device().disconnect(self.qp);
             let _ = self.port().destroy_queue_pair(self.qp);
         }
@@ -124,7 +127,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// Ends a connection of which nothing is open to the peer, and takes its memory back. A connection with windows ends by
+/// Ends a connection without memory open to the peer, and frees its memory. A connection with windows ends by
 /// [`Revocations`](crate::Revocations).
 pub fn close(port: &Port, qp: QueuePair, regions: impl IntoIterator<Item = MemoryRegion>) {
     let _ = port.device().disconnect(qp);
@@ -132,11 +135,12 @@ pub fn close(port: &Port, qp: QueuePair, regions: impl IntoIterator<Item = Memor
     free(port, regions);
 }
 
-/// Takes back memory that is open to no peer. Memory that a provider cannot free now is freed when the device is dropped.
+/// Frees memory that is open to no peer. Memory that a provider cannot free at this moment is freed when the device is
+/// dropped.
 pub(crate) fn free(port: &Port, regions: impl IntoIterator<Item = MemoryRegion>) {
     let device = port.device();
     for region in regions {
-        // Its key opens nothing to any peer, so there is nothing to wait for.
+        // The key opens nothing to any peer, so there is nothing to wait for.
         let _ = device.poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
         let _ = device.deregister(region);
     }

@@ -1,22 +1,22 @@
-//! The first bytes that both sides of a connection say.
+//! The first bytes that both sides of a connection send.
 //!
 //! ```text
-//!   0 magic    8 version u32    12 platform u32, where the protocol depends on it    then what the protocol says itself
+//!   0 magic    8 version u32    12 platform u32, if the protocol depends on it    then the protocol's own data
 //! ```
 //!
-//! Numbers are little-endian. The magic never changes from one version of a protocol to the next, so that each side can tell
-//! another version, which the user can mend, from a stranger.
+//! Numbers are little-endian. The magic is the same in all versions of a protocol, so that each side can distinguish
+//! another version, which the user can correct, from a stranger.
 
 use std::fmt;
 
 /// A protocol that is spoken over connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// First bytes of what both sides say, in every version.
+    /// The first bytes of both sides, in every version.
     pub magic: [u8; 8],
-    /// What speaks it, for messages: "the direct store".
+    /// The name of the protocol, for messages: "the direct store".
     pub name: &'static str,
-    /// The version that this build speaks. There is no negotiation: both sides speak the same one.
+    /// The version that this build speaks. There is no negotiation: both sides must speak the same version.
     pub version: u32,
 }
 
@@ -25,7 +25,7 @@ pub struct Protocol {
 pub struct PlatformCode {
     /// The number.
     pub code: u32,
-    /// What any such number says, for messages, also one that this build does not know.
+    /// The meaning of any such number, for messages, even of a number that this build does not know.
     pub words: fn(u32) -> String,
 }
 
@@ -62,16 +62,16 @@ impl fmt::Display for Side {
     }
 }
 
-/// Why two sides do not understand each other. Nothing was made for the connection.
+/// The reason why two sides do not understand each other. Nothing was made for the connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
     /// The peer's first bytes are not those of the protocol.
     #[error("not a {who} of {protocol}; check the address")]
     Stranger {
-        /// Which side the peer is.
+        /// The side of the peer.
         who: Side,
-        /// What this side speaks.
+        /// The protocol of this side.
         protocol: &'static str,
     },
     /// The peer speaks another version.
@@ -80,30 +80,30 @@ pub enum Mismatch {
          sides", .who.other()
     )]
     Version {
-        /// Which side the peer is.
+        /// The side of the peer.
         who: Side,
-        /// What both speak.
+        /// The protocol of both.
         protocol: &'static str,
         /// The peer's version.
         theirs: u32,
         /// This side's version.
         ours: u32,
     },
-    /// The peer's platform is another one: what is durable on one is not on the other.
+    /// The peer's platform differs: data that are durable on one platform may not be durable on the other.
     #[error(
         "the {who}'s platform is {theirs}, the {}'s is {ours}; declare the same platform on both sides", .who.other()
     )]
     Platform {
-        /// Which side the peer is.
+        /// The side of the peer.
         who: Side,
-        /// What the peer declares.
+        /// The declaration of the peer.
         theirs: String,
-        /// What this side declares.
+        /// The declaration of this side.
         ours: String,
     },
 }
 
-/// What one side says first, and expects to hear.
+/// The greeting that one side sends, and expects to receive.
 ///
 /// ```
 /// use stonecast_session::{Greeting, Protocol, Side};
@@ -123,7 +123,7 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// For a protocol that works whatever the platforms of both sides are.
+    /// For a protocol that works on any platforms.
     pub const fn of(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -139,7 +139,7 @@ impl Greeting {
         }
     }
 
-    /// The private data to say: the greeting, then `rest`.
+    /// The private data to send: the greeting, then `rest`.
     pub fn say(&self, rest: &[u8]) -> Vec<u8> {
         let Protocol { magic, version, .. } = self.protocol;
         let mut said = magic.to_vec();
@@ -151,7 +151,7 @@ impl Greeting {
         said
     }
 
-    /// The part of what the peer `said` that follows its greeting; `who` is the peer's side.
+    /// The part of the peer's data `said` that follows its greeting; `who` is the peer's side.
     pub fn hear<'a>(&self, who: Side, said: &'a [u8]) -> Result<&'a [u8], Mismatch> {
         let Protocol {
             magic,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_heard_by_the_same_version_on_the_same_platform() {
+    fn a_greeting_is_understood_by_the_same_version_on_the_same_platform() {
         let greeting = Greeting::of(PROTOCOL);
         assert_eq!(greeting.say(b"rest").len(), 16);
         for greeting in [greeting, greeting.on(PlatformCode { code: 9, words })] {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_or_platform_is_refused_with_both_named_and_a_stranger_as_one() {
+    fn another_version_or_platform_is_refused_with_both_named_and_a_stranger_is_refused_as_such() {
         let platform = |code| Greeting::of(PROTOCOL).on(PlatformCode { code, words });
         let older = Greeting::of(Protocol {
             version: 6,

@@ -6,9 +6,10 @@
 //!                       '-- the object is inside the lease: using it again takes a `Revoked`
 //! ```
 //!
-//! The object of a lease is the store's: an extent of a log, the right to publish, a reader's view of an index, the log of a writer. The
-//! lease moves that value in, and it comes out of revocation alone, so that no path of a store can use memory again before the
-//! windows on it are closed. A lease that the device gave no window at all is none: its object comes out at once.
+//! The object of a lease belongs to the store: an extent of a log, the right to publish, a reader's view of an index, the
+//! log of a writer. The lease takes that value, and only revocation returns it, so that no path of a store can reuse memory
+//! before the windows on it are closed. A lease for which the device opened no window is not a lease: its object is
+//! returned at once.
 
 use smallvec::SmallVec;
 use stonecast_base::{Nanoseconds, Span};
@@ -19,9 +20,9 @@ use stonecast_fabric::{Access, DeviceError, MemoryRegion, Port, QueuePair, Rkey}
 pub struct Opening {
     /// The region.
     pub region: MemoryRegion,
-    /// Which of its bytes.
+    /// The bytes to open.
     pub span: Span,
-    /// For what.
+    /// The rights.
     pub access: Access,
 }
 
@@ -44,17 +45,17 @@ pub struct Lease<O> {
     owner: QueuePair,
     epoch: u64,
     windows: SmallVec<[Rkey; 2]>,
-    /// When it was granted, or its owner was last asked to give it back.
+    /// The time of the grant, or of the last request to give the lease back.
     asked_at: Nanoseconds,
 }
 
 impl<O> Lease<O> {
-    /// What is leased.
+    /// The leased object.
     pub fn object(&self) -> &O {
         &self.object
     }
 
-    /// What the store keeps of it.
+    /// The leased object, for the store's own bookkeeping.
     pub fn object_mut(&mut self) -> &mut O {
         &mut self.object
     }
@@ -64,7 +65,7 @@ impl<O> Lease<O> {
         self.owner
     }
 
-    /// The epoch in which it was granted. What its owner does counts in that epoch alone.
+    /// The epoch in which the lease was granted. The owner's actions count in that epoch alone.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -74,17 +75,18 @@ impl<O> Lease<O> {
         &self.windows
     }
 
-    /// How long, at `now`, the owner has had it since it was granted or recalled.
+    /// The time, at `now`, since the lease was granted or recalled.
     pub fn held_for(&self, now: Nanoseconds) -> Nanoseconds {
         now.saturating_sub(self.asked_at)
     }
 
-    /// Notes that the owner is asked at `now` to give it back. The owner may use the lease until then, or until the lease is ended.
+    /// Notes that the owner is asked at `now` to give the lease back. The owner may use the lease until it does, or until
+    /// the lease is ended.
     pub fn recall(&mut self, now: Nanoseconds) {
         self.asked_at = now;
     }
 
-    /// The same lease, of a value that holds the object among others: for leases of different kinds that end together.
+    /// The same lease, of a value that may hold the object: for leases of different kinds that end together.
     pub fn widen<P: From<O>>(self) -> Lease<P> {
         Lease {
             object: self.object.into(),
@@ -95,7 +97,7 @@ impl<O> Lease<O> {
         }
     }
 
-    /// The object, if no window was opened: no peer could reach it, so nothing has to end. Otherwise the lease.
+    /// The object, if no window was opened: no peer could reach the object, so nothing has to end. Otherwise the lease.
     pub fn into_unopened(self) -> Result<O, Self> {
         if self.windows.is_empty() {
             Ok(self.object)
@@ -114,14 +116,14 @@ impl<O> Lease<O> {
 pub struct Lessor<'a> {
     /// Opens the windows.
     pub port: &'a Port,
-    /// The epoch that it grants in.
+    /// The epoch of its grants.
     pub epoch: u64,
 }
 
 impl Lessor<'_> {
     /// Leases `object` to the peer of `owner` at `now`, by opening `openings` to it.
     ///
-    /// If the device refuses a window, the lease comes back with the windows that it has, and ends like any other.
+    /// If the device refuses a window, the lease is returned with the windows that it has, and ends like any other lease.
     pub fn grant<O>(
         &self,
         owner: QueuePair,
@@ -162,7 +164,8 @@ pub struct Leases<O, const SLOTS: usize> {
 enum Slot<O> {
     Free,
     Held(Lease<O>),
-    /// Taken from an owner that has not returned it: what it still says of this slot is not about another lease.
+    /// Taken from an owner that has not returned it: the owner's later messages about this slot do not concern another
+    /// lease.
     Reclaimed,
 }
 
@@ -202,12 +205,12 @@ impl<O, const SLOTS: usize> Leases<O, SLOTS> {
         self.slots.get(slot)?.held()
     }
 
-    /// All of them.
+    /// All leases that are held.
     pub fn held(&self) -> impl Iterator<Item = &Lease<O>> {
         self.slots.iter().filter_map(Slot::held)
     }
 
-    /// All of them.
+    /// All leases that are held, for changes.
     pub fn held_mut(&mut self) -> impl Iterator<Item = &mut Lease<O>> {
         self.slots.iter_mut().filter_map(|slot| match slot {
             Slot::Held(lease) => Some(lease),
@@ -215,13 +218,13 @@ impl<O, const SLOTS: usize> Leases<O, SLOTS> {
         })
     }
 
-    /// Whether the lease in `slot` was taken from its owner, and not returned since.
+    /// Whether the lease in `slot` was taken from its owner, which has not returned it since.
     pub fn is_reclaimed(&self, slot: usize) -> bool {
         matches!(self.slots.get(slot), Some(Slot::Reclaimed))
     }
 
-    /// The owner returns `slot`. The lease that was in it, unless it was reclaimed before.
-    #[must_use = "a lease that was given back is to be ended"]
+    /// Notes that the owner returns `slot`. Returns its lease, unless the lease was reclaimed before.
+    #[must_use = "a lease that was given back must be ended"]
     pub fn give_back(&mut self, slot: usize) -> Option<Lease<O>> {
         match std::mem::replace(self.slots.get_mut(slot)?, Slot::Free) {
             Slot::Held(lease) => Some(lease),
@@ -229,8 +232,9 @@ impl<O, const SLOTS: usize> Leases<O, SLOTS> {
         }
     }
 
-    /// Takes the leases for which `chosen` holds, without their owner. Their slots stay taken until it returns them.
-    #[must_use = "a lease that was reclaimed is to be ended"]
+    /// Takes the leases that satisfy `chosen`, without their owner's consent. Their slots stay taken until the owner
+    /// returns them.
+    #[must_use = "a lease that was reclaimed must be ended"]
     pub fn reclaim(&mut self, chosen: impl Fn(&Lease<O>) -> bool) -> Vec<Lease<O>> {
         let mut reclaimed = Vec::new();
         for slot in &mut self.slots {

@@ -1,28 +1,28 @@
-//! Requests that wait for an answer, and the memory that their bytes were sent from.
+//! Requests that wait for an answer, and the memory that they were sent from.
 //!
 //! ```text
-//!   id    7         8         9         10                 ids count the requests of a connection: both sides know them unsaid
+//!   id    7         8         9         10                 ids count the requests of a connection, on both sides
 //!         waiting   answered  waiting   waiting            answers come in any order
-//!         [ bytes ] [ bytes ] [ bytes ]                    freed in the order of ids, as far as all are answered
+//!         [ bytes ] [ bytes ] [ bytes ]                    freed in the order of ids, up to the first unanswered one
 //! ```
 //!
-//! A connection keeps the order of messages, so a request carries no id: the server counts, too. If the server answers in order, an
-//! answer carries no id either, and [`Requests::answer_next`] takes it.
+//! A connection keeps the order of messages, so a request carries no id: the server counts, too. If the server answers in
+//! order, an answer carries no id either, and [`Requests::answer_next`] accepts it.
 //!
-//! The memory is a ring. Its start is used again as soon as it is free, so that a client with little in flight writes to the same
-//! few lines, which its processor has, and not once around the ring.
+//! The memory is a ring. Its start is reused as soon as it is free, so that a client with little in flight writes to the
+//! same few lines, which its processor has cached, instead of going around the ring.
 //!
 //! Invariants:
-//! - A request has one end: its answer, or the end of the connection. An answer to anything else is noticed.
-//! - Bytes are given out again only when the request that they were sent for, and every one before it, was answered.
+//! - A request has one end: its answer, or the end of the connection. An answer without a request is detected.
+//! - Bytes are given out again only when their request and every earlier one were answered.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
-/// Bytes from the start of the ring that are used as long as they do: what the caches next to a processor hold.
+/// Bytes at the start of the ring that are reused while they suffice: the size of the caches next to a processor.
 const HOT_SIZE: u64 = 32 << 10;
 
-/// The number of a request on its connection; the first one is 0.
+/// The number of a request on its connection; the first is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
@@ -39,13 +39,14 @@ pub struct RequestHandle {
 }
 
 impl RequestHandle {
-    /// What the server calls the request.
+    /// The server's number of the request.
     pub fn id(self) -> RequestId {
         self.id
     }
 }
 
-/// The requests of one connection. `A` is an answer; `N` is what the caller notes of a request and gets back with its answer.
+/// The requests of one connection. `A` is an answer; `N` is a note that the caller attaches to a request and gets back with
+/// its answer.
 ///
 /// ```
 /// # use std::task::{Poll, Waker};
@@ -61,7 +62,7 @@ impl RequestHandle {
 /// # requests.forget(get);
 /// ```
 pub struct Requests<A, N> {
-    /// From the oldest one that is not answered.
+    /// The requests from the oldest unanswered one on.
     places: VecDeque<Place<N>>,
     /// Id of the first of these.
     first: u64,
@@ -77,7 +78,7 @@ struct Place<N> {
     slot: u32,
     answered: bool,
     note: N,
-    /// Where the ring's tail goes when this request and all before it are answered.
+    /// Position of the ring's tail when this request and all earlier ones are answered.
     ring_end: u64,
 }
 
@@ -98,7 +99,7 @@ impl<A> Default for Slot<A> {
 }
 
 impl<A: Copy, N: Copy + Default> Requests<A, N> {
-    /// At most `in_flight_max` requests that wait, or wait behind one that does; `ring_size` bytes to send from.
+    /// Room for at most `in_flight_max` requests that wait, or follow one that waits; `ring_size` bytes to send from.
     pub fn new(in_flight_max: usize, ring_size: u64) -> Self {
         Self {
             places: VecDeque::new(),
@@ -115,10 +116,10 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         }
     }
 
-    /// Takes the next id and `size` contiguous bytes of the ring, and tells their offset. `None`: no room now; wait with
-    /// [`Requests::wait_for_room`].
+    /// Takes the next id and `size` contiguous bytes of the ring, and returns their offset. `None` if there is no room at
+    /// this moment; wait with [`Requests::wait_for_room`].
     ///
-    /// On a connection that has ended nobody answers it, and it would wait for ever: the caller asks for that before.
+    /// On a connection that has ended a request would wait for ever: the caller must check for the end first.
     pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
         assert!(size <= self.ring.size, "{size} bytes fit the ring");
         if self.places.len() == self.in_flight_max {
@@ -143,18 +144,18 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         Some((RequestHandle { slot, id }, start % self.ring.size))
     }
 
-    /// What is noted of the latest request.
+    /// The note of the latest request.
     pub fn note(&mut self) -> &mut N {
-        let latest = self.places.back_mut().expect("there is a latest");
+        let latest = self.places.back_mut().expect("there is a latest request");
         &mut latest.note
     }
 
-    /// Whether no answer is waited for.
+    /// Whether no request waits for an answer.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Whether `size` bytes would find room now.
+    /// Whether `size` bytes would find room at this moment.
     pub fn has_room(&self, size: u64) -> bool {
         self.places.len() < self.in_flight_max
             && self.ring.start_of(size, self.places.is_empty()).is_some()
@@ -165,15 +166,18 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         self.crowd.push(waker.clone());
     }
 
-    /// Wakes every task that waits for room: something else that it waits for may have changed.
+    /// Wakes every task that waits for room: another condition that it waits for may have changed.
     pub fn wake_crowd(&mut self) {
         self.crowd.drain(..).for_each(Waker::wake);
     }
 
     /// Takes back the latest request, which could not be sent, and its id. Returns its note.
     pub fn cancel(&mut self, handle: RequestHandle) -> N {
-        let place = self.places.pop_back().expect("there is a latest");
-        assert_eq!(place.slot, handle.slot, "only the latest is cancelled");
+        let place = self.places.pop_back().expect("there is a latest request");
+        assert_eq!(
+            place.slot, handle.slot,
+            "only the latest request can be cancelled"
+        );
         self.ring.head = self
             .places
             .back()
@@ -182,13 +186,13 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         place.note
     }
 
-    /// Hands `answer` to the oldest request, of a server that answers in order. Returns the note of that request; `None`: no request
-    /// waits, and the server said too much.
+    /// Hands `answer` to the oldest request, for a server that answers in order. Returns the note of that request; `None`
+    /// if no request waits, and the server sent too many answers.
     pub fn answer_next(&mut self, answer: A) -> Option<N> {
         self.answer(RequestId(self.first), answer)
     }
 
-    /// Hands `answer` to the request called `id`. Returns its note; `None`: no such request waits.
+    /// Hands `answer` to the request with this `id`. Returns its note; `None` if no such request waits.
     pub fn answer(&mut self, id: RequestId, answer: A) -> Option<N> {
         let index = usize::try_from(id.0.checked_sub(self.first)?).ok()?;
         let place = self.places.get_mut(index).filter(|place| !place.answered)?;
@@ -203,7 +207,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         Some(note)
     }
 
-    /// No answer will come any more to what was begun. The caller begins nothing more: that would wait until `end` is called again.
+    /// Ends all requests, which will get no answer. The caller begins no further request: it would wait until `end` is
+    /// called again.
     pub fn end(&mut self) {
         while let Some(place) = self.places.pop_front() {
             self.first += 1;
@@ -226,7 +231,7 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         }
     }
 
-    /// The caller has the answer, or does not want it any more. The request takes its course.
+    /// The caller has the answer, or abandons the request, which continues on its own.
     pub fn forget(&mut self, handle: RequestHandle) {
         let slot = &mut self.slots[handle.slot as usize];
         if slot.result.is_some() {
@@ -260,7 +265,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Where the next `size` bytes go, if they are free.
+    /// The start of the next `size` bytes, if they are free.
     fn start_of(&self, size: u64, is_empty: bool) -> Option<u64> {
         let free = |start: u64| start + size - self.tail <= self.size;
         let offset = self.head % self.size;
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_go_to_requests_in_order_even_when_one_was_given_up() {
+    fn answers_go_to_requests_in_order_even_if_one_was_abandoned() {
         let mut requests = requests(1024);
         let (first, _) = requests.begin(64).unwrap();
         let (second, _) = requests.begin(64).unwrap();
@@ -302,9 +307,10 @@ mod tests {
         assert_eq!(unasked, None, "an answer to no request is noticed");
     }
 
-    /// Needs the prefix: freed at once, the bytes of an answered request would be given out around one that still waits.
+    /// Needs the prefix: freed at once, the bytes of an answered request would be given out around a request that still
+    /// waits.
     #[test]
-    fn answers_come_in_any_order_and_bytes_are_freed_behind_the_oldest_that_waits() {
+    fn answers_come_in_any_order_and_bytes_are_freed_behind_the_oldest_waiting_request() {
         let mut requests = requests(256);
         let handles: Vec<RequestHandle> = (0..4).map(|_| requests.begin(64).unwrap().0).collect();
         let ids: Vec<u64> = handles.iter().map(|handle| handle.id().0).collect();
@@ -315,10 +321,13 @@ mod tests {
             assert_eq!(unasked, None, "a second answer is noticed");
         }
         assert!(requests.answer(RequestId(4), 0).is_none());
-        assert!(!requests.has_room(1), "the oldest one waits");
+        assert!(!requests.has_room(1), "the oldest request waits");
         assert!(requests.answer(RequestId(0), 0).is_some());
         assert!(requests.has_room(128) && !requests.has_room(129));
-        assert!(requests.answer_next(20).is_some(), "the next is the third");
+        assert!(
+            requests.answer_next(20).is_some(),
+            "the next request is the third"
+        );
         for (handle, expected) in handles.into_iter().zip([0, 10, 20, 30]) {
             let answer = requests.poll(handle, Waker::noop());
             assert_eq!(answer, Poll::Ready(Ok(expected)));
@@ -328,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_connection_is_told_to_who_waits_and_to_nobody_with_an_answer() {
+    fn the_end_of_the_connection_reaches_waiting_requests_and_no_answered_ones() {
         let mut requests = requests(256);
         let (first, _) = requests.begin(0).unwrap();
         let (second, _) = requests.begin(0).unwrap();
@@ -344,7 +353,7 @@ mod tests {
     #[test]
     fn bytes_in_flight_are_never_given_out_twice() {
         const SEED: u64 = 3;
-        // Rings below and above what is used as long as it does; answers in order, and in any order.
+        // Rings below and above the size that is reused while it suffices; answers in order, and in any order.
         for (unit, in_order) in [64, HOT_SIZE / 8]
             .into_iter()
             .flat_map(|unit| [(unit, true), (unit, false)])
@@ -366,7 +375,7 @@ mod tests {
                     assert!(live.iter().all(apart), "seed {SEED}, round {round}");
                     live.push((handle, offset, size));
                 }
-                // Nearly full for a while, nearly empty for a while.
+                // Nearly full for a while, then nearly empty for a while.
                 let answers = if round % 1000 < 500 { 0.6 } else { 1.0 };
                 if random.random_bool(answers) && !live.is_empty() {
                     let chosen = if in_order {
@@ -382,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Needs the tail moved with the head of an empty ring: else what was skipped counts as in use.
+    /// Needs the tail to move with the head of an empty ring: otherwise skipped bytes count as in use.
     #[test]
     fn an_empty_ring_has_room_for_all_of_its_bytes() {
         let mut requests = requests(1024);
@@ -392,9 +401,9 @@ mod tests {
         assert!(requests.has_room(512) && !requests.has_room(513));
     }
 
-    /// Needs the start used again: else the ring is written once around, every line of it cold.
+    /// Needs the reuse of the start: otherwise the whole ring is written, every line of it cold.
     #[test]
-    fn little_in_flight_uses_the_start_of_the_ring_alone() {
+    fn a_client_with_little_in_flight_uses_only_the_start_of_the_ring() {
         let mut requests = requests(1 << 20);
         let answer = |requests: &mut Requests<u32, ()>| assert!(requests.answer_next(0).is_some());
         for _ in 0..1000 {

@@ -3,19 +3,22 @@
 //! ```text
 //!   Ending --spawned--> disconnect -> windows for reading -> leases, in order -> queue pair -> memory
 //!                                                              |
-//!                                                              |          '--> arrivals that nobody took \ taken by
+//!                                                              |          '--> arrivals not taken before \ taken by
 //!                                                              '--> Ended { revoked, unquiesced }         / the store
 //! ```
 //!
-//! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and no other
-//! client waits with it. If the fabric cannot say that nothing arrives any more
-//! ([`Unquiesced`](stonecast_fabric::DeviceError::Unquiesced)), the object of the lease does not come back: the peer may still finish its write.
+//! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and no
+//! other client waits with it. If the fabric cannot guarantee that nothing more arrives
+//! ([`Unquiesced`](stonecast_fabric::DeviceError::Unquiesced)), the object of the lease is not returned: the peer may still
+//! finish its write.
 //!
 //! Invariants:
-//! - A [`Revoked`] comes from here alone, after every window of its lease was revoked.
-//! - Leases that end together are taken together: the store sees whether one of them is unquiesced before it uses another.
-//! - A connection's queue pair goes before its memory: with it go its windows.
-//! - A shared receive buffer outlives the connection whose message it holds: the store takes the message, or gets it from here.
+//! - Only this module makes a [`Revoked`], after every window of its lease was revoked.
+//! - Leases that end together are returned together: the store sees whether one of them is unquiesced before it reuses
+//!   another.
+//! - A connection's queue pair is destroyed before its memory is freed: its windows end with it.
+//! - A shared receive buffer outlives the connection whose message it holds: the store takes the message, or gets it from
+//!   this module.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,23 +28,23 @@ use stonecast_fabric::{MemoryRegion, Port, QueuePair, Received, Rkey, Runtime};
 
 use crate::Lease;
 
-/// Memory that a peer had and cannot reach any more.
+/// Memory that a peer had and can no longer reach.
 #[derive(Debug)]
-#[must_use = "what was leased may be used again"]
+#[must_use = "the leased object may be used again"]
 pub struct Revoked<O>(Lease<O>);
 
 impl<O> Revoked<O> {
-    /// What was leased.
+    /// The leased object.
     pub fn object(&self) -> &O {
         self.0.object()
     }
 
-    /// The epoch in which it was leased.
+    /// The epoch of the lease.
     pub fn epoch(&self) -> u64 {
         self.0.epoch()
     }
 
-    /// What was leased, to be used again.
+    /// The leased object, to be used again.
     pub fn into_object(self) -> O {
         self.0.into_object()
     }
@@ -52,7 +55,8 @@ impl<O> Revoked<O> {
 pub struct Unquiesced<O>(Lease<O>);
 
 impl<O> Unquiesced<O> {
-    /// The object of the lease: not to be used again before the peer is gone for good, by a restart of the store for instance.
+    /// The object of the lease, which must not be reused before the peer is gone for good, for example by a restart of the
+    /// store.
     pub fn object(&self) -> &O {
         self.0.object()
     }
@@ -61,13 +65,13 @@ impl<O> Unquiesced<O> {
 /// Connection, windows, leases and memory that end together.
 #[derive(Debug)]
 pub struct Ending<O> {
-    /// The connection, if it ends, too.
+    /// The connection, if it ends as well.
     pub connection: Option<QueuePair>,
-    /// Windows on memory that is not leased: to read through, or on memory that goes with the connection.
+    /// Windows on memory that is not leased: for reading, or on memory that ends with the connection.
     pub windows: Vec<Rkey>,
-    /// Leases, in the order in which they are to end.
+    /// Leases, in the order of their ends.
     pub leases: Vec<Lease<O>>,
-    /// Memory of this side that goes at the end.
+    /// Memory of this side that is freed at the end.
     pub regions: Vec<MemoryRegion>,
 }
 
@@ -87,7 +91,7 @@ impl<O> Default for Ending<O> {
 pub struct Ended<O> {
     /// Leases whose objects may be used again.
     pub revoked: Vec<Revoked<O>>,
-    /// Leases whose objects may not.
+    /// Leases whose objects may not be reused.
     pub unquiesced: Vec<Unquiesced<O>>,
 }
 
@@ -95,7 +99,7 @@ pub struct Ended<O> {
 pub struct Revocations<O> {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
-    /// Rounds in which arrivals are taken over before a queue pair goes.
+    /// Rounds in which arrivals are collected before a queue pair is destroyed.
     pumps_max: u32,
     shared: Rc<Shared<O>>,
 }
@@ -109,8 +113,8 @@ struct Shared<O> {
 }
 
 impl<O: 'static> Revocations<O> {
-    /// For the leases and connections of a server on `port`. Arrivals that are still under way when a connection ends hold shared
-    /// receive buffers: they are taken over in at most `pumps_max` rounds, so that their buffers can be posted again.
+    /// Revocations for the leases and connections of a server on `port`. Arrivals in transit when a connection ends hold
+    /// shared receive buffers: they are collected in at most `pumps_max` rounds, so that their buffers can be posted again.
     pub fn new(port: Rc<Port>, runtime: Rc<dyn Runtime>, pumps_max: u32) -> Self {
         Self {
             port,
@@ -125,12 +129,12 @@ impl<O: 'static> Revocations<O> {
         }
     }
 
-    /// How many are under way.
+    /// The number of endings in progress.
     pub fn under_way(&self) -> usize {
         self.shared.under_way.get()
     }
 
-    /// How many leases are about to end, or have ended and were not taken yet: what is leased with them may come back.
+    /// The number of leases that are about to end, or have ended and were not taken yet: their objects may come back.
     pub fn leases_to_come(&self) -> usize {
         self.shared.leases.get()
     }
@@ -144,14 +148,14 @@ impl<O: 'static> Revocations<O> {
         ended
     }
 
-    /// Arrivals of connections that have ended since this was asked last, which nobody took while they lasted. Each of a shared
-    /// receive queue holds a buffer of it, lost unless it is posted again.
-    #[must_use = "the buffers of these arrivals are to be posted again"]
+    /// Arrivals of connections that have ended since the last call, which the store did not take earlier. Each arrival of a
+    /// shared receive queue holds one of its buffers, which is lost unless it is posted again.
+    #[must_use = "the buffers of these arrivals must be posted again"]
     pub fn take_untaken(&self) -> Vec<Received> {
         self.shared.untaken.take()
     }
 
-    /// Begins to end what `ending` names.
+    /// Begins to end the objects that `ending` names.
     pub fn begin(&self, ending: Ending<O>) {
         let (port, shared, pumps_max) = (self.port.clone(), self.shared.clone(), self.pumps_max);
         shared.under_way.set(shared.under_way.get() + 1);
@@ -167,7 +171,7 @@ impl<O: 'static> Revocations<O> {
                 let _ = port.device().disconnect(qp);
             }
             for rkey in windows {
-                // A peer cannot be in the way of the end of reading; memory that it may still write to goes after its queue pair.
+                // A peer cannot delay the end of reading; memory that it may still write to is freed after its queue pair.
                 let _ = port.invalidate(rkey).await;
             }
             if !leases.is_empty() {
@@ -180,12 +184,12 @@ impl<O: 'static> Revocations<O> {
                         break;
                     }
                 }
-                // Through the port, which forgets what it has of this queue pair: its number may be given to the next client.
+                // The port forgets its state of this queue pair: the number may be given to the next client.
                 let untaken = port.destroy_queue_pair(qp).unwrap_or_default();
                 shared.untaken.borrow_mut().extend(untaken);
             }
             for region in regions {
-                // Memory that a provider cannot free now is freed when the device is dropped.
+                // Memory that a provider cannot free at this moment is freed when the device is dropped.
                 let _ = port.invalidate(region.rkey).await;
                 let _ = port.device().deregister(region);
             }

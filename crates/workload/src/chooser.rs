@@ -1,4 +1,4 @@
-//! Choice of the next key.
+//! Chooses the next key.
 
 use rand::Rng as _;
 use stonecast_base::Random;
@@ -7,7 +7,7 @@ use crate::latest::Latest;
 use crate::scrambled::ScrambledZipfian;
 use crate::zipfian::{THETA, Zipfian};
 
-/// How often each key is chosen.
+/// The frequencies with which keys are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Distribution {
     /// All keys are equally likely.
@@ -30,7 +30,7 @@ impl Distribution {
         Self::Latest,
     ];
 
-    /// Its name in output.
+    /// The name in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -59,13 +59,13 @@ enum Generator {
 impl Chooser {
     /// A chooser among keys 0 to `keys` - 1.
     pub fn new(distribution: Distribution, keys: u64) -> Self {
-        assert!(keys > 0, "there is a key to choose");
+        assert!(keys > 0, "there must be a key to choose");
         let generator = match distribution {
             Distribution::ScrambledZipfian => {
                 Generator::ScrambledZipfian(ScrambledZipfian::new(keys))
             }
             Distribution::Zipfian => Generator::Zipfian(Zipfian::new(keys, THETA)),
-            // One key is the newest and the oldest at once.
+            // A single key is both the newest and the oldest.
             Distribution::Latest if keys > 1 => Generator::Latest(Latest::new(keys - 1)),
             Distribution::Uniform | Distribution::Latest => Generator::Uniform,
         };
@@ -97,7 +97,7 @@ mod tests {
     use stonecast_base::random_from_seed;
 
     #[test]
-    fn every_distribution_stays_within_its_keys_also_if_there_is_one() {
+    fn every_distribution_stays_within_its_keys_even_if_there_is_only_one() {
         for distribution in Distribution::ALL {
             for keys in [1, 2, 3, 1000] {
                 let (chooser, mut random) = (Chooser::new(distribution, keys), random_from_seed(3));

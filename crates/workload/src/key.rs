@@ -5,7 +5,7 @@ use std::io::Write as _;
 /// Longest name in bytes: `user` and 19 digits.
 pub const KEY_NAME_SIZE_MAX: usize = 23;
 
-/// The name of a key. Most are 23 bytes, one in ten is 22 or shorter.
+/// The name of a key. Most names have 23 bytes, and one in ten has 22 or fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyName {
     bytes: [u8; KEY_NAME_SIZE_MAX],
@@ -22,14 +22,14 @@ impl KeyName {
         Self { bytes, size }
     }
 
-    /// Its bytes.
+    /// The bytes of the name.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.size)]
     }
 }
 
-/// YCSB's `Utils.fnvhash64`: FNV-1a with 64 bits over the eight bytes of `number`, lowest first, without sign.
+/// YCSB's `Utils.fnvhash64`: 64-bit FNV-1a over the eight bytes of `number`, lowest first, without sign.
 pub fn fnv_hash(number: u64) -> u64 {
     let hash = number
         .to_le_bytes()
@@ -46,7 +46,7 @@ mod tests {
 
     /// `Utils.fnvhash64`.
     #[test]
-    fn the_hash_is_the_one_of_the_java_class() {
+    fn the_hash_equals_that_of_the_java_class() {
         for (number, expected) in [
             (0, 6284781860667377211),
             (1, 8517097267634966620),
@@ -64,7 +64,7 @@ mod tests {
 
     /// `CoreWorkload.buildKeyName`.
     #[test]
-    fn a_key_is_called_as_the_java_class_calls_it() {
+    fn a_key_has_the_name_that_the_java_class_gives_it() {
         assert_eq!(KeyName::of(0).as_bytes(), b"user6284781860667377211");
         assert_eq!(KeyName::of(256).as_bytes(), b"user2056600594528442646");
     }

@@ -22,13 +22,16 @@ impl Latest {
 
     /// Notes that keys up to `newest` were inserted. Costs one power for each.
     pub fn advance(&mut self, newest: u64) {
-        assert!(newest >= self.newest, "the newest key stays the newest");
+        assert!(
+            newest >= self.newest,
+            "the number of the newest key never shrinks"
+        );
         self.zipfian.grow(newest, self.first_newest, THETA);
         self.newest = newest;
     }
 
-    /// The key for `uniform`, a number in `0.0..1.0`: `newest`, or less often an earlier one. As in
-    /// YCSB, key 0 is never drawn.
+    /// The key for `uniform`, a number in `0.0..1.0`: `newest`, or less often an earlier key. As in YCSB, key 0 is never
+    /// drawn.
     pub fn draw(&self, uniform: f64) -> u64 {
         self.newest - self.zipfian.draw(uniform)
     }
@@ -46,9 +49,9 @@ mod tests {
         0x3fe1fd4c3a0b3c76,
     ];
 
-    /// Draws of the Java class over 1000 keys, after 500 inserts, after 500 more.
+    /// Draws of the Java class over 1000 keys, after 500 inserts, after 500 more inserts.
     #[test]
-    fn each_draw_is_the_one_of_the_java_class_also_after_inserts() {
+    fn each_draw_equals_that_of_the_java_class_even_after_inserts() {
         let mut latest = Latest::new(999);
         for (newest, expected) in [
             (999, [639, 973, 996, 729, 964]),
@@ -64,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn each_draw_over_a_million_keys_is_the_one_of_the_java_class() {
+    fn each_draw_over_a_million_keys_equals_that_of_the_java_class() {
         let latest = Latest::new(999_999);
         assert_eq!(
             NUMBERS.map(|bits| latest.draw(f64::from_bits(bits))),

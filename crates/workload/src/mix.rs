@@ -20,7 +20,7 @@ impl Mix {
     /// All mixes.
     pub const ALL: [Self; 4] = [Self::A, Self::B, Self::C, Self::UpdateOnly];
 
-    /// Its name in output and on the command line.
+    /// The name in output and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::A => "a",
@@ -52,7 +52,7 @@ mod tests {
     use stonecast_base::random_from_seed;
 
     #[test]
-    fn each_mix_updates_as_often_as_it_says() {
+    fn each_mix_has_its_share_of_updates() {
         for mix in Mix::ALL {
             let mut random = random_from_seed(5);
             let updates = (0..1_000_000)
@@ -60,7 +60,7 @@ mod tests {
                 .count() as f64
                 / 10_000.0;
             let expected = f64::from(mix.updates_percent());
-            // All and none are exact.
+            // The mixes with all updates or none are exact.
             let slack = if matches!(mix, Mix::A | Mix::B) {
                 0.2
             } else {

@@ -5,10 +5,10 @@ use crate::key::fnv_hash;
 use crate::zipfian::{THETA, Zipfian};
 
 const ITEMS: u64 = 10_000_000_000;
-/// The sum for `ITEMS` that YCSB publishes; it takes minutes to add up.
+/// The sum for `ITEMS` that YCSB publishes. Computing it takes minutes.
 const ZETA_OF_ITEMS: f64 = 26.46902820178302;
 
-/// Draws keys whose popularity is zipfian, hot keys spread over the key space.
+/// Draws keys of zipfian popularity, with hot keys spread over the key space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScrambledZipfian {
     zipfian: Zipfian,
@@ -19,8 +19,7 @@ impl ScrambledZipfian {
     /// A generator over `keys` keys, with the constant 0.99.
     pub fn new(keys: u64) -> Self {
         assert!(keys > 0, "a distribution over no keys has no values");
-        // There is one item more than YCSB's constant says, as in its class, whose bounds are both
-        // inclusive.
+        // There is one item more than YCSB's constant names, as in its class, whose bounds are both inclusive.
         Self {
             zipfian: Zipfian::with_zeta(ITEMS + 1, THETA, ZETA_OF_ITEMS),
             keys,
@@ -41,7 +40,7 @@ mod tests {
 
     /// Draws of the Java class, each with the number from its random source (as bits).
     #[test]
-    fn each_draw_is_the_one_of_the_java_class() {
+    fn each_draw_equals_that_of_the_java_class() {
         let million = ScrambledZipfian::new(1_000_000);
         for (bits, expected) in [
             (0x3feba8e81854c77e, 880_959),
@@ -57,7 +56,8 @@ mod tests {
         }
     }
 
-    /// The Java class over 3 * 10^7 draws: 3.78, 1.90, 1.53 %. The three hottest items are 0, 1 and 2 before the hash.
+    /// The shares in the Java class over 3 * 10^7 draws are 3.78, 1.90 and 1.53 %. Before the hash, the three hottest items
+    /// are 0, 1 and 2.
     #[test]
     fn the_hottest_keys_have_the_published_shares() {
         let (scrambled, mut random) = (ScrambledZipfian::new(1_000_000), random_from_seed(1));

@@ -1,4 +1,4 @@
-//! Operations drawn beforehand, so that a measured loop reads them in memory order.
+//! Operations drawn in advance, so that a measured loop reads them in memory order.
 
 use stonecast_base::random_from_seed;
 
@@ -49,7 +49,7 @@ impl Operation {
     }
 }
 
-/// Operations drawn beforehand, 32 bytes each.
+/// Operations drawn in advance, 32 bytes each.
 pub struct Sequence {
     operations: Vec<Operation>,
 }
@@ -57,10 +57,7 @@ pub struct Sequence {
 impl Sequence {
     /// Draws the operations.
     pub fn new(options: SequenceOptions) -> Self {
-        assert!(
-            options.length > 0,
-            "a sequence has an operation to start with"
-        );
+        assert!(options.length > 0, "a sequence has at least one operation");
         assert!(
             options.keys <= u64::from(u32::MAX),
             "keys of a sequence are numbered with 32 bits"
@@ -127,7 +124,7 @@ mod tests {
     };
 
     #[test]
-    fn a_seed_draws_the_same_operations_and_another_seed_others() {
+    fn a_seed_always_draws_the_same_operations_and_another_seed_draws_others() {
         let (first, second) = (Sequence::new(OPTIONS), Sequence::new(OPTIONS));
         assert_eq!(first.operations(), second.operations());
         let other = Sequence::new(SequenceOptions {
@@ -137,7 +134,7 @@ mod tests {
         assert_ne!(first.operations(), other.operations());
     }
 
-    /// The first operations of seed 9: a change of generator, hash or powers shows here.
+    /// The first operations of seed 9. A change of generator, hash or powers changes them.
     #[test]
     fn a_seed_means_the_same_operations_for_ever() {
         let sequence = Sequence::new(OPTIONS);
@@ -159,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_passes_each_operation_once_a_round() {
+    fn a_cursor_visits_each_operation_once_per_round() {
         let sequence = Sequence::new(OPTIONS);
         let mut cursor = sequence.cursor(1207);
         let round: Vec<_> = (0..500).map(|_| *cursor.take()).collect();

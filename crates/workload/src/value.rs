@@ -1,24 +1,22 @@
-//! Values of random bytes, so that nothing between writer and medium can compress them.
+//! Values of random bytes, so that no layer between writer and medium can compress them.
 
 use rand::Rng as _;
 use stonecast_base::{Random, random_from_seed};
 
-/// Fills `into` with the initial value of key `number`, which follows from `seed` and `number`.
+/// Fills `into` with the initial value of key `number`, which depends on `seed` and `number` alone.
 pub fn value_of(seed: u64, number: u64, into: &mut [u8]) {
-    // Neighbouring numbers must not start neighbouring generators; the seeding of xoshiro ensures
-    // that.
+    // Neighbouring numbers must not start neighbouring generators; the seeding of xoshiro ensures that.
     random_from_seed(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).fill_bytes(into);
 }
 
-/// Values for updates, drawn beforehand: each is a different piece of one random block.
+/// Values for updates, drawn in advance: each is a different piece of one random block.
 pub struct ValuePool {
     bytes: Vec<u8>,
     value_size: usize,
     next: usize,
 }
 
-/// Bytes of the block beside one value: too large for a level-1 cache shared with the measured
-/// code, smaller than level 2.
+/// Bytes of the block beside one value: too large for a level-1 cache shared with the measured code, smaller than level 2.
 const POOL_SIZE: usize = 64 << 10;
 /// Bytes from one value to the next. Odd, so that values start at every alignment.
 const STEP: usize = 61;
@@ -54,7 +52,7 @@ impl ValuePool {
     }
 }
 
-/// Start of the value after the one at `start`.
+/// Start of the value after the value at `start`.
 #[inline]
 fn behind(start: usize) -> usize {
     if start + STEP >= POOL_SIZE {
@@ -69,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_follows_from_seed_and_key_and_from_nothing_else() {
+    fn a_value_depends_on_seed_and_key_alone() {
         let value = |seed, number| {
             let mut bytes = [0; 100];
             value_of(seed, number, &mut bytes);

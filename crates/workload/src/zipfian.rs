@@ -1,9 +1,9 @@
-//! The zipfian generator of Gray et al., *Quickly Generating Billion-Record Synthetic Databases* (1994), as YCSB has it.
+//! The zipfian generator of Gray et al., *Quickly Generating Billion-Record Synthetic Databases* (1994), as implemented in
+//! YCSB.
 //!
-//! It is not an exact zipfian distribution: only the two hottest items have their exact share, the
-//! rest follow a power curve that approximates it (the third item gets 2.62 % instead of 2.19 % of
-//! a million items). Every published YCSB figure has that skew, so the figures of Stonecast must
-//! have it, too.
+//! The distribution is not exactly zipfian: only the two hottest items have their exact share, and the rest follow a power
+//! curve that approximates it (the third item gets 2.62 % instead of 2.19 % of a million items). Every published YCSB
+//! figure has that skew, so the figures of Stonecast must have it, too.
 
 use libm::pow;
 
@@ -50,12 +50,12 @@ impl Zipfian {
         if scaled < self.second {
             return 1;
         }
-        // The Java class returns one item too many where the power rounds to 1.
+        // The Java class returns one item too many if the power rounds to 1.
         let item = self.items * pow(self.eta * uniform - self.eta + 1.0, self.alpha);
         (item as u64).min(self.items as u64 - 1)
     }
 
-    /// For [`crate::Latest`]: more items, with YCSB's omission that `eta` keeps the number of items of the start.
+    /// Adds items, for [`crate::Latest`]. Like YCSB, the function leaves `eta` at the initial number of items.
     pub(crate) fn grow(&mut self, items: u64, first_items: u64, theta: f64) {
         self.zeta = add_terms(self.zeta, self.items as u64, items, theta);
         self.eta = eta(first_items, theta, self.zeta);
@@ -85,7 +85,7 @@ mod tests {
 
     /// `ZipfianGenerator.zetastatic`.
     #[test]
-    fn zeta_is_what_the_java_class_computes() {
+    fn zeta_equals_the_result_of_the_java_class() {
         for (items, expected) in [
             (1, 1.0),
             (2, 1.5034777750283594),
@@ -104,7 +104,7 @@ mod tests {
 
     /// Draws of the Java class, each with the number from its random source (as bits).
     #[test]
-    fn each_draw_is_the_one_of_the_java_class() {
+    fn each_draw_equals_that_of_the_java_class() {
         let million = Zipfian::new(1_000_000, THETA);
         for (bits, expected) in [
             (0x3feba8e81854c77e, 154_766),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_and_the_largest_number_fall_on_the_first_and_the_last_item() {
+    fn the_smallest_and_the_largest_number_draw_the_first_and_the_last_item() {
         let million = Zipfian::new(1_000_000, THETA);
         assert_eq!(million.draw(0.0), 0);
         assert_eq!(million.draw(1.0 - f64::EPSILON / 2.0), 999_999);
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!((one.draw(0.0), one.draw(1.0 - f64::EPSILON / 2.0)), (0, 0));
     }
 
-    /// The Java class over 3 * 10^7 draws: 6.49, 3.27, 2.62, 1.86 %.
+    /// The shares in the Java class over 3 * 10^7 draws are 6.49, 3.27, 2.62 and 1.86 %.
     #[test]
     fn the_hottest_items_have_the_published_shares() {
         let (zipfian, mut random) = (Zipfian::new(1_000_000, THETA), random_from_seed(1));

@@ -6,10 +6,9 @@
 //!            |-- sum, spread --|   |-- added, with the block that ends the input: sum, spread --|
 //! ```
 //!
-//! Most records of a store of small values have this length, and their tag is the largest part of a
-//! reader's computation. The library's implementation handles any length and secret; here both are
-//! known at compile time, which halves the instructions. The value is the same: XXH3 is a specified
-//! algorithm, and a test compares the two.
+//! Most records of a store of small values have this length, and the tag is the largest part of a reader's computation. The
+//! library's implementation handles any length and secret. Here both are known at compile time, which halves the
+//! instructions. The value is the same: XXH3 is a specified algorithm, and a test compares the two implementations.
 
 use std::ops::RangeInclusive;
 
@@ -22,7 +21,7 @@ pub(super) const SIZES: RangeInclusive<usize> = 129..=240;
 const BLOCK: usize = 16;
 /// Blocks that every input has.
 const FIRST_BLOCKS: usize = 8;
-/// Start of the secret for the later blocks.
+/// Start of the secret for the blocks after the first eight.
 const LATER_FROM: usize = 3;
 /// Start of the secret for the last block.
 const LAST_FROM: usize = 136 - 17;
@@ -86,8 +85,8 @@ fn mixed<const AT: usize>(block: [u8; BLOCK], seed: u64) -> u64 {
 
 #[inline(always)]
 fn mixed_with(block: [u8; BLOCK], secret: [u64; 2], seed: u64) -> u64 {
-    // Both words are one number here: the compiler would pack single words into vectors and unpack
-    // them for the multiplication, which takes twice as many instructions.
+    // Both words form one number here: the compiler would pack single words into vectors and unpack them for the
+    // multiplication, which takes twice as many instructions.
     let secret =
         u128::from(secret[0].wrapping_add(seed)) | u128::from(secret[1].wrapping_sub(seed)) << 64;
     let words = u128::from_le_bytes(block) ^ secret;
@@ -115,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_of_middle_length_have_the_value_that_the_library_gives_them() {
+    fn inputs_of_middle_length_have_the_same_value_as_in_the_library() {
         let bytes: Vec<u8> = (0..300u32)
             .map(|index| (index.wrapping_mul(0x9e37_79b1) >> 24) as u8)
             .collect();

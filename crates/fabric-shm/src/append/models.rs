@@ -1,4 +1,4 @@
-//! Every interleaving of two requesters and a receiver. Each weakened twin fails.
+//! Model checks of every interleaving of two requesters and a receiver. Each weakened twin fails.
 
 use loom::sync::Arc;
 
@@ -11,7 +11,7 @@ const LAYOUT: AppendLayout = AppendLayout {
     slots: 2,
     stride: 8,
 };
-/// The buffer itself lies behind the shared structures, the intents behind the buffer.
+/// The buffer itself lies behind the shared structures, and the intents behind the buffer.
 const BUFFER: u64 = HEAD_SIZE + DESCRIPTOR_SIZE + 2 * SLOT_SIZE;
 const INTENTS: u64 = BUFFER + 16;
 
@@ -58,7 +58,7 @@ fn two_appends(weakness: Weakness) {
         loop {
             match queue
                 .next(&*memory, claimed(&memory))
-                .expect("all are honest")
+                .expect("all parties are honest")
             {
                 Some(Arrival::Message {
                     queue_pair,
@@ -110,17 +110,17 @@ fn loom_append_needs_the_acquire_of_the_publication() {
     two_appends(Weakness::Load(LAYOUT.publication(0)));
 }
 
-/// The end of the intent carries the publication. Without its order the receiver skips what was published.
+/// The end of the intent carries the publication. Without its order the receiver skips a published message.
 #[test]
 #[should_panic]
 fn loom_append_needs_the_release_of_the_intent() {
     two_appends(Weakness::Store(INTENTS + 8));
 }
 
-/// One requester dies right after its reservation, another lives: the receiver finds the living one's message and goes
-/// on to the end, whichever of them was first.
+/// One requester dies right after its reservation, the other lives: the receiver finds the message of the live requester
+/// and goes on to the end, whichever requester was first.
 #[test]
-fn loom_the_hole_of_a_dead_requester_is_skipped_and_nothing_else() {
+fn loom_only_the_hole_of_a_dead_requester_is_skipped() {
     loom::model(|| {
         let (memory, mut queue) = memory(Weakness::None);
         let theirs = memory.clone();
@@ -131,24 +131,24 @@ fn loom_the_hole_of_a_dead_requester_is_skipped_and_nothing_else() {
         });
         append(&memory, 0);
         dead.join().unwrap();
-        // The death is known, so its intent does not count.
+        // The receiver knows of the death, so the intent does not count.
         let live = |named| memory.load(INTENTS) == named;
         let mut messages = 0;
         loop {
-            match queue.next(&*memory, live).expect("all are honest") {
+            match queue.next(&*memory, live).expect("all parties are honest") {
                 Some(Arrival::Message { queue_pair, .. }) => {
                     assert_eq!(queue_pair, 0);
                     messages += 1;
                 }
                 Some(Arrival::Consumed { .. }) => break,
-                None => panic!("the dead one blocks the receiver"),
+                None => panic!("the dead requester blocks the receiver"),
             }
         }
         assert_eq!(messages, 1);
     });
 }
 
-/// One requester appends a run of two messages; the receiver finds both, whole and in order, and skips none.
+/// One requester appends a run of two messages; the receiver finds both, whole and in order, and skips neither.
 #[test]
 fn loom_a_run_is_found_whole() {
     loom::model(|| {
@@ -158,14 +158,14 @@ fn loom_a_run_is_found_whole() {
         let mut offsets = Vec::new();
         let mut take = || {
             let next = queue.next(&*memory, claimed(&memory));
-            if let Some(Arrival::Message { offset, .. }) = next.expect("all are honest") {
+            if let Some(Arrival::Message { offset, .. }) = next.expect("all parties are honest") {
                 let mut found = [0; 8];
                 memory.copy_out(BUFFER + offset, &mut found);
                 assert_eq!(u64::from_le_bytes(found), 2, "the message is whole");
                 offsets.push(offset);
             }
         };
-        // Without a yield, which would hide old values from the receiver.
+        // No yield here: a yield would hide old values from the receiver.
         (0..3).for_each(|_| take());
         requester.join().unwrap();
         (0..3).for_each(|_| take());

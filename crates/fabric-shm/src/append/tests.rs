@@ -55,11 +55,16 @@ impl Scene {
         (reservation.buffer.offset, reservation.first.offset(LAYOUT))
     }
 
-    /// What has arrived, with `living` requesters.
+    /// The arrivals, with `living` requesters.
     fn arrivals(&mut self, living: &[u64]) -> Vec<Arrival> {
         let (memory, intents) = (&self.memory, &self.intents);
         let claimed = |named| living.iter().any(|who| intents.load(who * 8) == named);
-        std::iter::from_fn(|| self.queue.next(memory, claimed).expect("all are honest")).collect()
+        std::iter::from_fn(|| {
+            self.queue
+                .next(memory, claimed)
+                .expect("all parties are honest")
+        })
+        .collect()
     }
 }
 
@@ -125,20 +130,20 @@ fn without_a_buffer_there_is_no_reservation_and_the_cursor_stays() {
     assert_eq!(
         scene.reserve(1, 65).unwrap_err(),
         Refusal::NoBuffer,
-        "the next buffer is not there yet"
+        "the next buffer is not posted yet"
     );
     assert_eq!(scene.append(1, 64), (4096, 64));
 }
 
 #[test]
-fn a_run_takes_what_fits_its_buffer_and_is_seen_with_its_first_message() {
+fn a_run_takes_the_messages_that_fit_its_buffer_and_is_seen_with_its_first_message() {
     let mut scene = Scene::new(&[2, 8]);
     scene.append(2, 64);
     let run = scene.reserve_run(1, &[128, 10, 64, 200, 64]).unwrap();
     assert_eq!(
         (run.buffer.offset, run.first.offset(LAYOUT), run.messages),
         (4096, 0, 4),
-        "in the next buffer, which has no room for the fifth"
+        "in the next buffer, which has no room for the fifth message"
     );
     let (second, third, fourth) = run_places(&run);
     for (place, size) in [(second, 10), (third, 64), (fourth, 200)] {
@@ -160,17 +165,17 @@ fn a_run_takes_what_fits_its_buffer_and_is_seen_with_its_first_message() {
     );
 }
 
-/// The places behind the first of the run of the story above.
+/// The places behind the first message of the run of the story above.
 fn run_places(run: &Reservation) -> (Place, Place, Place) {
     let second = run.behind(LAYOUT, run.first, 128);
     let third = run.behind(LAYOUT, second, 10);
     (second, third, run.behind(LAYOUT, third, 64))
 }
 
-/// Needs the clearing of slots in `skip_hole`: a publication that a dead requester left in the middle of a run would be taken
-/// for a message of the slot's next round, before that is written.
+/// Needs the clearing of slots in `skip_hole`: without it a publication that a dead requester left in the middle of a run
+/// would be taken for a message of the slot's next round, before that message is written.
 #[test]
-fn what_a_dead_requester_published_of_a_run_is_no_message_of_the_next_round() {
+fn a_publication_of_a_dead_requester_is_not_a_message_of_the_next_round() {
     let mut scene = Scene::new(&[8, 8, 8, 8]);
     let dead = scene.reserve_run(0, &[64, 64, 64]).unwrap();
     scene.publish(0, dead.behind(LAYOUT, dead.first, 64), 64);
@@ -184,7 +189,7 @@ fn what_a_dead_requester_published_of_a_run_is_no_message_of_the_next_round() {
     scene.append(1, 64);
     assert_eq!(scene.arrivals(&[1]), [message(4, 1, 0, 64)]);
     let slow = scene.reserve(2, 64).unwrap();
-    assert_eq!(scene.arrivals(&[1, 2]), [], "nothing is published there");
+    assert_eq!(scene.arrivals(&[1, 2]), [], "no message is published there");
     scene.publish(2, slow.first, 60);
     scene.finish(2);
     assert_eq!(scene.arrivals(&[1, 2]), [message(4, 2, 64, 60)]);
@@ -197,11 +202,11 @@ fn the_receiver_waits_for_the_living_and_skips_the_dead() {
     let dead = scene.reserve(0, 200).unwrap();
     let slow = scene.reserve(1, 64).unwrap();
     scene.append(2, 64);
-    assert_eq!(scene.arrivals(&[0, 1, 2]), [], "nobody is dead yet");
+    assert_eq!(scene.arrivals(&[0, 1, 2]), [], "no requester is dead yet");
     assert_eq!(
         scene.arrivals(&[1, 2]),
         [],
-        "the hole of the dead is skipped, the living one is waited for"
+        "the receiver skips the hole of the dead requester and waits for the living one"
     );
     scene.publish(1, slow.first, 60);
     scene.finish(1);
@@ -214,7 +219,7 @@ fn the_receiver_waits_for_the_living_and_skips_the_dead() {
 
 /// Needs the marks: without them the two holes and the message behind them could not be told apart.
 #[test]
-fn several_dead_in_a_row_and_across_buffers_leave_nothing_behind() {
+fn several_dead_requesters_in_a_row_and_across_buffers_leave_nothing_behind() {
     let mut scene = Scene::new(&[4, 4, 4]);
     scene.reserve(0, 128).unwrap();
     scene.reserve(1, 64).unwrap();
@@ -240,8 +245,8 @@ fn several_dead_in_a_row_and_across_buffers_leave_nothing_behind() {
     assert_eq!(scene.arrivals(&[3]), [message(3, 3, 0, 1)]);
 }
 
-/// Needs the rule that marks only rise. The requester sleeps between reading the cursor and marking while the slots go
-/// around once; its old mark must not hide the start that lies there now.
+/// Needs the rule that marks only rise. The requester sleeps between reading the cursor and marking while the slots
+/// complete a round; its old mark must not hide the start that lies there.
 #[test]
 fn a_mark_of_another_round_changes_nothing() {
     let mut scene = Scene::new(&[8, 8, 8, 8]);
@@ -253,7 +258,7 @@ fn a_mark_of_another_round_changes_nothing() {
         scene.arrivals(&[1]);
         scene.queue.post(&scene.memory, 104 + round, 7, 0, 8);
     }
-    // The cursor stands at the first stride of serial 5, whose slots are those of serial 1.
+    // The cursor is at the first stride of serial 5, whose slots are those of serial 1.
     let at = LAYOUT.mark(8);
     scene.reserve(0, 64).unwrap();
     let now = scene.memory.load(at);
@@ -263,7 +268,7 @@ fn a_mark_of_another_round_changes_nothing() {
 
 /// Needs the checks in `next`, `take` and `place`.
 #[test]
-fn nonsense_in_shared_memory_is_found_out() {
+fn nonsense_in_shared_memory_is_detected() {
     let cursor = |serial, stride| Cursor { serial, stride }.pack();
     let receive = |cursor: u64, publication: u64| {
         let mut scene = Scene::new(&[4, 4]);
@@ -274,7 +279,7 @@ fn nonsense_in_shared_memory_is_found_out() {
     assert_eq!(
         receive(cursor(9, 0), 0),
         Err(Hostile),
-        "a cursor beyond what was posted"
+        "a cursor beyond the posted buffers"
     );
     assert_eq!(
         receive(cursor(2, 1), 0),
@@ -320,7 +325,7 @@ fn nonsense_in_shared_memory_is_found_out() {
     assert_eq!(
         reserve_after(|memory| memory.store(CURSOR, 9 << STRIDE_BITS)),
         Refusal::Hostile,
-        "a cursor beyond all"
+        "a cursor beyond all buffers"
     );
     assert_eq!(
         reserve_after(|memory| memory.store(CURSOR, 5)),

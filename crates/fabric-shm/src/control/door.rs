@@ -1,7 +1,7 @@
-//! Who comes in: peers that connect and have not said yet what they want.
+//! Incoming peers: connected, and silent so far about their request.
 //!
-//! They are few, and no user but the own one holds many of them, so that nobody keeps others out by saying nothing. Where
-//! this process has no descriptors left, whoever waits is told so with one that is kept for that.
+//! Such peers are few, and no other user holds many of them, so that no one keeps others out by silence. If this process
+//! has no descriptors left, waiting peers are told so with a descriptor that is reserved for that.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,21 +14,21 @@ use crate::message::{Message, PACKET_SIZE_MAX};
 use crate::options::Log;
 use crate::socket::{self, Peer};
 
-/// Peers that may be connected without having said anything. More must wait in the backlog.
+/// Peers that may be connected without having sent anything. Further peers wait in the backlog.
 const GREETING_MAX: usize = 256;
-/// So many of them may be of one other user. More are turned away.
+/// Most silent peers of one other user. Further peers of that user are turned away.
 const GREETING_USER_MAX: usize = GREETING_MAX / 4;
-/// How long a peer may take to say what it wants.
+/// Time that a peer may take to send its request.
 const GREETING_NS: u64 = 5_000_000_000;
-/// How often whoever runs the program is told that there are no descriptors left.
+/// Time between two reports to the operator that there are no descriptors left.
 const SAY_AGAIN_NS: u64 = 60_000_000_000;
-/// Peers turned away at once. Others need the lock, and a peer that is turned away may come again at once.
+/// Peers turned away at once. Other threads need the lock, and a peer that is turned away may come again at once.
 const TURN_AWAY_MAX: usize = 64;
 
-/// See the module documentation.
+/// The door; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Door {
-    /// Given up to accept a peer that is told why it is turned away.
+    /// Given up to accept a peer that is then told why it is turned away.
     spare: Option<OwnedFd>,
     log: Log,
     said_at: Option<u64>,
@@ -43,7 +43,7 @@ impl Door {
         })
     }
 
-    /// Takes everybody who waits. False when there are too many for now.
+    /// Takes all waiting peers. Returns false if there are too many at this moment.
     pub fn accept_all(&mut self, shared: &Shared, state: &mut State, listener: u64) -> bool {
         let mut turned_away = 0;
         while turned_away < TURN_AWAY_MAX {
@@ -53,7 +53,7 @@ impl Door {
             let socket = match state.listeners[&listener].accept() {
                 Ok(socket) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                // Who gave up meanwhile is nobody's problem.
+                // A peer that gave up meanwhile needs no answer.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
                     turned_away += 1;
                     continue;
@@ -66,7 +66,7 @@ impl Door {
                     turned_away += 1;
                     continue;
                 }
-                // No memory left: others may free some.
+                // No memory is left: other processes may free some.
                 Err(_) => return false,
             };
             let Ok(peer) = socket::peer(&socket) else {
@@ -75,7 +75,7 @@ impl Door {
             };
             if !shared.is_own_user(peer) && holds_too_many(state, peer) {
                 let reason = format!(
-                    "user {} has {GREETING_USER_MAX} connections that have not said what they want, and may have no more",
+                    "user {} has {GREETING_USER_MAX} connections that have not sent a request yet, and may have no more",
                     peer.user
                 );
                 turn_away(&socket, &reason);
@@ -97,7 +97,7 @@ impl Door {
         false
     }
 
-    /// Tells whoever runs the program that this process has no descriptors left; not again for a while.
+    /// Reports to the operator that this process has no descriptors left, at most once in a while.
     pub fn note_exhaustion(&mut self) {
         let now = clock::now();
         if self
@@ -111,10 +111,11 @@ impl Door {
         }
     }
 
-    /// Takes the next who waits with the spare descriptor, and says that there is no other. False where that fails, too.
+    /// Takes the next waiting peer with the spare descriptor, and tells it that there is no other. Returns false if that
+    /// fails, too.
     fn turn_away_next(&mut self, state: &State, listener: u64) -> bool {
         let had_spare = self.spare.take().is_some();
-        // Another thread may be faster; then there is nothing to say it with.
+        // Another thread may take the descriptor first; then there is none to answer with.
         let turned_away = had_spare && {
             let next = state.listeners[&listener].accept();
             if let Ok(socket) = &next {
@@ -137,11 +138,11 @@ fn holds_too_many(state: &State, peer: Peer) -> bool {
     of_user.count() >= GREETING_USER_MAX
 }
 
-/// Says why to a peer that gets no further. Its request is read first, and let go: a socket that is closed with something
-/// unread loses what was said.
+/// Tells a peer why it is turned away. Its request is read and discarded first: a socket that is closed with unread data
+/// loses the answer.
 fn turn_away(socket: &OwnedFd, reason: &str) {
     let _ = socket::receive(socket, &mut [0; PACKET_SIZE_MAX]);
-    // Who does not listen is not told.
+    // A peer that does not listen is not told.
     let _ = socket::send(socket, &Message::Reject(reason.into()).encode(), &[]);
     socket::end_sending(socket);
 }
@@ -160,10 +161,10 @@ mod tests {
     use crate::socket::{Listener, SocketAccess};
 
     const REASON: &str = "the house is full";
-    /// How long an answer may take on a busy machine.
+    /// Time that an answer may take on a busy machine.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A caller, and a house that turns everybody away.
+    /// A caller, and a door that turns every peer away.
     struct Stage {
         caller: Control,
         house: Listener,
@@ -188,7 +189,7 @@ mod tests {
             }
         }
 
-        /// Asks, with descriptors as a device does.
+        /// Sends a request, with descriptors as a device does.
         fn ask(&self, line: &Line) {
             let hello = Hello {
                 queue_pair: 1,
@@ -202,7 +203,7 @@ mod tests {
             self.caller.request(line, hello, &files).unwrap();
         }
 
-        /// What the caller learns.
+        /// The reason that the caller learns.
         fn learnt(&self, when: &str) -> String {
             let deadline = Instant::now() + PATIENCE;
             loop {
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Needs the look at what was said where the request finds a closed socket, and the second look after a reset.
+    /// Needs the check for an answer when the request finds a closed socket, and the second check after a reset.
     #[test]
     fn a_caller_that_is_turned_away_learns_why_whenever_its_request_arrives() {
         let stage = Stage::new();
@@ -224,14 +225,14 @@ mod tests {
             let line = stage.caller.dial(&stage.path).unwrap();
             stage.ask(&line);
             turn_away(&stage.house.accept().unwrap(), REASON);
-            assert_eq!(stage.learnt("before the door looks"), REASON);
+            assert_eq!(stage.learnt("before the door checks"), REASON);
 
             let line = stage.caller.dial(&stage.path).unwrap();
             let met = stage.house.accept().unwrap();
             turn_away(&met, REASON);
             stage.ask(&line);
             drop(met);
-            assert_eq!(stage.learnt("after the look, before the end"), REASON);
+            assert_eq!(stage.learnt("after the check, before the end"), REASON);
 
             let line = stage.caller.dial(&stage.path).unwrap();
             turn_away(&stage.house.accept().unwrap(), REASON);
@@ -240,7 +241,7 @@ mod tests {
         }
     }
 
-    /// The same with the kernel's own order of things.
+    /// The same story with the kernel's own scheduling.
     #[test]
     fn callers_that_race_with_the_door_all_learn_why() {
         const CALLERS: usize = 3_000;

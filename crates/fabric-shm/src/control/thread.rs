@@ -14,18 +14,18 @@ use crate::socket;
 
 /// Token of the event that ends the thread.
 pub(super) const STOP: u64 = 0;
-/// How long no new peers are taken when there are too many or no descriptors left.
+/// Time without new peers when there are too many or no descriptors left.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
-/// How often silent peers are looked for while there are any.
+/// Time between two checks for silent peers while there are any.
 const TICK: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
-/// Runs until told to stop.
+/// Runs until stopped.
 pub(super) fn run(shared: &Shared, mut door: Door) {
     let mut buffer = [0; PACKET_SIZE_MAX];
     let mut events = [Event {
@@ -70,7 +70,7 @@ pub(super) fn run(shared: &Shared, mut door: Door) {
 
 fn watch_listeners(shared: &Shared, state: &State, flags: EventFlags) {
     for (&token, listener) in &state.listeners {
-        // A listener that cannot be watched is a bug; new peers would then stay in its backlog.
+        // A listener that cannot be watched is a bug; new peers would stay in its backlog.
         let _ = epoll::modify(
             &shared.epoll,
             &listener.socket,
@@ -101,7 +101,8 @@ fn read_all(shared: &Shared, state: &mut State, token: u64, buffer: &mut [u8], d
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 packets::handle(shared, state, token, &[], Vec::new());
             }
-            // A peer that closes what it has not read yet resets the connection, once; what it said before is still there.
+            // A peer that closes a socket with unread data resets the connection, once; its earlier packets can still be
+            // read.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset && !was_reset => {
                 was_reset = true;
             }
@@ -127,7 +128,7 @@ fn hung_up(shared: &Shared, state: &mut State, token: u64) {
     }
 }
 
-/// Drops peers that said nothing for too long. Returns whether any may still be dropped.
+/// Drops peers that were silent for too long. Returns whether any silent peers remain.
 fn drop_silent(shared: &Shared, state: &mut State) -> bool {
     let mut any = false;
     let mut silent = Vec::new();
@@ -140,7 +141,7 @@ fn drop_silent(shared: &Shared, state: &mut State) -> bool {
         }
     }
     for token in silent {
-        shared.refuse(state, token, "nothing was said for too long");
+        shared.refuse(state, token, "no request was sent for too long");
     }
     any
 }

@@ -11,23 +11,23 @@ use super::stops::{is_waited_for_until_it_dies, is_waited_for_until_it_has_left}
 use super::{Peer, die_at, stage};
 use crate::step::testing::{Fate, plan};
 
-/// Rounds that a peer works if it does not die. Each has eight steps.
+/// Rounds of a peer that does not die. Each has eight steps.
 const ROUNDS: u64 = 4;
-/// Words of what is written before the word that publishes it.
+/// Words of the note that is written before the word that publishes it.
 const NOTE_WORDS: u64 = 4;
 const RECORD_WORDS: u64 = 25;
-/// Where they are.
+/// Their offsets.
 const COUNTER: u64 = 0;
 const WORD: u64 = 8;
 const NOTE: u64 = 64;
 const RECORD: u64 = 4096;
 
-/// The peer: takes a number, writes a note and a record, and swaps a word, round after round, and dies on the way.
+/// The peer: takes a number, writes a note and a record, and swaps a word, round after round, and dies in between.
 pub(super) fn play(address: &str, step: u64) {
     let end = End::new();
     let (qp, invitation) = end.call(address, b"");
     let at = |offset| place(&invitation, offset);
-    // The region is fetched before, so that only effects on shared memory are counted.
+    // The region is fetched first, so that only effects on shared memory are counted.
     end.post(
         qp,
         Operation::Write {
@@ -75,7 +75,7 @@ pub(super) fn play(address: &str, step: u64) {
     }
 }
 
-/// Changes the window that it is told of, and stops in the middle of the second time. Then it tries once more.
+/// Changes the window that it receives, and stops in the middle of the second change. Then it tries once more.
 pub(super) fn play_stopped(address: &str) {
     let end = End::new();
     let (qp, _) = end.call(address, b"");
@@ -98,7 +98,7 @@ pub(super) fn play_stopped(address: &str) {
         )
     };
     plan(Some("requester: changed"), 0, Fate::Stop);
-    assert!(change(2), "it began before the window was revoked");
+    assert!(change(2), "the change began before the window was revoked");
     assert!(!change(3), "the window was revoked meanwhile");
     end.set_word(4096, 4);
     end.post(qp, write, true);
@@ -108,8 +108,8 @@ pub(super) fn play_stopped(address: &str) {
     );
 }
 
-/// What is published is whole, what comes first is there first, and nobody is inside any more. Needs the announcement to be
-/// forgotten with who made it.
+/// Published data are whole, earlier data are present first, and no peer is left inside. Needs the announcement to be
+/// forgotten with its maker.
 #[test]
 fn a_peer_may_die_at_any_step_of_its_changes() {
     let stage = stage();
@@ -157,7 +157,8 @@ fn a_peer_may_die_at_any_step_of_its_changes() {
 
 const BUFFER_WORDS: u64 = (RECORD / 8) + RECORD_WORDS;
 
-/// Each thing is of the round that the word says, or of the next one; and of the next one only if what comes before it is.
+/// Each item belongs to the round that the word names, or to the next one; and to the next one only if the item before it
+/// does.
 fn check(server: &End, step: u64) {
     let round = server.word(WORD);
     let words = |start: u64, count: u64| -> Vec<u64> {
@@ -175,11 +176,11 @@ fn check(server: &End, step: u64) {
     let is_whole = |words: &[u64]| words.iter().all(|&word| word == round + 1);
     assert!(
         !has_begun(&record) || is_whole(&note),
-        "step {step}: the note is there before the record"
+        "step {step}: the note comes before the record"
     );
     assert!(
         !has_begun(&note) || server.word(COUNTER) == round + 1,
-        "step {step}: the number is taken before"
+        "step {step}: the number is taken first"
     );
 }
 
@@ -189,13 +190,13 @@ fn memory_is_not_reused_while_a_stopped_peer_is_in_the_middle_of_changes() {
     is_waited_for_until_it_has_left("stops while it changes");
 }
 
-/// The same after its death.
+/// The same story, with the peer's death.
 #[test]
 fn memory_is_reused_when_a_peer_that_was_stopped_in_the_middle_of_changes_dies() {
     is_waited_for_until_it_dies("stops while it changes");
 }
 
-/// Needs all places looked up before anything is changed.
+/// Needs the look-up of all places before anything is changed.
 #[test]
 fn changes_through_a_key_that_was_never_used_are_left_to_posted_operations() {
     let stage = stage();
@@ -222,7 +223,7 @@ fn changes_through_a_key_that_was_never_used_are_left_to_posted_operations() {
             }],
         )
     };
-    assert!(!write(), "the region has to be fetched first");
+    assert!(!write(), "the region must be fetched first");
     assert_eq!(server.word(0), 0);
     client.post(
         ours,
@@ -256,6 +257,6 @@ fn changes_through_a_key_that_was_never_used_are_left_to_posted_operations() {
     assert_eq!(
         server.word(0),
         u64::from_ne_bytes(bytes),
-        "of a batch that cannot be done nothing is"
+        "a batch that cannot be executed changes nothing"
     );
 }

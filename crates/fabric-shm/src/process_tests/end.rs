@@ -65,7 +65,7 @@ impl End {
             .expect("a queue pair")
     }
 
-    /// Calls until somebody accepts. Returns the queue pair and what the other side said.
+    /// Calls until a peer accepts. Returns the queue pair and the data of the other side.
     pub(super) fn call(&self, address: &str, private_data: &[u8]) -> (QueuePair, Vec<u8>) {
         let qp = self.queue_pair(None);
         let mut is_out = false;
@@ -83,13 +83,13 @@ impl End {
                     is_out = false;
                     None
                 }
-                other => panic!("not expected: {other:?}"),
+                other => panic!("unexpected: {other:?}"),
             }
         });
         (qp, answer)
     }
 
-    /// Accepts the next who calls.
+    /// Accepts the next caller.
     pub(super) fn answer(
         &self,
         srq: Option<SharedReceiveQueue>,
@@ -99,7 +99,7 @@ impl End {
         (qp, self.answer_with(qp, private_data))
     }
 
-    /// Accepts the next who calls, with a queue pair that is prepared.
+    /// Accepts the next caller, with a prepared queue pair.
     pub(super) fn answer_with(&self, qp: QueuePair, private_data: &[u8]) -> Vec<u8> {
         let is_request = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Request { .. });
         let ConnectionEvent::Request {
@@ -118,7 +118,7 @@ impl End {
         said
     }
 
-    /// The first event that is `wanted`; others are kept.
+    /// The first event that is `wanted`; other events are kept.
     pub(super) fn event(
         &self,
         what: &str,
@@ -147,7 +147,7 @@ impl End {
         cause
     }
 
-    /// Events of `qp` that nobody has asked for.
+    /// Events of `qp` that no step has requested.
     pub(super) fn more_events(&self, qp: QueuePair) -> usize {
         let mut events = self.events.borrow_mut();
         events.extend(std::iter::from_fn(|| self.device.poll_connection()));
@@ -190,7 +190,7 @@ impl End {
             .expect("the batch is accepted");
     }
 
-    /// Posts one batch, everything signalled.
+    /// Posts one batch with every request signalled.
     pub(super) fn post_all(&self, qp: QueuePair, operations: &[Operation]) {
         let requests: Vec<_> = operations
             .iter()
@@ -239,7 +239,7 @@ impl End {
         self.device.memory(self.buffer).store(offset, value);
     }
 
-    /// How a peer learns where the buffer is.
+    /// The message that tells a peer the place of the buffer.
     pub(super) fn invitation(&self) -> Vec<u8> {
         [
             self.buffer.address.to_le_bytes().as_slice(),
@@ -248,7 +248,7 @@ impl End {
         .concat()
     }
 
-    /// Waits until `look` finds something; the device makes progress and sleeps meanwhile.
+    /// Waits until `look` finds something; the device makes progress and sleeps in between.
     pub(super) fn wait<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -261,7 +261,7 @@ impl End {
     }
 }
 
-/// The place `offset` in the buffer that an invitation names.
+/// The place `offset` in the buffer of an invitation.
 pub(super) fn place(invitation: &[u8], offset: u64) -> RemoteAddress {
     let address = u64::from_le_bytes(invitation[..8].try_into().expect("8 bytes"));
     let rkey = u32::from_le_bytes(invitation[8..12].try_into().expect("4 bytes"));

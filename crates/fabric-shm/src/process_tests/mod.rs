@@ -1,7 +1,7 @@
 //! Peers in processes of their own that die or stop between two effects on shared memory.
 //!
-//! The test binary runs itself again as the peer. The peer's part is chosen by an environment variable; another one says
-//! at which step it meets its fate.
+//! The test binary runs itself again as the peer. An environment variable chooses the peer's part; another chooses the step
+//! at which it meets its fate.
 
 mod changes;
 mod end;
@@ -20,7 +20,7 @@ const PART: &str = "STONECAST_TEST_PART";
 const ADDRESS: &str = "STONECAST_TEST_ADDRESS";
 const STEP: &str = "STONECAST_TEST_STEP";
 
-/// A peer in a process of its own; killed when it is dropped.
+/// A peer in a process of its own; killed when dropped.
 struct Peer(Child);
 
 impl Peer {
@@ -52,14 +52,14 @@ impl Peer {
         rustix::process::kill_process(process, signal).expect("a child can be signalled");
     }
 
-    /// Waits until the system says that the peer has stopped itself.
+    /// Waits until the system reports that the peer has stopped itself.
     fn wait_until_stopped(&self) {
         let process = rustix::process::Pid::from_child(&self.0);
         let options = rustix::process::WaitOptions::UNTRACED;
         let found =
             rustix::process::waitpid(Some(process), options).expect("a child can be waited for");
         assert!(
-            found.expect("it changes").1.stopped(),
+            found.expect("its state changes").1.stopped(),
             "the peer stops and does not end"
         );
     }
@@ -77,21 +77,21 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Fails where it has ended already.
+        // Fails if the peer has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Not a test but the peers of the other tests: does nothing unless it was started by one of them.
+/// Not a test but the peers of the other tests: does nothing unless another test started it.
 #[test]
 fn plays_its_part() {
     let Ok(part) = std::env::var(PART) else {
         return;
     };
-    let address = std::env::var(ADDRESS).expect("the test says where it listens");
+    let address = std::env::var(ADDRESS).expect("the test passes its address");
     let step = std::env::var(STEP)
-        .expect("the test says when")
+        .expect("the test passes the step")
         .parse()
         .expect("a number");
     match part.as_str() {
@@ -132,10 +132,10 @@ fn footprint() -> (usize, usize) {
     )
 }
 
-/// Tests that count what the process has must be alone in it.
+/// Tests that count the resources of the process must run alone.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What a test keeps of the world: a folder for a socket, and the right to be alone.
+/// The resources of a test: a folder for a socket, and the right to run alone.
 pub(crate) struct Stage {
     _folder: tempfile::TempDir,
     pub(crate) address: String,

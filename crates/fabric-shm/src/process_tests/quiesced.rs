@@ -1,4 +1,4 @@
-//! Nothing of a quiesced appender is accepted any more, wherever it was killed or stopped.
+//! No message of a quiesced appender is accepted, wherever it was killed or stopped.
 //!
 //! `STONECAST_QUIESCE_TRIES=10000 cargo test --release -p stonecast-fabric-shm --lib quiesced` is the long run.
 
@@ -20,7 +20,7 @@ use crate::ShmOptions;
 /// Number of tries.
 const TRIES: &str = "STONECAST_QUIESCE_TRIES";
 const TRIES_IN_CI: u64 = 200;
-/// Seeds fates and moments.
+/// The seed of fates and moments.
 const SEED: u64 = 16;
 /// Bytes of a message, and messages of one batch.
 const MESSAGE: u32 = 64;
@@ -28,7 +28,7 @@ const BATCH: u64 = 8;
 /// Bytes of a posted buffer.
 const BUFFER: u32 = 1 << 14;
 
-/// Appends batch after batch to whoever accepts, and calls again when a connection has ended.
+/// Appends batch after batch to any peer that accepts, and calls again when a connection has ended.
 pub(super) fn play(address: &str) {
     let end = End::new();
     end.device
@@ -48,11 +48,13 @@ pub(super) fn play(address: &str) {
             is_open = sent.iter().all(|sent| sent.status == Status::Success);
         }
         end.disconnected(qp);
-        end.device.destroy_queue_pair(qp).expect("it is there");
+        end.device
+            .destroy_queue_pair(qp)
+            .expect("the queue pair exists");
     }
 }
 
-/// How an appender meets the end of its connection.
+/// The end of an appender's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Killed,
@@ -60,13 +62,13 @@ enum Fate {
     GoesOn,
 }
 
-/// What came of all tries.
+/// The results of all tries.
 #[derive(Debug, Default)]
 struct Tally {
     killed: u64,
     stopped: u64,
     going_on: u64,
-    /// Tries in which the first call could promise nothing, because the appender was inside.
+    /// Tries in which the first call could not promise quiet, because the appender was inside.
     unquiesced: u64,
     /// Messages that were taken, or bytes that changed, after the promise.
     accepted: u64,
@@ -106,7 +108,7 @@ impl Receiver {
         self.end.receive(queue, index, offset, BUFFER);
     }
 
-    /// Takes messages and gives the buffers back. How many messages of `qp` there were.
+    /// Takes messages and gives the buffers back. Returns the number of messages of `qp`.
     fn take(&self, qp: QueuePair) -> u64 {
         let mut taken = 0;
         loop {
@@ -135,7 +137,7 @@ impl Receiver {
         }
         let mut quiesced = quiesce(&self.end, qp);
         if matches!(quiesced, Err(DeviceError::Unquiesced { .. })) {
-            // A killed one may be taken for one that is stopped until its death is known.
+            // A killed appender may look like a stopped one until its death is known.
             tally.unquiesced += 1;
             peer.signal(Signal::CONT);
             while matches!(quiesced, Err(DeviceError::Unquiesced { .. })) {
@@ -151,11 +153,14 @@ impl Receiver {
         tally.accepted += self.take(qp);
         let changed = (0..BUFFER_SIZE / 8).filter(|&word| self.end.word(word * 8) != 0);
         tally.accepted += changed.count() as u64;
-        self.end.device.destroy_queue_pair(qp).expect("it is there");
+        self.end
+            .device
+            .destroy_queue_pair(qp)
+            .expect("the queue pair exists");
         self.forget_the_end(qp);
     }
 
-    /// The event of the end, if it has come, is of no interest.
+    /// Drops the event of the end, if it has come.
     fn forget_the_end(&self, qp: QueuePair) {
         self.end.forget(
             |event| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp),
@@ -164,7 +169,7 @@ impl Receiver {
 }
 
 #[test]
-fn nothing_of_an_appender_is_accepted_after_it_was_quiesced() {
+fn no_message_of_an_appender_is_accepted_after_it_was_quiesced() {
     let tries = std::env::var(TRIES).map_or(TRIES_IN_CI, |tries| {
         tries.parse().expect("a number of tries")
     });

@@ -1,4 +1,4 @@
-//! A requester that dies between any two steps of its operations harms nobody.
+//! A requester that dies between any two steps of its operations harms no one.
 
 use std::task::{Context, Poll, Waker};
 
@@ -10,18 +10,18 @@ use stonecast_fabric::{
 use super::end::{End, place};
 use super::{Peer, die_at, footprint, stage};
 
-/// Rounds that a requester works if it does not die. Each has more than a dozen steps.
+/// Rounds of a requester that does not die. Each has more than a dozen steps.
 const ROUNDS: u64 = 4;
 /// Bytes of a message that does not fit one line.
 const MESSAGE_SIZE: u32 = 1000;
 const STRIDE: u32 = 64;
 
-/// The requester: writes, sends and writes with immediate, round after round, and dies on the way.
+/// The requester: writes, sends and writes with immediate, round after round, and dies in between.
 pub(super) fn play(address: &str, step: u64) {
     let end = End::new();
     let (qp, invitation) = end.call(address, b"");
     let at = |offset| place(&invitation, offset);
-    // The regions are fetched before, so that only effects on shared memory are counted.
+    // The regions are fetched first, so that only effects on shared memory are counted.
     end.post(
         qp,
         Operation::Write {
@@ -87,7 +87,8 @@ pub(super) fn play_appender(address: &str, step: u64) {
     }
 }
 
-/// What the dead one sent is whole and in order; its end is told once; its memory goes; others never notice.
+/// The messages of the dead requester are whole and in order; its end is reported once; its memory is released; others
+/// never notice.
 #[test]
 fn a_requester_may_die_at_any_step() {
     let stage = stage();
@@ -117,7 +118,7 @@ fn a_requester_may_die_at_any_step() {
         });
         arrived.extend(server.poll(server.receive_cq));
         let killed = peer.was_killed();
-        // A process that ends properly says goodbye.
+        // A process that ends properly sends a farewell.
         assert_eq!(
             cause,
             if killed {
@@ -128,9 +129,9 @@ fn a_requester_may_die_at_any_step() {
             "step {step}"
         );
         check_messages(&server, &arrived);
-        assert_eq!(server.more_events(qp), 0, "the end is told once");
+        assert_eq!(server.more_events(qp), 0, "the end is reported once");
 
-        // Nobody is inside the memory any more, wherever the requester died.
+        // No one is inside the memory, wherever the requester died.
         let window = server
             .device
             .bind_window(
@@ -155,7 +156,7 @@ fn a_requester_may_die_at_any_step() {
             "step {step}: the memory of the connection is free"
         );
 
-        // The bystander's connection works as ever.
+        // The bystander's connection works as before.
         server.receive(ReceiveQueue::Own(theirs), 77, 0, 64);
         bystander.post(
             ours,
@@ -176,7 +177,7 @@ fn a_requester_may_die_at_any_step() {
     }
 }
 
-/// Messages come in pairs, SEND and WRITE_WITH_IMM; what was received is whole. The rest is flushed.
+/// Messages come in pairs, SEND and WRITE_WITH_IMM; received messages are whole. The rest is flushed.
 fn check_messages(server: &End, arrived: &[WorkCompletion]) {
     let successful = arrived
         .iter()
@@ -204,7 +205,7 @@ fn check_messages(server: &End, arrived: &[WorkCompletion]) {
             );
             assert!(
                 server.word(4096) >= round,
-                "the bytes were there before the immediate"
+                "the bytes arrived before the immediate"
             );
         }
     }
@@ -226,8 +227,8 @@ fn multi_packet_queue(end: &End) -> SharedReceiveQueue {
     end.device.create_shared_receive_queue(options).unwrap()
 }
 
-/// A hole that a dead appender leaves is skipped, whatever was on its way; the messages of a living one arrive around
-/// it, and every buffer comes back exactly once.
+/// The hole of a dead appender is skipped, whatever was in transit; the messages of a live appender arrive around it, and
+/// every buffer comes back exactly once.
 #[test]
 fn an_appender_may_die_at_any_step() {
     let stage = stage();
@@ -242,7 +243,7 @@ fn an_appender_may_die_at_any_step() {
     bystander.event("a connection", |event| {
         matches!(event, stonecast_fabric::ConnectionEvent::Established { .. })
     });
-    // Buffers of 12 strides; appends of 4 and 1 fill them in all ways.
+    // Buffers have 12 strides; appends of 4 and 1 strides fill them in all ways.
     let post = |wr_id: u64| {
         server.receive(
             ReceiveQueue::Shared(srq),
@@ -287,11 +288,11 @@ fn an_appender_may_die_at_any_step() {
                         );
                         from_dead.push(if is_first { 0 } else { words[0] });
                     }
-                    other => panic!("not expected: {other:?}"),
+                    other => panic!("unexpected: {other:?}"),
                 }
             }
         };
-        // The living one appends all the time, before and after the death.
+        // The live appender appends all the time, before and after the death.
         let mut sent = 0;
         let mut send = || {
             bystander.poll(bystander.send_cq);
@@ -338,7 +339,7 @@ fn an_appender_may_die_at_any_step() {
             assert_eq!(
                 from_dead.len() as u64,
                 2 * ROUNDS + 1,
-                "who lived has sent everything"
+                "the surviving appender has sent everything"
             );
             assert!(step > 15, "the appender has steps to die at: {step}");
             break;

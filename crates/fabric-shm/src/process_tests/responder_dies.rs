@@ -21,11 +21,11 @@ pub(super) fn play(address: &str, step: u64) {
     for _ in 0..MESSAGES {
         end.completions(end.receive_cq, 1);
     }
-    // Stays until the requester has seen everything.
+    // The responder stays until the requester has seen everything.
     assert_eq!(end.disconnected(qp), DisconnectCause::Requested);
 }
 
-/// Each message is acknowledged or fails: first `RetryExceeded`, then flushed ones; then the end is told once.
+/// Each message is acknowledged or fails: first with `RetryExceeded`, then flushed; afterwards the end is reported once.
 #[test]
 fn a_responder_may_die_at_any_step() {
     for step in 0.. {
@@ -34,7 +34,7 @@ fn a_responder_may_die_at_any_step() {
         let client = End::new();
         let before = footprint();
         let (qp, _) = client.call(&stage.address, b"");
-        // In one batch: a death that is heard of between two posts would find nothing outstanding.
+        // One batch: a death that is noticed between two posts would find nothing outstanding.
         client.post_all(qp, &[client.send_of(1000); MESSAGES as usize]);
         let completions = client.completions(client.send_cq, MESSAGES as usize);
         let statuses: Vec<_> = completions
@@ -46,7 +46,7 @@ fn a_responder_may_die_at_any_step() {
             .take_while(|status| **status == Status::Success)
             .count();
         if acknowledged == MESSAGES as usize && peer.0.try_wait().unwrap().is_none() {
-            // It may be about to die at its last steps; saying goodbye lets it end in any case.
+            // The responder may be about to die at its last steps; a farewell lets it end in any case.
             client.device.disconnect(qp).unwrap();
         }
         client.disconnected(qp);
@@ -60,7 +60,7 @@ fn a_responder_may_die_at_any_step() {
                 "step {step}: {statuses:?}"
             );
         }
-        assert_eq!(client.more_events(qp), 0, "the end is told once");
+        assert_eq!(client.more_events(qp), 0, "the end is reported once");
         client.post(qp, client.send_of(8), false);
         assert_eq!(
             client.completions(client.send_cq, 1)[0].status,

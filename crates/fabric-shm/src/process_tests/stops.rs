@@ -1,4 +1,4 @@
-//! A peer that is stopped in the middle of something: it lives, so its memory is not taken away under it.
+//! A peer that is stopped in the middle of an operation: it lives, so its memory is not taken away under it.
 
 use std::task::{Context, Poll, Waker};
 
@@ -12,7 +12,7 @@ use super::end::{End, place};
 use super::{Peer, Stage, stage};
 use crate::step::testing::{Fate, plan};
 
-/// Writes through the window that it is told of, and stops at `step` of the second write. Then it writes once more.
+/// Writes through the window that it receives, and stops at `step` of the second write. Then it writes once more.
 pub(super) fn play(address: &str, step: &'static str) {
     let end = End::new();
     let (qp, _) = end.call(address, b"");
@@ -38,7 +38,7 @@ pub(super) fn play(address: &str, step: &'static str) {
     );
 }
 
-/// Reserves room for a message and stops. Then it appends another.
+/// Reserves room for a message and stops. Then it appends another message.
 pub(super) fn play_appender(address: &str) {
     let end = End::new();
     let (qp, _) = end.call(address, b"");
@@ -109,7 +109,7 @@ impl End {
     }
 }
 
-/// What `poll` comes to, while the server's device makes progress.
+/// The result of `poll`, while the server's device makes progress.
 fn end_of(
     server: &End,
     what: &str,
@@ -135,13 +135,13 @@ fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceEr
     })
 }
 
-/// A server with a window that a peer is stopped inside of.
+/// A server with a window that a stopped peer is inside of.
 struct Stopped {
     server: End,
     peer: Peer,
     qp: stonecast_fabric::QueuePair,
     window: stonecast_fabric::Rkey,
-    /// Who takes this apart keeps it, and drops it last: with it goes the right to be alone.
+    /// Kept by the owner and dropped last: its drop ends the right to run alone.
     _stage: Stage,
 }
 
@@ -181,11 +181,11 @@ fn stopped_writer(part: &str) -> Stopped {
 
 /// Needs the announcement: without it the first invalidation would return at once.
 #[test]
-fn memory_is_not_reused_while_a_stopped_peer_is_inside_and_is_when_it_has_left() {
+fn memory_is_reused_only_after_a_stopped_peer_has_left() {
     is_waited_for_until_it_has_left("stops while it writes");
 }
 
-/// The first invalidation waits for who plays `part`, and nothing is changed after its end.
+/// The first invalidation waits for the peer that plays `part`, and nothing changes after it ends.
 pub(super) fn is_waited_for_until_it_has_left(part: &str) {
     let Stopped {
         _stage,
@@ -221,7 +221,7 @@ fn memory_is_reused_when_a_peer_that_was_stopped_inside_dies() {
     is_waited_for_until_it_dies("stops while it writes");
 }
 
-/// The same where who plays `part` dies.
+/// The same story, in which the peer that plays `part` dies.
 pub(super) fn is_waited_for_until_it_dies(part: &str) {
     let Stopped {
         _stage,
@@ -236,9 +236,9 @@ pub(super) fn is_waited_for_until_it_dies(part: &str) {
     invalidate(&server, window).unwrap();
 }
 
-/// Needs the zombies: with the queue pair the connection would be forgotten, and the stopped peer with it.
+/// Needs the zombies: without them the connection would be forgotten with the queue pair, and the stopped peer with it.
 #[test]
-fn destroying_the_queue_pair_does_not_make_a_stopped_peer_forgotten() {
+fn a_stopped_peer_is_remembered_after_its_queue_pair_is_destroyed() {
     let Stopped {
         _stage,
         server,
@@ -256,7 +256,7 @@ fn destroying_the_queue_pair_does_not_make_a_stopped_peer_forgotten() {
             invalidate(&server, server.buffer.rkey),
             Err(DeviceError::Unquiesced { .. })
         ),
-        "it may be in there"
+        "the peer may be inside"
     );
     peer.kill();
     server.wait("the death of the peer", || {
@@ -266,9 +266,9 @@ fn destroying_the_queue_pair_does_not_make_a_stopped_peer_forgotten() {
     invalidate(&server, server.buffer.rkey).unwrap();
 }
 
-/// Needs the intents: without them the reservation of the stopped one would be skipped, and written later.
+/// Needs the intents: without them the reservation of the stopped appender would be skipped, and written later.
 #[test]
-fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() {
+fn the_receiver_waits_for_a_stopped_appender_until_it_dies_or_continues() {
     for dies in [false, true] {
         let stage = stage();
         let server = End::new();
@@ -306,13 +306,13 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
         assert_eq!(
             other.completions(other.send_cq, 1)[0].status,
             Status::Success,
-            "nobody blocks the other appender"
+            "the other appender is not blocked"
         );
         for _ in 0..50 {
             assert_eq!(
                 server.poll(server.receive_cq),
                 [],
-                "the receiver waits for who lives"
+                "the receiver waits for the live appender"
             );
         }
         let sizes = |count| -> Vec<u32> {
@@ -340,15 +340,15 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
     }
 }
 
-/// What quiescing the queue pair of a peer comes to.
+/// The result of quiescing the queue pair of a peer.
 pub(super) fn quiesce(server: &End, qp: QueuePair) -> Result<(), DeviceError> {
     end_of(server, "quiet", |context| {
         server.device.poll_quiesce(qp, context)
     })
 }
 
-/// Needs the closing of the connection and the look at who is inside: without the one, or the other, the appender that goes on
-/// would write into a buffer that belongs to somebody else by then.
+/// Needs the closing of the connection and the check of the requester inside: without either, an appender that continues
+/// would write into a buffer that belongs to another user by then.
 #[test]
 fn nothing_of_a_stopped_appender_lands_after_quiescing() {
     for dies in [false, true] {
@@ -369,7 +369,7 @@ fn nothing_of_a_stopped_appender_lands_after_quiescing() {
         let refused = quiesce(&server, qp).unwrap_err();
         assert!(
             matches!(&refused, DeviceError::Unquiesced { .. }),
-            "it is inside: {refused}"
+            "the peer is inside: {refused}"
         );
         if dies {
             peer.kill();
@@ -385,16 +385,16 @@ fn nothing_of_a_stopped_appender_lands_after_quiescing() {
         }
         let mut bytes = vec![0; 4096];
         memory.read(0, &mut bytes);
-        assert_eq!(bytes, vec![0; 4096], "after quiet (it dies: {dies})");
+        assert_eq!(bytes, vec![0; 4096], "after quiet (the peer dies: {dies})");
         quiesce(&server, qp).unwrap();
         peer.kill();
     }
 }
 
-/// Needs that the claims of a quiet peer count for nothing: the place that it had reserved would hold up all others for as long
-/// as it is stopped.
+/// Needs the claims of a quiet peer to be ignored: the place that it had reserved would otherwise delay all others for as
+/// long as it is stopped.
 #[test]
-fn what_a_quiet_peer_had_reserved_holds_up_nobody() {
+fn a_reservation_of_a_quiet_peer_delays_no_one() {
     let stage = stage();
     let server = End::new();
     server.device.listen(&stage.address).unwrap();
@@ -416,7 +416,7 @@ fn what_a_quiet_peer_had_reserved_holds_up_nobody() {
     other.event("a connection", |event| {
         matches!(event, stonecast_fabric::ConnectionEvent::Established { .. })
     });
-    // The place of the stopped one is the first of eight.
+    // The place of the stopped peer is the first of eight.
     for _ in 0..7 {
         let send = Operation::Send {
             local: other.local(0, 64),
@@ -427,7 +427,7 @@ fn what_a_quiet_peer_had_reserved_holds_up_nobody() {
     let mut consumed = Vec::new();
     for _ in 0..50 {
         server.device.poll_consumed(srq, &mut consumed);
-        assert_eq!(consumed, [], "a peer that lives may still write there");
+        assert_eq!(consumed, [], "a live peer may still write there");
     }
     quiesce(&server, qp).unwrap();
     server.wait("the buffer", || {

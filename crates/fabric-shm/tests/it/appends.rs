@@ -1,4 +1,4 @@
-//! Queues of appends as large as programs ask for.
+//! Queues of appends as large as programs request.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -17,7 +17,7 @@ fn fill(options: AppendOptions) -> Result<(), DeviceError> {
     let size = u64::from(options.buffer_size_max);
     let region = device.allocate(size, Access::NONE)?;
     let mut queue = AppendQueue::new(device, options)?;
-    // Nothing is appended, so all of them may be the same memory.
+    // Nothing is appended, so all buffers may be the same memory.
     let local = LocalSpan {
         region,
         offset: 0,
@@ -26,7 +26,8 @@ fn fill(options: AppendOptions) -> Result<(), DeviceError> {
     (0..u64::from(options.buffers)).try_for_each(|wr_id| queue.post(wr_id, local))
 }
 
-/// Needs the number of strides that the queue of appends tells the device: the device's own is a quarter of what these have.
+/// Needs the number of strides that the queue of appends passes to the device: the device's default is a quarter of what
+/// these buffers have.
 #[test]
 fn all_buffers_of_the_default_options_can_be_posted() {
     fill(AppendOptions::default()).unwrap();
@@ -46,10 +47,10 @@ fn more_strides_than_a_device_can_have_are_refused_when_the_queue_is_made() {
     );
 }
 
-/// Needs the count of the messages that were placed: with that of the run, a message that went nowhere would complete as sent. The
+/// Needs the count of the messages that were placed: with the count of the run, a lost message would complete as sent. The
 /// first append to a queue waits for the memory of its buffer, so the run is reserved and not placed when the region goes.
 #[test]
-fn a_message_whose_region_goes_between_reservation_and_copy_fails_and_those_before_it_arrive() {
+fn a_message_whose_region_goes_before_its_copy_fails_and_earlier_messages_arrive() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("shm:{}", folder.path().join("socket").display());
     let (mut sender, mut receiver) = (
@@ -88,7 +89,10 @@ fn a_message_whose_region_goes_between_reservation_and_copy_fails_and_those_befo
     sender.device.post_send(qp, &run).unwrap();
     let mut context = Context::from_waker(Waker::noop());
     let closed = sender.device.poll_invalidate(passing.rkey, &mut context);
-    assert!(matches!(closed, Poll::Ready(Ok(()))), "nobody has that key");
+    assert!(
+        matches!(closed, Poll::Ready(Ok(()))),
+        "no peer has that key"
+    );
     sender.device.deregister(passing).unwrap();
     let mut statuses = Vec::new();
     while statuses.len() < run.len() {

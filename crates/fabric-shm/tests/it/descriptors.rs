@@ -1,6 +1,6 @@
-//! Processes that run out of file descriptors: both sides are told so, others go on, and it passes.
+//! Processes that run out of file descriptors: both sides are told so, others continue, and the condition passes.
 //!
-//! The limit is that of a process, so the test binary runs itself again as the side that has few.
+//! The limit belongs to a process, so the test binary runs itself again as the side with few descriptors.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -14,16 +14,16 @@ use crate::node::Node;
 
 const PART: &str = "STONECAST_TEST_DESCRIPTORS";
 const ADDRESS: &str = "STONECAST_TEST_ADDRESS";
-/// Descriptors of the side that has few: enough for some connections, too few for [`CONNECTIONS_MAX`].
+/// Descriptors of the side with few: enough for some connections, too few for [`CONNECTIONS_MAX`].
 const FILES: u64 = 60;
-/// Nobody with so few descriptors gets so many connections.
+/// No process with so few descriptors gets so many connections.
 const CONNECTIONS_MAX: usize = 40;
 
 struct Peer(Child);
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -46,9 +46,10 @@ impl Peer {
         Self(command.spawn().expect("the test binary runs again"))
     }
 
-    /// Seconds of processor time that it has taken.
+    /// Seconds of processor time used so far.
     fn processor_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("it runs");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))
+            .expect("the process runs");
         let fields: Vec<&str> = stat
             .rsplit(") ")
             .next()
@@ -60,7 +61,7 @@ impl Peer {
     }
 }
 
-/// What another process does, when this binary is started as one.
+/// The part of another process, when this binary is started as one.
 #[test]
 fn plays_its_part() {
     let (Some(part), Ok(address)) = (std::env::var_os(PART), std::env::var(ADDRESS)) else {
@@ -77,13 +78,13 @@ fn plays_its_part() {
     }
 }
 
-/// Accepts everybody for as long as it can, until it is killed.
+/// Accepts every peer for as long as it can, until it is killed.
 fn serve(address: &str) {
     let mut node = Node::new(ShmOptions {
         log: Log::new(|line| println!("said: {line}")),
         ..ShmOptions::default()
     });
-    node.device.listen(address).expect("nobody else is there");
+    node.device.listen(address).expect("the address is free");
     println!("listens");
     loop {
         node.pump();
@@ -105,18 +106,20 @@ fn serve(address: &str) {
     }
 }
 
-/// Connects until that fails, says why, and goes on when one connection has ended.
+/// Connects until that fails, prints the reason, and continues when one connection has ended.
 fn call_until_refused(address: &str) {
     let mut node = Node::new(ShmOptions::default());
     let (mut connected, reason) = fill(&mut node, address);
     println!("refused: {reason}");
     let last = connected.pop().expect("some were connected");
-    node.device.destroy_queue_pair(last).expect("it is there");
+    node.device
+        .destroy_queue_pair(last)
+        .expect("the queue pair exists");
     call(&mut node, address).expect("there are descriptors again");
     println!("connected again");
 }
 
-/// Connections until one is refused, and why that was.
+/// Connects until a connection is refused, and returns the reason.
 fn fill(node: &mut Node, address: &str) -> (Vec<QueuePair>, String) {
     let mut connected = Vec::new();
     loop {
@@ -124,35 +127,40 @@ fn fill(node: &mut Node, address: &str) -> (Vec<QueuePair>, String) {
             Ok(qp) => connected.push(qp),
             Err(reason) => return (connected, reason),
         }
-        assert!(connected.len() < CONNECTIONS_MAX, "nobody ran out");
+        assert!(
+            connected.len() < CONNECTIONS_MAX,
+            "descriptors did not run out"
+        );
     }
 }
 
 fn call(node: &mut Node, address: &str) -> Result<QueuePair, String> {
     let qp = node.queue_pair(None);
-    node.device.connect(qp, address, b"").expect("it starts");
+    node.device
+        .connect(qp, address, b"")
+        .expect("connecting starts");
     let answered = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Established { qp: of, .. } | ConnectionEvent::Rejected { qp: of, .. } if *of == qp);
     match node.event(answered) {
         ConnectionEvent::Rejected { reason, .. } => {
             node.device
                 .destroy_queue_pair(qp)
-                .expect("it is not connected");
+                .expect("the queue pair is not connected");
             Err(reason)
         }
         _ => Ok(qp),
     }
 }
 
-/// Needs the spare descriptor, the reading of what arrives cut off, and the pause: without them the caller waits for ever, or is
-/// told of a malformed packet, or the server's thread asks the system again and again.
+/// Needs the spare descriptor, the reading of truncated packets, and the pause: without them the caller waits for ever, or
+/// is told of a malformed packet, or the server's thread asks the system again and again.
 #[test]
-fn a_server_without_descriptors_says_so_serves_the_others_and_recovers() {
+fn a_server_without_descriptors_reports_it_serves_the_others_and_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("shm:{}", folder.path().join("socket").display());
     let mut server = Peer::start("server", &address);
     let mut lines = BufReader::new(server.0.stdout.take().expect("piped")).lines();
     let mut hear = |word: &str| loop {
-        let line = lines.next().expect("it runs").expect("text");
+        let line = lines.next().expect("the process runs").expect("text");
         if line.contains(word) {
             return line;
         }
@@ -168,9 +176,9 @@ fn a_server_without_descriptors_says_so_serves_the_others_and_recovers() {
         "{reason}"
     );
     assert!(hear("said: ").contains("connections are refused"));
-    // Again and again, at each stage of a handshake.
+    // Repeated, to hit each stage of a handshake.
     for _ in 0..20 {
-        let reason = call(&mut node, &address).expect_err("there are none");
+        let reason = call(&mut node, &address).expect_err("there are no descriptors");
         assert!(reason.contains("no file descriptors left"), "{reason}");
     }
     let before = server.processor_seconds();
@@ -179,7 +187,9 @@ fn a_server_without_descriptors_says_so_serves_the_others_and_recovers() {
     assert!(used < 0.5, "{used} s of a second");
 
     let gone = connected.pop().expect("some were connected");
-    node.device.destroy_queue_pair(gone).expect("it is there");
+    node.device
+        .destroy_queue_pair(gone)
+        .expect("the queue pair exists");
     let room = (0..5_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         call(&mut node, &address).is_ok()
@@ -189,7 +199,7 @@ fn a_server_without_descriptors_says_so_serves_the_others_and_recovers() {
 
 /// Needs the check before the call and the explanation.
 #[test]
-fn a_client_without_descriptors_says_so_and_recovers() {
+fn a_client_without_descriptors_reports_it_and_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("shm:{}", folder.path().join("socket").display());
     let mut server = Node::new(ShmOptions::default());
@@ -205,7 +215,7 @@ fn a_client_without_descriptors_says_so_and_recovers() {
         for event in std::mem::take(&mut server.events) {
             if let ConnectionEvent::Request { request, .. } = event {
                 let qp = server.queue_pair(None);
-                // One that was given up meanwhile needs no answer.
+                // A request that was abandoned meanwhile needs no answer.
                 let _ = server.device.accept(request, qp, b"");
             }
         }

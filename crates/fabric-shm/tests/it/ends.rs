@@ -1,4 +1,4 @@
-//! What a requester may do with the memory of a peer that has ended: that memory stays mapped, and nobody keeps it current.
+//! Access to the memory of a peer that has ended: that memory stays mapped, and no one keeps it current.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use stonecast_fabric_shm::ShmOptions;
 
 use crate::node::{Node, place};
 
-/// Looks, a millisecond apart, until it is told.
+/// Checks, a millisecond apart, until the end is reported.
 const LOOKS: u32 = 30_000;
 
 /// A requester that reads and changes the memory of a responder in the call.
 struct Stage {
     requester: Node,
-    /// Until it ends.
+    /// The responder, until it ends.
     responder: Option<Node>,
     qp: QueuePair,
     remote: RemoteAddress,
@@ -50,7 +50,7 @@ impl Stage {
         stage.with_memory()
     }
 
-    /// The first READ and the first change ask for the memory.
+    /// Executes the first READ and the first change, which request the memory.
     fn with_memory(mut self) -> Self {
         let (local, remote) = (self.requester.local(0, 8), self.remote);
         for first in [
@@ -86,20 +86,20 @@ impl Stage {
         self.requester.device.change_now(self.qp, &mut [change])
     }
 
-    /// The responder ends, and the requester goes on with nothing but `works` until that does not work any more.
+    /// Ends the responder, while the requester does nothing but `works` until that fails.
     fn end_while(&mut self, works: impl Fn(&Self) -> bool) {
         self.responder = None;
         let told = (0..LOOKS).any(|_| {
             std::thread::sleep(Duration::from_millis(1));
             !works(self)
         });
-        assert!(told, "nobody tells of the end");
+        assert!(told, "the end is not reported");
     }
 }
 
-/// Needs the look at what the control thread has heard, in the call and in the post.
+/// Needs the check of the control thread's reports, in the call and in the post.
 #[test]
-fn who_does_nothing_but_read_is_told_of_the_end_and_reads_no_more() {
+fn a_requester_that_only_reads_is_told_of_the_end_and_stops_reading() {
     let mut stage = Stage::new();
     stage.end_while(Stage::reads);
     let local = stage.requester.local(0, 8);
@@ -114,12 +114,12 @@ fn who_does_nothing_but_read_is_told_of_the_end_and_reads_no_more() {
     assert_eq!(
         stage.requester.completion().status,
         Status::WorkRequestFlushed,
-        "nor is a READ executed that is posted"
+        "a posted READ is not executed either"
     );
 }
 
-/// As above, in the call.
+/// Like the story above, for changes in the call.
 #[test]
-fn who_does_nothing_but_change_is_told_of_the_end_and_changes_no_more() {
+fn a_requester_that_only_changes_is_told_of_the_end_and_stops_changing() {
     Stage::new().end_while(Stage::changes);
 }

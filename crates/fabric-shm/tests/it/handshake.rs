@@ -1,4 +1,4 @@
-//! Callers and servers that do not speak the protocol, or another version of it.
+//! Callers and servers that do not speak the protocol, or speak another version of it.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,14 +39,14 @@ impl Stage {
         SocketAddrUnix::new(self.folder.path().join("socket").as_path() as &Path).unwrap()
     }
 
-    /// A caller that says what it likes.
+    /// A caller that sends arbitrary packets.
     fn stranger(&self) -> OwnedFd {
         let socket = packet_socket();
         rustix::net::connect(&socket, &self.socket_address()).unwrap();
         socket
     }
 
-    /// The node still serves who behaves.
+    /// Asserts that the node still serves a well-behaved caller.
     fn assert_serves(&mut self) {
         let mut caller = Node::new(ShmOptions::default());
         let (theirs, ours) = (caller.queue_pair(None), self.node.queue_pair(None));
@@ -106,12 +106,12 @@ fn packet(version: u32, kind: u32, body: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// What a rejection says.
+/// The reason of a rejection.
 fn reason(packet: &[u8]) -> String {
     assert_eq!(
         (&packet[..8], &packet[12..16]),
         (b"stncastM".as_slice(), 3u32.to_le_bytes().as_slice()),
-        "it is a rejection"
+        "the packet is a rejection"
     );
     String::from_utf8(packet[16..].to_vec()).unwrap()
 }
@@ -149,7 +149,7 @@ fn a_caller_that_speaks_something_else_is_told_so() {
     }
 }
 
-/// A proper request but for what comes with it: the program sees it only if the descriptors are counted wrong, and
+/// A proper request with the wrong descriptors: the program sees it only if the descriptors are counted wrong, and
 /// accepting it fails without harm.
 #[test]
 fn a_caller_that_gives_the_wrong_descriptors_is_not_connected() {
@@ -176,7 +176,7 @@ fn a_caller_that_gives_the_wrong_descriptors_is_not_connected() {
             let qp = stage.node.queue_pair(None);
             let error = stage.node.device.accept(request, qp, b"").unwrap_err();
             assert!(
-                matches!(&error, DeviceError::System { source, .. } if source.to_string().contains("cut off")),
+                matches!(&error, DeviceError::System { source, .. } if source.to_string().contains("truncate")),
                 "{error}"
             );
         }
@@ -187,7 +187,7 @@ fn a_caller_that_gives_the_wrong_descriptors_is_not_connected() {
 }
 
 #[test]
-fn a_caller_that_hangs_up_or_says_nothing_disturbs_nobody() {
+fn a_caller_that_hangs_up_or_stays_silent_disturbs_no_one() {
     let mut stage = Stage::new(true);
     let silent: Vec<_> = (0..20).map(|_| stage.stranger()).collect();
     drop(stage.stranger());
@@ -203,7 +203,7 @@ fn a_caller_that_hangs_up_or_says_nothing_disturbs_nobody() {
     assert_eq!(requests, 0, "none of them became a request");
 }
 
-/// Somebody answers the call of a node with `answers`, and hangs up.
+/// A server answers the call of a node with `answers`, and hangs up. Returns the reason that the node learns.
 fn called(answers: &[Vec<u8>]) -> String {
     let mut stage = Stage::new(false);
     let listener = packet_socket();
@@ -265,12 +265,12 @@ fn a_server_that_speaks_something_else_or_hangs_up_rejects() {
     assert!(called(&[]).contains("hung up"));
 }
 
-/// A node that calls, and somebody in the middle who hands its request to a real server and the answer back.
+/// A node that calls, and a middleman that hands its request to a real server and the answer back.
 struct Middle {
     stage: Stage,
     qp: stonecast_fabric::QueuePair,
     _server: Node,
-    /// The middle's end of the caller's connection.
+    /// The middleman's end of the caller's connection.
     caller: OwnedFd,
 }
 
@@ -307,7 +307,7 @@ fn middle() -> Middle {
 }
 
 impl Middle {
-    /// How the connection, once established, ends.
+    /// The cause of the connection's end, once established.
     fn cause(&mut self) -> DisconnectCause {
         self.stage
             .node
@@ -324,7 +324,7 @@ impl Middle {
     }
 }
 
-/// A connected peer whose control thread goes mad.
+/// A connected peer whose control thread sends nonsense.
 #[test]
 fn nonsense_after_the_handshake_ends_the_connection() {
     let mut middle = middle();
@@ -332,12 +332,12 @@ fn nonsense_after_the_handshake_ends_the_connection() {
     assert_eq!(middle.cause(), DisconnectCause::QueuePairError);
 }
 
-/// Needs the phase to change with the acceptance itself: the device has not looked at it when the peer dies.
+/// Needs the phase to change with the acceptance itself: the device has not looked at the acceptance when the peer dies.
 #[test]
 fn a_peer_that_dies_right_after_it_accepted_is_noticed() {
     let mut middle = middle();
     middle.caller = packet_socket();
-    // Lets the control thread see both before the device looks.
+    // Lets the control thread see both before the device checks.
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(middle.cause(), DisconnectCause::PeerDied);
 }

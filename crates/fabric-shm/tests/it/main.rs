@@ -1,6 +1,7 @@
 //! The shared-memory fabric from the outside.
 
 mod appends;
+mod clock;
 mod contract;
 mod descriptors;
 mod ends;
@@ -8,9 +9,13 @@ mod ends;
 mod foreign_wakes;
 mod handshake;
 mod node;
+#[path = "../../../gateway/tests/it/support/not_run.rs"]
+mod not_run;
 mod order;
 mod pause;
 mod processes;
 mod revocation;
+#[path = "../../../fabric/tests/it/time_namespace.rs"]
+mod time_namespace;
 mod wakes;
 mod world;

@@ -1,5 +1,5 @@
-//! A device and the few calls that tests between processes need. Waiting sleeps on the device's bell, for much longer
-//! than anything may take, so that a lost wake-up shows.
+//! A device and the few calls that tests between processes need. A wait sleeps on the device's bell for much longer than
+//! anything may take, so that a lost wake-up shows.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,19 +11,19 @@ use stonecast_fabric::{
 };
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
-/// How long anything may take on a busy machine.
+/// The time that anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longer than that: who is not woken is found out.
+/// Longer than that time: a missed wake-up shows.
 const SLEEP_NS: u64 = 60_000_000_000;
 /// Bytes of a node's buffer.
 pub const BUFFER_SIZE: u64 = 1 << 16;
 
-/// See the module documentation.
+/// A node; see the module documentation.
 pub struct Node {
     pub device: Rc<ShmDevice>,
     pub buffer: MemoryRegion,
     pub cq: CompletionQueue,
-    /// Completions and events that nobody has asked for yet.
+    /// Completions and events that no step has requested yet.
     pub completions: Vec<WorkCompletion>,
     pub events: Vec<ConnectionEvent>,
 }
@@ -63,7 +63,7 @@ impl Node {
             .expect("a queue pair")
     }
 
-    /// Calls until somebody accepts; returns the queue pair and what he said.
+    /// Calls until a peer accepts; returns the queue pair and the peer's data.
     pub fn call(&mut self, address: &str) -> (QueuePair, Vec<u8>) {
         let qp = self.queue_pair(None);
         self.device
@@ -79,12 +79,12 @@ impl Node {
                         .connect(qp, address, b"")
                         .expect("connecting starts again");
                 }
-                other => panic!("not expected: {other:?}"),
+                other => panic!("unexpected: {other:?}"),
             }
         }
     }
 
-    /// Accepts the next who calls with `qp`, and tells where the buffer is.
+    /// Accepts the next caller with `qp`, and sends the place of the buffer.
     pub fn answer(&mut self, qp: QueuePair) {
         let request = self.event(|event| matches!(event, ConnectionEvent::Request { .. }));
         let ConnectionEvent::Request { request, .. } = request else {
@@ -118,7 +118,7 @@ impl Node {
         })
     }
 
-    /// Collects what there is.
+    /// Collects the available completions and events.
     pub fn pump(&mut self) {
         self.device.poll(self.cq, usize::MAX, &mut self.completions);
         self.events
@@ -177,7 +177,7 @@ impl Node {
     }
 }
 
-/// The place `offset` in the buffer that an answer names.
+/// The place `offset` in the buffer of an answer.
 pub fn place(answer: &[u8], offset: u64) -> RemoteAddress {
     let address = u64::from_le_bytes(answer[..8].try_into().expect("8 bytes"));
     let rkey = u32::from_le_bytes(answer[8..12].try_into().expect("4 bytes"));

@@ -1,5 +1,5 @@
-//! Order of effects and rights, where the provider's ways of being fast could break them: regions that are mapped
-//! already, batches, reads that are executed at once.
+//! Order of effects and rights where the optimizations of the provider could break them: regions that are already mapped,
+//! batches, reads that are executed at once.
 
 use std::task::{Context, Poll, Waker};
 
@@ -54,7 +54,7 @@ impl Pair {
         }
     }
 
-    /// How a READ of 8 bytes ends.
+    /// The status of a READ of 8 bytes.
     fn read(&mut self, qp: QueuePair, rkey: Rkey) -> Status {
         let operation = Operation::Read {
             local: self.client.local(0, 8),
@@ -78,7 +78,7 @@ impl Pair {
     }
 }
 
-/// Needs the look at what was taken, in `read_now` and behind it.
+/// Needs the check of the taken entries, in `read_now` and behind it.
 #[test]
 fn a_read_at_once_waits_for_the_payload_of_an_earlier_send() {
     let mut pair = pair(1);
@@ -86,7 +86,7 @@ fn a_read_at_once_waits_for_the_payload_of_an_earlier_send() {
     assert_eq!(
         pair.read(pair.ours[0], rkey),
         Status::Success,
-        "from now on the region is mapped"
+        "the region is mapped afterwards"
     );
     for round in 1..=100 {
         pair.client.set_word(0, round);
@@ -110,15 +110,15 @@ fn a_read_at_once_waits_for_the_payload_of_an_earlier_send() {
     }
 }
 
-/// What was posted behind a failing request, in the same batch and later, is never executed, even while the failure
-/// waits for what came before it. Needs `is_halted`.
+/// Requests behind a failing request, in the same batch and later, are never executed, even while the failure waits for
+/// earlier requests. Needs `is_halted`.
 #[test]
 fn nothing_behind_a_failing_request_of_a_batch_is_executed() {
     for waits in [false, true] {
         let mut pair = pair(1);
         let (rkey, qp) = (pair.server.buffer.rkey, pair.ours[0]);
         let local = pair.client.local(0, 8);
-        // From now on the region is mapped, so that everything is executed in the post.
+        // This READ maps the region, so that everything later is executed in the post.
         pair.client.post(
             qp,
             Operation::Write {
@@ -160,7 +160,7 @@ fn nothing_behind_a_failing_request_of_a_batch_is_executed() {
         assert_eq!(
             pair.client.completions.is_empty(),
             waits,
-            "a failure is told in posting order"
+            "a failure is reported in posting order"
         );
         if waits {
             pair.server
@@ -181,9 +181,9 @@ fn nothing_behind_a_failing_request_of_a_batch_is_executed() {
     }
 }
 
-/// A window of another queue pair stays shut even where the region is mapped through an own one.
+/// A window of another queue pair stays closed even if the region is mapped through an own window.
 #[test]
-fn a_window_of_another_queue_pair_stays_shut_when_its_region_is_mapped() {
+fn a_window_of_another_queue_pair_stays_closed_when_its_region_is_mapped() {
     let mut pair = pair(2);
     let buffer = pair.server.buffer;
     let window = |qp| {
@@ -199,9 +199,9 @@ fn a_window_of_another_queue_pair_stays_shut_when_its_region_is_mapped() {
     assert_eq!(pair.read(pair.ours[0], second), Status::RemoteAccess);
 }
 
-/// The gap between two regions belongs to nobody, and a key that was mapped opens nothing beyond itself.
+/// The gap between two regions belongs to no region, and a key that was mapped opens nothing beyond itself.
 #[test]
-fn a_read_at_once_keeps_to_the_bytes_of_its_key() {
+fn a_read_at_once_stays_within_the_bytes_of_its_key() {
     let mut pair = pair(1);
     let buffer = pair.server.buffer;
     let window = pair
@@ -236,9 +236,9 @@ fn a_read_at_once_keeps_to_the_bytes_of_its_key() {
     }
 }
 
-/// Needs `revoke_windows`: without it the windows would keep the region for good.
+/// Needs `revoke_windows`: without it the windows would hold the region for good.
 #[test]
-fn windows_go_with_their_queue_pair() {
+fn windows_end_with_their_queue_pair() {
     let pair = pair(1);
     let device = &pair.server.device;
     let region = device.allocate(4096, Access::NONE).unwrap();

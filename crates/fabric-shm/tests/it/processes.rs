@@ -1,6 +1,6 @@
 //! Peers in processes of their own: killed at random moments, idle, asleep.
 //!
-//! The test binary runs itself again as the peer; environment variables say which part it plays.
+//! The test binary runs itself again as the peer; environment variables choose the part that it plays.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -40,7 +40,7 @@ impl Peer {
         Self(command.spawn().expect("the test binary runs again"))
     }
 
-    /// What it printed behind `key`, once it has ended by itself.
+    /// The number that it printed behind `key`, once it has ended by itself.
     fn said(mut self, key: &str) -> u64 {
         let mut output = String::new();
         self.0
@@ -61,25 +61,25 @@ impl Peer {
                 .parse()
                 .ok()
         });
-        said.unwrap_or_else(|| panic!("the peer says {key}: {output}"))
+        said.unwrap_or_else(|| panic!("the peer prints {key}: {output}"))
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Fails where it has ended already.
+        // Fails if the peer has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Not a test but the peers of the other tests: does nothing unless it was started by one of them.
+/// Not a test but the peers of the other tests: does nothing unless another test started it.
 #[test]
 fn plays_its_part() {
     let Ok(part) = std::env::var(PART) else {
         return;
     };
-    let address = std::env::var(ADDRESS).expect("the test says where it listens");
+    let address = std::env::var(ADDRESS).expect("the test passes its address");
     match part.as_str() {
         "load" => load(&address),
         "echo" => echo(&address, ShmOptions::default()),
@@ -107,7 +107,7 @@ fn folder() -> (tempfile::TempDir, String) {
     (folder, address)
 }
 
-/// Everything that a client can do, as fast as it can, on two connections.
+/// Every operation of a client, as fast as possible, on two connections.
 fn load(address: &str) {
     let mut node = Node::new(ShmOptions::default());
     let (ordinary, answer) = node.call(address);
@@ -167,9 +167,10 @@ fn load(address: &str) {
     }
 }
 
-/// Clients die at random moments under load. The server sleeps all the time it can; each death wakes it, is told once
-/// per connection, and disturbs nothing: messages are whole and in order until then, and buffers come back. Needs the look at
-/// why an answer of the control thread could not be sent: without it one death in a thousand is told as a failure.
+/// Clients die at random moments under load. The server sleeps whenever it can; each death wakes the server, is reported
+/// once per connection, and disturbs nothing: messages are whole and in order until then, and buffers come back. Needs the
+/// check of the reason why an answer of the control thread could not be sent: without it one death in a thousand is
+/// reported as a failure.
 #[test]
 fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
     let seed = 20_261_121;
@@ -238,7 +239,7 @@ fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
                         cause: DisconnectCause::PeerDied,
                         ..
                     } => ends += 1,
-                    other => panic!("seed {seed}, death {death}: not expected: {other:?}"),
+                    other => panic!("seed {seed}, death {death}: unexpected: {other:?}"),
                 }
             }
             (ends == 2).then_some(())
@@ -298,11 +299,11 @@ fn serve(
                 "the appended message is whole: {words:?}"
             );
         }
-        other => panic!("not expected: {other:?}"),
+        other => panic!("unexpected: {other:?}"),
     }
 }
 
-/// Sends back what it gets until it is hung up.
+/// Returns every message to its sender until the connection ends.
 fn echo(address: &str, options: ShmOptions) {
     let mut node = Node::new(options);
     let (qp, _) = node.call(address);
@@ -325,7 +326,7 @@ fn echo(address: &str, options: ShmOptions) {
     }
 }
 
-/// Both sides sleep for a minute after each message. A lost wake-up would end the patience.
+/// Both sides sleep for a minute after each message. A lost wake-up would exceed the patience.
 fn play_ping_pong(part: &str, options: ShmOptions) {
     let (_folder, address) = folder();
     let mut node = Node::new(options);
@@ -338,7 +339,7 @@ fn play_ping_pong(part: &str, options: ShmOptions) {
     node.answer(qp);
     for round in 1..=3000 {
         node.set_word(64, round);
-        // Every other message is acknowledged with a completion, which is another reason to be woken.
+        // Every other message is acknowledged with a completion, which is a second reason for a wake-up.
         let signalled = round.is_multiple_of(2);
         node.post(
             qp,
@@ -358,7 +359,7 @@ fn play_ping_pong(part: &str, options: ShmOptions) {
     }
 }
 
-/// Needs both full fences and the change of the bell; without the ring after acknowledgements the signalled ones hang.
+/// Needs both full fences and the change of the bell; without the ring after acknowledgements the signalled messages hang.
 #[test]
 fn no_wake_up_is_lost_between_two_sleepers() {
     play_ping_pong("echo", ShmOptions::default());
@@ -400,7 +401,7 @@ fn the_death_of_a_peer_wakes_a_sleeper() {
     killer.join().unwrap();
 }
 
-/// Time that this process has had a processor, nanoseconds.
+/// Processor time of this process so far, in nanoseconds.
 fn processor_time_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -444,7 +445,7 @@ fn idle_clients(address: &str) {
 
 /// The use of a resource, not a speed: it is the same on a slow machine.
 #[test]
-fn an_idle_server_with_ten_idle_clients_uses_next_to_nothing() {
+fn an_idle_server_with_ten_idle_clients_uses_almost_no_processor_time() {
     let (_folder, address) = folder();
     let server = Peer::start("idle server", &address);
     let _clients = Peer::start("idle clients", &address);

@@ -1,5 +1,5 @@
-//! Revoking a key while its peer is using it, on two processors at once: what the owner puts into the memory afterwards
-//! is neither seen nor changed through the key.
+//! Revokes a key while its peer is using it, on two processors at once: data that the owner stores afterwards are neither
+//! seen nor changed through the key.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
@@ -15,7 +15,7 @@ use crate::node::Node;
 /// Bytes of the window: long enough that a copy takes a while.
 const SIZE: u64 = 1 << 15;
 const ROUNDS: usize = 400;
-/// What the memory holds while the window is open, and what the owner puts there afterwards.
+/// The content of the memory while the window is open, and the content that the owner stores afterwards.
 const OPEN: u8 = 1;
 const REUSED: u8 = 2;
 
@@ -26,7 +26,7 @@ enum Use {
     Write,
 }
 
-/// The peer's thread: uses each window that it is told of until it is refused.
+/// The peer's thread: uses each window that it receives until it is refused.
 fn peer(kind: Use, address: &str, windows: &Receiver<RemoteAddress>, ready: &Sender<()>) {
     let mut node = Node::new(ShmOptions::default());
     let source = node.device.allocate(SIZE, Access::NONE).unwrap();
@@ -49,7 +49,7 @@ fn peer(kind: Use, address: &str, windows: &Receiver<RemoteAddress>, ready: &Sen
     }
 }
 
-/// Uses the window once. False when it is refused.
+/// Uses the window once. Returns false if it is refused.
 fn use_once(
     kind: Use,
     node: &mut Node,
@@ -72,7 +72,7 @@ fn use_once(
     {
         assert!(
             bytes.iter().all(|byte| *byte == OPEN),
-            "what came after the revocation was read"
+            "later data were read after the revocation"
         );
         return true;
     }
@@ -101,7 +101,7 @@ fn use_once(
         node.device.memory(source).read(0, &mut bytes);
         assert!(
             bytes.iter().all(|byte| *byte == OPEN),
-            "what came after the revocation was read"
+            "later data were read after the revocation"
         );
     }
     status == Status::Success
@@ -110,7 +110,7 @@ fn use_once(
 fn revoke_while_used(kind: Use) {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("shm:{}", folder.path().join("socket").display());
-    // However busy the machine is: a peer that does not run for a while is not one that was stopped.
+    // The limit is generous for a busy machine: a peer that does not run for a while was not stopped.
     let mut owner = Node::new(ShmOptions {
         quiesce_timeout_ns: 60_000_000_000,
         ..ShmOptions::default()
@@ -149,9 +149,9 @@ fn revoke_while_used(kind: Use) {
                 break result;
             }
         };
-        revoked.expect("nobody is stopped");
+        revoked.expect("no peer is stopped");
         memory.write(0, &[REUSED; SIZE as usize]);
-        // The peer ends its connection when it is refused, so it has done all that it will do.
+        // The peer ends its connection when it is refused, so it does nothing afterwards.
         owner.event(
             |event| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp),
         );
@@ -169,26 +169,25 @@ fn revoke_while_used(kind: Use) {
     thread.join().unwrap();
 }
 
-/// Needs the second look at the key in `read_now`.
+/// Needs the second check of the key in `read_now`.
 #[test]
-fn a_read_at_once_never_returns_what_came_after_a_revocation() {
+fn a_read_at_once_never_returns_data_stored_after_a_revocation() {
     revoke_while_used(Use::ReadNow);
 }
 
-/// Needs the second look at the key behind a posted READ.
+/// Needs the second check of the key behind a posted READ.
 #[test]
-fn a_posted_read_never_returns_what_came_after_a_revocation() {
+fn a_posted_read_never_returns_data_stored_after_a_revocation() {
     revoke_while_used(Use::Read);
 }
 
-/// Needs the announcement before the look at the key, and the wait of the revocation.
+/// Needs the announcement before the check of the key, and the wait of the revocation.
 #[test]
 fn nothing_is_written_after_a_revocation() {
     revoke_while_used(Use::Write);
 }
 
-/// The owner has forgotten the connection, so no revocation would wait for a write that begins now. Needs the look at
-/// *closed*.
+/// The owner has forgotten the connection, so no revocation would wait for a later write. Needs the check of *closed*.
 #[test]
 fn nothing_is_written_through_a_connection_whose_other_end_is_destroyed() {
     let folder = tempfile::tempdir().unwrap();

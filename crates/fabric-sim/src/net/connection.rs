@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! Begins and ends connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
@@ -14,7 +14,7 @@ use super::{Net, Qp, Stage};
 use crate::faults::{Fault, Place};
 use crate::queue::Event;
 
-/// A message of the connection manager on its way.
+/// A message of the connection manager in transit.
 enum Control {
     /// To a listener.
     Ask {
@@ -22,7 +22,7 @@ enum Control {
         listener: u32,
         private_data: Vec<u8>,
     },
-    /// To who asked.
+    /// To the side that asked.
     Accept {
         to: u32,
         acceptor: u32,
@@ -32,7 +32,7 @@ enum Control {
         to: u32,
         reason: String,
     },
-    /// To who accepted: the other side is ready.
+    /// To the side that accepted: the other side is ready.
     Ready {
         to: u32,
     },
@@ -49,16 +49,16 @@ enum Control {
     },
 }
 
-/// How long who connects waits for an answer of the other side's connection manager.
+/// The time that a connecting side waits for an answer of the other side's connection manager.
 const CM_TIMEOUT_NS: Nanoseconds = 20_000_000;
 
-/// The connection managers of all machines, and what is on its way between them.
+/// The connection managers of all machines, and their messages in transit.
 #[derive(Default)]
 pub(super) struct ConnectionManager {
     controls: Slab<Control>,
-    /// Who listens, by address.
+    /// Listeners by address.
     listeners: BTreeMap<String, u32>,
-    /// Where somebody listened on a machine that has lost its power: nothing refuses there.
+    /// Addresses of listeners on machines without power, which refuse nothing.
     silent: BTreeSet<String>,
     /// Processes of such machines.
     dark: BTreeSet<u32>,
@@ -66,7 +66,7 @@ pub(super) struct ConnectionManager {
     next_request: u64,
 }
 
-/// A connection request that nobody has answered.
+/// A connection request without an answer.
 struct Asked {
     from: u32,
     listener: u32,
@@ -127,7 +127,7 @@ impl Net {
     /// Accepts connections at `address`.
     pub fn listen(&mut self, context: u32, address: &str) -> Result<(), DeviceError> {
         if self.manager.listeners.contains_key(address) {
-            let reason = "somebody listens there already".to_owned();
+            let reason = "another process listens there already".to_owned();
             return Err(DeviceError::Address {
                 address: address.to_owned(),
                 reason,
@@ -138,7 +138,7 @@ impl Net {
         Ok(())
     }
 
-    /// Asks whoever listens at `address` for a connection.
+    /// Asks the listener at `address` for a connection.
     pub fn connect(
         &mut self,
         context: u32,
@@ -166,14 +166,14 @@ impl Net {
             }
             None => Control::Reject {
                 to: qp.0,
-                reason: format!("nobody listens at {address}"),
+                reason: format!("no process listens at {address}"),
             },
         };
         self.send_control(context, control);
         Ok(())
     }
 
-    /// Connects `qp` to who asked.
+    /// Connects `qp` to the side that asked.
     pub fn accept(
         &mut self,
         context: u32,
@@ -202,7 +202,7 @@ impl Net {
         Ok(())
     }
 
-    /// Refuses who asked.
+    /// Refuses the side that asked.
     pub fn reject(
         &mut self,
         context: u32,
@@ -260,8 +260,8 @@ impl Net {
         }
     }
 
-    /// Sends a message of the connection manager of the machine of `from`. Partitions keep it as they keep others: a short one
-    /// is a delay, in a long one it is lost.
+    /// Sends a message of the connection manager of the machine of `from`. Partitions stop the message like any other: a
+    /// short partition is a delay, and in a long one the message is lost.
     fn send_control(&mut self, from: u32, control: Control) {
         let delay = self.profile_of(from).cm_message_ns;
         let (sender, target) = (self.machine_of(from), self.target(&control));
@@ -273,7 +273,7 @@ impl Net {
         if handshake && self.faults.strikes(Fault::ConnectionTimeout, link) {
             self.faults.hit(Fault::ConnectionTimeout);
             let late = self.faults.between(delay, CM_TIMEOUT_NS);
-            // Half of the time it is only late; what is late meets whatever is there by then.
+            // Half of the time the message is only late, and meets the state of that later moment.
             return if late.is_multiple_of(2) {
                 self.control_after(late, control)
             } else {
@@ -299,7 +299,7 @@ impl Net {
         }
     }
 
-    /// The machine that a message of the connection manager goes to, while its receiver exists.
+    /// The destination machine of a message of the connection manager, while its receiver exists.
     fn target(&mut self, control: &Control) -> Option<u32> {
         let context = match *control {
             Control::Ask { listener, .. } => listener,
@@ -312,7 +312,7 @@ impl Net {
         Some(self.machine_of(context))
     }
 
-    /// A message of the connection manager gets nowhere: whoever waits for what it tells notices in time.
+    /// A message of the connection manager is lost: the side that waits for it notices in time.
     fn lose_control(&mut self, control: Control) {
         let broken = |to, peer| Control::Part {
             to,
@@ -341,13 +341,13 @@ impl Net {
         }
     }
 
-    /// Nobody answers queue pair `to`, which asked for a connection.
+    /// Queue pair `to` gets no answer to its connection request.
     fn time_out(&mut self, to: u32) {
         let reason = "the connection manager timed out".to_owned();
         self.control_after(CM_TIMEOUT_NS, Control::Reject { to, reason });
     }
 
-    /// Tells the other side of a queue pair that broke without a word, as its software does when it ends the connection.
+    /// Tells the other side of a queue pair that broke silently, as its software does when it ends the connection.
     pub fn tell_peer(&mut self, number: u32) {
         let Some(qp) = self.qp(number).filter(|qp| qp.connection.quiet) else {
             return;
@@ -366,7 +366,7 @@ impl Net {
         }
     }
 
-    /// Breaks a queue pair of which the other side hears nothing.
+    /// Breaks a queue pair without telling the other side.
     pub fn fail_quietly(&mut self, number: u32) {
         if self
             .qp(number)
@@ -382,7 +382,7 @@ impl Net {
         self.qp(number).expect("just looked up").connection.quiet = true;
     }
 
-    /// The connection of `peer` with `number`, a queue pair of `context`, ends when nobody answers any more.
+    /// Ends the connection of `peer` with `number`, a queue pair of `context`, after the time without an answer.
     pub(super) fn give_up_on(&mut self, peer: u32, number: u32, context: u32) {
         let give_up = self.profile_of(context).nic_give_up_ns;
         self.control_after(
@@ -444,7 +444,7 @@ impl Net {
                 listener,
                 Control::Reject {
                     to: from,
-                    reason: "nobody listens there any more".to_owned(),
+                    reason: "no process listens there any more".to_owned(),
                 },
             );
         }
@@ -478,7 +478,7 @@ impl Net {
             .qp(to)
             .filter(|qp| qp.connection.stage == Stage::Connecting)
         else {
-            // Who asked is gone; the acceptor must learn it.
+            // The side that asked is gone; the acceptor must learn of it.
             let Some(context) = self.qp(acceptor).map(|qp| qp.context) else {
                 return;
             };
@@ -548,7 +548,7 @@ impl Net {
         }
     }
 
-    /// Ends the connection of a queue pair at the wish of its program.
+    /// Ends the connection of a queue pair at the request of its program.
     pub fn disconnect(&mut self, context: u32, qp: QueuePair) -> Result<(), DeviceError> {
         if matches!(
             self.own_qp(context, qp)?.connection.stage,
@@ -560,8 +560,8 @@ impl Net {
         Ok(())
     }
 
-    /// Ends the connection of a queue pair; false while the NIC still has messages of its peer to place: `waker` is called when
-    /// it has none.
+    /// Ends the connection of a queue pair; false while the NIC still has messages of its peer to place: `waker` is called
+    /// when it has none.
     pub fn quiesce(
         &mut self,
         context: u32,
@@ -573,7 +573,7 @@ impl Net {
             Stage::Idle | Stage::Connecting
         ) {
             return Err(DeviceError::Malformed {
-                reason: "the queue pair never was connected",
+                reason: "the queue pair was never connected",
             });
         }
         self.disconnect(context, qp)?;
@@ -586,7 +586,7 @@ impl Net {
         Ok(quiet)
     }
 
-    /// Tells who waits for a queue pair to be quiet, if it is.
+    /// Wakes the task that waits for a queue pair to be quiet, if it is.
     pub(super) fn note_quiet(&mut self, number: u32) {
         let Some(qp) = self.qp(number).filter(|qp| qp.inbound.placing.is_empty()) else {
             return;
@@ -595,7 +595,7 @@ impl Net {
         self.news.wakers.extend(waiting);
     }
 
-    /// Ends the connection of a queue pair: what is outstanding completes, the first send with `first`, and the other side
+    /// Ends the connection of a queue pair: outstanding requests complete, the first send with `first`, and the other side
     /// is told.
     pub fn fail(&mut self, number: u32, cause: DisconnectCause, first: Status) {
         let Some(qp) = self
@@ -605,7 +605,7 @@ impl Net {
             return;
         };
         let (context, peer, stage) = (qp.context, qp.connection.peer, qp.connection.stage);
-        // What the NIC has acknowledged is placed at once, or takes its time although the queue pair is broken.
+        // Messages that the NIC has acknowledged are placed at once, or take their time although the queue pair is broken.
         let place = self.place_of(context);
         let late = self.faults.enabled(Fault::LeaseEndInFlight, place)
             && self.faults.draw(Fault::LeaseEndInFlight, place, 100);
@@ -638,8 +638,9 @@ impl Net {
         }
     }
 
-    /// Ends a process: nothing that it does is seen any more. If it was `killed`, what its NIC has taken is placed, and its kernel
-    /// says goodbye for it. A machine without power places nothing and is silent: peers notice when nobody answers.
+    /// Ends a process: its later actions have no effect. If it was `killed`, the messages that its NIC has taken are
+    /// placed, and its kernel says goodbye for it. A machine without power places nothing and is silent: peers notice the
+    /// missing answers.
     pub fn kill(&mut self, context: u32, killed: bool) {
         self.contexts[context as usize].dead = true;
         let manager = &mut self.manager;
@@ -667,7 +668,7 @@ impl Net {
             let Some(qp) = self.qp(number).filter(|qp| qp.context == context) else {
                 continue;
             };
-            // Who was not told that the connection broke is told now.
+            // Peers that were not told of the break are told here.
             let untold = std::mem::take(&mut qp.connection.quiet)
                 || matches!(qp.connection.stage, Stage::Accepted | Stage::Connected);
             let peer = qp.connection.peer;

@@ -1,4 +1,4 @@
-//! The effect of a message at the responder: posted ones are placed in memory, the others fetch from it.
+//! The effect of a message at the responder: posted messages are placed in memory, the others fetch from it.
 
 use std::rc::Rc;
 use std::task::{Context, Waker};
@@ -14,7 +14,7 @@ use crate::persistent::Module;
 use crate::queue::Event;
 
 impl Net {
-    /// The next part of a message takes effect.
+    /// Executes the next part of a message.
     pub fn place(&mut self, index: u32) {
         if self.messages[index].progress.settled {
             return self.messages.release(index);
@@ -32,7 +32,7 @@ impl Net {
             let place = placing
                 .iter()
                 .position(|other| *other == index)
-                .expect("it was to be placed");
+                .expect("the message was to be placed");
             assert!(
                 place == 0 || relaxed,
                 "messages of a queue pair are placed in order"
@@ -47,7 +47,7 @@ impl Net {
         }
     }
 
-    /// The queue pair dies in the middle of a message: any of its lines are in memory, and nobody is told of it.
+    /// The queue pair dies in the middle of a message: any of its lines are in memory, and no one is told of it.
     pub(super) fn die_in_message(&mut self, index: u32, to: u32, context: u32) {
         self.faults.hit(Fault::PartialPlacement);
         self.settle(to);
@@ -76,7 +76,7 @@ impl Net {
         }
     }
 
-    /// Writes the next part of a posted message to memory; whether it was the last.
+    /// Writes the next part of a posted message to memory; returns whether it was the last.
     fn place_part(&mut self, index: u32, context: u32) -> bool {
         if self.messages[index].progress.scattered.is_some() {
             return self.place_scattered(index, context);
@@ -86,7 +86,7 @@ impl Net {
         let message = &self.messages[index];
         let (done, size) = (message.progress.done, message.payload.len() as u64);
         let end = part_end(message.target.offset, u64::from(done), size, mtu);
-        // A WRITE_WITH_IMM of no bytes and a buffer of no bytes name no memory. Memory that is gone takes nothing.
+        // A WRITE_WITH_IMM of no bytes and a buffer of no bytes name no memory. Memory that is gone accepts nothing.
         let part = done as usize..end as usize;
         if !part.is_empty()
             && let Some(registered) = self.registered(context, message.target.region)
@@ -112,7 +112,7 @@ impl Net {
         end == size
     }
 
-    /// Writes some more lines of a message whose lines are placed in any order; whether they were the last.
+    /// Writes some more lines of a message whose lines are placed in any order; returns whether they were the last.
     fn place_scattered(&mut self, index: u32, context: u32) -> bool {
         let message = &mut self.messages[index];
         let count = message.lines();
@@ -145,7 +145,7 @@ impl Net {
         last
     }
 
-    /// The last part of a posted message is in memory.
+    /// Finishes a posted message whose last part is in memory.
     fn finish_placing(&mut self, index: u32) {
         let message = &mut self.messages[index];
         message.progress.settled = true;
@@ -172,7 +172,7 @@ impl Net {
         }
     }
 
-    /// The next part of a message that fetches takes effect.
+    /// Executes the next part of a message that fetches.
     fn execute(&mut self, index: u32) {
         let to = self.messages[index].route.to;
         let alive = |qp: &mut Qp| (qp.connection.stage != Stage::Failed).then_some(qp.context);
@@ -182,7 +182,7 @@ impl Net {
             }
             return self.give_up_later(index);
         };
-        // One before it may have to wait for memory longer than it seemed when this one arrived.
+        // An earlier message may have to wait for memory longer than it seemed when this message arrived.
         if self
             .qp(to)
             .expect("just looked up")
@@ -194,8 +194,8 @@ impl Net {
             self.messages[index].progress.due = true;
             return;
         }
-        // A fetch pushes what was written before it out of the NIC and the bus, as far as that gets by itself: to the memory
-        // controller where DDIO is off. It waits once; what is placed meanwhile came later. A write pushes nothing.
+        // A fetch pushes earlier writes out of the NIC and the bus, as far as they get without help: to the memory
+        // controller if DDIO is off. The fetch waits once; messages placed meanwhile came later. A write pushes nothing.
         let now = self.time.now();
         let pushes_nothing = self.reads_past_writes(context, index);
         if !matches!(
@@ -229,7 +229,7 @@ impl Net {
             .target
             .key
             .take()
-            .expect("only with a key anything is fetched");
+            .expect("every fetch has a key");
         self.leave_key(key);
         let size = self.messages[index].payload.len() as u64;
         let ready = match self.messages[index].operation {
@@ -247,7 +247,7 @@ impl Net {
         self.messages.release(index);
     }
 
-    /// Counts READs that are answered although what was written before them is where power takes it.
+    /// Counts READs that are answered while earlier writes are at a place that a power cut destroys.
     fn note_weak_read(&mut self, index: u32, to: u32, context: u32) {
         let message = &self.messages[index];
         if message.progress.done > 0 || !matches!(message.operation, Operation::Read { .. }) {
@@ -271,7 +271,7 @@ impl Net {
         }
     }
 
-    /// Does the next part of a message that fetches; whether it was the last.
+    /// Executes the next part of a message that fetches; returns whether it was the last.
     fn execute_part(&mut self, index: u32, context: u32) -> bool {
         let mtu = self.profile_of(context).nic_mtu_bytes;
         let message = &mut self.messages[index];
@@ -327,10 +327,10 @@ impl Net {
                     persistent.poll_persist(&[Span::new(offset, size)], &mut None, &mut context);
                 assert!(
                     flushed.is_ready(),
-                    "a NIC's flush says when it is done, it does not wait"
+                    "a NIC's flush returns its completion time and does not wait"
                 );
             }
-            // Everything before it is visible: it waited for that.
+            // Everything earlier is visible: this message waited for that.
             Operation::Flush {
                 placement: FlushPlacement::Global,
                 ..

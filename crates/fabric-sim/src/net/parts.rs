@@ -5,7 +5,7 @@ use stonecast_base::Nanoseconds;
 use super::message::LINE_SIZE;
 use crate::profile::MachineProfile;
 
-/// How many lines of `count` are placed at a time where they are placed in any order.
+/// The number of lines of `count` that are placed at a time if they are placed in any order.
 pub(super) fn scattered_step(count: u32) -> u32 {
     count.div_ceil(4).max(1)
 }
@@ -23,7 +23,7 @@ pub(super) fn more_parts(offset: u64, size: u64, mtu: u64) -> u64 {
     (size - part_end(offset, 0, size, mtu)).div_ceil(mtu)
 }
 
-/// Where the part that begins at `done` of `size` bytes at `offset` ends.
+/// The end of the part that begins at `done` of `size` bytes at `offset`.
 pub(super) fn part_end(offset: u64, done: u64, size: u64, mtu: u64) -> u64 {
     if size - done <= mtu {
         return size;
@@ -36,9 +36,9 @@ pub(super) fn part_end(offset: u64, done: u64, size: u64, mtu: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Needs the shorter first part: counted by size alone, a misaligned message ends later than what follows it expects.
+    /// Needs the shorter first part: counted by size alone, a misaligned message ends later than its successor expects.
     #[test]
-    fn a_message_has_as_many_parts_as_it_is_placed_in() {
+    fn the_number_of_parts_equals_the_number_of_placements() {
         for (offset, size) in [
             (0, 0),
             (0, 4096),

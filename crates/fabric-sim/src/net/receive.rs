@@ -15,13 +15,13 @@ use crate::faults::Fault;
 
 /// Longest time without a buffer in a shared receive queue.
 const EXHAUSTED_NS_MAX: u64 = 5_000_000;
-/// Longest time without one in a queue of one's own: longer than most senders try.
+/// Longest time without a buffer in an own queue: longer than most senders try.
 const NOT_READY_NS_MAX: u64 = 300_000_000;
 
-/// Where a message goes at the responder, and what its arrival tells.
+/// The destination of a message at the responder, and the content of its arrival.
 pub(super) struct Landing {
     pub wr_id: u64,
-    /// Region of the buffer, and where in it the message goes.
+    /// Region of the buffer, and the offset of the message in it.
     pub region: u32,
     pub offset: u64,
     /// Bytes from the start of the buffer.
@@ -41,14 +41,14 @@ pub(super) struct MultiPacketPlace {
     tells: bool,
 }
 
-/// What a receive queue has for a message.
+/// The answer of a receive queue to a message.
 pub(super) enum Buffer {
     Landing(Landing),
-    /// Nothing now.
+    /// No buffer at this moment.
     NotReady,
-    /// Nothing, ever; the status of the requester.
+    /// No buffer, ever; the status of the requester.
     Invalid(Status),
-    /// A buffer that is too small and is used up by that.
+    /// A buffer that is too small, and is used up.
     TooSmall(u64),
 }
 
@@ -91,7 +91,7 @@ impl Net {
                 .expect("just looked up")
                 .exhausted_until = now + pause;
             if pause.is_multiple_of(4) {
-                // Now and then it is the queue of completions that is too small.
+                // Now and then the completion queue is too small instead.
                 let qp = self.qp(to).expect("just looked up");
                 let overrun = (qp.context, qp.options.receive_cq.0);
                 self.irregular.overrun.push(overrun);
@@ -101,7 +101,7 @@ impl Net {
         if shared.is_none() && self.faults.strikes(Fault::ReceiverNotReady, place) {
             self.faults.hit(Fault::ReceiverNotReady);
             let pause = self.faults.between(0, NOT_READY_NS_MAX);
-            // Most are over at the first retry; one in eight outlasts all of them.
+            // Most of these pauses are over at the first retry; one in eight outlasts all retries.
             let until = if pause.is_multiple_of(8) {
                 now + pause
             } else {
@@ -145,7 +145,8 @@ impl Net {
         let queue = &mut self.contexts[context as usize].shared[number as usize];
         let options = queue.options.multi_packet.expect("the caller looked");
         let needed = size.div_ceil(options.stride).max(1);
-        // The rest of the first buffer stays unused if the message does not fit there. Only the first one is taken in part.
+        // The rest of the first buffer stays unused if the message does not fit there. Only the first buffer is taken in
+        // part.
         let skipped = queue.buffers.front().is_some_and(|buffer| {
             queue.taken > 0 && queue.taken + needed > buffer.local.size / options.stride
         });
@@ -182,14 +183,14 @@ impl Net {
         })
     }
 
-    /// A message had its effect on its multi-packet buffer, or will have none.
+    /// Notes that a message had its effect on its multi-packet buffer, or will have none.
     pub(super) fn leave_buffer(&mut self, landing: &Landing) {
         let Some(place) = landing.shared else { return };
         self.contexts[place.context as usize].shared[place.queue as usize].leave(place.serial);
         self.give_back(place.context, place.queue);
     }
 
-    /// A message that was to go to `landing` died: a buffer of its own completes with an error, a place among others stays empty.
+    /// Notes that a message for `landing` died: an own buffer completes with an error, a place among others stays empty.
     pub(super) fn flush_landing(&mut self, to: u32, landing: &Landing) {
         if landing.shared.is_none() {
             let status = Status::WorkRequestFlushed;
@@ -200,7 +201,7 @@ impl Net {
         }
     }
 
-    /// Gives back the buffers of a multi-packet queue that are done, after the completions of their messages.
+    /// Gives back the finished buffers of a multi-packet queue, after the completions of their messages.
     fn give_back(&mut self, context: u32, number: u32) {
         let state = &mut self.contexts[context as usize];
         let late = state.completions.iter().map(|queue| queue.late_until).max();
@@ -237,7 +238,7 @@ impl Net {
         std::mem::take(&mut queue.consumed).len()
     }
 
-    /// Tells of an arrival.
+    /// Reports an arrival.
     pub(super) fn tell_arrival(
         &mut self,
         to: u32,
@@ -368,7 +369,7 @@ impl SharedQueue {
         }
     }
 
-    /// A message goes to the first buffer, which has this number.
+    /// Assigns a message to the first buffer, and returns the number of the buffer.
     fn reserve(&mut self) -> u64 {
         let opens = self.filling.back().is_none_or(|last| last.closed);
         if opens {
@@ -384,19 +385,22 @@ impl SharedQueue {
         self.first + self.filling.len() as u64 - 1
     }
 
-    /// The first buffer, which took at least one message, takes no other.
+    /// Closes the first buffer, which took at least one message.
     fn close_front(&mut self) {
         self.buffers.pop_front();
         self.taken = 0;
-        self.filling.back_mut().expect("it took a message").closed = true;
+        self.filling
+            .back_mut()
+            .expect("the buffer took a message")
+            .closed = true;
     }
 
-    /// A message has left the buffer with this number.
+    /// Notes that a message has left the buffer with this number.
     fn leave(&mut self, serial: u64) {
         self.filling[(serial - self.first) as usize].pending -= 1;
     }
 
-    /// Takes the oldest buffer if it has all its messages.
+    /// Takes the oldest buffer if all its messages have arrived.
     fn pop_done(&mut self) -> Option<u64> {
         let oldest = self.filling.front()?;
         if !oldest.closed || oldest.pending > 0 {
@@ -406,7 +410,7 @@ impl SharedQueue {
         self.filling.pop_front().map(|done| done.wr_id)
     }
 
-    /// Raises the moment until which arrivals are placed to `at`, or returns the later one that it is.
+    /// Raises the moment until which arrivals are placed to `at`, or returns the present moment if it is later.
     pub(super) fn place_after(
         &mut self,
         at: stonecast_base::Nanoseconds,
@@ -417,7 +421,7 @@ impl SharedQueue {
 }
 
 impl Landing {
-    /// Whether its arrival makes no completion.
+    /// Whether its arrivals make no completion.
     pub fn is_silent(&self) -> bool {
         self.shared.is_some_and(|place| !place.tells)
     }

@@ -15,20 +15,20 @@ use crate::faults::{Fault, Place};
 use crate::machine::Transport;
 use crate::queue::Event;
 
-/// How the responder's NIC takes a message.
+/// The decision of the responder's NIC on a message.
 enum Taken {
     Accepted,
     NotReady,
     Refused(Status),
-    /// A SEND that used up a buffer which is too small for it.
+    /// A SEND that used up a buffer that is too small for it.
     TooLong(u64),
 }
 
 /// Longest time that a message is kept inside a NIC.
 const DELAY_NS_MAX: Nanoseconds = 50_000;
-/// The same where something stalls.
+/// The same time during a stall.
 const LONG_DELAY_NS_MAX: Nanoseconds = 3_000_000;
-/// How much later than another a write may be in memory where they may pass each other: a few bus transactions.
+/// The largest delay of a write behind another if writes may pass each other: a few bus transactions.
 const RELAXED_NS_MAX: Nanoseconds = 2_000;
 
 impl Net {
@@ -48,7 +48,7 @@ impl Net {
                 && qp.connection.peer == Some(from)
         };
         if !current || !self.qp(to).is_some_and(open) {
-            // Nobody answers. Who is told earlier that the connection is over stops waiting then.
+            // There is no answer. A sender that learns earlier of the connection's end stops waiting then.
             return if current {
                 self.give_up_later(index)
             } else {
@@ -81,7 +81,7 @@ impl Net {
                     self.faults.hit(Fault::HostHung);
                 }
                 self.place_later(index, to, at);
-                // Over iWARP the requester has its completion already.
+                // Over iWARP the requester already has its completion.
                 if self.transport_of(context) == Transport::InfiniBand {
                     self.answer(index, at);
                 }
@@ -199,9 +199,12 @@ impl Net {
         self.resolve(to, remote, 8, right)
     }
 
-    /// Decides when an accepted posted message is in memory: after everything that arrived here before it.
+    /// Decides when an accepted posted message is in memory: after all earlier arrivals here.
     fn place_later(&mut self, index: u32, to: u32, at: Nanoseconds) {
-        let context = self.qps[to as usize].as_ref().expect("it accepted").context;
+        let context = self.qps[to as usize]
+            .as_ref()
+            .expect("the queue pair accepted the message")
+            .context;
         let profile = self.profile_of(context);
         let (write_ns, part_ns, mtu) = (
             profile.pcie_write_ns,
@@ -229,22 +232,22 @@ impl Net {
             0
         };
         let lands = self.messages[index].landing.is_some();
-        // A completion comes behind the data that it tells of, and all data before it.
+        // A completion comes behind its data, and behind all earlier data.
         let passes = self.is_relaxed(context) && !lands;
         let detour = if passes {
             self.nics.draw(RELAXED_NS_MAX)
         } else {
             0
         };
-        let qp = self.qp(to).expect("it accepted");
+        let qp = self.qp(to).expect("the queue pair accepted the message");
         let before = if passes { 0 } else { qp.inbound.placed };
         let mut start = before.max(at + write_ns + stall + delay + detour);
         let overtakes = qp.inbound.executed > start;
         if overtakes {
             self.faults.hit(Fault::PostedOvertakes);
         }
-        // Completions of a shared queue keep their order. Those of a multi-packet queue, where every message has a place of its
-        // own, do so for each sender alone.
+        // Completions of a shared queue keep their order. Completions of a multi-packet queue, where every message has a
+        // place of its own, keep it only for each sender.
         if lands
             && let Some(queue) = self.shared_queue(to).filter(|queue| {
                 queue.options.multi_packet.is_none() || mutant!(PlacedInOrderOfArrival)
@@ -253,7 +256,7 @@ impl Net {
             start = queue.place_after(start);
             queue.place_after(start + takes);
         }
-        let qp = self.qp(to).expect("it accepted");
+        let qp = self.qp(to).expect("the queue pair accepted the message");
         qp.inbound.placed = qp.inbound.placed.max(start + takes);
         qp.inbound.placing.push_back(index);
         self.messages.retain(index);
@@ -265,7 +268,7 @@ impl Net {
         self.contexts[context as usize].root_port.relaxed_ordering
     }
 
-    /// Whether message `index` of `context` reads without pushing out what was written before it.
+    /// Whether message `index` of `context` reads without pushing out earlier writes.
     pub(super) fn reads_past_writes(&self, context: u32, index: u32) -> bool {
         use Operation::{CompareAndSwap, FetchAndAdd, Read};
         let operation = &self.messages[index].operation;
@@ -276,10 +279,13 @@ impl Net {
             )
     }
 
-    /// Decides when an accepted non-posted message takes effect: after everything that arrived here before it. An
-    /// ATOMIC_WRITE fetches nothing: on the bus it is a write like others, which the NIC holds back until its turn.
+    /// Decides when an accepted non-posted message takes effect: after all earlier arrivals here. An ATOMIC_WRITE fetches
+    /// nothing: on the bus it is an ordinary write, which the NIC holds back until its turn.
     fn execute_later(&mut self, index: u32, to: u32, at: Nanoseconds) {
-        let context = self.qps[to as usize].as_ref().expect("it accepted").context;
+        let context = self.qps[to as usize]
+            .as_ref()
+            .expect("the queue pair accepted the message")
+            .context;
         let profile = self.profile_of(context);
         let (part_ns, mtu) = (part_ns(profile), profile.nic_mtu_bytes);
         let writes = matches!(
@@ -322,7 +328,7 @@ impl Net {
             .filter(|_| !writes);
         let medium_ns = reads.map_or(0, |region| region.memory.read_cost(size));
         let pushes_nothing = self.reads_past_writes(context, index);
-        let qp = self.qp(to).expect("it accepted");
+        let qp = self.qp(to).expect("the queue pair accepted the message");
         let placed = if pushes_nothing { 0 } else { qp.inbound.placed };
         let start = (at + bus_ns + stall + medium_ns + delay)
             .max(placed)
@@ -332,7 +338,7 @@ impl Net {
         self.time.push(start, Event::Place(index));
     }
 
-    /// The non-posted message that is first at `to` is done: the next one may go on, if its time has come.
+    /// Continues with the next non-posted message at `to` after the first is done, if its time has come.
     pub(super) fn next_executing(&mut self, to: u32, done: u32) {
         let Some(qp) = self.qp(to) else { return };
         let first = qp.inbound.executing.pop_front();
@@ -353,7 +359,7 @@ impl Net {
         }
     }
 
-    /// No non-posted message at `to` takes effect any more; those whose time had come get another one, to find that out.
+    /// Cancels the non-posted messages at `to`; those whose time had come get another event, to find that out.
     pub(super) fn drop_executing(&mut self, to: u32) {
         let Some(qp) = self.qp(to) else { return };
         for index in std::mem::take(&mut qp.inbound.executing) {
@@ -401,21 +407,21 @@ impl Net {
         }
     }
 
-    /// Refuses a message, after everything before it was answered.
+    /// Refuses a message, after everything earlier was answered.
     fn refuse_later(&mut self, index: u32, to: u32, status: Status, at: Nanoseconds) {
         self.messages.retain(index);
         let message = &mut self.messages[index];
         message.answer.status = status;
         let (from, sequence) = (message.route.from, message.route.sequence);
         self.hold_from(from, sequence);
-        let qp = self.qp(to).expect("it was looked up");
+        let qp = self.qp(to).expect("the queue pair was looked up");
         let at = at.max(qp.inbound.placed).max(qp.inbound.executed);
         self.time.push(at, Event::Refuse(index));
         self.answer(index, at);
         self.messages.release(index);
     }
 
-    /// The responder of a refused message gives its queue pair up.
+    /// The responder of a refused message gives up its queue pair.
     pub fn refuse(&mut self, index: u32) {
         let message = &mut self.messages[index];
         let to = message.route.to;
@@ -433,7 +439,7 @@ impl Net {
         self.messages.release(index);
     }
 
-    /// Lets the lines of a message be placed in any order. How long that takes.
+    /// Lets the lines of a message be placed in any order. Returns the duration.
     fn scatter(&mut self, index: u32, part_ns: Nanoseconds) -> Nanoseconds {
         let count = self.messages[index].lines();
         if count < 2 {
@@ -449,7 +455,7 @@ impl Net {
     /// Keeps a message inside the NIC for a while.
     fn delay(&mut self, index: u32) -> Nanoseconds {
         self.messages.delay(index);
-        // Now and then for longer than a client takes to connect again.
+        // Now and then the delay is longer than a client takes to reconnect.
         let longest = if self.faults.between(0, 3) == 0 {
             LONG_DELAY_NS_MAX
         } else {
@@ -458,7 +464,7 @@ impl Net {
         self.faults.between(1000, longest)
     }
 
-    /// Lets a READ fetch in small pieces. How long that takes.
+    /// Lets a READ fetch in small pieces. Returns the duration.
     fn tear(&mut self, index: u32, size: u64) -> Nanoseconds {
         let grain = if size <= LINE_SIZE {
             8

@@ -14,7 +14,7 @@ use crate::machine::dram;
 use crate::memory::Memory;
 use crate::persistent::{Module, PersistentMemory};
 
-/// What a module looks like to the operating system.
+/// The view of a module for the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MediumKind {
     /// A file in a page cache.
@@ -23,10 +23,10 @@ enum MediumKind {
     Direct,
 }
 
-/// See the module documentation. One for each process that opens the pool.
+/// A backing; see the module documentation. One for each process that opens the pool.
 pub struct SimBacking {
     module: Rc<Module>,
-    /// Blobs that may still be stored before the power goes, if it goes in one of them.
+    /// Blobs that may still be stored before the power fails, if it fails in the middle of a store.
     stores_left: Cell<Option<u32>>,
     power_cut: Cell<bool>,
 }
@@ -41,13 +41,13 @@ impl SimBacking {
         }
     }
 
-    /// Lets the power go in the middle of the store that follows `stores` more: that one is torn, and every call after it
-    /// fails. What is left is the module's to tell.
+    /// Cuts the power in the middle of the store that follows `stores` more: that store is torn, and every later call
+    /// fails. The module knows what is left.
     pub fn cut_power_after(&self, stores: u32) {
         self.stores_left.set(Some(stores));
     }
 
-    /// Whether the power went, as [`SimBacking::cut_power_after`] asked for.
+    /// Whether the power failed, as requested with [`SimBacking::cut_power_after`].
     pub fn power_was_cut(&self) -> bool {
         self.power_cut.get()
     }
@@ -62,13 +62,13 @@ impl SimBacking {
         }
     }
 
-    /// The power goes while `blob` is stored: a header copy is torn, a checkpoint is replaced as a whole or not at all.
+    /// Cuts the power while `blob` is stored: a header copy is torn, a checkpoint is replaced as a whole or not at all.
     fn tear(&self, blob: Blob, bytes: &[u8]) {
         self.power_cut.set(true);
         if blob != Blob::Checkpoint {
             let old = self.module.blob(blob);
             let old = old.as_deref().unwrap_or_default();
-            // A disk tears between sectors, memory between words: there in the middle of what a header says.
+            // A disk tears between sectors, memory between words: there, in the middle of the header's content.
             let whole = if self.kind() == MediumKind::File {
                 bytes.len() / 2
             } else {
@@ -81,10 +81,10 @@ impl SimBacking {
     }
 }
 
-/// Bytes of a header that a torn store to memory leaves: magic, version, checksum, and not all that the checksum covers.
+/// Bytes of a header that a torn store to memory leaves: magic, version, checksum, and a part of the checksummed bytes.
 const TORN_AT: usize = 64;
 
-/// What makes bytes durable there, as a directory of files would choose.
+/// The means of making bytes durable there, chosen as a directory of files would choose.
 fn choose(kind: MediumKind, options: LogOptions) -> Result<Means, &'static str> {
     use PersistenceDomain::{Dmp, Mhp, PageFile, Volatile, Wsp};
     match (
@@ -141,7 +141,7 @@ impl Backing for SimBacking {
             .into());
         }
         if means == Means::FileSync {
-            // What a run that was killed left in the page cache is made durable before anything is read.
+            // The data that a killed run left in the page cache are made durable before anything is read.
             self.module.sync_now();
         }
         Ok(Rc::new(PersistentMemory::new(
@@ -181,7 +181,7 @@ impl Backing for SimBacking {
             self.tear(blob, bytes);
         }
         if self.power_cut.get() {
-            let source = std::io::Error::other("the power is gone");
+            let source = std::io::Error::other("the power has failed");
             return Err(MediaError::Io {
                 doing: "storing",
                 path: self.place(),

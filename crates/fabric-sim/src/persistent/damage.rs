@@ -1,5 +1,5 @@
-//! What a medium does that no persistence domain allows: it flips bits, loses writes that it took, writes blocks to the wrong
-//! place, brings old content back, cannot read lines any more.
+//! Damage of a medium that no persistence domain allows: flipped bits, lost writes, blocks written to the wrong place,
+//! stale content, unreadable lines.
 //!
 //! ```text
 //!   durable line <- written -> the content before it is remembered, for the last lines
@@ -15,17 +15,17 @@ use stonecast_media::Blob;
 use crate::image::Image;
 use crate::persistent::module::Survivor;
 
-/// Lines that are remembered: what the queue of a memory controller (64) and the buffer of a medium (16 KiB) hold.
+/// Lines that are remembered: the content of a memory controller's queue (64) and a medium's buffer (16 KiB).
 const REMEMBERED: usize = 320;
-/// Of them, what a memory controller's queue holds.
+/// Of these, the content of a memory controller's queue.
 const QUEUE_LINES: usize = 64;
 
-/// What a line had before it was written last, the latest one at the end.
+/// The content of lines before their last writes, the latest at the end.
 #[derive(Clone, Default)]
 pub(crate) struct Recent(VecDeque<(u64, [u8; LINE_SIZE])>);
 
 impl Recent {
-    /// `line` is going to be written in `durable`.
+    /// Notes that `line` is about to be written in `durable`.
     pub fn note(&mut self, line: u64, durable: &Image) {
         let mut content = [0; LINE_SIZE];
         durable.read(line * LINE_SIZE as u64, &mut content);
@@ -37,11 +37,12 @@ impl Recent {
 }
 
 impl Survivor {
-    /// The memory controller did not save its queue: any of the lines that it took last are as they were before. How many.
+    /// Loses the queue of the memory controller: any of the lines that it took last revert to their earlier content.
+    /// Returns their number.
     pub fn lose_queue(&mut self, random: &mut Random) -> usize {
         let Recent(recent) = std::mem::take(&mut self.recent);
         let mut lost = 0;
-        // From the latest on, so that a line that was written twice may lose one or both.
+        // From the latest on, so that a line that was written twice may lose one or both writes.
         for (line, before) in recent
             .iter()
             .rev()
@@ -54,8 +55,8 @@ impl Survivor {
         lost
     }
 
-    /// A line that was written lately has the content from before: of its last write, or of its first that is remembered.
-    /// Whether there was one whose content changes by that.
+    /// Reverts a recently written line to the content before its last write, or before its first remembered write. Returns
+    /// whether there was a line whose content changes by that.
     pub fn bring_back(&mut self, oldest: bool, random: &mut Random) -> bool {
         let Recent(recent) = &self.recent;
         if recent.is_empty() {
@@ -68,14 +69,14 @@ impl Survivor {
         } else {
             of_line.next_back()
         };
-        let before = found.expect("it was chosen among them").1;
+        let before = found.expect("the line was chosen among them").1;
         let mut now = [0; LINE_SIZE];
         self.image.read(line * LINE_SIZE as u64, &mut now);
         self.image.write(line * LINE_SIZE as u64, &before);
         now != before
     }
 
-    /// Flips a bit of what anybody wrote to the log. Where.
+    /// Flips a bit of the written parts of the log. Returns its place.
     pub fn flip_bit(&mut self, random: &mut Random) -> Option<u64> {
         let at =
             self.used_line(random)? * LINE_SIZE as u64 + random.random_range(0..LINE_SIZE as u64);
@@ -86,7 +87,7 @@ impl Survivor {
         Some(at)
     }
 
-    /// Flips a bit of `blob`, if it is there.
+    /// Flips a bit of `blob`, if it exists.
     pub fn flip_bit_of(&mut self, blob: Blob, random: &mut Random) -> bool {
         let Some(bytes) = self.blobs.get(&blob).filter(|bytes| !bytes.is_empty()) else {
             return false;
@@ -111,7 +112,7 @@ impl Survivor {
         from != to
     }
 
-    /// Makes a line of what anybody wrote unreadable.
+    /// Makes a line of the written parts unreadable.
     pub fn poison_line(&mut self, random: &mut Random) -> bool {
         let line = self.used_line(random);
         self.poisoned.extend(line);
@@ -123,7 +124,7 @@ impl Survivor {
         self.image.write(offset, bytes);
     }
 
-    /// The parts of the log that anybody wrote to.
+    /// The written parts of the log.
     pub fn touched(&self) -> Vec<Span> {
         let page = crate::image::PAGE_SIZE as u64;
         self.image
@@ -132,7 +133,7 @@ impl Survivor {
             .collect()
     }
 
-    /// A line that is not all zeros, mostly: lines next to others that were written.
+    /// A line that is not all zeros, mostly: lines next to other written lines.
     fn used_line(&self, random: &mut Random) -> Option<u64> {
         let pages: Vec<usize> = self.image.touched().collect();
         let lines = crate::image::PAGE_SIZE / LINE_SIZE;
@@ -151,5 +152,5 @@ impl Survivor {
     }
 }
 
-/// How often a line with content is looked for before an empty one is taken.
+/// Number of searches for a line with content before an empty line is taken.
 const TRIES: usize = 16;

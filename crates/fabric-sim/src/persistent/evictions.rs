@@ -1,22 +1,23 @@
-//! Lines that leave the caches by themselves. Where a machine saves its caches, nobody writes lines back, and they reach
-//! the medium when another line needs their place.
+//! Lines that leave the caches by themselves. If a machine saves its caches, no code writes lines back, and they reach the
+//! medium when another line needs their place.
 //!
-//! It decides what the medium is counted to have received, never what survives: there, what is in the caches does.
+//! This model decides the bytes that the medium is counted to have received, never what survives: on such a machine the
+//! caches survive.
 
-/// Dirty lines that the caches keep: 256 KiB, what the ways of a last-level cache that are open to DDIO keep of one stream
+/// Dirty lines that the caches keep: 256 KiB, the share that the ways of a last-level cache open to DDIO keep of one stream
 /// of writes.
 const LINES: usize = 4096;
 /// No line.
 const NONE: u64 = u64::MAX;
 
-/// See the module documentation. Takes no room before the first store.
+/// The caches; see the module documentation. They take no room before the first store.
 #[derive(Default)]
 pub(crate) struct Evictions {
     lines: Vec<u64>,
 }
 
 impl Evictions {
-    /// A store to `line`. Returns the line that has to leave for it, if one has.
+    /// Stores to `line`. Returns the line that has to leave for it, if there is one.
     pub fn store(&mut self, line: u64) -> Option<u64> {
         if self.lines.is_empty() {
             self.lines = vec![NONE; LINES];
@@ -26,7 +27,7 @@ impl Evictions {
         (before != line && before != NONE).then_some(before)
     }
 
-    /// Empties the caches: every line that they had, in order of place.
+    /// Empties the caches, and returns every line that they had, in the order of places.
     pub fn drain(&mut self) -> impl Iterator<Item = u64> + use<> {
         std::mem::take(&mut self.lines)
             .into_iter()
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_stored_to_over_and_over_leaves_once() {
+    fn a_line_that_is_stored_to_repeatedly_leaves_once() {
         let mut evictions = Evictions::default();
         let mut left: Vec<u64> = (0..100).filter_map(|_| evictions.store(7)).collect();
         assert_eq!(left, []);

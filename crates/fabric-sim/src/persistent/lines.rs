@@ -1,12 +1,12 @@
-//! Stores that are visible and not yet certain to survive, line by line in the order in which they were made.
+//! Stores that are visible and not yet certain to survive, line by line in the order of the stores.
 //!
 //! ```text
 //!   page --> 64 lines --> oldest store -> next -> ... newest
 //! ```
 //!
-//! What a power cut leaves of a line is some prefix of its stores, of the last of them perhaps some words only. A store
-//! becomes certain at a moment that is known once the line is on its way to the persistence domain; until then it may
-//! survive or not, because a cache may evict any line at any time.
+//! A power cut leaves some prefix of a line's stores, and of the last of them perhaps only some words. A store becomes
+//! certain at a known moment once the line is in transit to the persistence domain; until then it may survive or not,
+//! because a cache may evict any line at any time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,12 +15,12 @@ use stonecast_base::{LINE_SIZE, Nanoseconds};
 
 /// Lines of a page.
 const PAGE_LINES: usize = 64;
-/// Stores of a line that are told apart. Where a line gets more before it is persisted, the oldest two become one: fewer
-/// crash states, never a wrong one.
+/// Stores of a line that are kept apart. If a line gets more before it is persisted, the oldest two are merged: fewer crash
+/// states, never a wrong one.
 const STORES_MAX: u32 = 8;
 /// No store.
 const NONE: u32 = u32::MAX;
-/// The moment of a store that nobody has sent on its way.
+/// The moment of a store that is not in transit.
 pub(crate) const NEVER: Nanoseconds = Nanoseconds::MAX;
 
 /// One store to one line.
@@ -28,11 +28,11 @@ pub(crate) const NEVER: Nanoseconds = Nanoseconds::MAX;
 pub(crate) struct Store {
     /// Counts the stores to all memories of a world, in order.
     pub serial: u64,
-    /// From when on it certainly survives.
+    /// The moment from which it certainly survives.
     pub certain_at: Nanoseconds,
-    /// Bytes of the line that it wrote.
+    /// Bytes of the line that were written.
     pub bytes: u64,
-    /// The line's new content, as far as it was written.
+    /// The line's new content, as far as written.
     pub content: [u8; LINE_SIZE],
 }
 
@@ -50,15 +50,15 @@ struct Line {
 
 struct Page {
     lines: [Line; PAGE_LINES],
-    /// Lines that have stores.
+    /// Number of lines that have stores.
     used: u32,
 }
 
-/// See the module documentation.
+/// The stores; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Lines {
     pages: Vec<Option<Box<Page>>>,
-    /// Pages that have had stores since they were looked at last, perhaps with repetitions.
+    /// Pages that have had stores since the last check, perhaps with repetitions.
     touched: Vec<u32>,
     nodes: Vec<Node>,
     free: Vec<u32>,
@@ -83,12 +83,12 @@ impl Lines {
         }
     }
 
-    /// Stores that were ever noted.
+    /// Number of stores ever noted.
     pub fn noted(&self) -> u64 {
         self.noted
     }
 
-    /// Stores that are kept.
+    /// Number of stores that are kept.
     pub fn len(&self) -> usize {
         self.live
     }
@@ -143,7 +143,7 @@ impl Lines {
         }
     }
 
-    /// Makes one store of the two oldest of a line, unless one is certain to survive before the other.
+    /// Merges the two oldest stores of a line, unless one is certain to survive before the other.
     fn merge_oldest(&mut self, page: usize, slot: usize) {
         let of = &mut self.pages[page]
             .as_deref_mut()
@@ -165,8 +165,8 @@ impl Lines {
         self.live -= 1;
     }
 
-    /// Makes what `line` holds now certain at `at`, unless it is earlier. Returns when all of it is certain; `None`: it holds
-    /// nothing.
+    /// Makes the content of `line` certain at `at`, unless it becomes certain earlier. Returns the moment at which all of
+    /// it is certain; `None` if the line has no stores.
     pub fn send(&mut self, line: u64, at: Nanoseconds) -> Option<Nanoseconds> {
         let mut latest = None;
         let mut next = self.line(line).map_or(NONE, |line| line.oldest);
@@ -179,13 +179,13 @@ impl Lines {
         latest
     }
 
-    /// Whether anything near `line` has stores.
+    /// Whether any line near `line` has stores.
     #[inline]
     pub fn page_is_used(&self, line: u64) -> bool {
         matches!(self.pages.get(line as usize / PAGE_LINES), Some(Some(page)) if page.used > 0)
     }
 
-    /// Whether something in `line` is on no way yet.
+    /// Whether `line` has a store that is not in transit.
     pub fn waits(&self, line: u64) -> bool {
         self.stores(line).any(|store| store.certain_at == NEVER)
     }
@@ -200,7 +200,7 @@ impl Lines {
         })
     }
 
-    /// Takes out what is certain at `now`, and gives it to `keep`, line by line in order.
+    /// Takes out the stores that are certain at `now`, and passes them to `keep`, line by line in order.
     pub fn settle(&mut self, now: Nanoseconds, mut keep: impl FnMut(u64, &Store)) {
         let mut index = 0;
         while index < self.touched.len() {
@@ -231,7 +231,7 @@ impl Lines {
         if line.count == 0 {
             return;
         }
-        // What is certain takes with it everything before it: a line goes as a whole.
+        // A certain store takes all earlier ones with it: a line leaves as a whole.
         let mut certain = 0;
         let mut next = line.oldest;
         for position in 1..=line.count {
@@ -290,7 +290,7 @@ impl Lines {
 }
 
 impl Store {
-    /// Makes `later` a part of this store.
+    /// Merges `later` into this store.
     pub fn apply(&mut self, later: &Self) {
         self.bytes |= later.bytes;
         for (position, &byte) in later.content.iter().enumerate() {
@@ -311,14 +311,14 @@ impl Store {
         part
     }
 
-    /// The aligned words that it wrote to, one bit each.
+    /// The aligned words that were written to, one bit each.
     pub fn words_written(&self) -> u8 {
         (0..8)
             .filter(|word| self.bytes >> (8 * word) & 0xff != 0)
             .fold(0, |mask, word| mask | 1 << word)
     }
 
-    /// Runs of bytes that it wrote, each with its place in the line.
+    /// Runs of written bytes, each with its place in the line.
     pub fn pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let mut position = 0;
         std::iter::from_fn(move || {
@@ -354,13 +354,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certain_takes_everything_before_it_in_its_line_and_nothing_else() {
+    fn a_certain_store_takes_exactly_the_earlier_stores_of_its_line() {
         let mut lines = Lines::default();
         lines.note(7, 0, &[1; 8], NEVER);
         lines.note(7, 8, &[2; 8], NEVER);
         lines.note(9, 0, &[3; 64], NEVER);
         assert_eq!(lines.send(7, 50), Some(50));
-        assert_eq!(lines.send(7, 60), Some(50), "it is on its way already");
+        assert_eq!(
+            lines.send(7, 60),
+            Some(50),
+            "the line is already in transit"
+        );
         assert_eq!(lines.send(8, 60), None);
         lines.note(7, 16, &[4; 8], NEVER);
         assert_eq!(settled(&mut lines, 49), []);
@@ -380,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_stored_to_over_and_over_keeps_the_newest_content() {
+    fn a_line_that_is_stored_to_repeatedly_keeps_the_newest_content() {
         let mut lines = Lines::default();
         for round in 0..100u8 {
             lines.note(3, usize::from(round % 8) * 8, &[round; 8], NEVER);
@@ -402,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_falls_into_its_words_and_its_pieces() {
+    fn a_store_splits_into_its_words_and_its_pieces() {
         let mut lines = Lines::default();
         lines.note(0, 6, &[9; 12], NEVER);
         let store = *lines.stores(0).next().unwrap();

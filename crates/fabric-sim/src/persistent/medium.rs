@@ -1,13 +1,13 @@
-//! The inside of a persistent memory module: it writes whole blocks, and keeps the blocks that were written last in a small
-//! buffer to combine neighbouring lines.
+//! The inside of a persistent memory module: it writes whole blocks, and keeps the latest blocks in a small buffer to
+//! combine neighbouring lines.
 //!
 //! ```text
 //!   lines from the memory controller --> buffer of blocks, least recently written leaves --> medium, block by block
 //! ```
 //!
-//! A line is persistent when the memory controller has it, before it gets here. What happens here decides bandwidth and
-//! wear: a block that leaves before it was filled is read from the medium, and written as a whole for a part of its bytes
-//! (Yang et al., FAST 2020).
+//! A line is persistent when the memory controller has it, before it gets here. The medium decides bandwidth and wear: a
+//! block that leaves before it was filled is read from the medium, and written as a whole for a part of its bytes (Yang et
+//! al., FAST 2020).
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use stonecast_base::{LINE_SIZE, Nanoseconds};
 
 use crate::profile::MachineProfile;
 
-/// What a medium did since it was made. Subtract an earlier one to see what a piece of work cost.
+/// The work of a medium since it was made. The difference of two values is the cost of the work in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediumCounts {
     /// Cache lines that cores wrote back.
@@ -47,13 +47,13 @@ impl std::ops::Sub for MediumCounts {
     }
 }
 
-/// See the module documentation.
+/// The medium; see the module documentation.
 pub(crate) struct Medium {
     /// Lines of a block, as a power of two.
     block_bits: u32,
     /// Blocks that the buffer holds.
     capacity: usize,
-    /// Blocks in the buffer, the least recently written first; a block may stand here several times, its last place counts.
+    /// Blocks in the buffer, the least recently written first; a block may occur several times, and its last place counts.
     order: VecDeque<(u64, u64)>,
     /// The blocks in the buffer.
     blocks: std::collections::HashMap<u64, Block, Mixer>,
@@ -61,7 +61,7 @@ pub(crate) struct Medium {
     read_byte_ps: u64,
     write_byte_ps: u64,
     write_ns: Nanoseconds,
-    /// When everything that left the buffer is written, picoseconds.
+    /// The time at which everything that left the buffer is written, in picoseconds.
     free_ps: u64,
     pub counts: MediumCounts,
 }
@@ -69,9 +69,9 @@ pub(crate) struct Medium {
 /// A block in the buffer.
 #[derive(Clone, Copy, Default)]
 struct Block {
-    /// When it was last written, in writes.
+    /// The time of its last write, in writes.
     written: u64,
-    /// Lines that were written, a bit for each.
+    /// Lines that were written, one bit each.
     lines: u64,
 }
 
@@ -124,7 +124,7 @@ impl Medium {
         }
     }
 
-    /// Takes a line (counted in lines) at `now`, and returns when the memory controller has it.
+    /// Takes a line (counted in lines) at `now`, and returns the time at which the memory controller has it.
     pub fn accept(&mut self, line: u64, now: Nanoseconds) -> Nanoseconds {
         self.counts.bytes_received += LINE_SIZE as u64;
         let block = line >> self.block_bits;
@@ -146,12 +146,12 @@ impl Medium {
             }
         }
         self.forget_old_places();
-        // The buffer takes a burst; after that the medium's bandwidth counts.
+        // The buffer takes a burst; beyond that the medium's bandwidth limits.
         let slack = self.capacity as u64 * self.block_bytes() * self.write_byte_ps;
         (now + self.write_ns).max(self.free_ps.saturating_sub(slack) / 1000)
     }
 
-    /// A block leaves the buffer.
+    /// Writes out a block that leaves the buffer.
     fn write_out(&mut self, leaving: Block, now: Nanoseconds) {
         let bytes = self.block_bytes();
         let is_whole = leaving.lines.count_ones() == 1 << self.block_bits;
@@ -164,7 +164,7 @@ impl Medium {
         (LINE_SIZE as u64) << self.block_bits
     }
 
-    /// Keeps `order` short when few blocks are written over and over.
+    /// Keeps `order` short when few blocks are written repeatedly.
     fn forget_old_places(&mut self) {
         if self.order.len() > 4 * self.capacity + 64 {
             let blocks = &self.blocks;
@@ -176,7 +176,7 @@ impl Medium {
         }
     }
 
-    /// Counts what is still in the buffer as written, as a shutdown writes it.
+    /// Counts the content of the buffer as written, as a shutdown writes it.
     pub fn drain(&mut self) {
         self.counts.bytes_written += self.blocks.len() as u64 * self.block_bytes();
         self.blocks.clear();
@@ -207,7 +207,8 @@ mod tests {
     }
 
     /// The published figures of random remote writes: 2.48 at 64 bytes and 1.58 at 128 bytes with 144 streams, about 1 for
-    /// one stream. Needs the combining: without the buffer 64 bytes are amplified four times, with three times its size 1.2 times.
+    /// one stream. Needs the combining: without the buffer 64 bytes are amplified four times, with three times its size 1.2
+    /// times.
     #[test]
     fn many_streams_of_small_appends_are_amplified_as_published() {
         for (streams, size, published) in [
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_medium_that_is_written_faster_than_it_writes_makes_writers_wait() {
+    fn a_medium_delays_writers_that_exceed_its_bandwidth() {
         let profile = MachineProfile::by_name("connectx5-rowan").unwrap();
         let mut medium = Medium::new(&profile);
         let lines = 100_000;
@@ -242,13 +243,13 @@ mod tests {
         assert_eq!(
             Medium::new(&profile).accept(0, 1000),
             1000 + profile.media_write_ns,
-            "an idle medium takes it at once"
+            "an idle medium takes a line at once"
         );
     }
 
-    /// Needs the read of what was not written: without it lines of many blocks would cost no more than whole blocks.
+    /// Needs the read of the unwritten lines: without it lines of many blocks would cost no more than whole blocks.
     #[test]
-    fn a_block_that_was_not_filled_is_read_before_it_is_written() {
+    fn a_partly_filled_block_is_read_before_it_is_written() {
         let profile = MachineProfile::by_name("connectx5-rowan").unwrap();
         let finish = |lines: &[u64]| {
             let mut medium = Medium::new(&profile);
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_written_over_and_over_is_written_once() {
+    fn a_block_that_is_written_repeatedly_is_written_out_once() {
         let mut medium = Medium::new(&MachineProfile::by_name("connectx5-rowan").unwrap());
         (0..10_000).for_each(|_| {
             medium.accept(5, 0);

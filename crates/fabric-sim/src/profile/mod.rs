@@ -1,7 +1,7 @@
-//! Hardware as data: how long each part of a machine takes, each number with its source.
+//! Hardware as data: the durations of each part of a machine, each number with its source.
 //!
-//! The numbers are those of components (a NIC, a link, a memory chip), from their makers or from measurements of that
-//! component alone. None is chosen so that a store gives a published result.
+//! The numbers belong to components (a NIC, a link, a memory chip) and come from their makers or from measurements of that
+//! component alone. No number is chosen to make a store reach a published result.
 
 mod connectx3_asymnvm;
 mod connectx3_erda;
@@ -17,13 +17,13 @@ use std::fmt::Write as _;
 pub struct Figure {
     /// The field of [`MachineProfile`].
     pub name: &'static str,
-    /// Its unit.
+    /// The unit.
     pub unit: &'static str,
-    /// What it says.
+    /// The meaning of the number.
     pub meaning: &'static str,
     /// The number.
     pub value: u64,
-    /// Where it comes from.
+    /// The source.
     pub source: &'static str,
 }
 
@@ -32,21 +32,21 @@ macro_rules! profile {
         /// A kind of machine with its network. See the module documentation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct MachineProfile {
-            /// What it is called on the command line.
+            /// The name on the command line.
             pub name: &'static str,
-            /// What it stands for.
+            /// The machines that it stands for.
             pub summary: &'static str,
             $($(#[doc = $meaning])+ pub $name: u64,)+
             sources: Sources,
         }
 
-        /// For each number of a profile, where it comes from.
+        /// The source of each number of a profile.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         struct Sources {
             $($name: &'static str,)+
         }
 
-        /// A profile as it is written down: each number beside its source.
+        /// A profile in its written form: each number beside its source.
         struct Sheet {
             name: &'static str,
             summary: &'static str,
@@ -136,7 +136,7 @@ profile! {
     media_read_byte_ps: "ps",
     /// Time that each byte written occupies the medium, all DIMMs of a machine together.
     media_write_byte_ps: "ps",
-    /// What the medium writes at a time.
+    /// Bytes that the medium writes at a time.
     media_block_bytes: "bytes",
     /// Write-combining buffer of the medium.
     media_buffer_bytes: "bytes",
@@ -147,7 +147,7 @@ profile! {
 }
 
 impl MachineProfile {
-    /// Every profile that there is.
+    /// All profiles.
     pub const ALL: [Self; 5] = [
         connectx3_erda::PROFILE,
         connectx3_asymnvm::PROFILE,
@@ -164,7 +164,7 @@ impl MachineProfile {
         Self::ALL.into_iter().find(|profile| profile.name == name)
     }
 
-    /// The tables of `docs/simulator.md`: the machines, their numbers beside each other, and where each number comes from.
+    /// The tables of `docs/simulator.md`: the machines, their numbers side by side, and the source of each number.
     pub fn tables() -> String {
         let mut text = String::from("| machines | |\n| --- | --- |\n");
         for profile in Self::ALL {
@@ -230,7 +230,7 @@ impl MachineProfile {
 }
 
 fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
-    writeln!(text, "{content}").expect("a String takes everything");
+    writeln!(text, "{content}").expect("writing to a String cannot fail");
 }
 
 #[cfg(test)]

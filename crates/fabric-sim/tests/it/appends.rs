@@ -1,4 +1,4 @@
-//! Several senders append to one multi-packet queue: what lands when, and who hears of it.
+//! Several senders append to one multi-packet queue: the order of placements, and the reports.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ struct Appends {
     queue: SharedReceiveQueue,
     memory: MemoryRegion,
     senders: Vec<Sender>,
-    /// Those of the senders.
+    /// The machines of the senders.
     machines: Vec<Machine>,
 }
 
@@ -178,10 +178,10 @@ pub fn connect(
     }
 }
 
-/// Needs the placement of each sender by itself: in the order of arrival across senders, no place would ever be empty before
-/// a taken one, and a store that relies on that would pass here and lose data on a NIC.
+/// Needs the placement of each sender by itself: in the order of arrival across senders, no place would ever be empty
+/// before a taken one, and a store that relies on that would pass here and lose data on a NIC.
 #[test]
-fn a_message_may_lie_behind_a_place_that_is_still_empty_and_no_hole_stays() {
+fn a_message_may_lie_behind_an_empty_place_and_no_hole_stays() {
     let appends = Appends::new(1);
     appends.send(32);
     let mut holes = 0;
@@ -194,9 +194,9 @@ fn a_message_may_lie_behind_a_place_that_is_still_empty_and_no_hole_stays() {
     assert_eq!(appends.consumed(), [9]);
 }
 
-/// Needs the wait for what is inside the NIC: the end of the connection alone leaves messages on their way.
+/// Needs the wait for the messages inside the NIC: the end of the connection alone leaves messages in transit.
 #[test]
-fn quiescing_waits_for_what_the_nic_has_taken_and_nothing_lands_afterwards() {
+fn quiescing_waits_for_messages_inside_the_nic_and_nothing_lands_afterwards() {
     let mut waited = 0;
     for seed in 0..20 {
         let appends = Appends::new(seed);
@@ -226,7 +226,7 @@ fn quiescing_waits_for_what_the_nic_has_taken_and_nothing_lands_afterwards() {
     assert!(waited > 0, "messages were inside the NIC");
 }
 
-/// What happens to a sender in the middle of its appends.
+/// The fate of a sender in the middle of its appends.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Killed,
@@ -254,18 +254,18 @@ impl Fate {
                 .port
                 .device()
                 .destroy_queue_pair(sender.qp)
-                .expect("it is there"),
+                .expect("the queue pair exists"),
             Self::GoesOn => {}
         }
     }
 }
 
-/// Seeds that the story of the quiesced sender tries.
+/// Number of seeds in the story of the quiesced sender.
 const TRIES: u64 = 10_000;
 
-/// Needs the wait for what is inside the NIC. The other sender goes on, and its messages land behind the holes.
+/// Needs the wait for the messages inside the NIC. The other sender continues, and its messages land behind the holes.
 #[test]
-fn nothing_of_a_quiesced_sender_lands_whatever_became_of_it() {
+fn no_message_of_a_quiesced_sender_lands_whatever_its_fate() {
     let (mut before, mut accepted) = (0, 0);
     for seed in 0..TRIES {
         let appends = Appends::new(seed);
@@ -301,12 +301,13 @@ fn nothing_of_a_quiesced_sender_lands_whatever_became_of_it() {
         accepted += late;
     }
     println!("{TRIES} tries: {before} messages before, {accepted} after");
-    assert!(before > 0, "messages land before");
+    assert!(before > 0, "messages land earlier");
 }
 
-/// Needs the count of messages that a buffer waits for: with the senders their number would be lost, and the buffer with it.
+/// Needs the count of messages that a buffer waits for: without it the number would be lost with the senders, and the
+/// buffer with it.
 #[test]
-fn a_buffer_comes_back_whatever_becomes_of_its_senders() {
+fn a_buffer_comes_back_whatever_the_fate_of_its_senders() {
     for seed in 0..20 {
         let mut appends = Appends::new(seed);
         appends.world.set_faults(Faults {
@@ -318,7 +319,7 @@ fn a_buffer_comes_back_whatever_becomes_of_its_senders() {
         for _ in 0..(seed * 20) {
             appends.world.step();
         }
-        // One dies, the receiver destroys its end of the other; a third one fills what they left.
+        // One sender dies, the receiver destroys its end of the other, and a third sender fills the remaining places.
         let device = appends.receiver.device().clone();
         appends.senders[0].process.kill();
         device
@@ -398,10 +399,10 @@ fn buffer(memory: MemoryRegion, index: u32) -> LocalSpan {
     }
 }
 
-/// Needs the completion of the slot in which the message of the dying one lay, and that it counts although it failed: without
-/// it the first buffer, and with it each later one, would never come back.
+/// Needs the completion of the slot with the message of the dying sender, which must count although it failed: without it
+/// the first buffer, and then each later one, would never come back.
 #[test]
-fn a_sender_that_dies_in_a_message_holds_up_no_buffer() {
+fn a_sender_that_dies_in_a_message_blocks_no_buffer() {
     for features in [Features::COMMON, Features::ALL] {
         let world = World::new(5);
         let (port, mut queue, memory) = receiver(&world, features);
@@ -420,7 +421,7 @@ fn a_sender_that_dies_in_a_message_holds_up_no_buffer() {
                 ..Faults::default()
             });
             for _ in 0..if dies { 1 } else { 2 * PER_BUFFER - 1 } {
-                // Paid or not, the buffers have room for all of them.
+                // Paid or not, the buffers have room for all of the messages.
                 appender.add_credits(appender.cost(MESSAGE));
                 let entry = LocalSpan {
                     region: sender.buffer,
@@ -440,9 +441,9 @@ fn a_sender_that_dies_in_a_message_holds_up_no_buffer() {
     }
 }
 
-/// Needs the completion of what the NIC had taken and not placed: nothing else says that its slot is used up.
+/// Needs the completion of messages that the NIC had taken and not placed: nothing else reports that the slot is used up.
 #[test]
-fn a_nic_that_is_reset_completes_the_slot_of_what_it_had_acknowledged() {
+fn a_nic_that_is_reset_completes_the_slot_of_an_acknowledged_message() {
     let world = World::new(8);
     let (machine, port, mut queue, memory) = receiver_on(&world, Features::COMMON);
     let slot = LocalSpan {
@@ -465,7 +466,7 @@ fn a_nic_that_is_reset_completes_the_slot_of_what_it_had_acknowledged() {
         size: MESSAGE,
     };
     let appended = world.block_on(appender.append(entry)).unwrap();
-    assert_eq!(appended, Status::Success, "it was acknowledged");
+    assert_eq!(appended, Status::Success, "the append was acknowledged");
     world.reset_nic(machine);
     while world.step() {}
     let arrival = port.take_received().unwrap();
@@ -476,10 +477,10 @@ fn a_nic_that_is_reset_completes_the_slot_of_what_it_had_acknowledged() {
     assert_eq!(consumed, [3]);
 }
 
-/// Needs the look at the queue pair: a receive buffer of somebody else with the same identifier would count as a message, and
-/// memory that is still being written would come back.
+/// Needs the check of the queue pair: without it a receive buffer of another owner with the same identifier would count as
+/// a message, and memory that is still being written would come back.
 #[test]
-fn an_arrival_on_a_queue_pair_that_is_no_sender_is_not_taken() {
+fn an_arrival_on_a_queue_pair_that_is_not_a_sender_is_not_taken() {
     let world = World::new(6);
     let (_port, mut queue, memory) = receiver(&world, Features::COMMON);
     queue.post(7, buffer(memory, 0)).unwrap();
@@ -500,7 +501,7 @@ fn an_arrival_on_a_queue_pair_that_is_no_sender_is_not_taken() {
 }
 
 #[test]
-fn a_buffer_that_is_longer_than_the_options_say_is_refused_on_any_device() {
+fn a_buffer_that_is_longer_than_the_options_allow_is_refused_on_any_device() {
     for features in [Features::COMMON, Features::ALL] {
         let world = World::new(7);
         let (_port, mut queue, memory) = receiver(&world, features);
@@ -517,9 +518,9 @@ fn a_buffer_that_is_longer_than_the_options_say_is_refused_on_any_device() {
     }
 }
 
-/// Needs the sum that saturates: a receiver that says it grants more than there can be would end its sender, or its credit.
+/// Needs the saturating sum: without it a receiver that grants more than can exist would end its sender, or its credit.
 #[test]
-fn credits_that_a_peer_makes_up_do_not_overflow() {
+fn invented_credits_of_a_peer_do_not_overflow() {
     let world = World::new(9);
     let (port, queue, _) = receiver(&world, Features::COMMON);
     let appender = Appender::new(port, QueuePair(0), queue.terms());

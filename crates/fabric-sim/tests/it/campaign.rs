@@ -1,11 +1,11 @@
-//! Appends of several senders from a seed, with a mishap in the middle: every promise is checked in every run.
+//! Appends of several senders from a seed, with a mishap in the middle; every run checks every promise.
 //!
 //! ```text
 //!   senders  --entry, entry, ...-->  queue of four buffers  -->  receiver parses what comes back, posts again, grants
 //!                                        mishap: kill, stop, quiesce, reset, partition
 //! ```
 //!
-//! Faults of the NICs are drawn, too: messages stay inside for a while, and are still placed after their connection ended.
+//! Faults of the NICs are drawn, too: messages stay inside for a while, and are placed after their connection ended.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -34,11 +34,11 @@ const OPTIONS: AppendOptions = AppendOptions {
 };
 const BUFFERS: usize = 4;
 const BUFFER_SIZE: u32 = 8192;
-/// Credits that a sender has at most.
+/// Most credits of a sender.
 const CREDITS: u64 = 16;
-/// How often the receiver looks, and how often holes are looked for.
+/// The interval at which the receiver polls and at which holes are searched for.
 const LOOK_NS: u64 = 1_000;
-/// Within this all senders have finished that nothing keeps from it: far more than a run without a mishap takes.
+/// The time within which every unhindered sender has finished: far more than a run without a mishap takes.
 const ENOUGH_NS: u64 = 50_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +60,14 @@ const MISHAPS: [Mishap; 6] = [
     Mishap::Partition,
 ];
 
-/// A sender, as the receiver and the judge know it.
+/// A sender, as known to the receiver and the judge.
 struct Sender {
     process: Process,
     machine: Machine,
     theirs: QueuePair,
     inbox: Inbox,
     appender: Rc<Appender>,
-    /// Entries that were accepted, and whether it has stopped because one was not.
+    /// Number of accepted entries, and whether the sender has stopped because an entry was not accepted.
     accepted: Rc<Cell<u32>>,
     failed: Rc<Cell<Option<Status>>>,
 }
@@ -89,7 +89,7 @@ struct Run {
     senders: Vec<Sender>,
     /// Entries of the buffers that came back, in order.
     delivered: RefCell<Vec<Found>>,
-    /// Buffers in the order in which they were posted.
+    /// Buffers in the order of their posts.
     posted: RefCell<Vec<u64>>,
     holes: Cell<u64>,
 }
@@ -201,7 +201,7 @@ impl Run {
         }
     }
 
-    /// Entries of a buffer from its start, and how many grains lie before the end of the last one.
+    /// Entries of a buffer from its start, and the number of grains before the end of the last entry.
     fn parse(&self, buffer: u64) -> (Vec<Found>, u64) {
         let mut bytes = vec![0; BUFFER_SIZE as usize];
         let memory = self.receiver.device().memory(self.memory);
@@ -229,14 +229,14 @@ impl Run {
         (found, (end / step) as u64)
     }
 
-    /// What lies in memory of `sender`'s.
+    /// The entries of `sender` in memory.
     fn lies(&self, sender: usize) -> Vec<u32> {
         let buffers = (0..BUFFERS as u64).flat_map(|buffer| self.parse(buffer).0);
         let own = buffers.filter(|found| found.sender == sender);
         own.map(|found| found.number).collect()
     }
 
-    /// What a receiver does now and then.
+    /// The periodic work of a receiver.
     fn look(&self) {
         let mut queue = self.queue.borrow_mut();
         for sender in &self.senders {
@@ -244,10 +244,10 @@ impl Run {
                 assert_eq!(arrival.qp, sender.theirs);
                 assert!(
                     queue.note_arrival(&arrival),
-                    "a silent queue tells of nothing"
+                    "a silent queue reports nothing"
                 );
             }
-            // So few that one that stands still with them leaves enough for the others.
+            // Few enough that a stopped sender that holds them leaves enough for the others.
             let wanted = CREDITS.saturating_sub(sender.appender.credits());
             if sender.failed.get().is_none() {
                 sender
@@ -258,7 +258,7 @@ impl Run {
         assert_eq!(
             self.receiver.take_received(),
             None,
-            "arrivals go to who claimed them"
+            "arrivals go to their claimant"
         );
         let mut consumed = Vec::new();
         queue.take_consumed(&mut consumed);
@@ -292,7 +292,7 @@ impl Run {
         self.holes.set(self.holes.get() + u64::from(hole));
     }
 
-    /// Lets `duration_ns` pass, with a receiver that looks.
+    /// Lets `duration_ns` pass, with a polling receiver.
     fn pass(&self, duration_ns: u64) {
         let observer = self.world.observer();
         let end = self.world.now() + duration_ns;
@@ -312,7 +312,7 @@ impl Run {
         self.world.block_on(quiet).unwrap();
     }
 
-    /// A connection that is asked for in a partition is not made before its end.
+    /// A connection that is requested during a partition is not made before its end.
     fn knock(&self, machine: Machine) {
         let process = self.world.process(machine);
         let port = process.port(16).unwrap();
@@ -327,7 +327,7 @@ impl Run {
         );
     }
 
-    /// Brings `mishap` about at the first sender, and looks at what it must not do.
+    /// Causes `mishap` at the first sender, and checks its forbidden consequences.
     fn befall(&self, mishap: Mishap) {
         let first = &self.senders[0];
         match mishap {
@@ -345,14 +345,14 @@ impl Run {
             Mishap::Quiesce => {
                 self.quiesce(0);
                 let before = self.lies(0);
-                // Nothing is taken out meanwhile, so that all that lands is seen.
+                // Nothing is taken out in between, so that every landing message is seen.
                 self.world.block_on(self.world.observer().sleep(4_000_000));
                 assert_eq!(before, self.lies(0), "nothing lands after quiesce");
             }
         }
     }
 
-    /// What each sender was told, and what there is, at the end.
+    /// Compares the reports of each sender with the actual entries, at the end.
     fn judge(&self, mishap: Mishap) {
         let mut there: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         let in_memory = self.posted.borrow().clone();
@@ -373,11 +373,11 @@ impl Run {
             let status = sender.failed.get();
             assert!(
                 harmed || status.is_none(),
-                "who pays finds room: {status:?}"
+                "a sender that pays finds room: {status:?}"
             );
             assert!(
                 harmed || sender.accepted.get() == ENTRIES,
-                "sender {number} waits for nobody: {} entries",
+                "sender {number} waits for no other sender: {} entries",
                 sender.accepted.get()
             );
             if mishap != Mishap::Reset {
@@ -386,7 +386,7 @@ impl Run {
                     numbers.len() >= accepted.len() && numbers[..accepted.len()] == accepted[..];
                 assert!(
                     kept,
-                    "what was accepted is there: sender {number}, {numbers:?}"
+                    "accepted entries are present: sender {number}, {numbers:?}"
                 );
             }
         }
@@ -395,7 +395,7 @@ impl Run {
         }
     }
 
-    /// After all that, new senders fill the buffers several times.
+    /// Finally, new senders fill the buffers several times.
     fn fill_again(&mut self, seed: u64) {
         self.world.heal();
         let before = self.delivered.borrow().len();
@@ -423,7 +423,7 @@ impl Run {
     }
 }
 
-/// One run from `seed`; what it brought about. Breaks with a panic that says which promise was broken.
+/// One run from `seed`; returns its mishap and counts. Panics with the name of a broken promise.
 pub fn run(seed: u64) -> (String, BTreeMap<&'static str, u64>) {
     let mut random = random_from_seed(seed);
     let packed = random.random_bool(0.6);
@@ -495,7 +495,7 @@ fn every_seeded_bug_of_appends_is_found() {
             let objects = |seed: &u64| catch_unwind(AssertUnwindSafe(|| run(*seed))).is_err();
             let seed = (0..SEEDS_MAX).find(objects);
             plant(None);
-            // The bug is what was found, and not the seed.
+            // The check must find the bug, and not a fault of the seed.
             (mutant, seed.filter(|seed| !objects(seed)))
         })
         .collect();

@@ -1,5 +1,5 @@
-//! The contract of the fabric in the simulated world, on every profile that differs in more than speed, seen from outside
-//! and from processes whose work takes time.
+//! The contract of the fabric in the simulated world, on every profile that differs in more than speed, observed from
+//! outside and from processes whose work takes time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use stonecast_media::{
     PersistentRegion, ReceiveBuffers,
 };
 
-/// Each node is a process on a machine of its own; the story watches from outside.
+/// Each node is a process on a machine of its own; the story observes from outside.
 struct SimWorld {
     world: World,
     options: MachineOptions,
@@ -69,7 +69,10 @@ impl ContractWorld for SimWorld {
     }
 
     fn persistent_region(&self, index: usize, size: u64) -> Option<Rc<dyn PersistentRegion>> {
-        let machine = self.nodes.borrow()[index].as_ref().expect("it was made").0;
+        let machine = self.nodes.borrow()[index]
+            .as_ref()
+            .expect("the node was made")
+            .0;
         let module = self.world.module(machine, Survivor::default());
         let options = LogOptions {
             capacity: size,
@@ -78,7 +81,7 @@ impl ContractWorld for SimWorld {
         };
         let log = SimBacking::new(&module)
             .open_log(options)
-            .expect("what the machine has is declared");
+            .expect("the declaration matches the machine");
         self.options.features.flush_persistent.then_some(log)
     }
 
@@ -89,7 +92,7 @@ impl ContractWorld for SimWorld {
     fn kill(&self, index: usize) {
         self.nodes.borrow()[index]
             .as_ref()
-            .expect("it was made")
+            .expect("the node was made")
             .1
             .kill();
     }

@@ -1,4 +1,4 @@
-//! Faults of hardware: each has its consequence, and is counted when that came about.
+//! Faults of hardware: each has its consequence, and counts when the consequence occurred.
 
 use stonecast_fabric::{ConnectionEvent, Operation, Status};
 use stonecast_fabric_sim::{Faults, MachineProfile};
@@ -20,7 +20,7 @@ fn hits(stage: &Stage, name: &str) -> u64 {
     stage.world.fault_hits().get(name).copied().unwrap_or(0)
 }
 
-/// For each line of what was written: whether it is there.
+/// For each written line: whether it is present.
 fn lines(stage: &Stage) -> Vec<bool> {
     let mut bytes = vec![0; SIZE as usize];
     stage.module.look(0, &mut bytes);
@@ -34,9 +34,9 @@ fn lines(stage: &Stage) -> Vec<bool> {
     bytes.chunks(64).map(line).collect()
 }
 
-/// Needs the silence after the lost answer: where later ones arrive, they vouch for this one.
+/// Needs the silence after the lost answer: later answers would vouch for this one.
 #[test]
-fn an_error_may_come_although_the_write_was_executed_and_because_it_was_not() {
+fn a_failed_write_may_or_may_not_have_been_executed() {
     let executed = stage(Faults {
         error_though_executed_per_million: ALWAYS,
         ..Faults::default()
@@ -75,7 +75,8 @@ fn a_queue_pair_that_dies_in_a_message_leaves_any_of_its_lines() {
     assert_eq!(hits(&stage, "partial_placement"), 1);
 }
 
-/// Needs the time that a scattered message takes in `Qp::placed`: a READ behind it would fetch what is not there yet.
+/// Needs the time that a scattered message takes in `Qp::placed`: without it a READ behind the message would fetch bytes
+/// that are not there yet.
 #[test]
 fn lines_are_placed_in_any_order_and_a_read_behind_them_waits_for_all() {
     let stage = stage(Faults {
@@ -118,9 +119,9 @@ fn a_short_partition_is_a_delay_and_a_long_one_ends_the_connection() {
     assert_eq!(bytes, [7; 64], "only the answer was lost");
 }
 
-/// Needs the forgetting in `Net::reset`: placed later, nothing would be lost.
+/// Needs the discarding in `Net::reset`: if messages were placed later, nothing would be lost.
 #[test]
-fn what_a_nic_had_acknowledged_is_gone_with_a_reset() {
+fn acknowledged_messages_are_lost_with_a_reset_of_the_nic() {
     let stage = stage(Faults {
         placement_delayed_per_million: ALWAYS,
         ..Faults::default()
@@ -141,7 +142,7 @@ fn what_a_nic_had_acknowledged_is_gone_with_a_reset() {
 }
 
 #[test]
-fn a_slow_nic_takes_as_many_times_as_long_until_it_is_healed() {
+fn a_slow_nic_is_slower_by_its_factor_until_it_is_healed() {
     let stage = stage(Faults::default());
     let time = |stage: &Stage| {
         let start = stage.world.now();
@@ -157,7 +158,7 @@ fn a_slow_nic_takes_as_many_times_as_long_until_it_is_healed() {
 }
 
 #[test]
-fn a_line_that_cannot_be_read_is_an_error_to_a_peer_and_the_end_of_a_process() {
+fn an_unreadable_line_is_an_error_to_a_peer_and_the_end_of_a_process() {
     let stage = stage(Faults::default());
     stage.log.write(0, &[7; 128]);
     stage.module.poison(64, 1);
@@ -180,9 +181,9 @@ fn a_line_that_cannot_be_read_is_an_error_to_a_peer_and_the_end_of_a_process() {
     assert_eq!(other.submit(&[other.read(0)]), Status::RemoteOperation);
 }
 
-/// A READ that is fetched in pieces counts as torn when somebody wrote between them.
+/// A READ that is fetched in pieces counts as torn if a write came between the pieces.
 #[test]
-fn a_torn_read_brings_a_mixture_and_an_undisturbed_one_does_not_count() {
+fn a_torn_read_returns_a_mixture_and_an_undisturbed_read_does_not_count() {
     let stage = stage(Faults {
         torn_read_per_million: ALWAYS,
         ..Faults::default()
@@ -205,12 +206,12 @@ fn a_torn_read_brings_a_mixture_and_an_undisturbed_one_does_not_count() {
     stage.port.device().memory(stage.buffer).read(0, &mut bytes);
     assert!(
         bytes.contains(&0) && bytes.contains(&7),
-        "the first lines are old, the last ones new"
+        "the first lines are old, the last lines new"
     );
     assert_eq!(hits(&stage, "torn_read"), 1);
 }
 
-/// Needs the look at the rate before the draw: a world that draws for faults which it does not have is another world.
+/// Needs the check of the rate before the draw: a world that draws for absent faults is another world.
 #[test]
 fn a_world_without_faults_runs_as_if_there_were_none() {
     let hash = |faults: Option<Faults>| {
@@ -233,7 +234,7 @@ fn a_world_without_faults_runs_as_if_there_were_none() {
 
 /// Needs the goodbye of the kernel: without it the peer of a dead process would wait as long as that of a dead machine.
 #[test]
-fn a_killed_process_is_missed_at_once_and_a_machine_without_power_when_nobody_answers() {
+fn a_killed_process_is_noticed_at_once_and_a_machine_without_power_after_a_timeout() {
     let noticed = |end: fn(&Stage)| {
         let stage = Stage::on(PersistenceDomain::Dmp, Ddio::Off);
         let start = stage.world.now();
@@ -261,7 +262,7 @@ fn a_killed_process_is_missed_at_once_and_a_machine_without_power_when_nobody_an
         (noticed, stage.world.now() - start - noticed)
     };
     let profile = MachineProfile::MODERN;
-    // Beside the way of a message, the time in which a core notices it.
+    // Besides the travel time of a message, the time in which a core notices it.
     let about = |found: u64, expected: u64| (expected..expected + 100).contains(&found);
     let (killed, refused) = noticed(|stage| stage.server.kill());
     let message_ns = profile.cm_message_ns;

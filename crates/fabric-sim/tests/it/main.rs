@@ -1,4 +1,4 @@
-//! Tests of the simulated world as its users see it.
+//! Tests of the simulated world from the view of its users.
 
 mod appends;
 mod campaign;
@@ -9,4 +9,5 @@ mod persistence;
 mod places;
 mod pool;
 mod support;
+mod suspension;
 mod world;

@@ -1,5 +1,5 @@
-//! What survives a power cut, in each configuration of a responder: the facts on which plans of persistence stand (taxonomy
-//! of remote persistence, tables 1 and 2).
+//! The data that survive a power cut, in each configuration of a responder: the facts on which plans of persistence rest
+//! (taxonomy of remote persistence, tables 1 and 2).
 
 use stonecast_base::Span;
 use stonecast_fabric::{FlushPlacement, Operation, Status};
@@ -10,7 +10,7 @@ use crate::support::{LOG_SIZE, Stage, platform};
 
 const SIZE: usize = 256;
 
-/// What of a WRITE survives a power cut when `operations` behind it have completed: certainly, and perhaps.
+/// The bytes of a WRITE that survive a power cut when `operations` behind it have completed: certainly, and perhaps.
 fn after(
     domain: PersistenceDomain,
     ddio: Ddio,
@@ -40,8 +40,8 @@ fn flushing(stage: &Stage) -> Option<Operation> {
     })
 }
 
-/// Where a cache or a NIC takes the bytes and loses them. On the other machines they are usually safe by the time that the
-/// completion is there, which proves nothing: see the last story.
+/// Machines on which a cache or a NIC takes the bytes and loses them. On the other machines the bytes are usually safe by
+/// the time of the completion, which proves nothing: see the last story.
 #[test]
 fn a_completion_alone_proves_persistence_only_where_nics_are_saved() {
     use PersistenceDomain::{Dmp, PageFile, Volatile, Wsp};
@@ -53,7 +53,7 @@ fn a_completion_alone_proves_persistence_only_where_nics_are_saved() {
     }
 }
 
-/// Needs the wait in `Net::execute`: a READ that does not push the writes before it out proves nothing.
+/// Needs the wait in `Net::execute`: a READ that does not push earlier writes out proves nothing.
 #[test]
 fn a_read_behind_a_write_proves_persistence_unless_the_write_went_into_a_cache_that_is_lost() {
     use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
@@ -89,7 +89,7 @@ fn a_persistent_flush_proves_persistence_whatever_ddio_does() {
 }
 
 #[test]
-fn persisting_makes_certain_what_was_named_and_nothing_else() {
+fn persisting_makes_exactly_the_named_bytes_certain() {
     for domain in [PersistenceDomain::Dmp, PersistenceDomain::Mhp] {
         let stage = Stage::on(domain, Ddio::On);
         stage.log.write(0, &[1; 64]);
@@ -114,7 +114,7 @@ fn persisting_makes_certain_what_was_named_and_nothing_else() {
     }
 }
 
-/// A write-back takes time, and until then it may be lost, also when the instruction was executed.
+/// A write-back takes time. Until its end the line may be lost, even if the instruction was executed.
 #[test]
 fn a_write_back_is_certain_only_when_it_is_done() {
     let stage = Stage::on(PersistenceDomain::Dmp, Ddio::On);
@@ -137,7 +137,7 @@ fn a_write_back_is_certain_only_when_it_is_done() {
 }
 
 #[test]
-fn a_sync_of_a_file_covers_everything_that_was_written_before_it() {
+fn a_sync_of_a_file_covers_every_earlier_write() {
     let stage = Stage::on(PersistenceDomain::PageFile, Ddio::On);
     stage.log.write(100, &[1; 100]);
     stage.log.write(LOG_SIZE - 5000, &[2; 5000]);
@@ -158,7 +158,7 @@ fn a_sync_of_a_file_covers_everything_that_was_written_before_it() {
 }
 
 #[test]
-fn a_failed_sync_poisons_what_was_opened() {
+fn a_failed_sync_poisons_the_opened_region() {
     let stage = Stage::on(PersistenceDomain::PageFile, Ddio::On);
     stage.log.write(0, &[1; 8]);
     stage.module.fail_next_sync();
@@ -183,9 +183,9 @@ fn port_stage(root_port: RootPort, ddio: Ddio, seed: u64) -> Stage {
     Stage::behind(root_port, seed, options)
 }
 
-/// Needs the root port's own setting: judged by the machine's, the same READ proves the opposite.
+/// Needs the root port's own setting: with the machine's setting, the same READ proves the opposite.
 #[test]
-fn ddio_is_a_matter_of_the_root_port() {
+fn ddio_is_a_property_of_the_root_port() {
     for (machine, port, certain) in [(Ddio::On, Ddio::Off, true), (Ddio::Off, Ddio::On, false)] {
         let stage = port_stage(
             RootPort {
@@ -263,7 +263,7 @@ fn relaxed_ordering_lets_writes_pass_each_other_and_reads_prove_nothing() {
     );
 }
 
-/// Each line by itself gets as far as it gets, and its last store may be torn between words, not inside one.
+/// Each line survives to a point of its own, and its last store may be torn between words, not inside a word.
 #[test]
 fn lines_survive_apart_and_tear_between_words() {
     let stage = Stage::on(PersistenceDomain::Dmp, Ddio::On);
@@ -302,9 +302,9 @@ fn lines_survive_apart_and_tear_between_words() {
     );
 }
 
-/// The NIC has acknowledged what is still in its buffers; only a machine that saves those keeps it for certain.
+/// The NIC has acknowledged the data in its buffers; only a machine that saves those buffers keeps the data for certain.
 #[test]
-fn what_is_inside_the_nic_is_lost_kept_or_perhaps_kept() {
+fn data_inside_the_nic_are_lost_kept_or_perhaps_kept() {
     for (domain, least_expected, most_expected) in [
         (PersistenceDomain::Volatile, 0, 0),
         (PersistenceDomain::Dmp, 0, 7),
@@ -328,7 +328,7 @@ fn what_is_inside_the_nic_is_lost_kept_or_perhaps_kept() {
         }
         assert!(
             seen,
-            "{domain:?}: there is a moment when the NIC alone has it"
+            "{domain:?}: there is a moment when only the NIC has the data"
         );
     }
 }
@@ -341,7 +341,7 @@ fn capable(domain: PersistenceDomain, ddio: Ddio) -> MachineOptions {
     }
 }
 
-/// Whether somewhere on the way of `operations` the power may go and leave the 64 bytes at 4096 and not all of those at 0.
+/// Whether the power may fail at some point of `operations` and leave the 64 bytes at 4096 and not all of those at 0.
 fn second_may_survive_alone(
     options: MachineOptions,
     operations: impl Fn(&Stage) -> Vec<Operation>,
@@ -375,7 +375,7 @@ fn second_may_survive_alone(
     })
 }
 
-/// Needs `next_only` in `World::wreck`: a cache that is saved holds what was placed, and that is in order.
+/// Needs `next_only` in `World::wreck`: a saved cache holds placed data, and these are in order.
 #[test]
 fn writes_of_a_queue_pair_survive_in_order_where_caches_are_saved_and_in_any_order_where_they_are_not()
  {
@@ -402,7 +402,7 @@ fn writes_of_a_queue_pair_survive_in_order_where_caches_are_saved_and_in_any_ord
     }
 }
 
-/// Needs the exception for ATOMIC_WRITE in `Net::execute`: a write on the bus pushes nothing before it into the memory
+/// Needs the exception for ATOMIC_WRITE in `Net::execute`: a write on the bus pushes no earlier data into the memory
 /// controller; a FLUSH between them does. With stalls it needs the queue in `Net::execute`: the FLUSH waits for the memory
 /// controller longer than it seemed when the ATOMIC_WRITE behind it arrived.
 #[test]
@@ -428,8 +428,8 @@ fn an_atomic_write_needs_a_flush_before_it_to_survive_second() {
     }
 }
 
-/// Needs the stall in `Net::place_later`: without one the bytes are always in memory before the completion is back, and
-/// a plan that trusts it looks sound.
+/// Needs the stall in `Net::place_later`: without it the bytes are always in memory before the completion is back, and an
+/// unsound plan that trusts the completion looks sound.
 #[test]
 fn a_completion_may_come_before_the_bytes_leave_the_nic() {
     let lost = |stall| {
@@ -452,7 +452,7 @@ fn a_completion_may_come_before_the_bytes_leave_the_nic() {
 /// Needs the early acknowledgement in `Net::transmit_one`: with it a battery behind the responder's NIC proves nothing as
 /// soon as a message is held back at its sender.
 #[test]
-fn over_iwarp_a_completion_says_nothing_of_the_responder_and_a_read_does() {
+fn over_iwarp_a_read_proves_arrival_at_the_responder_and_a_completion_does_not() {
     let certain = |transport, reading: bool| {
         (0..16).all(|seed| {
             let options = capable(PersistenceDomain::Wsp, Ddio::On);
@@ -490,7 +490,7 @@ fn over_iwarp_a_send_that_finds_no_receive_buffer_ends_the_connection() {
             local: stage.local(8)
         }]),
         Status::Success,
-        "its own transport has it"
+        "its own transport has the message"
     );
     assert_eq!(stage.submit(&[stage.read(0)]), Status::WorkRequestFlushed);
 }

@@ -57,7 +57,7 @@ impl Node {
         }
     }
 
-    /// Asks `server`, which listens at `address`; the queue pair and what came of it.
+    /// Asks `server`, which listens at `address`; returns the queue pair and the outcome.
     fn ask(&self, world: &World, server: &Node, address: &str) -> (QueuePair, ConnectionEvent) {
         let qp = self.queue_pair();
         self.port.device().connect(qp, address, b"").unwrap();
@@ -125,7 +125,7 @@ fn a_machine_fails_by_itself_until_all_heal() {
     assert_eq!(client.write(&world, qp, &two), Status::Success);
 }
 
-/// Needs the passage of connection-manager messages: a client that can connect through a partition is no test of one.
+/// Needs the partition to apply to connection-manager messages: otherwise a client could connect through it.
 #[test]
 fn a_short_partition_delays_a_connection_and_a_long_one_prevents_it() {
     for (block_ns, connects) in [(5_000_000, true), (1_000_000_000, false)] {
@@ -143,15 +143,18 @@ fn a_short_partition_delays_a_connection_and_a_long_one_prevents_it() {
             let (_, event) = client.ask(&world, &server, "sim:server");
             let established = matches!(event, ConnectionEvent::Established { .. });
             assert_eq!(established, connects, "{event:?}");
-            assert!(world.now() - start >= 5_000_000, "it takes its time");
+            assert!(
+                world.now() - start >= 5_000_000,
+                "the connection takes its time"
+            );
             assert!(world.fault_hits()["partition"] > 0);
         }
     }
 }
 
-/// Needs the end of patience where the goodbye is lost: a peer that waits for ever holds its connection for ever.
+/// Needs the end of patience after a lost goodbye: a peer that waits for ever holds its connection for ever.
 #[test]
-fn the_end_of_a_connection_that_cannot_be_told_is_noticed_in_the_end() {
+fn an_unreported_end_of_a_connection_is_noticed_after_a_timeout() {
     let world = World::new(1);
     let (client, server) = (node(&world), node(&world));
     server.port.device().listen("sim:server").unwrap();
@@ -186,7 +189,7 @@ fn goes_on(world: &World, counter: &Cell<u64>) -> bool {
     counter.get() > before
 }
 
-/// Needs the group: a node that loses one of its threads and keeps the others is no process.
+/// Needs the group: a node that loses one of its threads and keeps the others is not a process.
 #[test]
 fn all_threads_of_a_process_end_and_stand_still_together() {
     let world = World::new(1);
@@ -195,14 +198,14 @@ fn all_threads_of_a_process_end_and_stand_still_together() {
     let counters = [count(&one.process), count(&thread), count(&other.process)];
     assert!(counters.iter().all(|counter| goes_on(&world, counter)));
     thread.pause(150_000);
-    assert!(!goes_on(&world, &counters[0]), "all of them stand still");
+    assert!(!goes_on(&world, &counters[0]), "all threads stand still");
     assert!(goes_on(&world, &counters[2]));
     thread.kill();
     let alive = counters.each_ref().map(|counter| goes_on(&world, counter));
     assert_eq!(alive, [false, false, true]);
 }
 
-/// Needs the threads of a machine: those that opened no device would go on without power.
+/// Needs the threads of a machine: without them the threads without a device would continue without power.
 #[test]
 fn a_power_cut_ends_every_thread_of_the_machine() {
     let world = World::new(1);

@@ -1,4 +1,4 @@
-//! A pool in the simulated world: it opens, it closes, and what a power cut leaves of its header opens again.
+//! A pool in the simulated world: it opens, it closes, and its header opens again after a power cut.
 
 use std::rc::Rc;
 
@@ -57,7 +57,7 @@ fn a_pool_opens_closes_and_opens_again() {
 }
 
 #[test]
-fn a_medium_refuses_what_it_cannot_promise() {
+fn a_medium_refuses_promises_that_it_cannot_keep() {
     for (truth, declared) in [
         (PersistenceDomain::PageFile, PersistenceDomain::Dmp),
         (PersistenceDomain::PageFile, PersistenceDomain::Wsp),
@@ -121,12 +121,12 @@ fn space_is_prepared_in_its_time_and_runs_out() {
     assert_eq!(
         backing.prepare(first).unwrap(),
         Prepared::Ready,
-        "what is prepared stays so"
+        "a prepared span stays prepared"
     );
 }
 
 #[test]
-fn a_log_shows_which_pages_hold_anything() {
+fn a_log_reports_the_pages_that_hold_data() {
     let (world, _, module) = module(PersistenceDomain::Dmp);
     let backing: Rc<dyn Backing> = Rc::new(SimBacking::new(&module));
     let pool = Pool::create(

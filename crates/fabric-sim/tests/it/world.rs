@@ -9,7 +9,7 @@ use stonecast_media::{Ddio, PersistenceDomain};
 
 use crate::support::Stage;
 
-/// One history of a busy pair of machines; what it ended with.
+/// One history of a busy pair of machines; returns its final values.
 fn history(seed_of_work: u64) -> (u64, u64, u64) {
     use rand::RngExt as _;
     let stage = Stage::on(PersistenceDomain::Dmp, Ddio::Off);
@@ -26,14 +26,14 @@ fn history(seed_of_work: u64) -> (u64, u64, u64) {
 }
 
 #[test]
-fn the_same_work_gives_the_same_events_and_other_work_others() {
+fn the_same_work_gives_the_same_events_and_other_work_gives_others() {
     assert_eq!(history(1), history(1));
     assert_ne!(history(1).0, history(2).0);
 }
 
-/// Needs the charge of a handler's work: on cores that are free at once, both tasks end at the same time.
+/// Needs the charge of a handler's work: on cores that are free at once, both tasks would end at the same time.
 #[test]
-fn tasks_of_one_core_take_turns_and_those_of_two_run_side_by_side() {
+fn tasks_of_one_core_take_turns_and_tasks_of_two_cores_run_concurrently() {
     let elapsed = |cores: usize| {
         let world = World::new(1);
         let machine = world.machine(MachineOptions {
@@ -92,7 +92,7 @@ fn a_process_sees_its_own_clock_and_wakes_by_it() {
     });
     assert!(
         (10_000_000..10_300_000).contains(&world.now()),
-        "eleven of its milliseconds are ten: {}",
+        "eleven of its milliseconds are ten in virtual time: {}",
         world.now()
     );
 }
@@ -118,9 +118,10 @@ fn a_killed_process_does_nothing_more() {
     assert_eq!(*count.borrow(), then);
 }
 
-/// The longest of the times that a message takes, and that the whole path is there: far from nothing, far from a wait.
+/// The time is at least the longest of a message's times, and the whole path is included: far from nothing, far from a
+/// wait.
 #[test]
-fn a_round_trip_takes_as_long_as_its_parts() {
+fn a_round_trip_takes_the_time_of_its_parts() {
     for profile in MachineProfile::ALL {
         let stage = Stage::new(
             profile,
@@ -145,7 +146,7 @@ fn a_round_trip_takes_as_long_as_its_parts() {
     }
 }
 
-/// A pause of a simulated thread is the absence of its event, so a wake makes the event at the moment of the wake.
+/// A pause of a simulated thread is the absence of its event, so a wake creates the event at the moment of the wake.
 #[test]
 fn a_task_that_another_process_wakes_runs_at_that_moment() {
     let world = World::new(1);
@@ -161,7 +162,7 @@ fn a_task_that_another_process_wakes_runs_at_that_moment() {
     let clock = client.runtime();
     client.runtime().spawn(Box::pin(async move {
         clock.sleep(77_777).await;
-        answer.send(clock.now()).expect("somebody waits");
+        answer.send(clock.now()).expect("the asking task waits");
     }));
     while world.step() {}
     assert_eq!(seen.get(), Some(0));

@@ -12,10 +12,10 @@ use super::plane::Offer;
 use super::{BackOff, ControlError};
 use crate::address::ControlAddress;
 
-/// How long one attempt may take.
+/// Time that one attempt may take.
 const ATTEMPT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// See the module documentation.
+/// A call; see the module documentation.
 pub(super) struct Dial {
     address: ControlAddress,
     places: Vec<SocketAddr>,
@@ -29,7 +29,7 @@ pub(super) struct Dial {
 enum State {
     /// To be tried at this time.
     Pausing(Instant),
-    /// On its way since.
+    /// In progress since this time.
     Connecting(OwnedFd, Instant),
 }
 
@@ -43,7 +43,7 @@ impl Dial {
     ) -> Self {
         assert!(
             !places.is_empty(),
-            "a name that stands for nothing was refused before"
+            "a name without addresses was refused earlier"
         );
         Self {
             address,
@@ -60,7 +60,7 @@ impl Dial {
         (self.address, self.offer)
     }
 
-    /// The socket whose readiness to write is waited for.
+    /// The socket to wait for until it is writable.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
             State::Connecting(socket, _) => Some(socket.as_fd()),
@@ -68,7 +68,7 @@ impl Dial {
         }
     }
 
-    /// When [`Dial::advance`] has something to do by the clock.
+    /// The time at which [`Dial::advance`] has work by the clock.
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Pausing(until) => Some(until),
@@ -76,7 +76,7 @@ impl Dial {
         }
     }
 
-    /// Goes on: a connected stream, nothing yet, or the end of patience.
+    /// Continues the call. Returns a connected stream, nothing yet, or the end of patience.
     pub fn advance(&mut self, now: Instant) -> Result<Option<TcpStream>, ControlError> {
         let failure = match &self.state {
             State::Pausing(until) if now < *until => return Ok(None),
@@ -102,7 +102,7 @@ impl Dial {
             },
         };
         self.failures += 1;
-        // Every address is tried before the first pause; then each failure is followed by one.
+        // Every address is tried before the first pause; afterwards each failure is followed by a pause.
         let round = self.failures / self.places.len() as u32;
         let pause = if round == 0 {
             Duration::ZERO

@@ -1,8 +1,8 @@
-//! Why a connection of the control plane ended before its time.
+//! The reasons why a connection of the control plane ended early.
 
 use std::io;
 
-/// What was wrong with a peer, in facts; for the log, and for who asked to connect.
+/// The fault of a peer, in facts, for the log and for the side that asked to connect.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -11,20 +11,20 @@ pub enum ControlError {
         "it speaks another protocol: its first bytes are {found:02x?}, not those of a Stonecast control plane"
     )]
     ForeignProtocol {
-        /// The first bytes, as many as there were, at most 8.
+        /// The first bytes, up to 8 of them.
         found: Vec<u8>,
     },
     /// Another version of the protocol.
     #[error(
-        "it speaks version {found} of the protocol, this side speaks {supported}; use the same release on both sides"
+        "it speaks version {found} of the protocol, and this side speaks {supported}; use the same release on both sides"
     )]
     Version {
-        /// Its version.
+        /// The version of the peer.
         found: u16,
         /// The version of this side.
         supported: u16,
     },
-    /// The name is not one that a key file can have.
+    /// The name is not a possible name of a key.
     #[error("it gives a name that no key can have")]
     Name,
     /// The peer does not hold the key.
@@ -32,15 +32,15 @@ pub enum ControlError {
         "it does not hold the key of {name}; both sides must have the same line in their key files"
     )]
     Key {
-        /// Whose key.
+        /// The name of the key.
         name: String,
     },
-    /// The other side says that this one does not hold the key.
+    /// The other side reports that this side does not hold the key.
     #[error(
         "the server does not accept the key of {name}; its key file must have the same line as the one here"
     )]
     KeyRefused {
-        /// Whose key.
+        /// The name of the key.
         name: String,
     },
     /// A sealed message does not open.
@@ -48,16 +48,16 @@ pub enum ControlError {
         "a message does not open with the keys of this session: it was altered, or replayed from another session"
     )]
     Sealed,
-    /// A message that makes no sense.
+    /// A message that is invalid.
     #[error("it sent a malformed message: {reason}")]
     Malformed {
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
-    /// A message that has no place in this state of the connection.
-    #[error("it sent {message} where that has no place")]
+    /// A message that is not allowed in this state of the connection.
+    #[error("it sent {message} in a state that does not allow this message")]
     OutOfPlace {
-        /// Which.
+        /// The message.
         message: &'static str,
     },
     /// The ticket expired.
@@ -65,34 +65,34 @@ pub enum ControlError {
         "its ticket expired {late_ms} ms ago; it must connect again and use the new one within {lifetime_ms} ms"
     )]
     TicketExpired {
-        /// How long ago.
+        /// Time since the expiry.
         late_ms: u64,
-        /// How long tickets live.
+        /// Lifetime of tickets.
         lifetime_ms: u64,
     },
     /// The ticket is not one that was given to this session, or was used before.
     #[error("its ticket was not given out in this session, or was used before")]
     TicketUnknown,
     /// It asks for more than its lease grants.
-    #[error("it asks for {asked} {what}, its lease grants {granted}")]
+    #[error("it asks for {asked} {what}, and its lease grants {granted}")]
     BeyondLease {
-        /// Of what.
+        /// The resource.
         what: &'static str,
-        /// How many it asks for.
+        /// The number requested.
         asked: u64,
-        /// How many it may have.
+        /// The number granted.
         granted: u64,
     },
     /// It did not finish the handshake in time.
     #[error("it did not finish the handshake within {limit_ms} ms")]
     Late {
-        /// How long it had.
+        /// The time that it had.
         limit_ms: u64,
     },
     /// Nothing was heard from it for longer than the lease.
     #[error("nothing was heard from it for {lease_ms} ms, the length of its lease")]
     LeaseExpired {
-        /// How long that is.
+        /// The length of the lease.
         lease_ms: u64,
     },
     /// The TCP connection ended.
@@ -101,18 +101,18 @@ pub enum ControlError {
     /// The TCP connection failed.
     #[error("the connection failed: {source}")]
     Connection {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nobody can be reached there.
-    #[error("nobody answers at {address}: {source}")]
+    /// No server can be reached at the address.
+    #[error("no server answers at {address}: {source}")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: String,
-        /// What the system said, last.
+        /// The system's latest error.
         source: io::Error,
     },
-    /// The program on the other side does not want the connection.
+    /// The program on the other side refuses the connection.
     #[error("{reason}")]
     Rejected {
         /// Its reason.

@@ -9,7 +9,7 @@ use super::frame::FRAME_SIZE_MAX;
 use super::key::{Key, is_name};
 use super::{ControlError, KeyRing};
 
-/// What a control connection begins with, both ways.
+/// The first bytes of a control connection, in both directions.
 pub(super) const MAGIC: [u8; 8] = *b"STONEVRB";
 /// The version of the protocol that this release speaks.
 pub(super) const VERSION: u16 = 1;
@@ -17,10 +17,10 @@ pub(super) const VERSION: u16 = 1;
 const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// Bytes that sealing adds to a message.
 const SEAL_SIZE: usize = 16;
-/// Most bytes of a message before it is sealed. The first messages of a handshake have a public key beside.
+/// Most bytes of a message before it is sealed. The first messages of a handshake also carry a public key.
 pub(super) const MESSAGE_SIZE_MAX: usize = FRAME_SIZE_MAX - SEAL_SIZE - 32;
 
-/// How the client begins. Its name follows.
+/// The beginning of the client's side. Its name follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Greeting {
@@ -30,7 +30,7 @@ pub(super) struct Greeting {
     pub reserved: u8,
 }
 
-/// How the server begins.
+/// The beginning of the server's side.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Reply {
@@ -43,7 +43,7 @@ pub(super) struct Reply {
 
 pub(super) const GREETING_SIZE: usize = size_of::<Greeting>();
 pub(super) const REPLY_SIZE: usize = size_of::<Reply>();
-/// The handshake goes on.
+/// The handshake continues.
 pub(super) const VERDICT_WELCOME: u8 = 0;
 /// The versions differ.
 pub(super) const VERDICT_VERSION: u8 = 1;
@@ -61,7 +61,7 @@ impl Reply {
     }
 }
 
-/// The bytes with which the client `name` begins.
+/// The first bytes of the client `name`.
 pub(super) fn greeting(name: &str) -> Vec<u8> {
     let name_size = u8::try_from(name.len()).expect("names are short");
     let head = Greeting {
@@ -73,7 +73,7 @@ pub(super) fn greeting(name: &str) -> Vec<u8> {
     [head.as_bytes(), name.as_bytes()].concat()
 }
 
-/// How many of `arrived` differ from the beginning of this protocol: `Err` as soon as one does.
+/// The number of magic bytes still missing from `arrived`: `Err` as soon as one byte differs.
 pub(super) fn check_magic(arrived: &[u8]) -> Result<(), ControlError> {
     let seen = &arrived[..arrived.len().min(MAGIC.len())];
     if MAGIC.starts_with(seen) {
@@ -85,7 +85,7 @@ pub(super) fn check_magic(arrived: &[u8]) -> Result<(), ControlError> {
     }
 }
 
-/// The client's name, from the whole greeting. The magic was checked.
+/// The client's name, from the whole greeting, whose magic was checked.
 pub(super) fn name_of(greeting: &[u8]) -> Result<&str, ControlError> {
     let name = greeting
         .get(GREETING_SIZE..)
@@ -121,20 +121,20 @@ impl Seal {
 }
 
 fn builder<'a>(prologue: &'a [u8], key: &'a Key) -> Builder<'a> {
-    let parameters = NOISE.parse().expect("the name of a pattern that exists");
+    let parameters = NOISE.parse().expect("the name of an existing pattern");
     let builder = Builder::new(parameters)
         .prologue(prologue)
         .expect("one prologue");
     builder
         .psk(0, key.bytes())
-        .expect("one key, of the length that the pattern wants")
+        .expect("one key, of the length that the pattern requires")
 }
 
-/// The client's side of a handshake on its way.
+/// The client's side of a handshake in progress.
 pub(super) struct Initiator(HandshakeState);
 
 impl Initiator {
-    /// Begins: the state, and the first message. `greeting` is what was sent in clear text before.
+    /// Begins the handshake: the state, and the first message. `greeting` is the clear text sent before.
     pub fn begin(greeting: &[u8], key: &Key) -> (Self, Vec<u8>) {
         let mut state = builder(greeting, key)
             .build_initiator()
@@ -147,7 +147,7 @@ impl Initiator {
         (Self(state), message)
     }
 
-    /// Ends with the server's message: the session, and what it carried.
+    /// Finishes with the server's message: the session, and the content of the message.
     pub fn finish(mut self, message: &[u8]) -> Result<(Seal, Vec<u8>), ControlError> {
         let mut payload = vec![0; FRAME_SIZE_MAX];
         let size = self
@@ -162,10 +162,10 @@ impl Initiator {
     }
 }
 
-/// The server's side: takes the client's first message and answers with `welcome`. The session, and the answer.
+/// The server's side: takes the client's first message and answers with `welcome`. Returns the session and the answer.
 ///
-/// A name without a key is tried with a key that nobody has, so that its refusal looks and takes as long as that of a
-/// wrong key, and names cannot be guessed.
+/// A name without a key is tried with a key that no one has, so that its refusal looks like that of a wrong key and takes
+/// as long, and names cannot be guessed.
 pub(super) fn respond(
     greeting: &[u8],
     name: &str,
@@ -193,7 +193,7 @@ pub(super) fn respond(
     ))
 }
 
-/// Bytes that nobody can predict.
+/// Bytes that no one can predict.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let mut filled = 0;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_the_key_can_talk_both_ways() {
+    fn two_holders_of_the_key_can_talk_both_ways() {
         let (mut client, mut server, welcome) = session(1).expect("the same key");
         assert_eq!(welcome, b"welcome");
         assert_eq!(
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Needs the prologue: without it, whoever stands between could change the version or the name.
+    /// Needs the prologue: without it an attacker in the middle could change the version or the name.
     #[test]
     fn the_lines_in_clear_text_cannot_be_altered() {
         let (_, first) = Initiator::begin(&greeting("a"), &key(1));
@@ -272,7 +272,7 @@ mod tests {
         let (first, second) = (client.close(b"1"), client.close(b"2"));
         assert!(
             server.open(&second).is_err(),
-            "not before the one before it"
+            "not before the first message"
         );
         assert!(
             server.open(&other.close(b"1")).is_err(),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_first_message_opens_no_session_for_who_replays_it() {
+    fn a_replayed_first_message_opens_no_session() {
         let hello = greeting("a");
         let ring = KeyRing::single("a", key(1));
         let (client, first) = Initiator::begin(&hello, &key(1));
@@ -299,9 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn foreign_first_bytes_are_told_at_the_first_difference() {
+    fn foreign_first_bytes_are_reported_at_the_first_difference() {
         assert!(check_magic(b"STON").is_ok());
-        let refused = check_magic(b"GET / HTTP/1.1").expect_err("it is HTTP");
+        let refused = check_magic(b"GET / HTTP/1.1").expect_err("HTTP is another protocol");
         assert!(
             refused.to_string().contains("another protocol"),
             "{refused}"

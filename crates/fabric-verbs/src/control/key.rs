@@ -1,11 +1,11 @@
-//! Keys that both sides were given, and the file that holds them.
+//! Keys that both sides share, and the file that holds them.
 //!
 //! ```text
 //!   # name of the client     key: 64 hexadecimal digits
 //!   cache-1                  9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //! ```
 //!
-//! A server's file has a line for each client; a client's file has its own line first, and others are not looked at.
+//! A server's file has a line for each client. A client's file has its own line first, and other lines are ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const KEY_SIZE: usize = 32;
 /// Most bytes of a name.
 pub(crate) const NAME_SIZE_MAX: usize = 64;
-/// Most bytes of a key file; a longer one is something else.
+/// Most bytes of a key file; a longer file is something else.
 const FILE_SIZE_MAX: u64 = 1 << 20;
 /// Rights of other users, which a key file must not give.
 const OTHERS: u32 = 0o077;
@@ -44,20 +44,20 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why a key file cannot be used.
+/// The reason why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the key file {}: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Other users may read it.
-    #[error("the key file {} can be read by other users (mode {mode:o}); make it yours alone: chmod 600", path.display())]
+    #[error("the key file {} can be read by other users (mode {mode:o}); restrict it to yourself: chmod 600", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum KeyFileError {
         /// Its number, from 1.
         line: usize,
     },
-    /// A name stands there twice.
+    /// A name occurs twice.
     #[error("the key file {} names {name} twice", path.display())]
     Twice {
         /// The file.
@@ -83,7 +83,7 @@ pub enum KeyFileError {
         /// The name.
         name: String,
     },
-    /// No key stands there.
+    /// The file has no key.
     #[error("the key file {} has no key; a line is a name and 64 hexadecimal digits", path.display())]
     Empty {
         /// The file.
@@ -102,7 +102,7 @@ impl KeyRing {
     /// A ring with one key.
     pub fn single(name: &str, key: Key) -> Self {
         let mut ring = Self::default();
-        assert!(is_name(name), "{name:?} is no name for a key");
+        assert!(is_name(name), "{name:?} is not a name for a key");
         ring.insert(name.into(), key);
         ring
     }
@@ -169,7 +169,7 @@ impl KeyRing {
         self.keys.get(name)
     }
 
-    /// The first name and its key: who the owner of this ring is when it connects.
+    /// The first name and its key: the identity of the owner of this ring when it connects.
     pub(super) fn own(&self) -> Option<(&str, &Key)> {
         let name = self.first.as_deref()?;
         Some((name, self.keys.get(name)?))
@@ -219,13 +219,13 @@ mod tests {
         assert_eq!(ring.get("a"), ring.get("b"));
         assert_eq!(ring.get("c"), None);
         assert_eq!(
-            ring.get("a").expect("it is there").bytes()[..2],
+            ring.get("a").expect("the key exists").bytes()[..2],
             [0x9f, 0x86]
         );
     }
 
     #[test]
-    fn what_is_no_key_file_is_refused_with_its_line() {
+    fn an_invalid_key_file_is_refused_with_its_line() {
         for (text, line) in [
             (format!("a {ONE}\nb"), 2),
             (format!("a {ONE} more"), 1),
@@ -256,7 +256,7 @@ mod tests {
         for (mode, refused) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true)] {
             file.as_file()
                 .set_permissions(std::fs::Permissions::from_mode(mode))
-                .expect("it is ours");
+                .expect("the file belongs to this user");
             let loaded = KeyRing::load(file.path());
             assert_eq!(
                 matches!(loaded, Err(KeyFileError::Open { .. })),

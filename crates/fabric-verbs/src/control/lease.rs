@@ -1,30 +1,30 @@
-//! What a client may have, and for how long without a sign of life.
+//! The limits of a client, and the time that it may be silent.
 
 use std::time::Duration;
 
 use super::ControlError;
 use crate::path::Endpoint;
 
-/// What a server grants each client.
+/// The grants of a server to each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
-    /// How long either side may be silent before it counts as dead.
+    /// Time for which either side may be silent before it counts as dead.
     pub duration: Duration,
-    /// How long after the handshake a client may still connect.
+    /// Time after the handshake in which a client may still connect.
     pub ticket_lifetime: Duration,
     /// Connections of one name at the same time.
     pub connections_max: u32,
     /// Outstanding work requests of one connection.
     pub send_capacity_max: u32,
-    /// READs and atomics of one connection under way.
+    /// Concurrent READs and atomics of one connection.
     pub reads_max: u8,
 }
 
 impl Default for LeaseTerms {
     fn default() -> Self {
         Self {
-            // A few times what a machine under heavy load, or a paused guest, may be silent; and a dead client's memory is
-            // given to others only after that.
+            // A few times the silence of a machine under heavy load, or of a paused guest. The memory of a dead client is
+            // reused only after this time.
             duration: Duration::from_secs(4),
             ticket_lifetime: Duration::from_secs(10),
             connections_max: 256,
@@ -35,12 +35,12 @@ impl Default for LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// How often a sign of life is sent: four may be lost.
+    /// Time between two heartbeats: four may be lost.
     pub(super) fn heartbeat(&self) -> Duration {
         self.duration / 5
     }
 
-    /// Whether `asked` keeps to the lease, by a client that has `connections` others.
+    /// Whether `asked` stays within the lease, for a client that has `connections` others.
     pub(super) fn check(&self, asked: &Endpoint, connections: u32) -> Result<(), ControlError> {
         let granted = [
             (
@@ -54,7 +54,7 @@ impl LeaseTerms {
                 self.send_capacity_max.into(),
             ),
             (
-                "READs and atomics under way",
+                "concurrent READs and atomics",
                 asked.reads_out.into(),
                 self.reads_max.into(),
             ),

@@ -24,20 +24,20 @@ use super::{ControlError, LeaseTerms};
 use crate::path::Endpoint;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-/// How long a side that said goodbye waits for the other to close.
+/// Time for which a side that said goodbye waits for the other to close.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// See the module documentation.
+/// A control connection; see the module documentation.
 pub(super) struct Link {
     wire: Wire,
     stage: Stage,
     seal: Option<Seal>,
     terms: LeaseTerms,
-    /// Name of the client's key, once it is proven.
+    /// Name of the client's key, once proven.
     pub name: String,
-    /// For messages.
+    /// The peer's address, for messages.
     pub address: String,
-    /// When the present stage began.
+    /// Beginning of the current stage.
     since: Instant,
     heard: Instant,
     said: Instant,
@@ -54,7 +54,7 @@ enum Stage {
     Leaving,
 }
 
-/// Something that concerns the program.
+/// An event for the program.
 pub(super) enum Heard {
     /// A client asks to connect.
     Asked {
@@ -72,12 +72,12 @@ pub(super) enum Heard {
     Ready,
     /// The peer says goodbye.
     Goodbye(EndCause),
-    /// The other side has closed what this side has left.
+    /// The other side has closed the connection after this side left it.
     Left,
 }
 
 impl Link {
-    /// A client that has just come.
+    /// A client that has just connected.
     pub fn incoming(
         stream: TcpStream,
         address: String,
@@ -149,12 +149,12 @@ impl Link {
         self.wire.has_output()
     }
 
-    /// Whether the peer has yet to prove anything.
+    /// Whether the peer has proven nothing yet.
     pub fn is_stranger(&self) -> bool {
         matches!(self.stage, Stage::Greeting)
     }
 
-    /// Whether the program of this side knows of it.
+    /// Whether the program of this side knows of the connection.
     pub fn is_known(&self) -> bool {
         matches!(
             self.stage,
@@ -162,7 +162,7 @@ impl Link {
         )
     }
 
-    /// Whether a client of this name holds a place by it.
+    /// Whether a client of this name occupies a place with it.
     pub fn counts_for(&self, name: &str) -> bool {
         matches!(self.stage, Stage::Asked | Stage::Answered | Stage::Up) && self.name == name
     }
@@ -171,7 +171,7 @@ impl Link {
         matches!(self.stage, Stage::Calling(_) | Stage::Waiting { .. })
     }
 
-    /// Who it is, for messages.
+    /// The peer, for messages.
     pub fn who(&self) -> String {
         if self.name.is_empty() {
             self.address.clone()
@@ -185,23 +185,23 @@ impl Link {
         self.since = now;
     }
 
-    /// Reads what has arrived.
+    /// Reads the arrived bytes.
     pub fn fill(&mut self, now: Instant) -> Result<(), ControlError> {
         let before = self.wire.arrived().len();
         self.wire.fill()?;
-        // Bytes that were not yet opened are no sign of life: anybody can send them.
+        // Unopened bytes are no sign of life: anyone can send them.
         if self.seal.is_none() && self.wire.arrived().len() > before {
             self.heard = now;
         }
         Ok(())
     }
 
-    /// Writes what waits.
+    /// Writes the pending output.
     pub fn flush(&mut self) -> Result<(), ControlError> {
         self.wire.flush()
     }
 
-    /// Takes one step with what has arrived; `None` when it needs more bytes.
+    /// Takes one step with the arrived bytes; `None` if it needs more bytes.
     pub fn advance(
         &mut self,
         options: &ControlOptions,
@@ -211,7 +211,7 @@ impl Link {
         loop {
             let moved = match &self.stage {
                 Stage::Leaving => {
-                    // Whatever comes now has no meaning; it is taken so that the peer's side can end in order.
+                    // Later bytes have no meaning; they are taken so that the peer's side can end in order.
                     let size = self.wire.arrived().len();
                     self.wire.take(size);
                     return Ok(self.wire.is_exhausted().then_some(Heard::Left));
@@ -303,7 +303,7 @@ impl Link {
         }
     }
 
-    /// The server's part of the handshake. Whether it went on.
+    /// The server's part of the handshake. Returns whether it continued.
     fn take_greeting(
         &mut self,
         options: &ControlOptions,
@@ -323,7 +323,7 @@ impl Link {
             });
         }
         let size = GREETING_SIZE + usize::from(head.name_size);
-        // The first message of the handshake comes right behind; nothing is answered before it is there.
+        // The first message of the handshake follows directly; the server answers nothing before it has arrived.
         let Some(frame) = rest.get(usize::from(head.name_size)..) else {
             return Ok(false);
         };
@@ -336,8 +336,8 @@ impl Link {
         if length <= super::frame::FRAME_SIZE_MAX && frame.len() < 2 + length {
             return Ok(false);
         }
-        let hello = self.wire.take(size).expect("it has arrived");
-        let frame = self.wire.take_frame()?.expect("it has arrived");
+        let hello = self.wire.take(size).expect("the greeting has arrived");
+        let frame = self.wire.take_frame()?.expect("the frame has arrived");
         let name = name_of(&hello)?.to_owned();
         let ticket = Ticket::new(now, self.terms.ticket_lifetime);
         let welcome = Welcome {
@@ -362,7 +362,7 @@ impl Link {
         Ok(true)
     }
 
-    /// The client's part of the handshake. Whether it went on.
+    /// The client's part of the handshake. Returns whether it continued.
     fn take_welcome(
         &mut self,
         options: &ControlOptions,
@@ -388,7 +388,7 @@ impl Link {
             }
             _ => {
                 return Err(ControlError::Malformed {
-                    reason: "a verdict that does not exist",
+                    reason: "an unknown verdict",
                 });
             }
         }
@@ -402,8 +402,8 @@ impl Link {
             return Ok(false);
         }
         self.wire.take(REPLY_SIZE);
-        let frame = self.wire.take_frame()?.expect("it has arrived");
-        // A call stays one until it has an answer, so that whoever asked for it hears how it ended.
+        let frame = self.wire.take_frame()?.expect("the frame has arrived");
+        // A call stays a call until it has an answer, so that the caller learns of its end.
         let waiting = Stage::Waiting {
             profile: options.profile,
         };
@@ -425,7 +425,7 @@ impl Link {
             },
             now,
         );
-        // Its own place is told only now, to who has proven that it holds the key.
+        // The client reveals its own queue pair only here, to a server that has proven that it holds the key.
         self.say(
             &Message::Connect {
                 ticket: welcome.ticket,
@@ -444,7 +444,7 @@ impl Link {
         let seal = self
             .seal
             .as_mut()
-            .expect("only who has a seal has anything to say");
+            .expect("only a link with a seal sends messages");
         let sealed = seal.close(&message.encode());
         self.wire.put_frame(&sealed)?;
         self.said = now;
@@ -472,7 +472,7 @@ impl Link {
         self.say(&Message::Ready, now)
     }
 
-    /// Tells the peer why it is refused, if it has proven who it is, and leaves.
+    /// Tells the peer the reason of the refusal, if it has proven its identity, and leaves.
     pub fn refuse(&mut self, reason: String, now: Instant) {
         if self.seal.is_some() {
             let _ = self.say(&Message::Rejected { reason }, now);
@@ -488,15 +488,15 @@ impl Link {
         self.leave(now);
     }
 
-    /// Sends nothing more. Stays until the peer has closed, lest what it still sends resets the connection and with it
-    /// the last words.
+    /// Sends nothing more. The link stays until the peer has closed, lest the peer's further bytes reset the connection and
+    /// lose the last message.
     fn leave(&mut self, now: Instant) {
         let _ = self.wire.flush();
         let _ = self.stream().shutdown(std::net::Shutdown::Write);
         self.enter(Stage::Leaving, now);
     }
 
-    /// When something is to be done by the clock, at the latest.
+    /// The time at which the clock requires an action, at the latest.
     pub fn deadline(&self, options: &ControlOptions) -> Instant {
         match &self.stage {
             Stage::Greeting | Stage::Calling(_) => self.since + options.handshake_patience,
@@ -508,7 +508,7 @@ impl Link {
         }
     }
 
-    /// Does what is due by the clock.
+    /// Does the work that is due by the clock.
     pub fn tick(&mut self, options: &ControlOptions, now: Instant) -> Result<(), ControlError> {
         match &self.stage {
             Stage::Leaving if now >= self.since + LEAVE_PATIENCE => Err(ControlError::Closed),
@@ -529,7 +529,7 @@ impl Link {
         }
     }
 
-    /// Whether it only waits for the peer to close.
+    /// Whether the link only waits for the peer to close.
     pub fn is_leaving(&self) -> bool {
         matches!(self.stage, Stage::Leaving)
     }

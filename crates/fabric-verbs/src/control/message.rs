@@ -1,4 +1,4 @@
-//! Sealed messages: a number that says which, then its fields.
+//! Sealed messages: a number for the kind, then the fields.
 //!
 //! | number | message | fields |
 //! | --- | --- | --- |
@@ -25,9 +25,9 @@ use super::profile::{PeerProfile, ProfileBytes};
 use super::ticket::TICKET_SIZE;
 use crate::path::{Endpoint, Gid};
 
-/// Most bytes of private data, both ways.
+/// Most bytes of private data, in either direction.
 pub const PRIVATE_DATA_SIZE_MAX: usize = 1024;
-/// Most bytes of a reason; longer ones are cut.
+/// Most bytes of a reason; longer reasons are truncated.
 const REASON_SIZE_MAX: usize = 512;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -78,14 +78,14 @@ const GOODBYE: u8 = 6;
 
 const _: () = assert!(size_of::<ConnectBytes>() + 1 + PRIVATE_DATA_SIZE_MAX <= MESSAGE_SIZE_MAX);
 
-/// Why a peer says goodbye.
+/// The peer's reason for a goodbye.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
-    /// Its program asked for it.
+    /// The program requested it.
     Requested,
-    /// Its queue pair failed.
+    /// The queue pair failed.
     QueuePairError,
-    /// Its program ended without a word, or its lease expired; never sent.
+    /// The program ended without a goodbye, or its lease expired; never sent.
     Died,
 }
 
@@ -99,17 +99,17 @@ impl From<EndCause> for DisconnectCause {
     }
 }
 
-/// What the server says to who holds a key.
+/// The server's message to a holder of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Welcome {
-    /// Of this run of the server.
+    /// The number of this run of the server.
     pub run: u64,
     pub ticket: [u8; TICKET_SIZE],
     pub terms: LeaseTerms,
     pub profile: PeerProfile,
 }
 
-/// See the module documentation.
+/// A sealed message; see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     Connect {
@@ -158,7 +158,7 @@ impl Welcome {
             return Err(malformed("a welcome with unknown bits"));
         }
         if found.lease_ms.get() == 0 {
-            return Err(malformed("a lease of no time"));
+            return Err(malformed("a lease of zero length"));
         }
         Ok(Self {
             run: found.run.get(),
@@ -176,7 +176,7 @@ impl Welcome {
 }
 
 impl Message {
-    /// What it is called, for messages about it.
+    /// The name of the message, for messages about it.
     pub fn name(&self) -> &'static str {
         match self {
             Message::Connect { .. } => "a connect",
@@ -266,7 +266,7 @@ impl Message {
                 cause: EndCause::QueuePairError,
             }),
             _ => Err(malformed(
-                "it is none of the protocol, or has another length",
+                "it does not belong to the protocol, or has another length",
             )),
         }
     }
@@ -315,8 +315,8 @@ impl TryFrom<&EndpointBytes> for Endpoint {
                 bytes.first_packet.get() >= 1 << 24,
                 "a packet number of more than 24 bits",
             ),
-            (!(1..=5).contains(&bytes.mtu), "an MTU that does not exist"),
-            // A responder without resources for READs lets some kernels crash on a FLUSH.
+            (!(1..=5).contains(&bytes.mtu), "an unknown MTU"),
+            // A responder without resources for READs makes some kernels crash on a FLUSH.
             (
                 bytes.reads_in == 0 || bytes.reads_out == 0,
                 "no resources for READs",
@@ -411,7 +411,10 @@ mod tests {
         for message in messages() {
             let bytes = message.encode();
             assert!(bytes.len() <= MESSAGE_SIZE_MAX, "{}", message.name());
-            assert_eq!(Message::decode(&bytes).expect("it is sound"), message);
+            assert_eq!(
+                Message::decode(&bytes).expect("the message is sound"),
+                message
+            );
         }
         let welcome = Welcome {
             run: 5,
@@ -420,13 +423,13 @@ mod tests {
             profile: profile(),
         };
         assert_eq!(
-            Welcome::decode(&welcome.encode()).expect("it is sound"),
+            Welcome::decode(&welcome.encode()).expect("the welcome is sound"),
             welcome
         );
     }
 
     #[test]
-    fn a_reason_is_cut_at_a_letter_and_carries_no_control_characters() {
+    fn a_reason_is_truncated_at_a_letter_and_carries_no_control_characters() {
         let long = "ö".repeat(400);
         let Ok(Message::Rejected { reason }) = Message::decode(
             &Message::Rejected {
@@ -434,11 +437,11 @@ mod tests {
             }
             .encode(),
         ) else {
-            panic!("a rejection stays one");
+            panic!("a rejection stays a rejection");
         };
         assert!(long.starts_with(&reason) && reason.len() <= REASON_SIZE_MAX);
         let Ok(Message::Rejected { reason }) = Message::decode(b"\x03a\x1b[31m\n") else {
-            panic!("it is a rejection")
+            panic!("the message is a rejection")
         };
         assert_eq!(reason, "a [31m ");
     }
@@ -471,9 +474,9 @@ mod tests {
         }
     }
 
-    /// No bytes whatever reach a panic or a value that was not checked: what decodes encodes to the same bytes again.
+    /// No bytes cause a panic or yield an unchecked value: a decoded message encodes to the same bytes again.
     #[test]
-    fn damaged_messages_are_refused_or_mean_what_they_say() {
+    fn damaged_messages_are_refused_or_decode_exactly() {
         let mut random = random_from_seed(7);
         for round in 0..200_000u32 {
             let mut bytes = messages()[(round % 7) as usize].encode();

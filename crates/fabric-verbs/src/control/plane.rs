@@ -1,4 +1,4 @@
-//! The thread of the control plane, and what the device's thread has of it.
+//! The thread of the control plane, and its handle for the device's thread.
 //!
 //! ```text
 //!   device's thread                      control thread
@@ -7,8 +7,8 @@
 //!        bell (eventfd) wakes a device that sleeps
 //! ```
 //!
-//! The thread never waits for the device's thread, and sends the heartbeats: a device that syncs a file for a second is
-//! not taken for dead.
+//! The thread never waits for the device's thread, and sends the heartbeats: a device that syncs a file for a second is not
+//! taken for dead.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -33,25 +33,25 @@ use super::{BackOff, ControlError, KeyRing, LeaseTerms};
 use crate::address::ControlAddress;
 use crate::path::Endpoint;
 
-/// Where sentences about refused and lost peers go.
+/// The receiver of log lines about refused and lost peers.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How a control plane works.
+/// Options of a control plane.
 #[derive(Clone)]
 pub struct ControlOptions {
-    /// Keys of the clients that may connect here; the first is the own one when connecting.
+    /// Keys of the clients that may connect here; the first is the own key for outgoing connections.
     pub keys: KeyRing,
-    /// What clients are granted.
+    /// The grants to clients.
     pub terms: LeaseTerms,
-    /// What this side declares of its platform.
+    /// The platform that this side declares.
     pub profile: PeerProfile,
-    /// How a server that does not answer is tried again.
+    /// Retries while a server does not answer.
     pub back_off: BackOff,
-    /// How long a peer may take to prove who it is.
+    /// Time that a peer may take to prove its identity.
     pub handshake_patience: Duration,
-    /// How many may try to prove it at the same time.
+    /// Most peers that may be proving their identity at the same time.
     pub strangers_max: usize,
-    /// Where sentences about refused and lost peers go.
+    /// The receiver of log lines about refused and lost peers.
     pub log: Log,
 }
 
@@ -69,49 +69,49 @@ impl fmt::Debug for ControlOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
 
-/// What one side tells the other of itself, once it may.
+/// The description that one side gives of itself, once it may.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// Its queue pair.
+    /// The queue pair.
     pub endpoint: Endpoint,
     /// At most [`PRIVATE_DATA_SIZE_MAX`](super::PRIVATE_DATA_SIZE_MAX) bytes.
     pub private_data: Vec<u8>,
 }
 
-/// What the device's thread is told.
+/// An event for the device's thread.
 #[derive(Debug)]
 pub enum ControlEvent {
     /// A client that holds a key asks to connect.
     Request {
-        /// To answer it.
+        /// The connection, for the answer.
         link: LinkId,
-        /// Name of its key, and where it is.
+        /// Name of the peer's key, and the peer's address.
         peer: String,
-        /// Name of its key.
+        /// Name of the peer's key.
         key: String,
-        /// Its queue pair.
+        /// The peer's queue pair.
         endpoint: Endpoint,
-        /// What it declares of its platform.
+        /// The platform that the peer declares.
         profile: PeerProfile,
-        /// What it said.
+        /// The peer's private data.
         private_data: Vec<u8>,
     },
     /// The server accepts a call.
     Accepted {
         /// The call.
         link: LinkId,
-        /// Its queue pair.
+        /// The peer's queue pair.
         endpoint: Endpoint,
-        /// What it declares of its platform.
+        /// The platform that the peer declares.
         profile: PeerProfile,
-        /// What it said.
+        /// The peer's private data.
         private_data: Vec<u8>,
     },
-    /// A call came to nothing.
+    /// A call failed.
     Refused {
         /// The call.
         link: LinkId,
-        /// Why.
+        /// The reason.
         error: ControlError,
     },
     /// The client of an accepted request is connected.
@@ -123,7 +123,7 @@ pub enum ControlEvent {
     Ended {
         /// The connection.
         link: LinkId,
-        /// Why.
+        /// The reason.
         cause: EndCause,
     },
 }
@@ -151,21 +151,21 @@ enum Command {
         link: LinkId,
         cause: EndCause,
     },
-    /// Ends as a death of the process would.
+    /// Ends as the death of the process would.
     Abandon,
     Stop,
 }
 
-/// What the two threads share.
+/// The state that the two threads share.
 struct Shared {
     commands: Mutex<Vec<Command>>,
     /// Readable when there are commands.
     wake: OwnedFd,
     events: Mutex<VecDeque<ControlEvent>>,
     any_events: AtomicBool,
-    /// Readable when there are events, or another thread woke the device.
+    /// Readable when there are events, or after another thread woke the device.
     bell: OwnedFd,
-    /// Another thread of this process woke the device.
+    /// Whether another thread of this process woke the device.
     unparked: AtomicBool,
 }
 
@@ -180,18 +180,18 @@ impl Wake for Shared {
     }
 }
 
-/// The handle of the device's thread. Dropping it says goodbye to everybody and ends the thread.
+/// The handle of the device's thread. Its drop says goodbye to all peers and ends the thread.
 pub struct ControlPlane {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     next_link: u64,
 }
 
-/// Own calls have odd numbers, those of others even ones.
+/// Own calls have odd numbers, incoming connections even ones.
 const CALL: u64 = 1;
 /// Longest sleep of the thread.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How long a plane that ends waits until its goodbyes are heard.
+/// Time for which an ending plane waits until its goodbyes are delivered.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
 impl ControlPlane {
@@ -226,7 +226,7 @@ impl ControlPlane {
         ring(&self.shared.wake);
     }
 
-    /// Takes calls at `address` from now on. Returns where that really is: port 0 stands for any free one.
+    /// Starts accepting calls at `address`. Returns the actual address: port 0 stands for any free port.
     pub fn listen(&self, address: &ControlAddress) -> Result<SocketAddr, DeviceError> {
         let places = address.resolve()?;
         let cannot = |error: io::Error| {
@@ -235,12 +235,12 @@ impl ControlPlane {
                     "another process listens there; stop it or choose another port"
                 }
                 io::ErrorKind::AddrNotAvailable => {
-                    "this machine does not have that address; ip addr shows those it has"
+                    "this machine does not have that address; ip addr lists its addresses"
                 }
                 io::ErrorKind::PermissionDenied => {
-                    "ports below 1024 are for root; choose another one"
+                    "ports below 1024 are reserved for root; choose another port"
                 }
-                _ => "it cannot be listened at",
+                _ => "listening failed",
             };
             address.refuse(format!("{error}; {cure}"))
         };
@@ -280,12 +280,12 @@ impl ControlPlane {
         self.command(Command::Ready { link });
     }
 
-    /// Ends a connection. No event of it follows.
+    /// Ends a connection. No event follows.
     pub fn hang_up(&self, link: LinkId, cause: EndCause) {
         self.command(Command::HangUp { link, cause });
     }
 
-    /// Ends everything as the death of this process would, without a goodbye.
+    /// Ends every connection as the death of this process would, without a goodbye.
     pub fn abandon(&mut self) {
         self.command(Command::Abandon);
         self.join();
@@ -314,13 +314,13 @@ impl ControlPlane {
         self.shared.bell.as_fd()
     }
 
-    /// Takes back what made the bell readable. Whether another thread of this process woke the device since the last call.
+    /// Clears the bell. Returns whether another thread of this process woke the device since the last call.
     pub fn silence(&self) -> bool {
         take(&self.shared.bell);
         self.shared.unparked.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends the device's sleep, or its next one at once, from any thread.
+    /// Ends the device's current or next sleep, from any thread.
     pub fn waker(&self) -> Waker {
         Waker::from(self.shared.clone())
     }
@@ -342,30 +342,30 @@ impl Drop for ControlPlane {
 }
 
 fn ring(bell: &OwnedFd) {
-    // Full means that it is readable already.
+    // A full counter means that the bell is already readable.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
 fn take(bell: &OwnedFd) {
-    // Empty means that nobody rang.
+    // An empty counter means that nothing rang.
     let _ = rustix::io::read(bell, &mut [0; 8]);
 }
 
-/// Everything that the control thread owns.
+/// The state of the control thread.
 struct Engine {
     options: ControlOptions,
     shared: Arc<Shared>,
-    /// Of this run; tickets of another are strange.
+    /// The number of this run; tickets of another run are invalid.
     run: u64,
     listeners: Vec<TcpListener>,
     links: BTreeMap<u64, Link>,
     dials: BTreeMap<u64, Dial>,
     next_link: u64,
-    /// Set when the plane ends: until when goodbyes may still be heard.
+    /// Set when the plane ends: the time until which goodbyes may still be delivered.
     stopping: Option<Instant>,
 }
 
-/// What a descriptor in the poll belongs to.
+/// The owner of a descriptor in the poll.
 #[derive(Clone, Copy)]
 enum Source {
     Wake,
@@ -450,7 +450,7 @@ impl Engine {
             .chain(self.dials.values().filter_map(Dial::deadline));
         let next = clocks.chain(self.stopping).min().unwrap_or(now + SLEEP_MAX);
         let sleep = next.saturating_duration_since(now).min(SLEEP_MAX);
-        // Rounded up, lest the last part of a millisecond is spun away.
+        // Rounded up, lest the thread spin for the last part of a millisecond.
         let sleep = sleep + Duration::from_micros(100);
         let timeout = Timespec {
             tv_sec: sleep.as_secs() as i64,
@@ -467,7 +467,7 @@ impl Engine {
             .collect()
     }
 
-    /// Does what the device's thread wants. `false`: end at once.
+    /// Executes the commands of the device's thread. `false`: end at once.
     fn obey(&mut self, now: Instant) -> bool {
         let commands = std::mem::take(&mut *self.shared.commands.lock().expect("no holder panics"));
         for command in commands {
@@ -515,7 +515,7 @@ impl Engine {
         true
     }
 
-    /// Lets `work` work on a link of the program; one that is gone by now is told to the program.
+    /// Lets `work` operate on a link of the program; if the link is gone, the program is told.
     fn with_link(
         &mut self,
         link: LinkId,
@@ -546,7 +546,7 @@ impl Engine {
         ring(&self.shared.bell);
     }
 
-    /// Takes everybody who waits at a listener, as far as there is room.
+    /// Takes all callers that wait at a listener, as far as there is room.
     fn welcome_strangers(&mut self, index: usize, now: Instant) {
         while let Some(Ok((stream, address))) = self.listeners.get(index).map(TcpListener::accept) {
             let strangers = self
@@ -555,7 +555,7 @@ impl Engine {
                 .filter(|link| link.is_stranger())
                 .count();
             if strangers >= self.options.strangers_max {
-                // The oldest goes: it had the most time, and who only takes up room cannot keep others out.
+                // The oldest is dropped: it had the most time, and peers that only occupy places cannot keep others out.
                 let oldest = self
                     .links
                     .iter()
@@ -578,7 +578,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with a call that is not yet connected.
+    /// Continues a call that is not yet connected.
     fn dial(&mut self, number: u64, now: Instant) {
         let Some(dial) = self.dials.get_mut(&number) else {
             return;
@@ -608,7 +608,7 @@ impl Engine {
         }
     }
 
-    /// Reads and writes one link.
+    /// Reads from and writes to one link.
     fn serve(&mut self, number: u64, now: Instant) {
         let Some(link) = self.links.get_mut(&number) else {
             return;
@@ -683,7 +683,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a peer that has proven who it is but asks for what it may not have.
+    /// Refuses a peer that has proven its identity but asks for more than it may have.
     fn refuse(&mut self, number: u64, error: &ControlError, now: Instant) {
         if let Some(link) = self.links.get_mut(&number) {
             (self.options.log)(&format!("refused {}: {error}", link.who()));
@@ -691,7 +691,7 @@ impl Engine {
         }
     }
 
-    /// Ends a link after trouble.
+    /// Ends a link after an error.
     fn lose(&mut self, number: u64, error: ControlError, now: Instant) {
         let Some(link) = self.links.get_mut(&number) else {
             return;
@@ -718,7 +718,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due by the clocks.
+    /// Does the work that is due by the clocks.
     fn tick(&mut self, now: Instant) {
         let due: Vec<u64> = self
             .links

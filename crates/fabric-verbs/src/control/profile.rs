@@ -1,4 +1,4 @@
-//! What each side declares of its platform, for whoever plans how writes to it become durable.
+//! The platform that each side declares, for the planning of durable writes to it.
 
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -6,22 +6,22 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::ControlError;
 use crate::path::Transport;
 
-/// The platform of a peer, as it declares it. Nothing of it can be found out from outside.
+/// The platform of a peer, as the peer declares it. No part of it can be detected from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerProfile {
-    /// What its operator declared.
+    /// The operator's declaration.
     pub platform: DeclaredPlatform,
-    /// What carries the packets.
+    /// The transport of the packets.
     pub transport: Transport,
-    /// Its device executes FLUSH with global visibility.
+    /// Whether the device executes FLUSH with global visibility.
     pub flush_global: bool,
-    /// Its device executes FLUSH with persistence.
+    /// Whether the device executes FLUSH with persistence.
     pub flush_persistent: bool,
-    /// Its device executes ATOMIC_WRITE.
+    /// Whether the device executes ATOMIC_WRITE.
     pub atomic_write: bool,
 }
 
-/// The same on the wire.
+/// The profile on the wire.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct ProfileBytes {
@@ -79,7 +79,7 @@ impl TryFrom<&ProfileBytes> for PeerProfile {
                 .get(usize::from(code))
                 .copied()
                 .ok_or(ControlError::Malformed {
-                    reason: "a platform that does not exist",
+                    reason: "an unknown platform",
                 })
         }
         if bytes.operations & !(FLUSH_GLOBAL | FLUSH_PERSISTENT | ATOMIC_WRITE) != 0
@@ -123,7 +123,10 @@ mod tests {
                     atomic_write: bits & 4 != 0,
                 };
                 let bytes = ProfileBytes::from(&profile);
-                assert_eq!(PeerProfile::try_from(&bytes).expect("it is sound"), profile);
+                assert_eq!(
+                    PeerProfile::try_from(&bytes).expect("the profile is sound"),
+                    profile
+                );
                 for damaged in [
                     ProfileBytes {
                         persistence_domain: 9,

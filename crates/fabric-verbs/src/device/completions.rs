@@ -1,4 +1,4 @@
-//! Completion queues as programs see them, and what the NIC's completions mean.
+//! Completion queues as programs see them, and the meaning of the NIC's completions.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -7,18 +7,18 @@ use stonecast_fabric::{Opcode, Status, WorkCompletion};
 
 use crate::verbs::completion::CompletionQueue;
 
-/// A completion queue of the NIC, and completions that were taken from it or made here but not yet asked for.
+/// A completion queue of the NIC, with completions that were taken from it or made here and not yet polled.
 pub(super) struct CompletionQueueState {
     pub hardware: Rc<CompletionQueue>,
     pub taken: VecDeque<WorkCompletion>,
-    /// Entries that may still be promised to queue pairs, where the device makes no queue as long as the program wanted.
+    /// Entries that may still be promised to queue pairs, if the device cannot make a queue as long as the program wanted.
     pub unpromised: Option<u32>,
-    /// Shared receive queues whose buffers are promised already.
+    /// Shared receive queues whose buffers are already promised.
     pub promised_shared: Vec<u32>,
 }
 
 impl CompletionQueueState {
-    /// Promises `count` entries; the error is how many there are.
+    /// Promises `count` entries; the error is the number of free entries.
     pub fn promise(&mut self, count: u32) -> Result<(), u32> {
         if let Some(unpromised) = &mut self.unpromised {
             *unpromised = unpromised.checked_sub(count).ok_or(*unpromised)?;
@@ -34,14 +34,14 @@ impl CompletionQueueState {
     }
 }
 
-/// What the identifier of a work request says when it comes back.
+/// The information in the identifier of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkId {
     /// Position of a send in its queue pair.
     Send(u64),
     /// Position of a receive in its queue pair.
     Receive(u64),
-    /// Slot of a shared receive queue: which queue, which slot.
+    /// Slot of a shared receive queue: the queue and the slot.
     Shared(u32, u32),
     /// A binding that the device itself posted.
     Binding,
@@ -49,7 +49,7 @@ pub(super) enum WorkId {
 
 const KIND_SHIFT: u32 = 62;
 const POSITION: u64 = (1 << KIND_SHIFT) - 1;
-/// Slots of one shared receive queue fit into as many bits.
+/// Bits for the slots of one shared receive queue.
 const SLOT_BITS: u32 = 24;
 
 impl WorkId {
@@ -81,7 +81,7 @@ impl WorkId {
     }
 }
 
-/// What a status of the NIC means.
+/// The meaning of a status of the NIC.
 pub(super) fn status_of(code: u32) -> Status {
     use rdma_mummy_sys::ibv_wc_status as status;
     match code {
@@ -102,7 +102,7 @@ pub(super) fn status_of(code: u32) -> Status {
     }
 }
 
-/// What arrived, by the number that the NIC gives.
+/// The kind of an arrival, by the number that the NIC gives.
 pub(super) fn arrival_of(code: u32) -> Opcode {
     if code == rdma_mummy_sys::ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM {
         Opcode::ReceiveWriteWithImmediate
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_come_back_as_they_went() {
+    fn identifiers_survive_encoding_and_decoding() {
         for id in [
             WorkId::Send(0),
             WorkId::Send(POSITION),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_nobody_knows_is_no_success() {
+    fn an_unknown_status_is_not_a_success() {
         for code in [1, 18, 19, 21, 99, u32::MAX] {
             assert_ne!(status_of(code), Status::Success);
         }

@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! Begins and ends connections.
 
 use std::io;
 use std::rc::Rc;
@@ -20,8 +20,8 @@ use crate::retries::ReceiverNotReady;
 use crate::verbs::cause;
 use crate::verbs::queue_pair::Route;
 
-/// How long completions of a failed queue pair are awaited. Usually they come within microseconds; a NIC that has not given them
-/// back by then has lost them, or does not tell of the last buffer that it took from a shared queue.
+/// Time for which completions of a failed queue pair are awaited. Usually they arrive within microseconds. A NIC that has
+/// not returned them by then has lost them, or does not report the last buffer that it took from a shared queue.
 const QUIESCE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A peer that waits for an answer of the program.
@@ -67,7 +67,7 @@ impl State {
         self.connections.requests.remove(&link);
         self.qps.get_mut(qp.0)?.phase = Phase::Accepted(link);
         self.connections.by_link.insert(link, qp.0);
-        // The peer learns the keys of windows with the acceptance, so they must be bound before.
+        // The peer learns the keys of windows with the acceptance, so the windows must be bound earlier.
         if let Err(error) = self.bind_waiting(qp.0) {
             self.control
                 .reject(link, "the server cannot open its memory".into());
@@ -98,22 +98,22 @@ impl State {
         Ok(())
     }
 
-    /// Ends a connection, and takes the queue pair from the NIC when all that was posted on it has completed. False: not yet.
+    /// Ends a connection, and takes the queue pair from the NIC when all its posts have completed. False: not yet.
     ///
-    /// In the error state the NIC executes no request any more, but one that it had begun may still be on its way to memory.
-    /// The reset ends when there is none; it would drop completions, so they are awaited first. Some never come: of a
-    /// completion queue that overran, of a device that failed. The reset alone is the fence, so it does not wait for them for
-    /// ever, and what is left ends as flushed here.
+    /// In the error state the NIC executes no request, but a request that it had begun may still be in transit to memory.
+    /// The reset ends when there is none; it would drop completions, so they are awaited first. Some never arrive, for
+    /// example of a completion queue that overran or of a device that failed. The reset alone is the fence, so it does not
+    /// wait for them for ever, and the remaining requests end as flushed here.
     pub(super) fn quiesce(&mut self, qp: QueuePair) -> Result<bool, DeviceError> {
         let state = self.qps.get(qp.0)?;
         let options = state.options;
         if state.peer.is_none() {
             return Err(DeviceError::Malformed {
-                reason: "the queue pair never was connected",
+                reason: "the queue pair was never connected",
             });
         }
         self.fail(qp.0, DisconnectCause::Requested, true);
-        // The event of the last buffer comes after its completion, so it is looked for before the completions.
+        // The event of the last buffer comes after its completion, so the event is read before the completions.
         self.hear_device();
         self.collect_of(&options);
         let state = self.qps.get_mut(qp.0)?;
@@ -128,7 +128,7 @@ impl State {
                 doing: "resetting a queue pair",
                 source,
             })?;
-        // What completed meanwhile and outlived the reset.
+        // Completions that arrived meanwhile and outlived the reset.
         self.collect_of(&options);
         let state = self.qps.get_mut(qp.0)?;
         state.sends.take_back();
@@ -161,12 +161,13 @@ impl State {
         let domain = state.domain.clone();
         drop(state);
         if !Rc::ptr_eq(&domain, &self.hardware.domain) {
-            // Nobody but this queue pair used them.
+            // Only this queue pair used them.
             self.regions
                 .iter_mut()
                 .for_each(|region| region.leave(&domain));
         }
-        // The NIC is done with it; what it left in the queues is taken now, before its number belongs to another one.
+        // The NIC is done with the queue pair; its remaining completions are taken here, before another queue pair gets its
+        // number.
         for cq in [options.send_cq, options.receive_cq] {
             self.collect(cq.0, usize::MAX);
             if let Ok(queue) = self.cqs.get_mut(cq.0) {
@@ -178,7 +179,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends everything as the death of the process would.
+    /// Ends every connection as the death of the process would.
     pub(super) fn abandon(&mut self) {
         if std::mem::replace(&mut self.abandoned, true) {
             return;
@@ -204,7 +205,7 @@ impl State {
         }
     }
 
-    /// What a peer is told of a queue pair, with a fresh first packet number.
+    /// The offer to a peer for a queue pair, with a fresh first packet number.
     fn offer(&mut self, handle: u32, private_data: &[u8]) -> Result<Offer, DeviceError> {
         let (port, facts) = (self.hardware.port, self.hardware.facts);
         let qp = self.qps.get_mut(handle)?;
@@ -227,7 +228,7 @@ impl State {
         })
     }
 
-    /// Connects the queue pair to the peer's: packets flow from here on.
+    /// Connects the queue pair to the peer's queue pair: packets flow afterwards.
     fn join(
         &mut self,
         handle: u32,
@@ -277,7 +278,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes a queue pair whose attempt failed half-way as it was before.
+    /// Restores a queue pair whose attempt failed half-way to its fresh state.
     fn make_fresh(&mut self, handle: u32) -> Result<(), DeviceError> {
         let (port, flush) = (self.hardware.port, self.abilities.has_flush_persistent);
         let qp = self.qps.get_mut(handle)?;
@@ -312,7 +313,7 @@ impl State {
                     self.connections
                         .requests
                         .insert(link, PendingRequest { endpoint, profile });
-                    // Nobody can tell from here with which rights a process on another machine runs.
+                    // This machine cannot know the rights of a process on another machine.
                     let peer = PeerIdentity {
                         name: peer,
                         user: key,
@@ -368,7 +369,7 @@ impl State {
         profile: PeerProfile,
         private_data: Vec<u8>,
     ) {
-        // The program may have destroyed the queue pair meanwhile; then the server was told so already.
+        // The program may have destroyed the queue pair meanwhile; then the server was already told.
         let Some(&handle) = self.connections.by_link.get(&link) else {
             return;
         };
@@ -390,7 +391,8 @@ impl State {
             }
             Err(error) => {
                 self.control.hang_up(link, EndCause::QueuePairError);
-                // Windows may have been bound on it already. One that cannot be made fresh refuses the next attempt, too.
+                // Windows may already have been bound on the queue pair. A queue pair that cannot be made fresh refuses the
+                // next attempt, too.
                 let reason = match self.make_fresh(handle) {
                     Ok(()) => error.to_string(),
                     Err(worse) => format!("{error}; {worse}"),
@@ -400,7 +402,7 @@ impl State {
         }
     }
 
-    /// The call of a queue pair came to nothing; it can try again.
+    /// The call of a queue pair failed; the queue pair can try again.
     fn refused(&mut self, link: LinkId, reason: String) {
         let Some(handle) = self.connections.by_link.remove(&link) else {
             return;

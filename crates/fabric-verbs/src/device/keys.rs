@@ -16,25 +16,25 @@ use super::{State, quirks};
 use crate::verbs::memory::{ProtectionDomain, Registration, Window};
 use crate::verbs::posting::{Posting, Stamp};
 
-/// What a key opens.
+/// The object that a key opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyUse {
     Region(u32),
     Window(u32),
 }
 
-/// Keys that ended, as far back as keys are remembered.
+/// Keys that ended, as far back as they are remembered.
 #[derive(Default)]
 pub(super) struct EndedKeys {
     known: BTreeSet<u32>,
     order: VecDeque<u32>,
 }
 
-/// How many ended keys are remembered. A peer that kept an older one has lost its connection long since.
+/// Number of ended keys that are remembered. A peer that kept an older key has lost its connection long ago.
 const ENDED_KEYS_MAX: usize = 1 << 16;
-/// How often another key is asked for when the device gives one that ended before.
+/// Number of attempts to get another key when the device gives one that ended earlier.
 const KEY_ATTEMPTS: usize = 64;
-/// How long a binding may take: it is done by the own NIC, behind what was posted before.
+/// Time that a binding may take: the own NIC executes it, behind earlier posts.
 const BINDING_PATIENCE: Duration = Duration::from_secs(2);
 
 impl EndedKeys {
@@ -104,13 +104,13 @@ impl State {
         })
     }
 
-    /// Makes something with a key until the key is one that did not end before.
+    /// Makes an object with a key until the key is one that has not ended before.
     fn with_fresh_key<T>(
         &self,
         make: impl Fn() -> Result<T, DeviceError>,
         key_of: impl Fn(&T) -> u32,
     ) -> Result<T, DeviceError> {
-        // Held until the end, so that the device does not give the same key again.
+        // Kept until the end, so that the device does not give the same key again.
         let mut unsuitable = Vec::new();
         while unsuitable.len() < KEY_ATTEMPTS {
             let made = make()?;
@@ -150,7 +150,7 @@ impl State {
 
     pub(super) fn invalidate(&mut self, rkey: Rkey) -> Result<(), DeviceError> {
         match self.keys.uses.get(&rkey.0) {
-            // It ended before, or opens nothing: there is nothing to end.
+            // The key ended earlier, or opens nothing.
             None => Ok(()),
             Some(&KeyUse::Window(window)) => self.end_window(window),
             Some(&KeyUse::Region(index)) => {
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// Ends a window. When this has returned `Ok`, its key opens nothing any more.
+    /// Ends a window. After this call has returned `Ok`, its key opens nothing.
     pub(super) fn end_window(&mut self, handle: u32) -> Result<(), DeviceError> {
         let window = self.windows.get_mut(handle)?;
         window
@@ -195,7 +195,7 @@ impl State {
         let (phase, domain) = (state.phase, state.domain.clone());
         let is_apart = !Rc::ptr_eq(&domain, &self.hardware.domain);
         if !self.abilities.extra.windows && !is_apart {
-            let reason = "a window for a queue pair that was not made for any, on a device without memory windows of its own";
+            let reason = "a window for a queue pair that was not made for windows, on a device without memory windows of its own";
             return Err(DeviceError::Malformed { reason });
         }
         if !self.regions.get(region.index)?.holds(span) || span.size == 0 {
@@ -219,7 +219,8 @@ impl State {
         self.keys.uses.insert(rkey, KeyUse::Window(handle));
         let bound = match phase {
             Phase::Accepted(_) | Phase::Connected(_) => self.bind(handle),
-            // The key is known before the binding; the peer learns it when it is accepted, and that is after the binding.
+            // The key is known before the binding. The peer learns the key with the acceptance, which comes after the
+            // binding.
             Phase::Fresh | Phase::Calling(_) => {
                 self.qps.get_mut(qp.0)?.unbound.push(handle);
                 Ok(())
@@ -266,18 +267,18 @@ impl State {
             .map(Opening::Registered)
     }
 
-    /// Binds the windows that waited for the connection of `qp`.
+    /// Binds the windows that wait for the connection of `qp`.
     pub(super) fn bind_waiting(&mut self, qp: u32) -> Result<(), DeviceError> {
         let waiting = std::mem::take(&mut self.qps.get_mut(qp)?.unbound);
         let bound = waiting.iter().try_for_each(|&handle| self.bind(handle));
         if bound.is_err() {
-            // The next attempt of the queue pair must not leave them out.
+            // The next attempt of the queue pair must include them.
             self.qps.get_mut(qp)?.unbound = waiting;
         }
         bound
     }
 
-    /// Lets the NIC bind a window, and waits until it has.
+    /// Lets the NIC bind a window, and waits for the result.
     fn bind(&mut self, handle: u32) -> Result<(), DeviceError> {
         let window = self.windows.get(handle)?;
         let (qp, span, access) = (window.qp, window.span, window.access);
@@ -286,7 +287,7 @@ impl State {
         let (opened, registration) = match &window.opening {
             Opening::Bound(opened, Some(exact)) => (opened, exact),
             Opening::Bound(opened, None) => (opened, region.local()?),
-            // Open since it was registered.
+            // Open since its registration.
             Opening::Registered(_) => return Ok(()),
         };
         let state = self.qps.get(qp)?;

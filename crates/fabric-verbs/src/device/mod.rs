@@ -1,15 +1,15 @@
-//! The device: all state of one thread, and the boundary that programs see.
+//! The device: all state of one thread, and the interface for programs.
 //!
 //! | file | what |
 //! | --- | --- |
 //! | `mod.rs` | the device and its state |
-//! | `open.rs`, `options.rs` | opening, and what the device turns out to be able to do |
+//! | `open.rs`, `options.rs` | opening, and detected abilities |
 //! | `region.rs`, `keys.rs` | registered memory, windows, the end of keys |
-//! | `queue_pair.rs`, `posting.rs` | what is posted and how |
-//! | `in_call.rs` | READs whose end is waited for in the call |
-//! | `completions.rs`, `progress.rs` | what the NIC and the control plane say |
-//! | `connecting.rs` | how connections begin and end |
-//! | `quirks.rs` | where devices differ from the specification |
+//! | `queue_pair.rs`, `posting.rs` | posts |
+//! | `in_call.rs` | READs that end in the call |
+//! | `completions.rs`, `progress.rs` | results of the NIC and the control plane |
+//! | `connecting.rs` | beginning and end of connections |
+//! | `quirks.rs` | deviations of devices from the specification |
 //! | `park.rs` | falling asleep |
 
 mod completions;
@@ -31,7 +31,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::Instant;
 
 use stonecast_base::Span;
 use stonecast_fabric::{
@@ -61,15 +60,14 @@ pub use options::VerbsOptions;
 
 /// A device over libibverbs. Belongs to one thread; the thread of its control plane lives as long as it does.
 ///
-/// Addresses are `verbs:HOST:PORT`: where the control plane listens, a TCP port.
+/// Addresses are `verbs:HOST:PORT`: the place at which the control plane listens, with a TCP port.
 pub struct VerbsDevice {
     capabilities: Capabilities,
-    start: Instant,
     state: RefCell<State>,
 }
 
-/// Everything that the device's thread changes. The objects of the library are freed in the order of the fields: queue
-/// pairs and windows before what they were made from.
+/// The state that the device's thread changes. The objects of the library are freed in the order of the fields: queue pairs
+/// and windows before their parents.
 struct State {
     control: ControlPlane,
     windows: Table<WindowState>,
@@ -86,7 +84,7 @@ struct State {
     abilities: DeviceAbilities,
 }
 
-/// Queue pairs by what others call them, and what the program has not heard of yet.
+/// Queue pairs by their external names, and events that the program has not polled yet.
 #[derive(Default)]
 struct Connections {
     /// Queue pairs by the numbers that the NIC gave them.
@@ -98,21 +96,21 @@ struct Connections {
     events: VecDeque<ConnectionEvent>,
 }
 
-/// What was given out to open memory.
+/// Keys that were given out.
 struct Keys {
     uses: BTreeMap<u32, KeyUse>,
-    /// Keys that were given out and ended; none of them is given out again.
+    /// Keys that were given out and ended; none is given out again.
     ended: keys::EndedKeys,
-    /// Where the next region begins as peers name it.
+    /// The address at which the next region begins for peers.
     next_address: u64,
 }
 
-/// Between two polls.
+/// State between two polls.
 #[derive(Default)]
 struct Collecting {
     /// Room for completions of the NIC.
     raw: Vec<RawCompletion>,
-    /// Calls since the events of the device were looked at.
+    /// Polls since the last check of the device's events.
     polls: u32,
 }
 
@@ -125,7 +123,7 @@ struct Hardware {
     facts: Facts,
 }
 
-/// What the device turned out to be able to do, and how it is to be used.
+/// The detected abilities of the device, and its settings.
 struct DeviceAbilities {
     extra: ExtraOperations,
     retransmission: Retransmission,
@@ -140,17 +138,16 @@ impl VerbsDevice {
         let (capabilities, state) = State::open(options)?;
         Ok(Rc::new(Self {
             capabilities,
-            start: Instant::now(),
             state: RefCell::new(state),
         }))
     }
 
-    /// The names of this machine's devices; an error where libibverbs or the kernel's side of it is missing.
+    /// The names of this machine's devices; an error if libibverbs or its kernel part is missing.
     pub fn names() -> Result<Vec<String>, DeviceError> {
         crate::verbs::context::device_names()
     }
 
-    /// What the peer of a connected queue pair declared of its platform.
+    /// The platform that the peer of a connected queue pair declared.
     pub fn peer_profile(&self, qp: QueuePair) -> Option<PeerProfile> {
         self.state
             .borrow()
@@ -161,8 +158,8 @@ impl VerbsDevice {
             .map(|(_, profile)| profile)
     }
 
-    /// Ends everything as the death of this process would, without a goodbye. For tests of what runs above: no peer can
-    /// tell the difference.
+    /// Ends every connection as the death of this process would, without a goodbye. Meant for tests of higher layers: no
+    /// peer can tell the difference.
     pub fn abandon(&self) {
         self.state.borrow_mut().abandon();
     }
@@ -230,7 +227,7 @@ impl Device for VerbsDevice {
         rkey: Rkey,
         _context: &mut TaskContext<'_>,
     ) -> Poll<Result<(), DeviceError>> {
-        // The system's call returns when the NIC has forgotten the key, so there is nothing to wait for afterwards.
+        // The system call returns when the NIC has forgotten the key, so there is nothing to wait for afterwards.
         Poll::Ready(self.state.borrow_mut().invalidate(rkey))
     }
 
@@ -242,7 +239,7 @@ impl Device for VerbsDevice {
         match self.state.borrow_mut().quiesce(qp) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => {
-                // What is outstanding is on its way to complete: microseconds, for which no sleep is worth it.
+                // Outstanding requests will complete within microseconds, too soon for a sleep.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

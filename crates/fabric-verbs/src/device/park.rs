@@ -1,12 +1,12 @@
-//! Falling asleep when there is nothing to do.
+//! Puts the thread to sleep when there is nothing to do.
 //!
-//! The completion queues are armed, looked at once more, and then the thread sleeps on three descriptors: the completion
+//! The completion queues are armed and polled once more; then the thread sleeps on three descriptors: the completion
 //! channel, the bell of the control plane, the events of the device.
 
 use std::task::Waker;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::Park;
+use stonecast_fabric::{Park, boot_time};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -14,7 +14,7 @@ use super::{State, VerbsDevice};
 
 impl Park for VerbsDevice {
     fn now(&self) -> Nanoseconds {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        boot_time()
     }
 
     fn park(&self, timeout: Nanoseconds) {
@@ -31,7 +31,7 @@ impl Park for VerbsDevice {
             PollFd::from_borrowed_fd(state.control.bell(), PollFlags::IN),
             PollFd::from_borrowed_fd(state.hardware.context.event_descriptor(), PollFlags::IN),
         ];
-        // An interrupted sleep is a short one, which a park may be.
+        // An interrupted sleep is a short sleep, which a park allows.
         let _ = poll(&mut sources, Some(&timeout));
         let device_event = !sources[2].revents().is_empty();
         state.hardware.channel.drain();
@@ -47,7 +47,7 @@ impl Park for VerbsDevice {
 }
 
 impl State {
-    /// Arms every completion queue, and says whether there is something to do already.
+    /// Arms every completion queue, and returns whether there is already work.
     fn has_work(&mut self) -> bool {
         if self.control.silence()
             || self.control.has_events()
@@ -59,11 +59,11 @@ impl State {
         for &cq in &queues {
             let armed = self.cqs.get(cq).map(|queue| queue.hardware.arm());
             if !matches!(armed, Ok(Ok(()))) {
-                // A queue that cannot announce itself must be looked at.
+                // A queue that cannot announce itself must be polled.
                 return true;
             }
         }
-        // Looked at after it was armed: what came before the arming announces nothing.
+        // Polled after it was armed: earlier completions cause no announcement.
         for &cq in &queues {
             self.collect(cq, 1);
         }

@@ -1,4 +1,4 @@
-//! Making queue pairs, and posting to them.
+//! Makes queue pairs, and posts to them.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::posting::{Posting, RawPlace, RawSpan, Stamp};
 use crate::verbs::queue_pair::{QueuePair as HardwareQueuePair, Wanted};
 
-/// Bindings of windows that may wait in a send queue beside what the program posted.
+/// Bindings of windows that may wait in a send queue beside the program's posts.
 const OWN_REQUESTS: u32 = 4;
 
 impl State {
@@ -84,7 +84,7 @@ impl State {
         Ok(QueuePair(handle))
     }
 
-    /// The protection domain of a queue pair that is to be made.
+    /// The protection domain for a new queue pair.
     fn domain_for(&self, options: &QueuePairOptions) -> Result<Rc<ProtectionDomain>, DeviceError> {
         if self.abilities.extra.windows || !options.windows {
             return Ok(self.hardware.domain.clone());
@@ -92,7 +92,7 @@ impl State {
         if options.shared_receive_queue.is_some() {
             return Err(DeviceError::Unsupported {
                 device: self.abilities.name.clone(),
-                capability: "memory windows, and what takes their place keeps queue pairs with windows from sharing a receive \
+                capability: "memory windows, and their replacement keeps queue pairs with windows from sharing a receive \
                              queue",
             });
         }
@@ -114,7 +114,7 @@ impl State {
             .map_err(full)?;
         let receives = match options.shared_receive_queue {
             None => options.receive_capacity,
-            // Its buffers are there once, however many queue pairs take from it.
+            // The buffers count once, however many queue pairs take from the queue.
             Some(srq) => {
                 let capacity = self.srqs.get(srq.0)?.capacity;
                 let queue = self.cqs.get_mut(options.receive_cq.0)?;
@@ -141,7 +141,7 @@ impl State {
         Ok(())
     }
 
-    /// Undoes [`State::promise_completions`] for a queue pair that is gone. What a shared queue was promised stays its.
+    /// Undoes [`State::promise_completions`] for a queue pair that is gone. The promise to a shared queue remains.
     pub(super) fn take_back_completions(&mut self, options: &QueuePairOptions) {
         if let Ok(queue) = self.cqs.get_mut(options.send_cq.0) {
             queue.take_back(options.send_capacity);
@@ -175,7 +175,8 @@ impl State {
             return Err(DeviceError::QueueFull { capacity });
         }
         if matches!(state.phase, Phase::Accepted(_)) {
-            // The peer's queue pair drops what comes before it is connected; that would cost a retransmission at the least.
+            // The peer's queue pair drops packets that arrive before it is connected, which would cost at least a
+            // retransmission.
             self.qps.get_mut(qp.0)?.early.extend_from_slice(requests);
             return Ok(());
         }
@@ -202,7 +203,7 @@ impl State {
             return Ok(());
         }
         let first = state.sends.next();
-        // All spans before the batch is begun: one that cannot be had refuses the batch whole.
+        // All spans are resolved before the batch begins: an invalid span refuses the whole batch.
         let domain = state.domain.clone();
         let locals = requests
             .iter()
@@ -212,7 +213,7 @@ impl State {
         let mut posting = Posting::begin(&state.hardware);
         for (index, (request, local)) in requests.iter().zip(locals).enumerate() {
             let wr_id = WorkId::Send(first + index as u64).encode();
-            // The last one is always signalled, so that the unsignalled ones before it leave the queue with it.
+            // The last request is always signalled, so that the unsignalled requests before it leave the queue with it.
             let stamp = Stamp {
                 wr_id,
                 signalled: request.signalled || index == last,
@@ -228,13 +229,13 @@ impl State {
         Ok(())
     }
 
-    /// Posts what was posted before the peer was ready.
+    /// Posts the requests that were posted before the peer was ready.
     pub(super) fn post_early(&mut self, handle: u32) -> Result<(), DeviceError> {
         let early = std::mem::take(&mut self.qps.get_mut(handle)?.early);
         self.post_send(QueuePair(handle), &early)
     }
 
-    /// What is wrong with an operation whatever the peer holds.
+    /// The faults of an operation that do not depend on the peer.
     fn check(&self, operation: &Operation) -> Result<(), DeviceError> {
         let lacks = |capability| {
             Err(DeviceError::Unsupported {
@@ -279,7 +280,7 @@ impl State {
                 placement: FlushPlacement::Persistent,
                 ..
             } if !self.abilities.has_flush_persistent => lacks("FLUSH with persistence"),
-            // The length goes through 32 bits in some kernels: more would be written back in part, without a word.
+            // The length passes through 32 bits in some kernels: a longer range would silently be written back in part.
             Operation::Flush { size, .. } if size > u64::from(u32::MAX) => {
                 Err(DeviceError::Limit {
                     what: "bytes of a FLUSH",
@@ -293,7 +294,7 @@ impl State {
         }
     }
 
-    /// The bytes of this side that an operation names, in the terms of the NIC.
+    /// The local bytes of an operation, in the terms of the NIC.
     fn raw_local(
         &mut self,
         domain: &Rc<ProtectionDomain>,
@@ -304,7 +305,7 @@ impl State {
             .transpose()
     }
 
-    /// Whether an operation names bytes of this side that are not in their region.
+    /// Whether an operation names local bytes outside their region.
     fn is_outside(&self, operation: &Operation) -> Result<bool, DeviceError> {
         let Some(local) = local_of(operation) else {
             return Ok(false);
@@ -316,7 +317,7 @@ impl State {
     }
 }
 
-/// The bytes of this side that an operation names.
+/// The local bytes of an operation.
 fn local_of(operation: &Operation) -> Option<LocalSpan> {
     match *operation {
         Operation::Write { local, .. }
@@ -329,8 +330,8 @@ fn local_of(operation: &Operation) -> Option<LocalSpan> {
     }
 }
 
-/// A place of the peer. A range that wraps around the end of all addresses names no memory, and some responders compute
-/// its end wrongly; it becomes one at address 0, where no region lies.
+/// A place of the peer. A range that wraps around the end of all addresses names no memory, and some responders compute its
+/// end wrongly; it is replaced by one at address 0, where no region lies.
 pub(super) fn place(remote: RemoteAddress, size: u64) -> RawPlace {
     let address = if remote.address.checked_add(size).is_some() {
         remote.address
@@ -344,7 +345,7 @@ pub(super) fn place(remote: RemoteAddress, size: u64) -> RawPlace {
 }
 
 fn post(posting: &mut Posting<'_>, stamp: Stamp, operation: &Operation, local: Option<RawSpan>) {
-    let span = || local.expect("the operation names bytes of this side");
+    let span = || local.expect("the operation names local bytes");
     let size = local.map_or(8, |local| u64::from(local.size));
     match *operation {
         Operation::Write { remote, .. } => posting.write(stamp, span(), place(remote, size)),
@@ -384,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_that_wraps_around_is_sent_where_nothing_is() {
+    fn a_range_that_wraps_around_is_sent_to_an_address_without_memory() {
         let remote = |address| RemoteAddress {
             address,
             rkey: Rkey(1),

@@ -1,15 +1,15 @@
-//! A queue pair as programs see it: what is posted and not yet completed, in order.
+//! A queue pair as programs see it: posted requests that have not completed, in order.
 //!
 //! ```text
 //!   Fresh --connect--> Calling --accepted--> Connected --trouble, goodbye--> Failed
 //!     \---accept--> Accepted --ready--/
 //! ```
 //!
-//! The NIC reports neither which operation failed nor unsignalled successes, so what was posted is kept here until the
-//! completion of it, or of something behind it, comes. The last request of each batch is always signalled to the NIC.
+//! The NIC reports neither the failed operation nor unsignalled successes, so requests are kept here until their completion
+//! arrives, or that of a later request. The last request of each batch is always signalled to the NIC.
 //!
-//! Once the queue pair has failed nothing is given to the NIC any more: what is posted then waits here behind what the
-//! NIC still has, and is flushed in its turn.
+//! Once the queue pair has failed, nothing is given to the NIC: new posts wait here behind the requests that the NIC still
+//! has, and are flushed in their turn.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::queue_pair::QueuePair as HardwareQueuePair;
 use crate::verbs::receive_queue::RawReceive;
 
-/// Where a queue pair is on its way.
+/// The state of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Fresh,
@@ -35,17 +35,17 @@ pub(super) enum Phase {
     Failed,
 }
 
-/// A send on its way.
+/// An outstanding send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posted {
     pub wr_id: u64,
     pub opcode: Opcode,
     pub signalled: bool,
-    /// Its local bytes are outside their region, so that it can only fail.
+    /// Whether its local bytes are outside their region, so that it can only fail.
     pub outside: bool,
 }
 
-/// A receive buffer that waits.
+/// A waiting receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffer {
     pub wr_id: u64,
@@ -57,7 +57,7 @@ pub(super) struct Lane<T> {
     entries: VecDeque<T>,
     /// Position of the first entry since the queue pair was made.
     first: u64,
-    /// How many of the entries the NIC has.
+    /// The number of entries that the NIC has.
     given: usize,
 }
 
@@ -96,7 +96,7 @@ impl<T> Lane<T> {
         self.entries.push_back(entry);
     }
 
-    /// Takes the entries up to `position`, which the NIC has completed: those before, and that itself.
+    /// Takes the entries up to `position`, which the NIC has completed: the earlier entries, and the entry itself.
     pub fn complete(&mut self, position: u64) -> (Vec<T>, Option<T>) {
         let before = position.saturating_sub(self.first).min(self.given as u64) as usize;
         let passed: Vec<T> = self.entries.drain(..before).collect();
@@ -136,7 +136,7 @@ impl<T> Lane<T> {
         self.entries.drain(..).collect()
     }
 
-    /// The NIC was reset: what it had will not complete any more.
+    /// The NIC was reset: its entries will not complete.
     pub fn take_back(&mut self) {
         self.given = 0;
     }
@@ -151,29 +151,29 @@ impl<T> Lane<T> {
     }
 }
 
-/// See the module documentation.
+/// A queue pair; see the module documentation.
 pub(super) struct QueuePairState {
     pub hardware: HardwareQueuePair,
     pub options: QueuePairOptions,
-    /// Where it belongs: the device's, or one of its own.
+    /// Its protection domain: the device's, or one of its own.
     pub domain: Rc<ProtectionDomain>,
     pub phase: Phase,
     pub sends: Lane<Posted>,
     pub receives: Lane<Buffer>,
-    /// Since when the program has asked for quiet.
+    /// The moment since which the program has asked for quiet.
     pub quiescing: Option<Instant>,
-    /// Whether it took its last buffer from the shared receive queue, and that has completed.
+    /// Whether it took its last buffer from the shared receive queue, and that buffer has completed.
     pub has_last_receive: bool,
-    /// Sequence number of the first packet of the attempt that is on its way.
+    /// Sequence number of the first packet of the current attempt.
     pub first_packet: u32,
     pub peer: Option<(Endpoint, PeerProfile)>,
-    /// Windows that are to be bound when it is connected.
+    /// Windows to bind when it is connected.
     pub unbound: Vec<u32>,
     /// Sends that were posted after the acceptance and before the peer was ready to take them.
     pub early: Vec<WorkRequest>,
 }
 
-/// Which opcode the completion of an operation has.
+/// The opcode of an operation's completion.
 pub(super) fn opcode_of(operation: &Operation) -> Opcode {
     match operation {
         Operation::Write { .. } | Operation::WriteWithImmediate { .. } => Opcode::Write,
@@ -199,7 +199,7 @@ pub(super) fn completion(qp: u32, wr_id: u64, status: Status, opcode: Opcode) ->
 }
 
 impl QueuePairState {
-    /// Completions of what was posted after the failure, as soon as the NIC has given back what was posted before.
+    /// Completions of requests posted after the failure, once the NIC has returned the earlier ones.
     pub fn flush_kept(&mut self, handle: u32) -> (Vec<WorkCompletion>, Vec<WorkCompletion>) {
         let flushed = |wr_id, opcode| completion(handle, wr_id, Status::WorkRequestFlushed, opcode);
         let sends = self
@@ -217,13 +217,13 @@ impl QueuePairState {
         (sends, receives)
     }
 
-    /// Whether completions are to come of what the NIC has: of requests, of own buffers, of buffers of a shared queue.
+    /// Whether completions are due for requests of the NIC: sends, own buffers, buffers of a shared queue.
     pub fn is_under_way(&self) -> bool {
         let shared = self.options.shared_receive_queue.is_some() && !self.has_last_receive;
         self.sends.is_under_way() || self.receives.is_under_way() || shared
     }
 
-    /// The connection that it has or is getting.
+    /// The current or future connection.
     pub fn link(&self) -> Option<LinkId> {
         match self.phase {
             Phase::Calling(link) | Phase::Accepted(link) | Phase::Connected(link) => Some(link),
@@ -244,14 +244,14 @@ mod tests {
         assert_eq!(
             lane.complete(2),
             (vec![], None),
-            "what has ended does not end again"
+            "ended entries do not end again"
         );
         assert_eq!(lane.complete(4), (vec![3], Some(4)));
         assert_eq!((lane.len(), lane.next()), (0, 5));
     }
 
     #[test]
-    fn what_is_finished_is_gone_up_to_it_and_no_further() {
+    fn finishing_removes_the_entries_up_to_the_position_and_no_others() {
         let mut lane = Lane::default();
         (0..4).for_each(|number| lane.give(number));
         lane.keep(4);
@@ -262,12 +262,12 @@ mod tests {
         assert_eq!(
             (lane.len(), lane.take_kept()),
             (1, vec![4]),
-            "what the NIC never got does not end with what it had"
+            "kept entries do not end with those of the NIC"
         );
     }
 
     #[test]
-    fn what_the_nic_never_gets_comes_after_what_it_has() {
+    fn kept_entries_come_after_those_of_the_nic() {
         let mut lane = Lane::default();
         lane.give(0);
         lane.give(1);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_from_the_nic_ends_with_what_it_never_got() {
+    fn entries_taken_back_from_the_nic_end_with_the_kept_ones() {
         let mut lane = Lane::default();
         lane.give(0);
         lane.give(1);
@@ -290,12 +290,16 @@ mod tests {
         lane.take_back();
         assert!(!lane.is_under_way());
         assert_eq!(lane.take_kept(), [1, 2]);
-        assert_eq!(lane.complete(1), (vec![], None), "a late one ends nothing");
+        assert_eq!(
+            lane.complete(1),
+            (vec![], None),
+            "a late completion ends nothing"
+        );
         assert_eq!(lane.next(), 3);
     }
 
     #[test]
-    fn a_completion_of_something_never_given_takes_nothing() {
+    fn a_completion_of_an_unknown_request_takes_nothing() {
         let mut lane = Lane::default();
         lane.give(0);
         lane.keep(1);

@@ -1,4 +1,4 @@
-//! Registered memory: what the own NIC uses, what peers use, and the windows between.
+//! Registered memory: the parts for the own NIC, the parts for peers, and the windows.
 //!
 //! ```text
 //!   region      |<-------------------------------- size ------------------------------->|
@@ -7,18 +7,18 @@
 //!   windows           |<-- bound to one queue pair -->|
 //! ```
 //!
-//! Two registrations, because the key for peers must be able to end while the own NIC still uses the memory. The local
-//! one is made late, because memory that is only read by peers (a log that is a mapped file) cannot always be pinned for
-//! writing.
+//! There are two registrations, because the key for peers must be able to end while the own NIC still uses the memory. The
+//! local registration is made late, because memory that peers only read (a log that is a mapped file) cannot always be
+//! pinned for writing.
 //!
-//! Where it cannot, no window can be bound to it: a kernel pins for writing what windows may be bound to. A window for reading
-//! is then a registration of its bytes, with a key of its own that ends by itself. It opens them to every queue pair of the
-//! device whose peer knows the key.
+//! If it cannot, no window can be bound to it: a kernel pins memory for windows for writing. A window for reading is then a
+//! registration of its bytes, with a key of its own that ends by itself. The registration opens the bytes to every queue
+//! pair of the device whose peer knows the key.
 //!
 //! A device without windows has queue pairs with protection domains of their own. There a window is a registration of its
-//! bytes, too, in the protection domain of its queue pair: it opens them to that one alone. What such a queue pair posts names
-//! the memory by a registration for the own NIC in the same place (`elsewhere`), made when first needed; it ends with the queue
-//! pair.
+//! bytes, too, in the protection domain of its queue pair: the registration opens the bytes to that queue pair alone. Posts
+//! of such a queue pair name the memory by a registration for the own NIC in the same protection domain (`elsewhere`),
+//! which is made on first use and ends with the queue pair.
 
 use std::io;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ use crate::verbs::cause::{self, Wanted};
 use crate::verbs::memory::{ProtectionDomain, Registration, Rights, Window};
 use crate::verbs::posting::RawSpan;
 
-/// What the device grants, as far as it concerns memory.
+/// The device's grants on memory.
 #[derive(Clone, Copy)]
 pub(super) struct Grants {
     pub windows: bool,
@@ -39,28 +39,28 @@ pub(super) struct Grants {
     pub flush_persistent: bool,
 }
 
-/// See the module documentation.
+/// A region; see the module documentation.
 pub(super) struct RegionState {
     pub memory: Rc<dyn Region>,
-    /// As peers name the first byte.
+    /// The address of the first byte for peers.
     pub address: u64,
     pub size: u64,
     domain: Rc<ProtectionDomain>,
     windows_possible: bool,
     local: Option<Registration>,
-    /// The same in the protection domains of single queue pairs.
+    /// The registrations for the own NIC in the protection domains of single queue pairs.
     elsewhere: Vec<(Rc<ProtectionDomain>, Registration)>,
-    /// The NIC may read the memory and not write it: the kernel pins it for reading alone, which is known once `local` was made,
-    /// or only a sync makes it durable. An older kernel would pin that for writing.
+    /// Whether the NIC may only read the memory: the kernel pins it for reading alone, which is known once `local` was made,
+    /// or only a sync makes it durable. An older kernel would pin the latter for writing.
     is_read_only: bool,
-    /// Only a sync makes the memory durable.
+    /// Whether only a sync makes the memory durable.
     is_synced: bool,
     remote: Option<Registration>,
     /// Windows that are bound to it.
     pub window_count: usize,
 }
 
-/// A window, and where it belongs.
+/// A window, and its region.
 pub(super) struct WindowState {
     pub opening: Opening,
     pub region: u32,
@@ -70,15 +70,15 @@ pub(super) struct WindowState {
     pub access: Access,
 }
 
-/// What opens the bytes of a window.
+/// The object that opens the bytes of a window.
 pub(super) enum Opening {
-    /// A window of the NIC, and the registration of exactly its bytes, where it needs one of its own.
+    /// A window of the NIC, and the registration of exactly its bytes, if it needs its own.
     Bound(Window, Option<Registration>),
     /// A registration for reading.
     Registered(Registration),
 }
 
-/// What a window can be made of.
+/// The base of a window.
 pub(super) enum Ground {
     /// The registration for the own NIC.
     Local,
@@ -96,7 +96,7 @@ impl Opening {
         }
     }
 
-    /// Ends the window and what it was bound to. When this has returned `Ok`, its key opens nothing any more.
+    /// Ends the window and its base. After this call has returned `Ok`, its key opens nothing.
     pub fn end(&mut self) -> io::Result<()> {
         match self {
             Self::Bound(window, exact) => {
@@ -108,16 +108,16 @@ impl Opening {
     }
 }
 
-/// Addresses of regions are apart by at least this, and equal to those of their memory modulo this, so that any size of
-/// page fits.
+/// Addresses of regions differ by at least this size, and equal those of their memory modulo this size, so that any page
+/// size fits.
 const ADDRESS_GRAIN: u64 = 1 << 30;
 
-/// The first multiple of the grain from `next` on, at the place in it that `memory` has.
+/// The first address from `next` on that equals the address of `memory` modulo the grain.
 pub(super) fn address_for(next: u64, memory: &dyn Region) -> Result<u64, DeviceError> {
     let place = memory
         .mapped_at()
         .ok_or_else(|| DeviceError::Registration {
-            reason: "this memory is no mapping of this process, so no RDMA device can reach it"
+            reason: "this memory is not a mapping of this process, so no RDMA device can reach it"
                 .into(),
         })?;
     Ok(next.next_multiple_of(ADDRESS_GRAIN) + place.address().addr().get() as u64 % ADDRESS_GRAIN)
@@ -189,7 +189,7 @@ impl RegionState {
         }
     }
 
-    /// Refuses memory that the NIC may not write, as far as is known.
+    /// Refuses memory that the NIC may not write, as far as known.
     pub fn check_written(&self) -> Result<(), DeviceError> {
         self.check_synced()?;
         if self.is_read_only {
@@ -198,7 +198,7 @@ impl RegionState {
         Ok(())
     }
 
-    /// Refuses memory that only a sync makes durable, where the NIC is to write it.
+    /// Refuses memory that only a sync makes durable, if the NIC is to write it.
     fn check_synced(&self) -> Result<(), DeviceError> {
         if self.is_synced {
             return Err(DeviceError::SyncedFile {
@@ -209,7 +209,7 @@ impl RegionState {
         Ok(())
     }
 
-    /// What a window with `access` to `span` is made of. `exact`: its registration must be of the span alone.
+    /// The base of a window with `access` to `span`. `exact`: its registration must cover exactly the span.
     pub fn for_window(
         &mut self,
         span: Span,
@@ -265,7 +265,7 @@ impl RegionState {
         let rights = Rights::local(writable, writable && self.windows_possible);
         let whole = Span::new(0, self.size);
         match self.register_span(domain, whole, rights) {
-            // Pages of a file, which the kernel writes back behind the NIC: it lets the NIC read them.
+            // Pages of a file, which the kernel writes back behind the NIC: the kernel lets the NIC only read them.
             Err(error) if writable && cause::is_file(&error) => {
                 self.is_read_only = true;
                 let rights = Rights::local(false, false);
@@ -276,7 +276,7 @@ impl RegionState {
         }
     }
 
-    /// By which queue pairs of `domain` find the memory.
+    /// The local key for queue pairs of `domain`.
     fn lkey(&mut self, domain: &Rc<ProtectionDomain>) -> Result<u32, DeviceError> {
         if Rc::ptr_eq(domain, &self.domain) {
             return Ok(self.local()?.lkey());
@@ -290,12 +290,12 @@ impl RegionState {
         Ok(lkey)
     }
 
-    /// Ends what the own NIC may do for queue pairs of `domain`: they are gone.
+    /// Ends the registration of the own NIC for queue pairs of `domain`, which are gone.
     pub fn leave(&mut self, domain: &Rc<ProtectionDomain>) {
         self.elsewhere.retain(|(of, _)| !Rc::ptr_eq(of, domain));
     }
 
-    /// The key by which peers name the region. Of a region for local use alone it opens nothing.
+    /// The remote key of the region. For a region of local use it opens nothing.
     pub fn rkey(&self) -> u32 {
         let registration = self.remote.as_ref().or(self.local.as_ref());
         registration
@@ -303,12 +303,12 @@ impl RegionState {
             .rkey()
     }
 
-    /// Whether the own key opens the region to peers.
+    /// Whether the region's own key opens it to peers.
     pub fn is_open(&self) -> bool {
         self.remote.is_some()
     }
 
-    /// Ends what peers may do with the own key.
+    /// Ends the access of peers through the region's own key.
     pub fn close(&mut self) -> io::Result<()> {
         if let Some(remote) = &mut self.remote {
             remote.end()?;
@@ -330,8 +330,8 @@ impl RegionState {
         span.fits(self.size)
     }
 
-    /// `local` in the terms of the NIC, for a queue pair of `domain`. Bytes outside the region become the first ones behind it,
-    /// so that the NIC itself refuses them, in the order in which they were posted.
+    /// `local` in the terms of the NIC, for a queue pair of `domain`. Bytes outside the region become the first ones behind
+    /// it, so that the NIC itself refuses them, in the order in which they were posted.
     pub fn raw(
         &mut self,
         local: LocalSpan,

@@ -1,11 +1,11 @@
-//! What a refusal of the system means, and what to do about it.
+//! The meaning of system refusals, and their remedies.
 
 use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Why no device can be opened.
+/// The reason why no device can be opened.
 pub(crate) fn no_library(error: &io::Error) -> String {
     format!(
         "libibverbs cannot be used ({error}): install it (Debian: apt install libibverbs1 ibverbs-providers) and load the \
@@ -13,12 +13,12 @@ pub(crate) fn no_library(error: &io::Error) -> String {
     )
 }
 
-/// Why there is no device at all.
+/// The reason why there is no device at all.
 pub(crate) const NO_DEVICE: &str = "this machine has no RDMA device: load the driver of its network card (modprobe mlx5_ib, \
      irdma, bnxt_re, ...), or make a soft-RoCE device on an ordinary one (modprobe rdma_rxe; rdma link add rxe0 type rxe \
      netdev eth0)";
 
-/// Why the device that was asked for is not there.
+/// The reason why the requested device does not exist.
 pub(crate) fn no_such_device(wanted: &str, present: &[String]) -> String {
     format!(
         "there is no RDMA device {wanted}; there are: {}",
@@ -26,7 +26,7 @@ pub(crate) fn no_such_device(wanted: &str, present: &[String]) -> String {
     )
 }
 
-/// Why a device that is there cannot be opened.
+/// The reason why an existing device cannot be opened.
 pub(crate) fn cannot_open(name: &str, error: &io::Error) -> String {
     let cure = match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => {
@@ -40,7 +40,7 @@ pub(crate) fn cannot_open(name: &str, error: &io::Error) -> String {
     format!("cannot open RDMA device {name} ({error}){cure}")
 }
 
-/// Why a port has no address that others can reach.
+/// The reason why a port has no address that others can reach.
 pub(crate) fn no_address(device: &str, port: u8) -> String {
     format!(
         "port {port} of {device} has no usable GID: its network interface needs an IP address (ip addr add), and a moment \
@@ -48,18 +48,18 @@ pub(crate) fn no_address(device: &str, port: u8) -> String {
     )
 }
 
-/// Why a GID index cannot be used.
+/// The reason why a GID index cannot be used.
 pub(crate) fn no_such_address(device: &str, port: u8, index: u8) -> String {
     format!(
         "GID index {index} of port {port} of {device} is empty; choose one that is not all zeros in \
-         /sys/class/infiniband/{device}/ports/{port}/gids, or none, so that one is looked for"
+         /sys/class/infiniband/{device}/ports/{port}/gids, or none, so that the best one is chosen"
     )
 }
 
-/// What was to be registered.
+/// The parameters of a registration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether the NIC may write them.
     pub writable: bool,
@@ -72,7 +72,7 @@ pub(crate) fn is_file(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::FAULT)
 }
 
-/// Why memory cannot be registered.
+/// The reason why memory cannot be registered.
 pub(crate) fn registration(error: &io::Error, wanted: Wanted) -> String {
     let Wanted {
         size,
@@ -104,7 +104,7 @@ pub(crate) fn registration(error: &io::Error, wanted: Wanted) -> String {
     }
 }
 
-/// Why a queue pair cannot be connected to its peer.
+/// The reason why a queue pair cannot be connected to its peer.
 pub(crate) fn connection(error: &io::Error, gid_index: u8, gid: &str) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::TIMEDOUT | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal_of_memory_names_its_cause_and_its_cure() {
+    fn each_refusal_of_memory_names_its_cause_and_remedy() {
         let wanted = Wanted {
             size: 4096,
             writable: true,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_device_is_told_with_the_ways_to_get_one() {
+    fn a_missing_device_is_reported_with_the_ways_to_get_one() {
         assert!(NO_DEVICE.contains("modprobe") && NO_DEVICE.contains("rdma link add"));
         assert!(no_such_device("mlx5_7", &["rxe0".into()]).contains("rxe0"));
         assert!(cannot_open("rxe0", &Errno::ACCESS.into()).contains("/dev/infiniband"));

@@ -1,4 +1,4 @@
-//! Memory that the NIC may touch: protection domain, registrations, windows.
+//! Memory that the NIC may access: protection domain, registrations, windows.
 
 use std::io;
 use std::ptr;
@@ -12,8 +12,7 @@ use stonecast_media::Region;
 use super::context::Context;
 use super::outcome;
 
-/// What keeps objects of different owners apart: keys and queue pairs of different protection domains do not work
-/// together.
+/// Separates objects of different owners: keys and queue pairs of different protection domains do not work together.
 #[derive(Debug)]
 pub(crate) struct ProtectionDomain {
     raw: *mut ibv::ibv_pd,
@@ -21,7 +20,7 @@ pub(crate) struct ProtectionDomain {
 }
 
 impl ProtectionDomain {
-    /// A fresh one.
+    /// A fresh protection domain.
     pub fn new(context: &Context) -> io::Result<Rc<Self>> {
         // SAFETY: the context is open.
         let raw = unsafe { ibv::ibv_alloc_pd(context.raw()) };
@@ -35,7 +34,7 @@ impl ProtectionDomain {
         }
     }
 
-    /// The device that it is of.
+    /// The device of the protection domain.
     pub fn context(&self) -> &Context {
         &self.context
     }
@@ -48,7 +47,7 @@ impl ProtectionDomain {
 
 impl Drop for ProtectionDomain {
     fn drop(&mut self) {
-        // SAFETY: made by `ibv_alloc_pd`, freed once; what was made in it holds the `Rc`.
+        // SAFETY: made by `ibv_alloc_pd`, freed once; every object made in it holds the `Rc`.
         let _nothing_to_do = unsafe { ibv::ibv_dealloc_pd(self.raw) };
     }
 }
@@ -56,20 +55,20 @@ impl Drop for ProtectionDomain {
 /// The rights of a registration, each named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// The own NIC may write: as destination of READs and receives.
+    /// Whether the own NIC may write: as destination of READs and receives.
     pub local_write: bool,
-    /// Windows may be bound to it.
+    /// Whether windows may be bound to it.
     pub bind: bool,
-    /// What peers may do.
+    /// The rights of peers.
     pub remote: Access,
-    /// `remote` may grant FLUSH: the device has it.
+    /// Whether `remote` may grant FLUSH: the device has it.
     pub flush_global: bool,
     /// The same for FLUSH with persistence; only for persistent memory.
     pub flush_persistent: bool,
 }
 
 impl Rights {
-    /// Those of a registration that peers cannot use.
+    /// The rights of a registration that peers cannot use.
     pub fn local(local_write: bool, bind: bool) -> Self {
         Self {
             local_write,
@@ -88,7 +87,7 @@ impl Rights {
             || self.remote.grants(Access::REMOTE_ATOMIC)
     }
 
-    /// Whether FLUSH with persistence is asked for.
+    /// Whether FLUSH with persistence is requested.
     pub fn flushes_persistently(self) -> bool {
         self.remote.grants(Access::REMOTE_FLUSH) && self.flush_persistent
     }
@@ -97,7 +96,7 @@ impl Rights {
         use ibv::ibv_access_flags as flag;
         let flush = self.remote.grants(Access::REMOTE_FLUSH);
         let named = [
-            // A peer's write needs the right of the own NIC to write, too (ibv_reg_mr(3)).
+            // A peer's write also needs the right of the own NIC to write (ibv_reg_mr(3)).
             (self.write(), flag::IBV_ACCESS_LOCAL_WRITE),
             (self.bind, flag::IBV_ACCESS_MW_BIND),
             (flush && self.flush_global, flag::IBV_ACCESS_FLUSH_GLOBAL),
@@ -113,7 +112,7 @@ impl Rights {
     }
 }
 
-/// The flags of what peers may do, without FLUSH.
+/// The flags of the peers' rights, without FLUSH.
 pub(super) fn remote_flags(access: Access) -> u32 {
     use ibv::ibv_access_flags as flag;
     let named = [
@@ -127,20 +126,20 @@ pub(super) fn remote_flags(access: Access) -> u32 {
         .fold(0, |flags, (_, bit)| flags | bit.0)
 }
 
-/// Memory that is registered, and so pinned.
+/// Registered, and so pinned, memory.
 pub(crate) struct Registration {
-    /// Null once it was ended.
+    /// Null once ended.
     raw: *mut ibv::ibv_mr,
     lkey: u32,
     rkey: u32,
     _domain: Rc<ProtectionDomain>,
-    /// What is registered lives as long as the registration.
+    /// The registered memory lives as long as the registration.
     _memory: Rc<dyn Region>,
 }
 
 impl Registration {
-    /// Registers `span` of `memory`, whose first byte peers name by the address `first_address`. That must equal the
-    /// memory's own address modulo the page size.
+    /// Registers `span` of `memory`, whose first byte has the address `first_address` for peers. That address must equal
+    /// the memory's own address modulo the page size.
     pub fn new(
         domain: &Rc<ProtectionDomain>,
         memory: Rc<dyn Region>,
@@ -158,16 +157,16 @@ impl Registration {
         let offset = usize::try_from(span.offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let start = place.address().as_ptr().wrapping_add(offset).cast();
         let first_address = first_address + span.offset;
-        // SAFETY: the protection domain is alive. A place names the bytes of a mapping and no other memory of this
-        // program, and the span lies in it; the kernel checks the rights of the pages and pins them. The region keeps its mapping, and this value the region.
-        // Others than this process change the bytes from now on, which a region allows.
+        // SAFETY: the protection domain is alive. A place names the bytes of a mapping and no other memory of this program,
+        // and the span lies in it; the kernel checks the rights of the pages and pins them. The region keeps its mapping,
+        // and this value keeps the region. Other parties may change the bytes afterwards, which a region allows.
         let raw = unsafe {
             ibv::ibv_reg_mr_iova2(domain.raw(), start, size, first_address, rights.flags())
         };
         if raw.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: not null (checked), so a registration that is alive.
+        // SAFETY: not null (checked), so the registration is alive.
         let lkey = unsafe { (*raw).lkey };
         // SAFETY: as above.
         let rkey = unsafe { (*raw).rkey };
@@ -180,23 +179,23 @@ impl Registration {
         })
     }
 
-    /// By which the own NIC finds it.
+    /// The key for the own NIC.
     pub fn lkey(&self) -> u32 {
         self.lkey
     }
 
-    /// By which peers find it.
+    /// The key for peers.
     pub fn rkey(&self) -> u32 {
         self.rkey
     }
 
-    /// Ends the registration. When this has returned `Ok`, nothing that any peer posts or has posted can touch the
-    /// memory through it any more: the kernel waits until the NIC has forgotten it.
+    /// Ends the registration. After this call has returned `Ok`, no request that any peer posts or has posted can access
+    /// the memory through it: the kernel waits until the NIC has forgotten it.
     pub fn end(&mut self) -> io::Result<()> {
         if self.raw.is_null() {
             return Ok(());
         }
-        // SAFETY: a registration that is alive and is ended once: the pointer is cleared below.
+        // SAFETY: the registration is alive and is ended once: the pointer is cleared below.
         outcome(unsafe { ibv::ibv_dereg_mr(self.raw) })?;
         self.raw = ptr::null_mut();
         Ok(())
@@ -209,16 +208,16 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // One that cannot end now ends with the context.
+        // A registration that cannot end here ends with the context.
         let _ = self.end();
     }
 }
 
 /// A memory window of type 2: a part of a registration that the peer of one queue pair may touch.
 pub(crate) struct Window {
-    /// Null once it was ended.
+    /// Null once ended.
     raw: *mut ibv::ibv_mw,
-    /// The key that the next binding may have.
+    /// The key of the next binding.
     rkey: u32,
     _domain: Rc<ProtectionDomain>,
 }
@@ -226,14 +225,14 @@ pub(crate) struct Window {
 impl Window {
     /// A window that opens nothing yet.
     pub fn new(domain: &Rc<ProtectionDomain>) -> io::Result<Self> {
-        // SAFETY: the protection domain is alive; the call refuses where the device has no windows.
+        // SAFETY: the protection domain is alive; the call fails if the device has no windows.
         let raw = unsafe { ibv::ibv_alloc_mw(domain.raw(), ibv::ibv_mw_type::IBV_MW_TYPE_2) };
         if raw.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: not null (checked), so a window that is alive.
+        // SAFETY: not null (checked), so the window is alive.
         let fresh = unsafe { (*raw).rkey };
-        // SAFETY: computes with a number.
+        // SAFETY: the call computes with a number.
         let rkey = unsafe { ibv::ibv_inc_rkey(fresh) };
         Ok(Self {
             raw,
@@ -242,17 +241,17 @@ impl Window {
         })
     }
 
-    /// The key that it is to be bound with.
+    /// The key to bind it with.
     pub fn rkey(&self) -> u32 {
         self.rkey
     }
 
-    /// Ends the window, whatever state its queue pair is in. When this has returned `Ok`, its key opens nothing any more.
+    /// Ends the window, whatever the state of its queue pair. After this call has returned `Ok`, its key opens nothing.
     pub fn end(&mut self) -> io::Result<()> {
         if self.raw.is_null() {
             return Ok(());
         }
-        // SAFETY: a window that is alive and is ended once: the pointer is cleared below.
+        // SAFETY: the window is alive and is ended once: the pointer is cleared below.
         outcome(unsafe { ibv::ibv_dealloc_mw(self.raw) })?;
         self.raw = ptr::null_mut();
         Ok(())
@@ -265,7 +264,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // One that cannot end now ends with the context.
+        // A window that cannot end here ends with the context.
         let _ = self.end();
     }
 }
@@ -285,9 +284,9 @@ mod tests {
         flush_persistent: true,
     };
 
-    /// Guards the rule that no flag is set which nobody named: relaxed ordering above all.
+    /// Guards the rule that only explicitly named flags are set: relaxed ordering above all.
     #[test]
-    fn no_set_of_rights_asks_for_relaxed_ordering_or_paging_on_demand() {
+    fn no_set_of_rights_requests_relaxed_ordering_or_on_demand_paging() {
         use ibv::ibv_access_flags as flag;
         let forbidden = flag::IBV_ACCESS_RELAXED_ORDERING.0
             | flag::IBV_ACCESS_ON_DEMAND.0
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn flush_with_persistence_is_granted_only_where_it_was_asked_for() {
+    fn flush_with_persistence_is_granted_only_on_request() {
         use ibv::ibv_access_flags as flag;
         assert_ne!(FLUSHING.flags() & flag::IBV_ACCESS_FLUSH_PERSISTENT.0, 0);
         for rights in [

@@ -1,4 +1,4 @@
-//! One batch of work requests on its way to the NIC, with one doorbell.
+//! One batch of work requests for the NIC, with one doorbell.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use super::memory::{Registration, Window, remote_flags};
 use super::outcome;
 use super::queue_pair::QueuePair;
 
-/// Bytes of this side in the terms of the NIC.
+/// Local bytes in the terms of the NIC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawSpan {
     pub address: u64,
@@ -25,7 +25,7 @@ pub(crate) struct RawPlace {
     pub rkey: u32,
 }
 
-/// How the next request is posted.
+/// The settings of the next request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub wr_id: u64,
@@ -33,10 +33,10 @@ pub(crate) struct Stamp {
     pub fence: bool,
 }
 
-/// A batch that was begun and is not yet with the NIC. Dropping it posts nothing.
+/// A batch that has begun and is not yet with the NIC. Its drop posts nothing.
 pub(crate) struct Posting<'a> {
     qp: &'a QueuePair,
-    /// The same, for the calls; alive while `qp` is borrowed.
+    /// The same queue pair, for the calls; alive while `qp` is borrowed.
     raw: *mut ibv::ibv_qp_ex,
     committed: bool,
 }
@@ -65,14 +65,14 @@ impl<'a> Posting<'a> {
             .iter()
             .filter(|(set, _)| *set)
             .fold(0, |flags, (_, bit)| flags | bit.0);
-        // SAFETY: the queue pair is alive, and the field is the caller's between start and complete.
+        // SAFETY: the queue pair is alive, and the field belongs to the caller between start and complete.
         unsafe { (*self.raw).wr_id = stamp.wr_id };
         // SAFETY: as above.
         unsafe { (*self.raw).wr_flags = flags };
     }
 
     fn local(&mut self, local: RawSpan) {
-        // SAFETY: a batch is begun and its current request takes one span. The NIC checks the span against its key.
+        // SAFETY: a batch has begun and its current request takes one span. The NIC checks the span against its key.
         unsafe { ibv::ibv_wr_set_sge(self.raw, local.lkey, local.address, local.size) };
     }
 
@@ -139,11 +139,11 @@ impl<'a> Posting<'a> {
         self.local(found);
     }
 
-    /// FLUSH of a range. A type of none and a range of nothing succeed on some devices without doing anything, so neither
-    /// can be expressed or is posted.
+    /// FLUSH of a range. Some devices report success for an empty type or an empty range without doing anything, so neither
+    /// can be expressed or posted.
     pub fn flush(&mut self, stamp: Stamp, place: RawPlace, size: u64, placement: FlushPlacement) {
         assert!(self.qp.extra.flush, "the queue pair was made with FLUSH");
-        assert!(size > 0, "a FLUSH names bytes");
+        assert!(size > 0, "a FLUSH covers at least one byte");
         self.stamp(stamp);
         let kind = match placement {
             FlushPlacement::Global => ibv::IBV_FLUSH_GLOBAL,
@@ -187,7 +187,7 @@ impl<'a> Posting<'a> {
         };
     }
 
-    /// Binds `window` to `span` (addresses as peers name them) of `registration`, for the peer of this queue pair alone.
+    /// Binds `window` to `span` (addresses as peers use them) of `registration`, for the peer of this queue pair alone.
     pub fn bind(
         &mut self,
         stamp: Stamp,
@@ -223,7 +223,7 @@ impl<'a> Posting<'a> {
 impl Drop for Posting<'_> {
     fn drop(&mut self) {
         if !self.committed {
-            // SAFETY: a batch is begun and was not ended; it ends here, and nothing of it is posted.
+            // SAFETY: a batch has begun and was not ended; it ends here, and none of it is posted.
             unsafe { ibv::ibv_wr_abort(self.raw) };
         }
     }

@@ -1,4 +1,4 @@
-//! A queue pair of a reliable connection, and its way through the states.
+//! A queue pair of a reliable connection, and its states.
 //!
 //! ```text
 //!   RESET --initialize--> INIT --receive_from--> RTR --send_to--> RTS --fail--> ERR
@@ -20,7 +20,7 @@ use super::zeroed::AllZero;
 use crate::path::{Endpoint, Transport};
 use crate::retries::ReceiverNotReady;
 
-/// Which operations a queue pair can post beyond those that all have.
+/// The operations that a queue pair can post beyond the common ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExtraOperations {
     pub windows: bool,
@@ -28,7 +28,7 @@ pub(crate) struct ExtraOperations {
     pub atomic_write: bool,
 }
 
-/// How to make a queue pair.
+/// The parameters of a new queue pair.
 pub(crate) struct Wanted<'a> {
     pub domain: &'a Rc<ProtectionDomain>,
     pub send_cq: &'a Rc<CompletionQueue>,
@@ -39,28 +39,28 @@ pub(crate) struct Wanted<'a> {
     pub extra: ExtraOperations,
 }
 
-/// Where a connection goes, and on which terms.
+/// The destination of a connection, and its terms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub port: Port,
     pub peer: Endpoint,
-    /// Packet sequence number of the first packet that is sent.
+    /// Packet sequence number of the first packet sent.
     pub first_packet: u32,
-    /// What the peer's sends wait for a buffer; the responder's side of it.
+    /// The wait of the peer's sends for a buffer; the responder's side of it.
     pub peer_terms: ReceiverNotReady,
-    /// What the own sends wait for a buffer; the requester's side of it.
+    /// The wait of the own sends for a buffer; the requester's side of it.
     pub own_terms: ReceiverNotReady,
-    /// READs and atomics that this side may have under way.
+    /// READs and atomics that this side may have outstanding.
     pub reads_out: u8,
-    /// READs and atomics that the peer may have under way here.
+    /// READs and atomics that the peer may have outstanding here.
     pub reads_in: u8,
     pub retransmission: Retransmission,
 }
 
-/// When and how often a packet without an answer is sent again.
+/// The retransmission of a packet without an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retransmission {
-    /// 4.096 microseconds times two to the power of this.
+    /// 4.096 microseconds times two to the power of this value.
     pub timeout_code: u8,
     /// 1 to 6; 7 means for ever on soft-RoCE.
     pub retry_count: u8,
@@ -71,7 +71,7 @@ pub(crate) struct QueuePair {
     raw: *mut ibv::ibv_qp,
     extended: *mut ibv::ibv_qp_ex,
     number: u32,
-    /// What it may post beyond the rest.
+    /// The operations that it may post beyond the common ones.
     pub extra: ExtraOperations,
     _parents: (
         Rc<ProtectionDomain>,
@@ -82,7 +82,7 @@ pub(crate) struct QueuePair {
 }
 
 impl QueuePair {
-    /// A fresh one. Fails where the library or the device lacks one of the operations.
+    /// A fresh queue pair. Fails if the library or the device lacks one of the operations.
     pub fn new(wanted: &Wanted<'_>) -> io::Result<Self> {
         use ibv::ibv_qp_create_send_ops_flags as operation;
         let extra = wanted.extra;
@@ -124,9 +124,9 @@ impl QueuePair {
         if raw.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: not null (checked), so a queue pair that is alive; its number never changes.
+        // SAFETY: not null (checked), so the queue pair is alive; its number never changes.
         let number = unsafe { (*raw).qp_num };
-        // SAFETY: it was made with operations of the extended interface, which is what the call asks for.
+        // SAFETY: the queue pair was made with operations of the extended interface, as the call requires.
         let extended = unsafe { ibv::ibv_qp_to_qp_ex(raw) };
         let parents = (
             wanted.domain.clone(),
@@ -148,7 +148,7 @@ impl QueuePair {
         }
     }
 
-    /// By which peers find it.
+    /// The number by which peers address it.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -187,7 +187,7 @@ impl QueuePair {
         )
     }
 
-    /// INIT to RTR: packets of the peer are taken.
+    /// INIT to RTR: packets of the peer are accepted.
     pub fn receive_from(&self, route: &Route) -> io::Result<()> {
         use ibv::ibv_qp_attr_mask as mask;
         // A FLUSH to a queue pair without resources for READs makes some kernels write through a null pointer.
@@ -229,7 +229,7 @@ impl QueuePair {
         use ibv::ibv_qp_attr_mask as mask;
         assert!(
             (1..=6).contains(&route.retransmission.retry_count),
-            "retries are counted, and there are some"
+            "there is a bounded number of retries, at least one"
         );
         let mut attributes = ibv::ibv_qp_attr::zeroed();
         attributes.qp_state = ibv::ibv_qp_state::IBV_QPS_RTS;
@@ -249,15 +249,15 @@ impl QueuePair {
         )
     }
 
-    /// Any state to ERR. When this has returned `Ok`, no request of the peer is executed any more, and what is
-    /// outstanding is on its way to complete with an error.
+    /// Any state to ERR. After this call has returned `Ok`, no request of the peer is executed, and outstanding requests
+    /// will complete with an error.
     pub fn fail(&self) -> io::Result<()> {
         let mut attributes = ibv::ibv_qp_attr::zeroed();
         attributes.qp_state = ibv::ibv_qp_state::IBV_QPS_ERR;
         self.modify(&mut attributes, ibv::ibv_qp_attr_mask::IBV_QP_STATE)
     }
 
-    /// Any state to RESET, as fresh; what was posted is forgotten.
+    /// Any state to RESET, as fresh; posted requests are forgotten.
     pub fn reset(&self) -> io::Result<()> {
         let mut attributes = ibv::ibv_qp_attr::zeroed();
         attributes.qp_state = ibv::ibv_qp_state::IBV_QPS_RESET;
@@ -270,7 +270,7 @@ impl QueuePair {
         mask: ibv::ibv_qp_attr_mask,
     ) -> io::Result<()> {
         let mask = i32::try_from(mask.0).expect("the bits of the mask are few");
-        // SAFETY: the queue pair is alive; `attributes` is whole, and `mask` says which fields are looked at.
+        // SAFETY: the queue pair is alive; `attributes` is whole, and `mask` selects the fields that are read.
         outcome(unsafe { ibv::ibv_modify_qp(self.raw, attributes, mask) })
     }
 

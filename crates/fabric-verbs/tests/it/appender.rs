@@ -1,4 +1,5 @@
-//! An appender in a process of its own: the test binary runs itself again and sends batch after batch to whoever accepts.
+//! An appender in a process of its own: the test binary runs itself again and sends batch after batch to any receiver that
+//! accepts.
 
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -21,30 +22,30 @@ pub const MESSAGE: u32 = 64;
 const MESSAGES: usize = 7;
 /// Bytes of the WRITE that ends a batch: many packets, so that it can be interrupted in the middle.
 pub const WRITE: u32 = 1 << 15;
-/// Requests of a batch, and batches that may be under way.
+/// Requests of a batch, and batches that may be outstanding.
 const BATCH: usize = MESSAGES + 1;
 const AHEAD: usize = 2;
-/// A queue pair without a receive buffer cannot be made.
+/// A queue pair needs at least one receive buffer.
 const RECEIVES: u32 = 1;
 
-/// How an appender ends a connection by itself.
+/// The appender's own ways to end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OwnEnd {
-    /// It does not.
+    /// The appender does not end it.
     Never,
-    /// Its queue pair goes to the error state.
+    /// The queue pair enters the error state.
     Failed,
-    /// Its queue pair is destroyed.
+    /// The queue pair is destroyed.
     Destroyed,
     /// All its queue pairs are reset, without a goodbye.
     Reset,
 }
 
-/// What the receiver tells an appender when it accepts.
+/// The receiver's orders to an appender, sent with the acceptance.
 #[derive(Clone, Copy, Debug)]
 pub struct Orders {
-    /// Where WRITEs go.
+    /// The destination of WRITEs.
     pub place: RemoteAddress,
     pub end: OwnEnd,
     /// Batches that are posted before the end.
@@ -83,11 +84,11 @@ impl Orders {
     }
 }
 
-/// The process of an appender; killed when it is dropped.
+/// The process of an appender; killed when dropped.
 pub struct Appender(Child);
 
 impl Appender {
-    /// Starts one on the device `name`, which calls `address`.
+    /// Starts an appender on the device `name`, which calls `address`.
     pub fn start(name: &str, address: &str) -> Self {
         let binary = std::env::current_exe().expect("the test binary has a path");
         let child = Command::new(binary)
@@ -107,7 +108,7 @@ impl Appender {
 
 impl Drop for Appender {
     fn drop(&mut self) {
-        // Fails where it has ended already.
+        // Fails if the appender has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -117,7 +118,7 @@ impl Drop for Appender {
 #[test]
 #[ignore = "the tests of quiescing start it"]
 fn appends_again_and_again() {
-    let address = std::env::var(ADDRESS).expect("the test says where it listens");
+    let address = std::env::var(ADDRESS).expect("the test passes its address");
     let name = std::env::var(DEVICE).expect("the test names the device");
     loop {
         let sender = Sender::new(&name);
@@ -134,7 +135,7 @@ struct Sender {
 
 impl Sender {
     fn new(name: &str) -> Self {
-        // 33 ms: a packet is sent again while the receiver still looks.
+        // 33 ms: a packet is retransmitted while the receiver is still checking.
         let device = VerbsDevice::open(VerbsOptions {
             retransmission_timeout: 13,
             ..options(name)
@@ -150,7 +151,7 @@ impl Sender {
         Self { device, cq, memory }
     }
 
-    /// Appends until the connection ends. False if the device is of no use any more.
+    /// Appends until the connection ends. Returns false if the device is unusable afterwards.
     fn appends_to(&self, address: &str) -> bool {
         let (qp, orders) = self.call(address);
         let batch = self.batch(orders.place);
@@ -159,7 +160,7 @@ impl Sender {
             if posted == orders.batches {
                 match orders.end {
                     OwnEnd::Never => {}
-                    OwnEnd::Failed => self.device.disconnect(qp).expect("it is there"),
+                    OwnEnd::Failed => self.device.disconnect(qp).expect("the queue pair exists"),
                     OwnEnd::Destroyed => break,
                     OwnEnd::Reset => {
                         self.device.abandon();
@@ -178,7 +179,9 @@ impl Sender {
             under_way -= sent.len();
             is_open = sent.iter().all(|sent| sent.status == Status::Success);
         }
-        self.device.destroy_queue_pair(qp).expect("it is there");
+        self.device
+            .destroy_queue_pair(qp)
+            .expect("the queue pair exists");
         true
     }
 

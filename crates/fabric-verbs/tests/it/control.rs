@@ -1,5 +1,5 @@
-//! The control plane between threads of this process, and against peers that are none of ours. No RDMA device takes part:
-//! what would be a queue pair is a number.
+//! The control plane between threads of this process, and against foreign peers. No RDMA device takes part: a number stands
+//! for a queue pair.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use stonecast_fabric_verbs::control::{
 use stonecast_fabric_verbs::{ControlAddress, Endpoint, Gid, Transport};
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 
-/// How long anything may take on a busy machine.
+/// The time that anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A queue pair number that must not be seen by strangers.
 const SECRET: u32 = 0x00ab_cdef;
@@ -59,7 +59,7 @@ fn profile(persistence_domain: PersistenceDomain) -> PeerProfile {
     }
 }
 
-/// A control plane with what it logged.
+/// A control plane with its log.
 struct Side {
     plane: ControlPlane,
     lines: Arc<Mutex<Vec<String>>>,
@@ -111,7 +111,7 @@ impl Side {
         Self::new(KeyRing::single(name, key(byte)), |_| {})
     }
 
-    /// The next event that `wanted` takes.
+    /// The next event that `wanted` accepts.
     fn wait<T>(&mut self, what: &str, mut wanted: impl FnMut(&ControlEvent) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -202,7 +202,7 @@ fn connected(server: &mut Side, place: SocketAddr, client: &mut Side) -> (LinkId
     (request, call)
 }
 
-/// Everything that a peer sends until it closes.
+/// Every byte that a peer sends until it closes.
 fn read_to_the_end(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut found = Vec::new();
@@ -214,14 +214,14 @@ fn read_to_the_end(stream: &mut TcpStream) -> Vec<u8> {
     found
 }
 
-/// Guard: whatever strangers did, who holds the key can still connect.
+/// Guard: whatever strangers did, a holder of the key can still connect.
 fn others_are_served(server: &mut Side, place: SocketAddr) {
     let mut client = Side::client("a", 1);
     connected(server, place, &mut client);
 }
 
 #[test]
-fn both_sides_learn_of_each_other_what_they_need_to_connect() {
+fn both_sides_learn_the_facts_that_they_need_to_connect() {
     let (mut server, place) = Side::server();
     let mut client = Side::new(KeyRing::single("a", key(1)), |options| {
         options.profile = profile(PersistenceDomain::Wsp)
@@ -298,7 +298,7 @@ fn a_goodbye_tells_its_cause_and_a_death_has_none() {
 }
 
 #[test]
-fn dropping_a_plane_says_goodbye_to_everybody() {
+fn dropping_a_plane_says_goodbye_to_all_peers() {
     let (mut server, place) = Side::server();
     let mut client = Side::client("a", 1);
     let (request, _) = connected(&mut server, place, &mut client);
@@ -306,7 +306,8 @@ fn dropping_a_plane_says_goodbye_to_everybody() {
     assert_eq!(server.end(request), EndCause::Requested);
 }
 
-/// Guard: the check of the magic in `take_greeting`. Without it these wait until the handshake's time is over.
+/// Guard: the check of the magic in `take_greeting`. Without it these strangers wait until the time of the handshake is
+/// over.
 #[test]
 fn another_protocol_is_refused_at_once_and_told_nothing() {
     let (mut server, place) = Side::server();
@@ -320,7 +321,7 @@ fn another_protocol_is_refused_at_once_and_told_nothing() {
         assert_eq!(
             read_to_the_end(&mut stranger),
             b"",
-            "nothing is said to who speaks another protocol"
+            "a peer that speaks another protocol gets no answer"
         );
         server.logged(&["refused 127.0.0.1", "another protocol", words]);
     }
@@ -330,7 +331,7 @@ fn another_protocol_is_refused_at_once_and_told_nothing() {
 #[test]
 fn garbage_behind_a_good_greeting_is_refused() {
     let (mut server, place) = Side::server();
-    // Frame of 48 bytes that no key made; a frame longer than any message.
+    // A frame of 48 bytes that no key made, and a frame longer than any message.
     for tail in [
         [&48u16.to_le_bytes()[..], &[7; 48]].concat(),
         [&u16::MAX.to_le_bytes()[..], &[7; 64]].concat(),
@@ -358,7 +359,7 @@ fn another_version_is_refused_and_named_on_both_sides() {
     server.logged(&["refused 127.0.0.1", "version 9", "this side speaks 1"]);
     others_are_served(&mut server, place);
 
-    // And a client that finds a newer server.
+    // The reverse: a client that finds a newer server.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut client = Side::client("a", 1);
     client.call(
@@ -372,7 +373,7 @@ fn another_version_is_refused_and_named_on_both_sides() {
     assert!(client.refusal().contains("version 2"));
 }
 
-/// Guard: the key in `builder`. With one that everybody has, the client is asked in.
+/// Guard: the key in `builder`. With a key that everyone has, the client would be admitted.
 #[test]
 fn a_wrong_key_and_an_unknown_name_are_refused_alike_and_learn_nothing() {
     let (mut server, place) = Side::server();
@@ -391,13 +392,13 @@ fn a_wrong_key_and_an_unknown_name_are_refused_alike_and_learn_nothing() {
     }
     assert!(
         server.plane.poll_event().is_none(),
-        "the program hears nothing of them"
+        "the program does not learn of them"
     );
     others_are_served(&mut server, place);
 }
 
 #[test]
-fn a_client_tells_a_server_without_its_key_nothing() {
+fn a_client_tells_nothing_to_a_server_without_its_key() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut client = Side::client("a", 1);
     client.call(
@@ -423,7 +424,7 @@ fn a_client_tells_a_server_without_its_key_nothing() {
     assert!(!said.windows(4).any(|window| window == SECRET.to_le_bytes()));
 }
 
-/// Stands between a client and a server, and keeps what the client says.
+/// A middleman between a client and a server that records the client's bytes.
 fn record(place: SocketAddr) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let between = listener.local_addr().expect("it is bound");
@@ -449,9 +450,9 @@ fn record(place: SocketAddr) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
     (between, recorder)
 }
 
-/// Guard: fresh keys for each session. The recording is sound up to its first sealed message, and no further.
+/// Guard: fresh keys for each session. The recording is valid up to its first sealed message, and no further.
 #[test]
-fn a_recorded_connection_that_is_played_again_is_refused() {
+fn a_replayed_connection_is_refused() {
     let (mut server, place) = Side::server();
     let (between, recorder) = record(place);
     let mut client = Side::client("a", 1);
@@ -473,14 +474,14 @@ fn a_recorded_connection_that_is_played_again_is_refused() {
     );
     assert!(
         server.plane.poll_event().is_none(),
-        "the program hears nothing of it"
+        "the program does not learn of it"
     );
     others_are_served(&mut server, place);
 }
 
-/// Guard: the lifetime in `Ticket::redeem`. The one between holds back what the client says after the handshake.
+/// Guard: the lifetime in `Ticket::redeem`. The middleman holds back the client's messages after the handshake.
 #[test]
-fn a_ticket_that_is_used_too_late_is_refused_with_the_time_it_had() {
+fn a_ticket_that_is_used_too_late_is_refused_with_its_lifetime() {
     let (mut server, place) =
         Side::server_with(|options| options.terms.ticket_lifetime = Duration::from_secs(1));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -499,7 +500,7 @@ fn a_ticket_that_is_used_too_late_is_refused_with_the_time_it_had() {
         let mut hello = vec![0; 13 + 2 + 48];
         from_client.read_exact(&mut hello).expect("a greeting");
         to_server.write_all(&hello).expect("it takes bytes");
-        // The connect: longer under way than the ticket lives.
+        // The connect message: longer in transit than the lifetime of the ticket.
         let mut buffer = [0; 4096];
         let count = from_client.read(&mut buffer).expect("a connect");
         thread::sleep(Duration::from_millis(1500));
@@ -517,17 +518,17 @@ fn a_ticket_that_is_used_too_late_is_refused_with_the_time_it_had() {
     server.logged(&["refused a at 127.0.0.1", "ticket expired"]);
     assert!(
         server.plane.poll_event().is_none(),
-        "the program hears nothing of it"
+        "the program does not learn of it"
     );
     drop(slow.join());
     let mut other = Side::client("a", 1);
     other.call(place, offer(SECRET, b""));
-    assert_eq!(server.request().1, SECRET, "who is in time is asked in");
+    assert_eq!(server.request().1, SECRET, "a client in time is admitted");
 }
 
 /// Guard: `LeaseTerms::check` in `Engine::heard`.
 #[test]
-fn who_asks_for_more_than_the_lease_grants_is_refused_with_what_it_grants() {
+fn a_request_beyond_the_lease_is_refused_with_the_granted_number() {
     let (mut server, place) = Side::server_with(|options| {
         options.terms = LeaseTerms {
             connections_max: 2,
@@ -559,12 +560,12 @@ fn who_asks_for_more_than_the_lease_grants_is_refused_with_what_it_grants() {
         private_data: Vec::new(),
     };
     client.call(place, greedy);
-    assert!(client.refusal().contains("17 READs"));
+    assert!(client.refusal().contains("17 concurrent READs"));
     let first = connected(&mut server, place, &mut client);
     connected(&mut server, place, &mut client);
     client.call(place, offer(7, b""));
     assert!(client.refusal().contains("3 connections"));
-    // A place that became free can be had.
+    // A freed place can be taken.
     client.plane.hang_up(first.1, EndCause::Requested);
     server.end(first.0);
     connected(&mut server, place, &mut client);
@@ -599,7 +600,7 @@ fn silent_middle(place: SocketAddr) -> (SocketAddr, Arc<Mutex<bool>>) {
                         break;
                     }
                 }
-                // Held open: a peer that fell silent has not closed anything.
+                // Held open: a silent peer has not closed anything.
                 thread::sleep(PATIENCE);
             });
         }
@@ -609,7 +610,7 @@ fn silent_middle(place: SocketAddr) -> (SocketAddr, Arc<Mutex<bool>>) {
 
 /// Guard: the lease in `Link::tick`. Without it a silent peer counts as alive for ever.
 #[test]
-fn a_peer_that_falls_silent_is_dead_when_its_lease_has_expired_and_not_before() {
+fn a_silent_peer_is_dead_when_its_lease_has_expired_and_not_before() {
     let terms = LeaseTerms {
         duration: Duration::from_millis(500),
         ..LeaseTerms::default()
@@ -618,7 +619,7 @@ fn a_peer_that_falls_silent_is_dead_when_its_lease_has_expired_and_not_before() 
     let (between, cut) = silent_middle(place);
     let mut client = Side::client("a", 1);
     let (request, call) = connected(&mut server, between, &mut client);
-    // Several leases pass in which only heartbeats are sent.
+    // Several leases pass with heartbeats alone.
     thread::sleep(4 * terms.duration);
     assert!(
         server.plane.poll_event().is_none() && client.plane.poll_event().is_none(),
@@ -633,7 +634,7 @@ fn a_peer_that_falls_silent_is_dead_when_its_lease_has_expired_and_not_before() 
 
 /// Guard: the deadline of strangers in `Link::tick`.
 #[test]
-fn who_does_not_prove_who_it_is_in_time_is_dropped() {
+fn a_peer_that_does_not_prove_its_identity_in_time_is_dropped() {
     let (server, place) =
         Side::server_with(|options| options.handshake_patience = Duration::from_millis(50));
     let mut stranger = TcpStream::connect(place).expect("the server listens");
@@ -655,7 +656,7 @@ fn peers_that_only_hold_connections_do_not_keep_others_out() {
 }
 
 #[test]
-fn a_server_that_starts_late_is_found_by_trying_again() {
+fn a_server_that_starts_late_is_found_by_retries() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let place = listener.local_addr().expect("it is bound");
     drop(listener);
@@ -676,7 +677,7 @@ fn a_server_that_starts_late_is_found_by_trying_again() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_with_its_address() {
+fn a_missing_server_is_reported_with_its_address() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let place = listener.local_addr().expect("it is bound");
     drop(listener);
@@ -684,13 +685,13 @@ fn a_server_that_is_not_there_is_told_with_its_address() {
     client.call(place, offer(7, b""));
     let refusal = client.refusal();
     assert!(
-        refusal.contains("nobody answers") && refusal.contains(&place.to_string()),
+        refusal.contains("no server answers") && refusal.contains(&place.to_string()),
         "{refusal}"
     );
 }
 
 #[test]
-fn without_a_key_nobody_is_called() {
+fn without_a_key_no_server_is_called() {
     let (_server, place) = Side::server();
     let mut client = Side::new(KeyRing::default(), |_| {});
     client.call(place, offer(7, b""));
@@ -702,7 +703,7 @@ fn without_a_key_nobody_is_called() {
 }
 
 #[test]
-fn an_address_in_use_is_refused_with_what_to_do() {
+fn an_address_in_use_is_refused_with_a_remedy() {
     let (server, place) = Side::server();
     let refused = server
         .plane
@@ -715,9 +716,9 @@ fn an_address_in_use_is_refused_with_what_to_do() {
     );
 }
 
-/// Bytes of every kind at every stage end that connection and nothing else.
+/// Arbitrary bytes at every stage end that connection and nothing else.
 #[test]
-fn random_bytes_at_any_stage_disturb_nobody_else() {
+fn random_bytes_at_any_stage_disturb_no_other_connection() {
     let (mut server, place) = Side::server();
     let mut client = Side::client("a", 1);
     let (request, _) = connected(&mut server, place, &mut client);
@@ -741,7 +742,7 @@ fn random_bytes_at_any_stage_disturb_nobody_else() {
     }
     assert!(
         server.plane.poll_event().is_none(),
-        "the connection that stood before stands, and nobody was asked in"
+        "the earlier connection still exists, and no peer was admitted"
     );
     server.plane.hang_up(request, EndCause::Requested);
     others_are_served(&mut server, place);

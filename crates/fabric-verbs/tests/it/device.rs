@@ -1,4 +1,4 @@
-//! What the contract does not ask: registration of each kind of memory, sleep, errors that say what to do.
+//! Behaviour beyond the contract: registration of each kind of memory, sleep, errors with remedies.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -14,12 +14,12 @@ use stonecast_media::{MappedRegion, Writable};
 
 use crate::world::{Dax, dax, devices, options};
 
-/// The devices to test on. Where there are none, `test` is noted as not run.
+/// The devices to test on. If there are none, `test` is noted as not run.
 pub fn devices_or_note(test: &str) -> Option<Vec<String>> {
     devices().map_err(|reason| note(test, &reason)).ok()
 }
 
-/// Writes down that a test could not run, for `cargo xtask ci`.
+/// Records that a test could not run, for `cargo xtask ci`.
 pub fn note(test: &str, reason: &str) {
     println!("not run: {test} ({reason})");
     let Some(path) = std::env::var_os("STONECAST_NOT_RUN") else {
@@ -35,12 +35,14 @@ pub fn note(test: &str, reason: &str) {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_refused_with_what_to_do() {
+fn a_missing_device_is_refused_with_a_remedy() {
     let wanted = VerbsOptions {
         device: Some("no-such-device".into()),
         ..VerbsOptions::default()
     };
-    let refused = VerbsDevice::open(wanted).err().expect("it is not there");
+    let refused = VerbsDevice::open(wanted)
+        .err()
+        .expect("the device does not exist");
     let DeviceError::System { source, .. } = refused else {
         panic!("{refused}")
     };
@@ -75,8 +77,8 @@ fn multi_packet_queues_are_refused_with_the_reason() {
 }
 
 #[test]
-fn persistent_memory_of_a_device_is_registered_and_ordinary_memory_is_not_pretended_to_be_any() {
-    let test = "persistent_memory_of_a_device_is_registered_and_ordinary_memory_is_not_pretended_to_be_any";
+fn persistent_memory_is_registered_and_ordinary_memory_is_refused_as_such() {
+    let test = "persistent_memory_is_registered_and_ordinary_memory_is_refused_as_such";
     let Some(names) = devices_or_note(test) else {
         return;
     };
@@ -96,7 +98,7 @@ fn persistent_memory_of_a_device_is_registered_and_ordinary_memory_is_not_preten
         );
         let refused = device
             .register_persistent(Rc::new(ordinary), access)
-            .expect_err("it is not persistent")
+            .expect_err("the memory is not persistent")
             .to_string();
         assert!(
             refused.contains("not persistent memory") || refused.contains("ordinary file"),
@@ -105,10 +107,10 @@ fn persistent_memory_of_a_device_is_registered_and_ordinary_memory_is_not_preten
     }
 }
 
-/// Needs the look at the means: the file lies in memory here, which every kernel pins for writing.
+/// Needs the check of the means: the file lies in memory here, which every kernel pins for writing.
 #[test]
-fn pages_that_only_a_sync_makes_durable_are_written_by_no_device_and_may_be_read() {
-    let test = "pages_that_only_a_sync_makes_durable_are_written_by_no_device_and_may_be_read";
+fn pages_that_only_a_sync_makes_durable_may_be_read_but_not_written_by_devices() {
+    let test = "pages_that_only_a_sync_makes_durable_may_be_read_but_not_written_by_devices";
     let Some(names) = devices_or_note(test) else {
         return;
     };
@@ -123,7 +125,7 @@ fn pages_that_only_a_sync_makes_durable_are_written_by_no_device_and_may_be_read
         assert!(
             matches!(refused, DeviceError::SyncedFile { size: 8192, .. })
                 && said.contains(&names[0])
-                && said.contains("let it write other memory and copy"),
+                && said.contains("let the device write other memory and copy from there"),
             "{said}"
         );
     };
@@ -149,7 +151,7 @@ fn pages_that_only_a_sync_makes_durable_are_written_by_no_device_and_may_be_read
     refused(device.post_receive(ReceiveQueue::Shared(queue), &[buffer]));
 }
 
-/// The sleep ends with the time that it was given, and not much earlier: nothing wakes an idle device.
+/// The sleep ends with its timeout, and not much earlier: nothing wakes an idle device.
 #[test]
 fn an_idle_device_sleeps() {
     let Some(names) = devices_or_note("an_idle_device_sleeps") else {
@@ -159,7 +161,7 @@ fn an_idle_device_sleeps() {
     device
         .create_completion_queue(16)
         .expect("a completion queue");
-    // The first sleeps may end early for what happened while the device was opened.
+    // The first sleeps may end early because of events while the device was opened.
     let slept = (0..5).any(|_| {
         let start = Instant::now();
         device.park(50_000_000);

@@ -1,4 +1,4 @@
-//! Memory that is a mapping of an ordinary file: peers may read it, and nobody may write it from outside.
+//! Memory that is a mapping of an ordinary file: peers may read it, and no peer may write it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::world::{free_address, options};
 
 const SIZE: u64 = 65_536;
 
-/// How the server makes a queue pair for a client that gets windows.
+/// The server's options of a queue pair for a client that gets windows.
 pub fn made_for_windows(cq: CompletionQueue) -> QueuePairOptions {
     QueuePairOptions {
         windows: true,
@@ -62,10 +62,10 @@ pub fn invalidate(device: &dyn Device, rkey: Rkey) {
     ended.expect("the key can end");
 }
 
-/// Needs the registration for reading where a window cannot be bound, and its end with its key.
+/// Needs the registration for reading if a window cannot be bound, and its end with its key.
 #[test]
-fn a_file_is_opened_for_reading_as_long_as_its_key_and_for_writing_never() {
-    let test = "a_file_is_opened_for_reading_as_long_as_its_key_and_for_writing_never";
+fn a_file_is_opened_for_reading_as_long_as_its_key_and_never_for_writing() {
+    let test = "a_file_is_opened_for_reading_as_long_as_its_key_and_never_for_writing";
     let Some(names) = devices_or_note(test) else {
         return;
     };
@@ -76,7 +76,7 @@ fn a_file_is_opened_for_reading_as_long_as_its_key_and_for_writing_never() {
     let device = |name: &str| -> Rc<dyn Device> {
         VerbsDevice::open(options(name)).expect("the device that is named")
     };
-    let server = device(names.last().expect("there is one"));
+    let server = device(names.last().expect("there is a device"));
     let region = server
         .register(memory.clone(), Access::NONE)
         .expect("a file can be pinned for reading");
@@ -97,7 +97,7 @@ fn a_file_is_opened_for_reading_as_long_as_its_key_and_for_writing_never() {
         }
         Err(refused) => assert!(refused.to_string().contains("ordinary file"), "{refused}"),
     }
-    // A part of it, of a length that is no multiple of a page.
+    // A part of the file, of a length that is not a multiple of a page.
     let (start, size) = (4096, 10_000);
     let rkey = server
         .bind_window(client.there, region, start, size, Access::REMOTE_READ)
@@ -111,7 +111,7 @@ fn a_file_is_opened_for_reading_as_long_as_its_key_and_for_writing_never() {
         assert_eq!(
             read(&client, at(start + 64)),
             (Status::Success, vec![round; 64]),
-            "what the server stored is read"
+            "the data of the server are read"
         );
     }
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Memory of huge pages. It is there only where the administrator has set some aside (`/proc/sys/vm/nr_hugepages`).
+//! Memory of huge pages. Available only if the administrator has reserved some (`/proc/sys/vm/nr_hugepages`).
 
 use std::io;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ fn huge_pages(count: u64) -> io::Result<MappedRegion> {
     MappedRegion::map(file, 0, count * HUGE_PAGE, Writable::Yes)
 }
 
-/// Written and read where one huge page ends and the next begins: they lie side by side for peers as they do here.
+/// Written and read across the border of two huge pages, which are adjacent for peers as they are here.
 #[test]
 fn huge_pages_are_registered_and_reached_by_peers() {
     let test = "huge_pages_are_registered_and_reached_by_peers";
@@ -31,12 +31,12 @@ fn huge_pages_are_registered_and_reached_by_peers() {
     };
     let memory = match huge_pages(2) {
         Ok(memory) => Rc::new(memory),
-        Err(error) => return note(test, &format!("no huge pages are to be had: {error}")),
+        Err(error) => return note(test, &format!("no huge pages are available: {error}")),
     };
     let device = |name: &str| -> Rc<dyn Device> {
         VerbsDevice::open(options(name)).expect("the device that is named")
     };
-    let server = device(names.last().expect("there is one"));
+    let server = device(names.last().expect("there is a device"));
     let region = server
         .register(memory.clone(), Access::NONE)
         .expect("huge pages can be registered");
@@ -81,7 +81,7 @@ fn huge_pages_are_registered_and_reached_by_peers() {
     assert_eq!(
         (found[0], &found[1..65], found[65]),
         (0, [9; 64].as_slice(), 0),
-        "these bytes and no others"
+        "exactly these bytes"
     );
     memory.write(HUGE_PAGE - 32, &[5; 64]);
     assert_eq!(read(&client, remote), (Status::Success, vec![5; 64]));

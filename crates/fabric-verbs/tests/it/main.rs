@@ -1,9 +1,11 @@
-//! Verbs between machines from the outside. The control plane is tested everywhere; what needs an RDMA device names it in
-//! `STONECAST_RDMA_DEVICES` (several with commas between), and persistent memory for it (a devdax character device) in
-//! `STONECAST_DAX`. Without them it is reported as not run.
+//! Verbs between machines from the outside. The tests of the control plane run everywhere. Tests that need an RDMA device
+//! take its name from `STONECAST_RDMA_DEVICES` (several with commas between), and persistent memory for it (a devdax
+//! character device) from `STONECAST_DAX`. Without them the tests are reported as not run.
 
 #[cfg(feature = "verbs")]
 mod appender;
+#[cfg(feature = "verbs")]
+mod clock;
 #[cfg(feature = "verbs")]
 mod contract;
 mod control;
@@ -25,6 +27,9 @@ mod pause;
 mod protection_domains;
 #[cfg(feature = "verbs")]
 mod quiesced;
+#[cfg(feature = "verbs")]
+#[path = "../../../fabric/tests/it/time_namespace.rs"]
+mod time_namespace;
 #[cfg(feature = "verbs")]
 mod wakes;
 #[cfg(feature = "verbs")]

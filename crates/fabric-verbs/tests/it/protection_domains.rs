@@ -1,4 +1,4 @@
-//! Devices that are taken for ones without memory windows: queue pairs with windows have protection domains of their own.
+//! Devices treated as ones without memory windows: queue pairs with windows have protection domains of their own.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ fn device(name: &str) -> Rc<dyn Device> {
 
 /// A server, and clients of it, each with windows of its own.
 fn server_and_clients(names: &[String], count: usize) -> (Rc<dyn Device>, Vec<Client>) {
-    let server = device(names.last().expect("there is one"));
+    let server = device(names.last().expect("there is a device"));
     let (cq, address) = (
         server
             .create_completion_queue(64)
@@ -40,10 +40,10 @@ fn server_and_clients(names: &[String], count: usize) -> (Rc<dyn Device>, Vec<Cl
 }
 
 #[test]
-fn what_protection_domains_cannot_do_is_refused_with_the_reason() {
-    let Some(names) =
-        devices_or_note("what_protection_domains_cannot_do_is_refused_with_the_reason")
-    else {
+fn requests_that_protection_domains_cannot_serve_are_refused_with_the_reason() {
+    let Some(names) = devices_or_note(
+        "requests_that_protection_domains_cannot_serve_are_refused_with_the_reason",
+    ) else {
         return;
     };
     let server = device(&names[0]);
@@ -74,7 +74,7 @@ fn what_protection_domains_cannot_do_is_refused_with_the_reason() {
     };
     let refused = server
         .create_queue_pair(shared)
-        .expect_err("its buffers belong elsewhere")
+        .expect_err("its buffers belong to another protection domain")
         .to_string();
     assert!(
         refused.contains("memory windows") && refused.contains("sharing a receive queue"),
@@ -82,10 +82,10 @@ fn what_protection_domains_cannot_do_is_refused_with_the_reason() {
     );
     server
         .create_queue_pair(queue_pair_options(cq, Some(srq)))
-        .expect("one without windows shares the queue");
+        .expect("a queue pair without windows shares the queue");
 }
 
-/// Needs the protection domain of each queue pair: in a common one every key would open the bytes to every client.
+/// Needs the protection domain of each queue pair: in a common domain every key would open the bytes to every client.
 #[test]
 fn each_client_opens_its_bytes_with_its_own_key_until_that_ends() {
     let Some(names) =
@@ -128,7 +128,7 @@ fn each_client_opens_its_bytes_with_its_own_key_until_that_ends() {
     assert_eq!(
         read(&clients[2], at(keys[2])).0,
         Status::Success,
-        "those of others stay"
+        "keys of others stay valid"
     );
     let refused = server.deregister(region);
     assert!(
@@ -138,15 +138,15 @@ fn each_client_opens_its_bytes_with_its_own_key_until_that_ends() {
     for client in &clients {
         server
             .destroy_queue_pair(client.there)
-            .expect("it is there");
+            .expect("the queue pair exists");
     }
     server
         .deregister(region)
-        .expect("the windows went with their queue pairs");
+        .expect("the windows ended with their queue pairs");
 }
 
-/// Needs a protection domain apart from that of the regions' keys. The contract leaves this open; devices of this crate keep
-/// it so.
+/// Needs a protection domain apart from that of the regions' keys. The contract leaves this open; devices of this crate
+/// guarantee it.
 #[test]
 fn a_key_of_a_region_opens_nothing_to_a_client_with_windows() {
     let Some(names) = devices_or_note("a_key_of_a_region_opens_nothing_to_a_client_with_windows")
@@ -162,13 +162,13 @@ fn a_key_of_a_region_opens_nothing_to_a_client_with_windows() {
     assert_eq!(read(&clients[0], remote).0, Status::RemoteAccess);
 }
 
-/// What the kernel has pinned for this process, in bytes.
+/// The bytes that the kernel has pinned for this process.
 fn pinned() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the kernel tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("the kernel reports");
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmPin:"))
-        .expect("it tells what is pinned");
+        .expect("the kernel reports the pinned memory");
     line.trim()
         .trim_end_matches(" kB")
         .parse::<u64>()
@@ -176,12 +176,12 @@ fn pinned() -> u64 {
         * 1024
 }
 
-/// Needs: the end of a queue pair ends the registrations in its protection domain, of receive buffers and of windows.
+/// Needs the end of a queue pair to end the registrations in its protection domain, of receive buffers and of windows.
 #[test]
-fn memory_is_pinned_for_a_queue_pair_with_windows_as_long_as_that_lives() {
-    let Some(names) =
-        devices_or_note("memory_is_pinned_for_a_queue_pair_with_windows_as_long_as_that_lives")
-    else {
+fn memory_is_pinned_for_a_queue_pair_with_windows_as_long_as_the_queue_pair_lives() {
+    let Some(names) = devices_or_note(
+        "memory_is_pinned_for_a_queue_pair_with_windows_as_long_as_the_queue_pair_lives",
+    ) else {
         return;
     };
     let server = device(&names[0]);
@@ -214,9 +214,11 @@ fn memory_is_pinned_for_a_queue_pair_with_windows_as_long_as_that_lives() {
             .bind_window(qp, opened, 0, size, Access::REMOTE_READ)
             .expect("a window");
         most = most.max(pinned());
-        server.destroy_queue_pair(qp).expect("it is there");
+        server
+            .destroy_queue_pair(qp)
+            .expect("the queue pair exists");
     }
-    // Tests beside this one pin little.
+    // Concurrent tests pin little.
     assert!(
         most >= before + 3 * size / 2,
         "{most} bytes of {before} before: pinned in the protection domain, too"

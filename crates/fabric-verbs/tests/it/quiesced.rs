@@ -1,7 +1,7 @@
-//! Nothing of a quiesced peer lands any more: an appender in another process that is killed, stopped, or loses its queue pair.
+//! No request of a quiesced peer lands: an appender in another process that is killed, stopped, or loses its queue pair.
 //!
-//! `STONECAST_QUIESCE_TRIES` sets the number of tries. `STONECAST_RDMA_LINK` names the network interface under the last device, which
-//! one test takes down.
+//! `STONECAST_QUIESCE_TRIES` sets the number of tries. `STONECAST_RDMA_LINK` names the network interface under the last
+//! device, which one test takes down.
 
 use std::process::Command;
 use std::rc::Rc;
@@ -28,16 +28,16 @@ const LINK: &str = "STONECAST_RDMA_LINK";
 /// Number of tries.
 const TRIES: &str = "STONECAST_QUIESCE_TRIES";
 const TRIES_IN_CI: u64 = 50;
-/// Seeds fates and moments.
+/// The seed of fates and moments.
 const SEED: u64 = 16;
 /// Slots for messages, in front of the place for WRITEs.
 const SLOTS: u32 = 64;
 const PLACE: u64 = (SLOTS * MESSAGE) as u64;
 const SIZE: u64 = PLACE + WRITE as u64;
-/// How long bytes are looked for: longer than an appender waits until it sends a packet again.
+/// Time for which late bytes are watched: longer than the retransmission timeout of an appender.
 const AFTERWARDS: Duration = Duration::from_millis(50);
 
-/// What befalls an appender in the middle of its stream.
+/// The fate of an appender in the middle of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Killed,
@@ -66,7 +66,7 @@ impl Fate {
     }
 }
 
-/// What came of all tries.
+/// The results of all tries.
 #[derive(Debug, Default)]
 struct Tally {
     killed: u64,
@@ -77,7 +77,7 @@ struct Tally {
     going_on: u64,
     /// Messages that were taken before the promise.
     taken: u64,
-    /// Messages that were taken, or words that changed, after it.
+    /// Messages that were taken, or words that changed, after the promise.
     accepted: u64,
 }
 
@@ -138,7 +138,7 @@ impl Receiver {
             .expect("a slot is free");
     }
 
-    /// Accepts the next that calls and still lives.
+    /// Accepts the next live caller.
     fn answer(&self, end: OwnEnd, batches: u32) -> QueuePair {
         let orders = Orders {
             place: RemoteAddress {
@@ -166,7 +166,9 @@ impl Receiver {
             if accepted.is_ok() && self.is_connected(qp) {
                 return qp;
             }
-            self.device.destroy_queue_pair(qp).expect("it is there");
+            self.device
+                .destroy_queue_pair(qp)
+                .expect("the queue pair exists");
         }
     }
 
@@ -179,7 +181,7 @@ impl Receiver {
         })
     }
 
-    /// Takes messages and posts their slots again. How many messages of `qp` there were.
+    /// Takes messages and posts their slots again. Returns the number of messages of `qp`.
     fn take(&self, qp: QueuePair) -> u64 {
         let mut taken = 0;
         loop {
@@ -200,7 +202,7 @@ impl Receiver {
         memory.write(0, &[0; SIZE as usize]);
     }
 
-    /// Messages of `qp` that are there now, and words that are not zero.
+    /// Messages of `qp` that have arrived, and words that are not zero.
     fn landed(&self, qp: QueuePair) -> u64 {
         let memory = self.device.memory(self.memory);
         let changed = (0..SIZE / 8).filter(|&word| memory.load(word * 8) != 0);
@@ -225,12 +227,14 @@ impl Receiver {
         appender.signal(Signal::CONT);
         std::thread::sleep(AFTERWARDS);
         tally.accepted += self.landed(qp);
-        self.device.destroy_queue_pair(qp).expect("it is there");
+        self.device
+            .destroy_queue_pair(qp)
+            .expect("the queue pair exists");
         tally.count(fate);
     }
 }
 
-/// Asks for quiet until it is promised. How often the answer was "not yet".
+/// Asks for quiet until it is promised. Returns the number of refusals.
 fn quiesce(device: &dyn Device, qp: QueuePair) -> u64 {
     let mut not_yet = 0;
     let quiesced = wait("quiet", || {
@@ -250,13 +254,13 @@ fn quiesce(device: &dyn Device, qp: QueuePair) -> u64 {
 fn stage(test: &str) -> Option<(Receiver, impl Fn() -> Appender)> {
     let names = devices_or_note(test)?;
     let address = free_address();
-    let receiver = Receiver::new(names.last().expect("there is one"), &address);
+    let receiver = Receiver::new(names.last().expect("there is a device"), &address);
     Some((receiver, move || Appender::start(&names[0], &address)))
 }
 
 #[test]
-fn nothing_of_an_appender_lands_after_it_was_quiesced() {
-    let test = "nothing_of_an_appender_lands_after_it_was_quiesced";
+fn no_request_of_an_appender_lands_after_it_was_quiesced() {
+    let test = "no_request_of_an_appender_lands_after_it_was_quiesced";
     let Some((receiver, start)) = stage(test) else {
         return;
     };
@@ -279,10 +283,10 @@ fn nothing_of_an_appender_lands_after_it_was_quiesced() {
     assert_eq!(tally.accepted, 0, "seed {SEED}: {tally:?}");
 }
 
-/// Shows that the test above can see late bytes at all.
+/// Shows that the test above can detect late bytes at all.
 #[test]
-fn a_stopped_appender_that_is_not_quiesced_goes_on() {
-    let Some((receiver, start)) = stage("a_stopped_appender_that_is_not_quiesced_goes_on") else {
+fn a_stopped_appender_that_is_not_quiesced_continues() {
+    let Some((receiver, start)) = stage("a_stopped_appender_that_is_not_quiesced_continues") else {
         return;
     };
     let appender = start();
@@ -296,10 +300,10 @@ fn a_stopped_appender_that_is_not_quiesced_goes_on() {
     wait("late bytes", || (receiver.landed(qp) > 0).then_some(()));
 }
 
-/// Needs the event of the last buffer: without it quiet comes when the bound of half a second is over, and not before.
+/// Needs the event of the last buffer: without it quiet comes only when the bound of half a second is over.
 #[test]
-fn quiet_of_a_queue_pair_that_shares_buffers_comes_with_the_event_of_its_last_one() {
-    let test = "quiet_of_a_queue_pair_that_shares_buffers_comes_with_the_event_of_its_last_one";
+fn quiet_of_a_queue_pair_with_shared_buffers_comes_with_the_event_of_its_last_buffer() {
+    let test = "quiet_of_a_queue_pair_with_shared_buffers_comes_with_the_event_of_its_last_buffer";
     let Some((receiver, start)) = stage(test) else {
         return;
     };
@@ -312,7 +316,10 @@ fn quiet_of_a_queue_pair_that_shares_buffers_comes_with_the_event_of_its_last_on
             quiesce(&*receiver.device, qp);
             let took = begun.elapsed();
             receiver.take(qp);
-            receiver.device.destroy_queue_pair(qp).expect("it is there");
+            receiver
+                .device
+                .destroy_queue_pair(qp)
+                .expect("the queue pair exists");
             took
         })
         .collect();
@@ -324,8 +331,8 @@ fn quiet_of_a_queue_pair_that_shares_buffers_comes_with_the_event_of_its_last_on
 
 /// No completion, event or goodbye crosses a link that is down.
 #[test]
-fn quiet_comes_while_the_link_is_down_and_nothing_lands_when_it_is_up_again() {
-    let test = "quiet_comes_while_the_link_is_down_and_nothing_lands_when_it_is_up_again";
+fn quiet_comes_while_the_link_is_down_and_nothing_lands_after_the_link_is_up_again() {
+    let test = "quiet_comes_while_the_link_is_down_and_nothing_lands_after_the_link_is_up_again";
     let Ok(link) = std::env::var(LINK) else {
         return note(test, &format!("no network interface is named in {LINK}"));
     };
@@ -352,15 +359,18 @@ fn set_link(link: &str, state: &str) {
     assert!(set.expect("ip runs").success(), "{link} goes {state}");
 }
 
-/// A NIC that lost its state gives nothing back: a reset behind the queue pair's back stands for it.
+/// A NIC that lost its state returns nothing; a reset behind the queue pair's back simulates it.
 #[test]
-fn completions_that_never_come_do_not_keep_quiet_away() {
-    let test = "completions_that_never_come_do_not_keep_quiet_away";
+fn missing_completions_do_not_prevent_quiet() {
+    let test = "missing_completions_do_not_prevent_quiet";
     let Some(names) = devices_or_note(test) else {
         return;
     };
     let open = |name: &String| VerbsDevice::open(options(name)).expect("the device can be opened");
-    let (server, address) = (open(names.last().expect("there is one")), free_address());
+    let (server, address) = (
+        open(names.last().expect("there is a device")),
+        free_address(),
+    );
     let cq = server
         .create_completion_queue(64)
         .expect("a completion queue");

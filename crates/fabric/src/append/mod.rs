@@ -13,18 +13,18 @@
 //!                                  <---- SENDs ----------  Appender::append: pays, or is refused at once
 //! ```
 //!
-//! What a message holds is the caller's affair. A receiver finds messages by reading its memory, so they must prove
-//! themselves: a place may hold a whole message, a part of one, or what was there before.
+//! The caller decides on the content of a message. A receiver finds messages by reading its memory, so messages must prove
+//! themselves: a place may hold a whole message, a part of one, or earlier bytes.
 //!
 //! Invariants:
-//! - Messages of one sender lie in the order in which they were appended, whatever their sizes. Nothing is promised between
+//! - Messages of one sender lie in the order in which they were appended, whatever their sizes. There is no promise between
 //!   senders; a message may lie behind a place that is still empty.
-//! - Credits that were ever granted never exceed what settled buffers took and what the others take at least. So a sender that
-//!   pays always finds room, and waits for nobody. One that does not pay meets the retries of its own queue pair, which are
-//!   bounded, and may take room that others paid for: peers are trusted with that.
+//! - The credits ever granted never exceed the grains that settled buffers took plus the grains that the other buffers take
+//!   at least. So a sender that pays always finds room, and waits for no one. A sender that does not pay meets the retries
+//!   of its own queue pair, which are bounded, and may take room that others paid for: peers are trusted not to do so.
 //!
-//! A buffer is left when the next message does not fit its rest. So it takes at least its grains but those of one longest
-//! message, plus one grain.
+//! A buffer is left when the next message does not fit its rest. So a buffer takes at least its grains less those of one
+//! longest message, plus one grain.
 
 mod appender;
 mod queue;
@@ -32,17 +32,17 @@ mod queue;
 pub use appender::{AppendError, Appender};
 pub use queue::{AppendOptions, AppendQueue};
 
-/// What messages cost, known to both sides.
+/// The price of messages, known to both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendTerms {
-    /// Bytes that one credit pays for. Messages begin at multiples of it.
+    /// Bytes that one credit pays for. Messages begin at multiples of this size.
     pub grain: u32,
     /// Bytes of the longest message; a multiple of `grain`. Longer entries are appended as several messages in a row.
     pub message_size_max: u32,
 }
 
 impl AppendTerms {
-    /// Credits that a message of `size` bytes costs, and grains that it takes: at least one.
+    /// Credits that a message of `size` bytes costs, and grains that the message takes: at least one.
     pub const fn cost(&self, size: u32) -> u64 {
         let grains = size.div_ceil(self.grain);
         if grains == 0 { 1 } else { grains as u64 }
@@ -66,7 +66,7 @@ mod tests {
 
     /// Needs the reserve for the longest message: without it the last credits of a buffer would find no room.
     #[test]
-    fn whatever_the_sizes_buffers_take_the_messages_that_their_room_pays_for() {
+    fn buffers_take_the_messages_that_their_room_pays_for_whatever_the_sizes() {
         use rand::RngExt as _;
         let seed = 17;
         let mut random = stonecast_base::random_from_seed(seed);

@@ -11,14 +11,14 @@ use crate::{
     ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion,
 };
 
-/// How to make an [`AppendQueue`].
+/// Options of an [`AppendQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendOptions {
     /// Most posted buffers.
     pub buffers: u32,
     /// Bytes of the longest buffer.
     pub buffer_size_max: u32,
-    /// Bytes at multiples of which messages begin, where the device packs them.
+    /// Messages begin at multiples of this many bytes if the device packs them.
     pub grain: u32,
     /// Bytes of the longest message; a multiple of `grain`.
     pub message_size_max: u32,
@@ -42,10 +42,10 @@ pub struct AppendQueue {
     queue: SharedReceiveQueue,
     terms: AppendTerms,
     buffer_size_max: u32,
-    /// `None` where the device packs messages and gives buffers back by itself.
+    /// `None` if the device packs messages and gives buffers back by itself.
     slots: Option<Slots>,
     credits: Credits,
-    /// Buffers that were posted and not settled: their grains, and how many of them are granted beforehand.
+    /// Buffers that were posted and not settled: their grains, and the number of grains that are granted in advance.
     rooms: BTreeMap<u64, Room>,
 }
 
@@ -55,10 +55,10 @@ struct Room {
     granted: u64,
 }
 
-/// What was granted to each sender, and what there is to grant.
+/// The credits granted to each sender, and the room that credits are granted from.
 #[derive(Default)]
 struct Credits {
-    /// Grains that were taken in settled buffers, and those that the others take at least.
+    /// Grains that were taken in settled buffers, plus the grains that the other buffers take at least.
     room: u64,
     granted: u64,
     by_sender: BTreeMap<QueuePair, u64>,
@@ -67,9 +67,9 @@ struct Credits {
 /// Buffers that were cut into slots, oldest first.
 struct Slots {
     buffers: VecDeque<Cut>,
-    /// Number of the first one, counted from the first that was posted.
+    /// Number of the first buffer, counted from the first buffer ever posted.
     first: u64,
-    /// Slots that one buffer may have: what identifiers of slots are made of.
+    /// Most slots of one buffer; identifiers of slots are computed from it.
     per_buffer: u64,
 }
 
@@ -84,8 +84,8 @@ impl AppendQueue {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Malformed`] for a grain of no bytes, or messages that are not multiples of it; what the device says of a
-    /// shared receive queue.
+    /// [`DeviceError::Malformed`] for a grain of no bytes, or messages that are not multiples of a grain; the device's
+    /// errors for a shared receive queue.
     pub fn new(device: Rc<dyn Device>, options: AppendOptions) -> Result<Self, DeviceError> {
         let AppendOptions {
             buffers,
@@ -131,28 +131,28 @@ impl AppendQueue {
         })
     }
 
-    /// What the queue pairs of senders take their buffers from. Where the device does not pack messages, the completion queue
-    /// of their arrivals holds one completion for each slot of all posted buffers.
+    /// The queue from which the queue pairs of senders take their buffers. If the device does not pack messages, the
+    /// completion queue of their arrivals needs one completion for each slot of all posted buffers.
     pub fn shared_queue(&self) -> SharedReceiveQueue {
         self.queue
     }
 
-    /// What senders must know.
+    /// The terms that senders must know.
     pub fn terms(&self) -> AppendTerms {
         self.terms
     }
 
-    /// Gives the queue memory to fill. `wr_id` comes back from [`AppendQueue::take_consumed`], and names no other buffer until
-    /// [`AppendQueue::settle`] was called.
+    /// Gives the queue memory to fill. [`AppendQueue::take_consumed`] returns `wr_id`, which names no other buffer until
+    /// [`AppendQueue::settle`] is called.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Malformed`] where the memory takes no message, is longer than the options say, or has the name of another;
-    /// [`DeviceError::QueueFull`].
+    /// [`DeviceError::Malformed`] if the memory takes no message, is longer than the options allow, or has the name of
+    /// another buffer; [`DeviceError::QueueFull`].
     pub fn post(&mut self, wr_id: u64, local: LocalSpan) -> Result<(), DeviceError> {
         if local.size > self.buffer_size_max {
             return Err(DeviceError::Malformed {
-                reason: "a buffer that is longer than the options say",
+                reason: "a buffer that is longer than the options allow",
             });
         }
         let room = self.terms.room(local.size);
@@ -163,7 +163,7 @@ impl AppendQueue {
         }
         if self.rooms.contains_key(&wr_id) {
             return Err(DeviceError::Malformed {
-                reason: "a buffer with the name of one that is not settled",
+                reason: "a buffer with the name of a buffer that is not settled",
             });
         }
         let requests = match &self.slots {
@@ -183,14 +183,15 @@ impl AppendQueue {
         Ok(())
     }
 
-    /// Takes the completion of an arrival, whatever its status: a slot that a dying sender left half-filled is used up, too.
-    /// Needed where the device does not pack messages; elsewhere there is none. True if it was one of this queue.
+    /// Takes the completion of an arrival, whatever its status: a slot that a dying sender left half-filled is used up,
+    /// too. Needed if the device does not pack messages; otherwise there are no such completions. Returns true if the
+    /// completion belongs to this queue.
     ///
-    /// Senders are known by their queue pairs, from the first [`AppendQueue::grant`], which may be of no credits, until
-    /// [`AppendQueue::forget`]. An identifier alone says nothing: receive buffers of other queue pairs may have the same.
+    /// Senders are known by their queue pairs, from the first [`AppendQueue::grant`], which may grant no credits, until
+    /// [`AppendQueue::forget`]. An identifier alone proves nothing: receive buffers of other queue pairs may have the same.
     ///
-    /// A queue pair takes the completions that nobody has polled with it when it is destroyed, and their slots with them: poll
-    /// after [`Device::poll_quiesce`] and before.
+    /// The destruction of a queue pair discards its unpolled completions, and their slots with them: poll after
+    /// [`Device::poll_quiesce`] and before the destruction.
     pub fn note_arrival(&mut self, completion: &WorkCompletion) -> bool {
         let arrival = matches!(completion.opcode, Opcode::Receive)
             && self.credits.by_sender.contains_key(&completion.qp);
@@ -198,8 +199,8 @@ impl AppendQueue {
         slots.is_some_and(|slots| slots.close(completion.wr_id))
     }
 
-    /// Appends to `into` the `wr_id` of each buffer that has taken its last message, oldest first. Nothing lands there any
-    /// more. An entry of several messages may begin in it and end in a later one.
+    /// Appends to `into` the `wr_id` of each buffer that has taken its last message, oldest first. No further message lands
+    /// there. An entry of several messages may begin in such a buffer and end in a later one.
     pub fn take_consumed(&mut self, into: &mut Vec<u64>) {
         match &mut self.slots {
             None => {
@@ -209,19 +210,20 @@ impl AppendQueue {
         }
     }
 
-    /// Says how many grains of a buffer that has come back were taken: up to the end of its last message, places that dead
-    /// senders left empty included. More than the buffer had to take at least becomes credit, without which credits would
-    /// run out while buffers have room. A number that no buffer of its size can have is taken for the nearest that can.
+    /// Reports the number of grains that a returned buffer took: up to the end of its last message, including places that
+    /// dead senders left empty. Grains beyond the guaranteed minimum become credit; otherwise credits would run out while
+    /// buffers have room. A number that no buffer of its size can have is replaced by the nearest possible number.
     ///
     /// # Panics
     ///
-    /// Where no buffer is called `wr_id`.
+    /// If no buffer has the name `wr_id`.
     pub fn settle(&mut self, wr_id: u64, taken: u64) {
         let Room { grains, granted } = self.rooms.remove(&wr_id).expect("a buffer of this queue");
         self.credits.room += taken.clamp(granted, grains) - granted;
     }
 
-    /// Grants `sender` up to `wanted` credits, and says how many. Names the sender to the queue, also when it grants none.
+    /// Grants `sender` up to `wanted` credits, and returns their number. Makes the sender known to the queue, even if it
+    /// grants none.
     pub fn grant(&mut self, sender: QueuePair, wanted: u64) -> u64 {
         let credits = &mut self.credits;
         let granted = match mutant!(CreditWithoutRoom) {
@@ -233,12 +235,22 @@ impl AppendQueue {
         granted
     }
 
-    /// Takes back what a sender did not use: all that it was granted, less `used`, what its messages and the places that it
-    /// left empty cost. Only of a sender that is quiet ([`Device::poll_quiesce`]), because one that is not may still use it, and
-    /// after its arrivals were noted, because no later one is taken for its own.
+    /// Takes back the credits that a sender did not use: all that it was granted, less `used`, the cost of its messages and
+    /// of the places that it left empty. Only for a sender that is quiet ([`Device::poll_quiesce`]), because any other may
+    /// still use its credits, and only after its arrivals were noted, because the queue ignores later ones.
     pub fn forget(&mut self, sender: QueuePair, used: u64) {
         let granted = self.credits.by_sender.remove(&sender).unwrap_or(0);
         self.credits.granted -= granted.saturating_sub(used);
+    }
+
+    /// Takes back credits of senders that were forgotten, of which nobody knew then whether they were used. They were not.
+    ///
+    /// # Panics
+    ///
+    /// Where so many were never granted.
+    pub fn give_back(&mut self, credits: u64) {
+        let granted = &mut self.credits.granted;
+        *granted = granted.checked_sub(credits).expect("they were granted");
     }
 }
 
@@ -258,7 +270,7 @@ impl Slots {
         (0..count).map(slot).collect()
     }
 
-    /// A message has arrived in the slot that its receive buffer was called. False where there is none.
+    /// Notes that a message has arrived in the slot with this identifier. Returns false if there is no such slot.
     fn close(&mut self, slot: u64) -> bool {
         let buffer = (slot / self.per_buffer).checked_sub(self.first);
         let cut = buffer.and_then(|buffer| self.buffers.get_mut(usize::try_from(buffer).ok()?));

@@ -1,4 +1,4 @@
-//! A key opens the bytes that it covers, in the ways that it grants, and nothing else.
+//! A key opens the bytes that it covers, with the rights that it grants, and nothing else.
 
 use std::rc::Rc;
 
@@ -79,7 +79,7 @@ pub(super) async fn a_write_that_ends_beyond_the_region_is_refused_whole(scene: 
     assert_eq!(
         pair.server.bytes(BUFFER_SIZE - 64, 64),
         [0; 64],
-        "also the bytes inside are untouched"
+        "the bytes inside are untouched, too"
     );
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn a_write_that_begins_before_the_region_is_refused_whole(scene
     assert_eq!(
         pair.server.bytes(0, 64),
         [0; 64],
-        "also the bytes inside are untouched"
+        "the bytes inside are untouched, too"
     );
 }
 

@@ -15,7 +15,7 @@ const OPTIONS: AppendOptions = AppendOptions {
     message_size_max: 4096,
 };
 const BUFFER: u32 = 16_384;
-/// More than the device may need.
+/// More strides than the device may need.
 const PLENTY: u64 = 1 << 20;
 
 pub(super) async fn entries_of_one_sender_lie_in_order_whatever_their_sizes(scene: Rc<Scene>) {
@@ -81,16 +81,18 @@ pub(super) async fn an_append_without_credit_is_refused_and_sends_nothing(scene:
         matches!(refused, Err(AppendError::NoCredit { left: found, .. }) if found == left),
         "{refused:?}"
     );
-    assert_eq!(appender.credits(), left, "none was used");
+    assert_eq!(appender.credits(), left, "no credit was used");
     scene.quiet().await;
     stage.collect();
     assert_eq!(stage.memory(0, BUFFER), vec![0; BUFFER as usize]);
 }
 
-pub(super) async fn who_pays_always_finds_room_and_credits_end_with_the_room(scene: Rc<Scene>) {
+pub(super) async fn a_sender_that_pays_always_finds_room_and_credits_end_with_the_room(
+    scene: Rc<Scene>,
+) {
     let stage = Appends::new(&scene).await;
     (0..4).for_each(|wr_id| stage.post(wr_id));
-    // The sizes that waste most: each leaves a rest that the next one does not fit.
+    // The sizes that waste most: each leaves a rest too small for the next.
     let sizes = [2112, 4096, 64, 4096];
     let mut sequence = 0;
     for sender in [0, 1].into_iter().cycle() {
@@ -106,7 +108,7 @@ pub(super) async fn who_pays_always_finds_room_and_credits_end_with_the_room(sce
         assert_eq!(
             stage.append_paid(sender, sequence, size).await,
             Status::Success,
-            "nobody who pays is told that the receiver is not ready"
+            "no sender that pays finds the receiver not ready"
         );
         stage.collect();
     }
@@ -117,7 +119,7 @@ pub(super) async fn who_pays_always_finds_room_and_credits_end_with_the_room(sce
         .grant(stage.pair(0).server.qp, PLENTY);
     assert!(
         none < 64,
-        "what is left is less than a longest message: {none}"
+        "the credits left are fewer than a longest message costs: {none}"
     );
 }
 
@@ -127,7 +129,7 @@ pub(super) async fn a_full_buffer_of_appends_comes_back_and_can_be_posted_again(
     let mut sequence = 0;
     for round in 0..5 {
         stage.post(round + 1);
-        // A buffer takes four of them.
+        // A buffer takes four entries.
         for _ in 0..4 {
             sequence += 1;
             assert_eq!(stage.append(0, sequence, 4096).await, Status::Success);
@@ -145,7 +147,9 @@ pub(super) async fn a_full_buffer_of_appends_comes_back_and_can_be_posted_again(
     }
 }
 
-pub(super) async fn what_a_quiet_sender_did_not_use_is_granted_to_others(scene: Rc<Scene>) {
+pub(super) async fn credits_that_a_quiet_sender_did_not_use_are_granted_to_others(
+    scene: Rc<Scene>,
+) {
     let stage = Appends::new(&scene).await;
     stage.post(0);
     let server = &stage.pair(0).server;
@@ -159,7 +163,7 @@ pub(super) async fn what_a_quiet_sender_did_not_use_is_granted_to_others(scene: 
     scene
         .finish("quiet", quiet)
         .await
-        .expect("a live peer leaves");
+        .expect("a live peer becomes quiet");
     assert_eq!(
         scene.disconnected(1, server.qp).await,
         DisconnectCause::Requested
@@ -187,7 +191,7 @@ impl Appends {
         let setup = Setup {
             server_queue: Some(queue.shared_queue()),
             server_receive_cq: Some(cq),
-            // Whoever pays needs no retry.
+            // A sender that pays needs no retry.
             rnr_retry_count: 0,
             ..Setup::default()
         };
@@ -230,7 +234,7 @@ impl Appends {
         posted.expect("room for a buffer");
     }
 
-    /// Entry `sequence` of `sender`: names itself, and has no byte that is 0 behind its head.
+    /// Entry `sequence` of `sender`: names itself, and has no zero byte behind its head.
     fn entry(&self, sender: usize, sequence: u64, size: u32) -> Vec<u8> {
         let fill = (sequence as u8) << 1 | sender as u8 | 0x80;
         let mut bytes = vec![fill; size as usize];
@@ -240,7 +244,7 @@ impl Appends {
         bytes
     }
 
-    /// Appends with credits that are granted as they are needed.
+    /// Appends with credits that are granted on demand.
     async fn append(&self, sender: usize, sequence: u64, size: u32) -> Status {
         let appender = &self.appenders[sender];
         let (qp, cost) = (self.pair(sender).server.qp, appender.cost(size));
@@ -270,7 +274,8 @@ impl Appends {
         self.end().bytes(offset, size as usize)
     }
 
-    /// Sequences and sizes of the entries of `sender` by place, once there are `count`. Each is whole.
+    /// Sequences and sizes of the entries of `sender` in the order of their places, once there are `count`. Each entry is
+    /// whole.
     async fn entries_of(&self, sender: usize, count: usize) -> Vec<(u64, u32)> {
         let look = || {
             self.collect();

@@ -39,11 +39,7 @@ pub(super) async fn a_compare_and_swap_that_does_not_match_changes_nothing_and_r
             8,
         ))
         .await;
-    assert_eq!(
-        status,
-        Status::Success,
-        "not finding the word is no failure"
-    );
+    assert_eq!(status, Status::Success, "a mismatch is not a failure");
     assert_eq!((client.word(0), server.word(64)), (7 << 32, 7 << 32));
 }
 
@@ -57,7 +53,7 @@ pub(super) async fn a_fetch_and_add_returns_the_word_found_and_wraps(scene: Rc<S
         .await;
     assert_eq!(status, Status::Success);
     assert_eq!((client.word(0), server.word(64)), (u64::MAX - 1, 1));
-    assert_eq!(server.word(72), 5, "the carry goes nowhere");
+    assert_eq!(server.word(72), 5, "the carry is dropped");
 }
 
 pub(super) async fn additions_from_two_queue_pairs_are_never_lost(scene: Rc<Scene>) {
@@ -128,7 +124,7 @@ pub(super) async fn an_atomic_sees_earlier_writes_of_its_queue_pair(scene: Rc<Sc
     assert_eq!((client.word(0), server.word(64)), (41, 42));
 }
 
-pub(super) async fn of_two_queue_pairs_that_swap_the_same_word_exactly_one_finds_it(
+pub(super) async fn exactly_one_of_two_queue_pairs_that_swap_the_same_word_succeeds(
     scene: Rc<Scene>,
 ) {
     let first = scene.pair().await;
@@ -187,7 +183,9 @@ pub(super) async fn an_atomic_whose_result_is_not_eight_bytes_is_refused(scene: 
     assert_eq!(server.word(0), 0);
 }
 
-pub(super) async fn an_atomic_write_comes_whole_after_everything_before_it(scene: Rc<Scene>) {
+pub(super) async fn an_atomic_write_takes_effect_whole_and_after_everything_before_it(
+    scene: Rc<Scene>,
+) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     for round in 1..=16u64 {
@@ -214,7 +212,7 @@ pub(super) async fn an_atomic_write_comes_whole_after_everything_before_it(scene
         });
         assert!(
             seen.await.iter().all(|&byte| byte == round as u8),
-            "round {round}: who sees the word sees the WRITE before it"
+            "round {round}: a reader that sees the word sees the WRITE before it"
         );
         client.expect_sent(&[(2, Status::Success)]).await;
     }

@@ -1,5 +1,5 @@
-//! [`Port::change`](crate::Port::change) keeps the promises of a posted batch, also where the provider executes it at once. A
-//! provider may do so from the second time on, so stories do what they do several times.
+//! [`Port::change`](crate::Port::change) keeps the promises of a posted batch, even if the provider executes the batch at
+//! once. A provider may do so from the second time on, so each story repeats its steps.
 
 use std::future::Future as _;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::scene::{ALL_ACCESS, BUFFER_SIZE};
 use super::{Scene, Setup};
 use crate::{Access, ChangeNow, RemoteAddress, Status};
 
-pub(super) async fn changing_is_done_in_order_and_brings_the_words_found(scene: Rc<Scene>) {
+pub(super) async fn changes_are_executed_in_order_and_return_the_words_found(scene: Rc<Scene>) {
     let (client, server) = changers(&scene, ALL_ACCESS).await;
     server.set_word(8, u64::MAX);
     let mut before = 0;
@@ -100,7 +100,7 @@ pub(super) async fn changing_comes_after_every_earlier_write_of_its_queue_pair(s
     }
 }
 
-pub(super) async fn changing_comes_after_what_an_earlier_send_placed(scene: Rc<Scene>) {
+pub(super) async fn changing_comes_after_the_payload_of_an_earlier_send(scene: Rc<Scene>) {
     let (client, server) = changers(&scene, ALL_ACCESS).await;
     add(&client, server.remote(64)).await;
     client.set_word(0, 7);
@@ -115,7 +115,7 @@ pub(super) async fn changing_comes_after_what_an_earlier_send_placed(scene: Rc<S
         found: &mut found,
     }];
     let mut changing = Box::pin(change(&client, &mut changes));
-    // The SEND waits for its buffer, and so does the change behind it.
+    // The SEND waits for its buffer, and the change behind it waits, too.
     let early = std::future::poll_fn(|context| {
         std::task::Poll::Ready(changing.as_mut().poll(context).is_ready())
     })
@@ -158,7 +158,7 @@ pub(super) async fn changes_of_two_queue_pairs_on_one_word_are_never_lost(scene:
     assert_eq!(
         (server.word(0), won[0] + won[1]),
         (100, 50),
-        "one of two that swap the same word finds it"
+        "one of two swaps of the same word succeeds"
     );
 }
 
@@ -278,7 +278,7 @@ pub(super) async fn changing_through_a_revoked_key_is_refused_and_changes_nothin
     assert_eq!((server.word(0), server.word(64)), (4, 0));
 }
 
-pub(super) async fn of_a_batch_of_changes_that_fails_nothing_is_done_twice(scene: Rc<Scene>) {
+pub(super) async fn no_change_of_a_batch_that_fails_is_done_twice(scene: Rc<Scene>) {
     let (client, server) = changers(&scene, ALL_ACCESS).await;
     for _ in 0..4 {
         add(&client, server.remote(0)).await;
@@ -298,18 +298,17 @@ pub(super) async fn of_a_batch_of_changes_that_fails_nothing_is_done_twice(scene
     assert_eq!(change(&client, &mut changes).await, Status::RemoteAccess);
     assert!(
         [4, 5].contains(&server.word(0)),
-        "{} after 4, and 1 that may be done",
+        "{} after 4, and 1 that may have been done",
         server.word(0)
     );
 }
 
-/// Memory that is lent again while a change that was given up is still sent from there would send another's bytes.
-pub(super) async fn a_change_that_was_given_up_holds_its_memory_until_it_has_ended(
-    scene: Rc<Scene>,
-) {
+/// Needs the hold on the memory: if the memory is lent again while an abandoned change is still sent from it, the change
+/// sends foreign bytes.
+pub(super) async fn an_abandoned_change_holds_its_memory_until_it_has_ended(scene: Rc<Scene>) {
     let (client, server) = changers(&scene, ALL_ACCESS).await;
     let port = scene.node(0).clone();
-    // What comes behind a SEND without a buffer stays on its way.
+    // Requests behind a SEND without a buffer stay outstanding.
     port.post(client.qp, [send(&client, 0, 8)])
         .expect("the batch is accepted");
     let held = Rc::new(());
@@ -328,7 +327,7 @@ pub(super) async fn a_change_that_was_given_up_holds_its_memory_until_it_has_end
         assert!(!is_over, "nothing overtakes a SEND");
     }
     scene.quiet().await;
-    assert_eq!(Rc::strong_count(&held), 2, "the change is on its way");
+    assert_eq!(Rc::strong_count(&held), 2, "the change is outstanding");
     server.receive(1, 64, 64);
     scene
         .wait_for("the end of the change", || {
@@ -368,7 +367,7 @@ async fn add(client: &End, remote: RemoteAddress) {
     );
 }
 
-/// Does the changes, and returns how they ended.
+/// Executes the changes, and returns their status.
 async fn change(client: &End, changes: &mut [ChangeNow<'_>]) -> Status {
     let port = client.scene().node(client.node);
     let scratch = client.local(32_768, 32_768);

@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! The beginning and the end of connections.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ pub(super) async fn private_data_reaches_the_other_side_both_ways(scene: Rc<Scen
     let largest = scene.node(0).device().capabilities().private_data_size_max;
     assert!(
         largest >= 32,
-        "a protocol needs room to say which it is: {largest} bytes"
+        "a protocol needs room to name itself: {largest} bytes"
     );
     let (asked, answered) = (pattern(largest, 3), pattern(largest, 5));
     let address = scene.address(1).to_owned();
@@ -44,7 +44,7 @@ pub(super) async fn private_data_reaches_the_other_side_both_ways(scene: Rc<Scen
     assert_eq!(
         scene.established(1, server.qp).await,
         b"",
-        "the accepting side knows what it said"
+        "the accepting side knows its own data"
     );
 }
 
@@ -90,8 +90,8 @@ pub(super) async fn a_rejection_carries_its_reason_and_the_queue_pair_can_try_ag
     scene.established(0, client.qp).await;
 }
 
-pub(super) async fn connecting_to_nobody_is_rejected(scene: Rc<Scene>) {
-    let address = scene.address_of_nobody(1);
+pub(super) async fn connecting_to_an_address_without_a_listener_is_rejected(scene: Rc<Scene>) {
+    let address = scene.unused_address(1);
     let client = scene.end(0, Setup::default(), None, None, None);
     client
         .device()
@@ -101,7 +101,7 @@ pub(super) async fn connecting_to_nobody_is_rejected(scene: Rc<Scene>) {
     scene.event(0, "a rejection", wanted).await;
 }
 
-pub(super) async fn a_disconnect_is_told_to_both_sides_once(scene: Rc<Scene>) {
+pub(super) async fn a_disconnect_is_reported_to_both_sides_once(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     pair.client
         .device()
@@ -148,7 +148,7 @@ pub(super) async fn private_data_that_is_too_long_is_refused(scene: Rc<Scene>) {
     server
         .device()
         .accept(request, server.qp, b"")
-        .expect("the request still stands");
+        .expect("the request is still valid");
     scene.established(0, client.qp).await;
 }
 
@@ -234,14 +234,14 @@ pub(super) async fn both_sides_of_a_connection_can_post(scene: Rc<Scene>) {
     assert_eq!((pair.client.word(64), pair.server.word(8)), (7, 7));
 }
 
-pub(super) async fn a_disconnect_flushes_what_is_outstanding_on_both_sides(scene: Rc<Scene>) {
+pub(super) async fn a_disconnect_flushes_outstanding_requests_on_both_sides(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     client.receive(1, 0, 64);
     server.post(&[signalled(2, send(server, 0, 8))]);
     client.expect_received(&[(1, Status::Success)]).await;
     server.expect_sent(&[(2, Status::Success)]).await;
-    // From here on nobody has a buffer for the other's messages.
+    // Neither side has a buffer for these messages.
     client.post(&[3, 4].map(|wr_id| signalled(wr_id, send(client, 0, 8))));
     server.post(&[5, 6].map(|wr_id| unsignalled(wr_id, send(server, 0, 8))));
     server
@@ -302,7 +302,7 @@ pub(super) async fn nodes_can_connect_again_after_a_disconnect(scene: Rc<Scene>)
     }
 }
 
-pub(super) async fn the_death_of_a_peer_is_told_once(scene: Rc<Scene>) {
+pub(super) async fn the_death_of_a_peer_is_reported_once(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     scene.kill(1);
     assert_eq!(
@@ -313,13 +313,13 @@ pub(super) async fn the_death_of_a_peer_is_told_once(scene: Rc<Scene>) {
     assert_eq!(scene.unasked_events(0), []);
 }
 
-pub(super) async fn what_is_outstanding_when_the_peer_dies_completes_with_an_error(
+pub(super) async fn requests_outstanding_when_the_peer_dies_complete_with_an_error(
     scene: Rc<Scene>,
 ) {
     let pair = scene.pair().await;
     let client = &pair.client;
     client.receive(1, 0, 64);
-    // The server has no buffer, so these are outstanding when it dies.
+    // The server has no buffer, so these requests are outstanding when it dies.
     client.post(&[2, 3].map(|wr_id| signalled(wr_id, send(client, 0, 8))));
     scene.quiet().await;
     scene.kill(1);
@@ -362,7 +362,7 @@ pub(super) async fn the_death_of_one_peer_leaves_others_connected(scene: Rc<Scen
     other.server.expect_received(&[(1, Status::Success)]).await;
 }
 
-pub(super) async fn a_node_that_died_is_rejected_as_nobody(scene: Rc<Scene>) {
+pub(super) async fn connecting_to_a_dead_node_is_rejected(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let address = scene.address(1).to_owned();
     scene.kill(1);

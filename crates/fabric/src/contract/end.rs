@@ -1,4 +1,4 @@
-//! One side of a connection in a story: its buffer, what it posts, what it expects to complete.
+//! One side of a connection in a story: its buffer, its posts, its expected completions.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,9 +13,9 @@ use crate::{
 pub struct End {
     /// The queue pair.
     pub qp: QueuePair,
-    /// The node that it is on.
+    /// The node of the queue pair.
     pub node: usize,
-    /// Its buffer, zeroed at first.
+    /// The buffer, zeroed at first.
     pub buffer: MemoryRegion,
     options: QueuePairOptions,
     scene: Rc<Scene>,
@@ -83,7 +83,7 @@ impl End {
         &self.scene
     }
 
-    /// How the queue pair was made.
+    /// The options of the queue pair.
     pub fn options(&self) -> &QueuePairOptions {
         &self.options
     }
@@ -97,7 +97,7 @@ impl End {
         }
     }
 
-    /// The place in this buffer as the peer names it.
+    /// The place in this buffer as the peer addresses it.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress {
             address: self.buffer.address + offset,
@@ -145,14 +145,14 @@ impl End {
             .expect("the receive buffer is accepted");
     }
 
-    /// Executes one operation and returns how it ended.
+    /// Executes one operation and returns its status.
     pub async fn execute(&self, operation: Operation) -> Status {
         let wr_id = self.next_wr_id.replace(self.next_wr_id.get() + 1);
         self.post(&[signalled(wr_id, operation)]);
         let completion = self.sent().await;
         assert_eq!(
             completion.wr_id, wr_id,
-            "the completion belongs to what was just posted: {completion:?}"
+            "the completion belongs to the latest post: {completion:?}"
         );
         completion.status
     }
@@ -197,12 +197,12 @@ impl End {
         }
     }
 
-    /// The next completion of a request, if it is there.
+    /// The next completion of a request, if there is one.
     pub fn poll_sent(&self) -> Option<WorkCompletion> {
         self.poll(self.options.send_cq)
     }
 
-    /// The next arrival, if it is there. Of whatever queue pair, where several share the completion queue.
+    /// The next arrival, if there is one. If several queue pairs share the completion queue, it may belong to any of them.
     pub fn poll_received(&self) -> Option<WorkCompletion> {
         self.poll(self.options.receive_cq)
     }
@@ -213,7 +213,7 @@ impl End {
         assert_eq!(
             count,
             fresh.len(),
-            "poll says how many completions it appended"
+            "poll returns the number of completions that it appended"
         );
         assert!(count <= 1, "poll keeps to its limit");
         fresh.pop()

@@ -1,4 +1,4 @@
-//! What a failed operation does to its queue pair, and what it does not do to anything else.
+//! The effect of a failed operation on its queue pair, and its lack of effect on anything else.
 
 use std::rc::Rc;
 
@@ -315,7 +315,7 @@ pub(super) async fn a_send_longer_than_the_device_sends_is_refused_and_harms_not
     assert_eq!(
         client.execute(write(client, 0, 8, server, 0)).await,
         Status::Success,
-        "and nothing of the batch was accepted"
+        "no part of the batch was accepted"
     );
 }
 

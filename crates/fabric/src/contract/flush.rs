@@ -8,7 +8,7 @@ use super::scene::{ALL_ACCESS, BUFFER_SIZE};
 use super::{Pair, Scene, Setup};
 use crate::{Access, DeviceError, LocalSpan, Opcode, Operation, RemoteAddress, Status};
 
-pub(super) async fn what_was_written_before_a_flush_is_visible_when_it_completes(scene: Rc<Scene>) {
+pub(super) async fn earlier_writes_are_visible_when_a_flush_completes(scene: Rc<Scene>) {
     let pair = flushing(&scene).await;
     let (client, server) = (&pair.client, &pair.server);
     for round in 1..=16u8 {

@@ -1,23 +1,23 @@
 //! The contract: named promises that every provider of verbs keeps, as stories that run on any of them.
 //!
 //! ```text
-//!   list.rs      the table of contents: group, promise, what it needs
+//!   list.rs      the table of contents: group, promise, needs
 //!   ordering.rs, atomics.rs, ...      one story per promise, named by the sentence that it checks
 //!      | tells its story with
 //!   Scene        nodes, connections, the passing of time
 //!   End          one side of a connection: its buffer, posts, expected completions
 //!      | stands on
-//!   dyn World    what a provider gives: devices, addresses, a clock, somebody who drives everything
+//!   dyn World    given by a provider: devices, addresses, a clock, a driver of everything
 //! ```
 //!
-//! A provider implements [`World`] and writes `contract_tests!(make_world())` in its test binary; that makes one test per
+//! A provider implements [`World`] and writes `contract_tests!(make_world())` in its test binary, which makes one test per
 //! promise. A promise whose capability the device lacks is reported as not run, by name and count, and never as kept.
 //!
 //! Invariants:
-//! - A story has one reason to fail, and fails by panicking with what it waited for or what it found.
+//! - A story has one reason to fail. It fails by panicking with the awaited event or the wrong finding.
 //! - Every wait is bounded by [`PATIENCE_NS`] on the world's clock, so a broken provider fails instead of hanging.
-//! - A story never asserts that something is slow, fast, or happens at a certain moment; where it must let time pass to
-//!   see that nothing happens, a slow machine can hide a fault but not invent one.
+//! - A story never asserts that something is slow, fast, or happens at a certain moment. Some stories must let time pass to
+//!   see that nothing happens; there a slow machine can hide a fault but not invent one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -56,49 +56,49 @@ pub use end::{End, fenced, signalled, unsignalled};
 pub use list::cases;
 pub use scene::{Pair, Scene, Setup};
 
-/// A story on its way.
+/// A running story.
 pub type Story = Pin<Box<dyn Future<Output = ()>>>;
 
-/// How long a story waits for anything before it fails, nanoseconds of the world's clock.
+/// The time that a story waits for anything before it fails, in nanoseconds of the world's clock.
 pub const PATIENCE_NS: Nanoseconds = 10_000_000_000;
 
-/// What a provider gives so that the contract can be checked on it. A new world is made for each promise.
+/// The services of a provider that the contract needs. A new world is made for each promise.
 ///
 /// All ports are used by the thread that calls [`World::run`]. Stories poll the ports and completion queues of their
 /// nodes themselves while they wait, so that a provider without any helper makes progress.
 pub trait World {
-    /// Makes node `index`: a device of its own, on its own (simulated or real) machine or process as far as that goes, and
-    /// its port. Called once for each of 0, 1 and 2 at most.
+    /// Makes node `index`: a device of its own, on its own (simulated or real) machine or process as far as possible, and
+    /// its port. Called at most once for each of 0, 1 and 2.
     fn node(&self, index: usize) -> Rc<Port>;
-    /// An address at which node `index` can listen and the other nodes can reach it. Nobody listens there yet.
+    /// An address at which node `index` can listen and that the other nodes can reach. No node listens there yet.
     fn address(&self, index: usize) -> String;
     /// The clock and the timers of this world.
     fn runtime(&self) -> Rc<dyn Runtime>;
     /// Drives everything until `story` is done.
     fn run(&self, story: Story);
-    /// Leaves node `index` without processor time: the story does not touch its port and completion queues any more, and
-    /// the world must not either. Nothing to do for worlds that never poll by themselves.
+    /// Leaves node `index` without processor time: the story does not touch the node's port and completion queues
+    /// afterwards, and neither may the world. Worlds that never poll by themselves have nothing to do.
     fn hold(&self, index: usize) {
         let _ = index;
     }
-    /// Memory of node `index`, `size` bytes, for which the device grants FLUSH with persistence. `None` where the
-    /// device has no such FLUSH.
+    /// Memory of node `index`, `size` bytes, for which the device grants FLUSH with persistence. `None` if the device has
+    /// no such FLUSH.
     fn persistent_region(&self, index: usize, size: u64) -> Option<Rc<dyn PersistentRegion>> {
         let _ = (index, size);
         None
     }
-    /// Whether [`World::kill`] works here.
+    /// Whether this world supports [`World::kill`].
     fn can_kill(&self) -> bool {
         false
     }
-    /// Destroys node `index` as `kill -9` would: no goodbye, no destructor, nothing that it does is seen from now on.
-    /// The story does not touch the node's port any more.
+    /// Destroys node `index` as `kill -9` would: no farewell, no destructor, and no visible action afterwards. The story
+    /// does not touch the node's port afterwards.
     fn kill(&self, index: usize) {
         unreachable!("this world cannot kill node {index}");
     }
 }
 
-/// What a promise needs of the device or of the world, beyond what all have.
+/// A need of a promise, beyond the capabilities that all devices and worlds have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// [`Capabilities::memory_windows`].
@@ -118,7 +118,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// What is missing when the need is not met, after "device has no" or the like; `None` when it is met.
+    /// The missing capability if the need is not met, after "device has no" or the like; `None` if the need is met.
     pub fn missing(self, capabilities: &Capabilities, can_kill: bool) -> Option<&'static str> {
         let complete =
             capabilities.flush_global && capabilities.flush_persistent && capabilities.atomic_write;
@@ -146,18 +146,18 @@ impl Need {
 
 /// One promise.
 pub struct Case {
-    /// The chapter that it belongs to.
+    /// The group of the promise.
     pub group: &'static str,
-    /// The promise as a sentence, its words joined by underscores: also the name of its test.
+    /// The promise as a sentence, its words joined by underscores; also the name of its test.
     pub name: &'static str,
-    /// What it needs.
+    /// The needs of the promise.
     pub needs: &'static [Need],
     /// Tells the story.
     pub run: fn(Rc<Scene>) -> Story,
 }
 
 impl Case {
-    /// What is missing for it; see [`Need::missing`].
+    /// The missing capability; see [`Need::missing`].
     pub fn missing(&self, capabilities: &Capabilities, can_kill: bool) -> Option<&'static str> {
         self.needs
             .iter()
@@ -174,16 +174,16 @@ impl Case {
     }
 }
 
-/// Whether a promise could be checked. A broken one panics instead.
+/// Whether a promise could be checked. A broken promise panics instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The story went as promised.
+    /// The story ended as promised.
     Kept,
-    /// The device or the world lacks what the story needs.
+    /// The device or the world lacks a need of the story.
     NotRun {
         /// [`Capabilities::name`].
         device: String,
-        /// What is missing.
+        /// The missing capability.
         reason: &'static str,
     },
 }
@@ -193,7 +193,7 @@ pub fn check(name: &str, world: Rc<dyn World>) -> Outcome {
     let case = cases()
         .iter()
         .find(|case| case.name == name)
-        .expect("the list makes the tests, so each test has a case");
+        .expect("the tests are made from the list, so each test has a case");
     let scene = Scene::new(world.clone());
     let capabilities = scene.node(0).device().capabilities().clone();
     if let Some(reason) = case.missing(&capabilities, world.can_kill()) {
@@ -206,7 +206,8 @@ pub fn check(name: &str, world: Rc<dyn World>) -> Outcome {
     Outcome::Kept
 }
 
-/// Makes one test per promise of the contract, named by it, and one that reports what could not be checked.
+/// Makes one test per promise of the contract, named after the promise, and one that reports the promises that could not be
+/// checked.
 ///
 /// `$world` is an expression of type `Rc<dyn World>`, evaluated once per test.
 #[macro_export]
@@ -221,8 +222,8 @@ macro_rules! contract_tests {
     };
 }
 
-/// Like [`contract_tests`], for a provider that a machine may lack: `$world` maps the name of a promise to a
-/// `Result<Rc<dyn World>, String>`. Each promise that finds no world is reported as not run, with the reason.
+/// Like [`contract_tests`], for a provider that a machine may lack: `$world` maps the name of a promise to a `Result<Rc<dyn
+/// World>, String>`. Each promise without a world is reported as not run, with the reason.
 #[macro_export]
 macro_rules! contract_tests_if_available {
     ($provider:expr, $world:expr) => {

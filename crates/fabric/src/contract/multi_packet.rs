@@ -18,7 +18,7 @@ pub(super) async fn messages_lie_side_by_side_at_multiples_of_the_stride(scene: 
     let stage = Appends::new(&scene, 3).await;
     stage.post(0);
     let client = &stage.first.client;
-    // 1, 2, 1, 1, 3 strides.
+    // The messages take 1, 2, 1, 1 and 3 strides.
     let mut expected = 0;
     for (index, size) in [10u32, 65, 64, 1, 192].into_iter().enumerate() {
         client.fill(0, &vec![index as u8 + 1; size as usize]);
@@ -130,7 +130,11 @@ pub(super) async fn an_exhausted_multi_packet_queue_stops_senders_until_it_is_fi
         stage.message().await;
     }
     scene.quiet().await;
-    assert_eq!(client.poll_sent(), None, "without room it is not done");
+    assert_eq!(
+        client.poll_sent(),
+        None,
+        "without room the SEND is not done"
+    );
     stage.post(1);
     client.expect_sent(&[(1, Status::Success)]).await;
     assert_eq!(stage.consumed().await, 0);
@@ -239,9 +243,9 @@ pub(super) async fn a_write_with_immediate_to_a_multi_packet_queue_is_invalid(sc
     );
 }
 
-/// Needs a queue that tells of its buffers by itself: with a queue pair of a sender, or its connection, their number would be
-/// lost, and memory leak.
-pub(super) async fn a_consumed_buffer_is_given_back_though_its_senders_are_gone(scene: Rc<Scene>) {
+/// Needs a queue that reports its buffers by itself: a report through a queue pair of a sender, or its connection, would
+/// lose their number and leak memory.
+pub(super) async fn a_consumed_buffer_is_given_back_even_if_its_senders_are_gone(scene: Rc<Scene>) {
     let stage = Appends::new(&scene, 3).await;
     stage.post(5);
     stage.post(6);
@@ -259,10 +263,11 @@ pub(super) async fn a_consumed_buffer_is_given_back_though_its_senders_are_gone(
     }
     assert_eq!(stage.consumed().await, 5);
     scene.quiet().await;
-    assert_eq!(stage.poll_consumed(), [], "the other one is not full");
+    assert_eq!(stage.poll_consumed(), [], "the other buffer is not full");
 }
 
-/// The completion queue has room for one arrival, so that a queue that tells all the same also breaks it.
+/// The completion queue has room for one arrival, so a queue that reports in spite of its silence also breaks the
+/// completion queue.
 pub(super) async fn a_silent_multi_packet_queue_makes_no_completions(scene: Rc<Scene>) {
     let stage = Appends::with(&scene, 3, MultiPacketOptions::silent(STRIDE), 1).await;
     stage.post(0);
@@ -349,11 +354,15 @@ impl Appends {
             .expect("room in the shared queue");
     }
 
-    /// Buffers that were given back and that nobody has asked for.
+    /// Buffers that were given back and not yet requested.
     fn poll_consumed(&self) -> Vec<u64> {
         let mut buffers = Vec::new();
         let count = self.end().device().poll_consumed(self.queue, &mut buffers);
-        assert_eq!(count, buffers.len(), "poll says how many it appended");
+        assert_eq!(
+            count,
+            buffers.len(),
+            "poll returns the number that it appended"
+        );
         buffers
     }
 

@@ -1,4 +1,4 @@
-//! In which order effects and completions of one queue pair come.
+//! The order of effects and completions of one queue pair.
 
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ pub(super) async fn a_write_is_visible_before_a_later_write_with_immediate_arriv
         assert_eq!(
             server.word(4096),
             round,
-            "what the WRITE_WITH_IMM wrote itself is visible"
+            "the data of the WRITE_WITH_IMM itself are visible"
         );
         client.expect_sent(&[(round, Status::Success)]).await;
     }
@@ -205,7 +205,7 @@ pub(super) async fn aligned_words_of_a_long_write_are_never_seen_torn(scene: Rc<
             client.poll_sent()
         });
         assert_eq!(done.await.status, Status::Success);
-        // A READ behind the WRITE ends only when the WRITE has taken effect, so that rounds do not mix.
+        // A READ behind the WRITE ends only after the WRITE has taken effect, so that rounds do not mix.
         assert_eq!(
             client.execute(read(client, 40_000, 8, server, 8)).await,
             Status::Success

@@ -1,4 +1,4 @@
-//! What [`Port`](crate::Port) makes of a provider: futures that end with the status of their own requests.
+//! The futures of a [`Port`](crate::Port): each ends with the status of its own requests.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -79,13 +79,13 @@ pub(super) async fn submissions_of_many_tasks_end_with_their_own_results(scene: 
     );
 }
 
-pub(super) async fn dropping_a_submission_on_its_way_is_harmless(scene: Rc<Scene>) {
+pub(super) async fn dropping_an_outstanding_submission_is_harmless(scene: Rc<Scene>) {
     let (client, server) = submitters(&scene).await;
     let port = scene.node(0);
     for round in 1..=40u64 {
         client.set_word(0, round);
         {
-            // Without a receive buffer it cannot end before it is dropped.
+            // Without a receive buffer the submission cannot end before it is dropped.
             let batch = [send(&client, 0, 8)];
             let mut submission = pin!(port.submit(client.qp, &batch));
             let outcome =

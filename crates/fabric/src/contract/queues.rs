@@ -15,7 +15,7 @@ pub(super) async fn a_batch_that_does_not_fit_the_send_queue_is_refused_whole(sc
         })
         .await;
     let (client, server) = (&pair.client, &pair.server);
-    // Without a receive buffer nothing completes.
+    // Without a receive buffer no request completes.
     client.post(&[0, 1, 2, 3, 4, 5].map(|wr_id| signalled(wr_id, send(client, 0, 8))));
     let refused = client.device().post_send(
         client.qp,
@@ -59,7 +59,7 @@ pub(super) async fn a_batch_may_fill_the_send_queue(scene: Rc<Scene>) {
     }
 }
 
-pub(super) async fn unsignalled_requests_leave_the_send_queue_without_help(scene: Rc<Scene>) {
+pub(super) async fn unsignalled_requests_leave_the_send_queue_by_themselves(scene: Rc<Scene>) {
     let pair = scene
         .connect(Setup {
             send_capacity: 8,
@@ -145,7 +145,7 @@ pub(super) async fn poll_takes_no_more_than_asked_and_keeps_the_rest(scene: Rc<S
             assert_eq!(
                 taken.len() - before,
                 count,
-                "poll appends, and says how many"
+                "poll appends, and returns the number"
             );
             assert!(count <= 3, "poll keeps to its limit");
             (taken.len() == 10).then_some(())
@@ -172,7 +172,7 @@ pub(super) async fn a_completion_queue_that_overruns_breaks_every_queue_pair_tha
     };
     let (first, second) = (scene.connect(setup).await, scene.connect(setup).await);
     let bystander = scene.pair().await;
-    // Far more than any rounding up of the capacity.
+    // Far more requests than any rounding up of the capacity.
     let requests =
         [0; 512].map(|wr_id| signalled(wr_id, write(&first.client, 0, 8, &first.server, 0)));
     first.client.post(&requests);
@@ -186,7 +186,7 @@ pub(super) async fn a_completion_queue_that_overruns_breaks_every_queue_pair_tha
     assert_eq!(
         bystander.client.execute(operation).await,
         Status::Success,
-        "who does not use it is unharmed"
+        "a queue pair that does not use it is unharmed"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The end of what a peer may do, SENDs included.
+//! The end of a peer's influence, SENDs included.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -8,12 +8,12 @@ use super::operations::{send, write};
 use super::{Scene, Setup};
 use crate::{DeviceError, DisconnectCause, ReceiveQueue, ReceiveRequest, Status};
 
-/// Bytes of a message in these stories: long enough to be on its way for a while.
+/// Bytes of a message in these stories: long enough to be in transit for a while.
 const MESSAGE: u32 = 4_096;
 const COUNT: u64 = 16;
 
 pub(super) async fn nothing_of_a_peer_lands_after_quiescing(scene: Rc<Scene>) {
-    // Each round lets more of it land before.
+    // Each round lets more of the messages land first.
     for pause in [0, 1_000, 3_000, 10_000, 100_000] {
         let pair = scene.pair().await;
         let (client, server) = (&pair.client, &pair.server);
@@ -63,7 +63,7 @@ pub(super) async fn no_write_of_a_peer_lands_after_quiescing(scene: Rc<Scene>) {
     scene.quiet().await;
     assert!(
         server.bytes(0, 32_768).iter().all(|&byte| byte == 0),
-        "what was posted before writes nothing any more"
+        "earlier posts write nothing afterwards"
     );
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn a_queue_pair_can_be_quiesced_after_its_peer_died(scene: Rc<S
     assert!(server.bytes(0, 32_768).iter().all(|&byte| byte == 0));
 }
 
-pub(super) async fn a_queue_pair_that_never_was_connected_is_not_quiesced(scene: Rc<Scene>) {
+pub(super) async fn a_queue_pair_that_was_never_connected_is_not_quiesced(scene: Rc<Scene>) {
     let end = scene.end(1, Setup::default(), None, None, None);
     let refused = try_quiesce(&end).await;
     assert!(
@@ -116,7 +116,7 @@ pub(super) async fn a_queue_pair_that_never_was_connected_is_not_quiesced(scene:
 async fn quiesce(end: &End) {
     try_quiesce(end)
         .await
-        .expect("a live peer leaves, and a dead one is not inside");
+        .expect("a live peer becomes quiet, and a dead peer is not inside");
 }
 
 async fn try_quiesce(end: &End) -> Result<(), DeviceError> {

@@ -1,4 +1,4 @@
-//! [`Port::read`](crate::Port::read) keeps the promises of a posted READ, also where the provider reads at once; so does
+//! [`Port::read`](crate::Port::read) keeps the promises of a posted READ, even if the provider reads at once, and so does
 //! [`Device::read_soon`](crate::Device::read_soon).
 
 use std::future::Future;
@@ -28,7 +28,7 @@ pub(super) async fn reading_sees_every_earlier_write_of_its_queue_pair(scene: Rc
     }
 }
 
-pub(super) async fn reading_sees_what_an_earlier_send_placed(scene: Rc<Scene>) {
+pub(super) async fn reading_sees_the_payload_of_an_earlier_send(scene: Rc<Scene>) {
     let (client, server) = readers(&scene, ALL_ACCESS).await;
     client.set_word(0, 7);
     scene
@@ -38,7 +38,7 @@ pub(super) async fn reading_sees_what_an_earlier_send_placed(scene: Rc<Scene>) {
     let place = [(server.remote(64), 8)];
     let reading = read(&client, &place);
     let posting = async {
-        // The SEND waits for its buffer, and so does the READ behind it.
+        // The SEND waits for its buffer, and the READ behind it waits, too.
         scene.quiet().await;
         server.receive(1, 64, 64);
     };
@@ -184,7 +184,7 @@ pub(super) async fn reading_on_a_failed_queue_pair_is_flushed(scene: Rc<Scene>) 
     );
 }
 
-pub(super) async fn reads_that_end_in_the_call_bring_their_bytes_and_no_completion(
+pub(super) async fn reads_that_end_in_the_call_return_their_bytes_and_no_completion(
     scene: Rc<Scene>,
 ) {
     let pair = scene.pair().await;
@@ -204,21 +204,21 @@ pub(super) async fn reads_that_end_in_the_call_bring_their_bytes_and_no_completi
         assert_eq!(
             client.poll_sent(),
             None,
-            "round {round}: what has ended is told once"
+            "round {round}: an end is reported once"
         );
     }
 }
 
-pub(super) async fn reads_that_are_late_for_the_call_complete_like_posted_ones(scene: Rc<Scene>) {
+pub(super) async fn reads_that_are_late_for_the_call_complete_like_posted_reads(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     server.fill(0, &[7; 64]);
     client.set_word(0, 1);
-    // A SEND without a buffer holds up what is posted behind it.
+    // A SEND without a buffer delays the requests that are posted behind it.
     client.post(&[signalled(1, send(client, 0, 8))]);
     assert!(
         !in_the_call(client, &[(client.local(4096, 64), server.remote(0))], 2),
-        "what was posted before has not ended"
+        "the earlier SEND has not ended"
     );
     server.receive(3, 128, 64);
     client
@@ -227,7 +227,9 @@ pub(super) async fn reads_that_are_late_for_the_call_complete_like_posted_ones(s
     assert_eq!(client.bytes(4096, 64), [7; 64]);
 }
 
-pub(super) async fn reads_in_the_call_that_are_refused_complete_like_posted_ones(scene: Rc<Scene>) {
+pub(super) async fn reads_in_the_call_that_are_refused_complete_like_posted_reads(
+    scene: Rc<Scene>,
+) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     let reads = [
@@ -245,7 +247,7 @@ pub(super) async fn reads_in_the_call_that_are_refused_complete_like_posted_ones
     scene.disconnected(1, server.qp).await;
 }
 
-pub(super) async fn reads_in_the_call_see_what_was_posted_before(scene: Rc<Scene>) {
+pub(super) async fn reads_in_the_call_see_the_effects_of_earlier_posts(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     for round in 1..=16u8 {
@@ -264,7 +266,7 @@ pub(super) async fn reads_in_the_call_see_what_was_posted_before(scene: Rc<Scene
     }
 }
 
-/// READs whose end is looked for in the call where the device does that; whether it was found. Others are posted.
+/// Executes READs in the call if the device can, and returns whether they ended there; otherwise posts them.
 fn in_the_call(client: &End, reads: &[(LocalSpan, RemoteAddress)], wr_id: u64) -> bool {
     if client.device().capabilities().read_soon {
         return client
@@ -289,7 +291,7 @@ async fn readers(scene: &Rc<Scene>, access: Access) -> (End, End) {
     (pair.client, pair.server)
 }
 
-/// Reads the places, and returns the status and what was read.
+/// Reads the places, and returns the status and the bytes.
 async fn read(client: &End, places: &[(RemoteAddress, usize)]) -> (Status, Vec<Vec<u8>>) {
     let mut bytes: Vec<Vec<u8>> = places.iter().map(|(_, size)| vec![0; *size]).collect();
     let mut reads: Vec<ReadInto<'_>> = places
@@ -310,7 +312,7 @@ async fn refused(client: &End, remote: RemoteAddress) {
     assert_eq!(read(client, &[(remote, 8)]).await.0, Status::RemoteAccess);
 }
 
-/// Runs two futures side by side.
+/// Runs two futures concurrently.
 async fn both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::Output) {
     let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
     let (mut one, mut other) = (None, None);

@@ -10,7 +10,7 @@ use crate::{
     Access, LocalSpan, Opcode, Operation, Placement, ReceiveQueue, ReceiveRequest, Status,
 };
 
-pub(super) async fn an_arrival_tells_opcode_place_and_length(scene: Rc<Scene>) {
+pub(super) async fn an_arrival_reports_opcode_place_and_length(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     server.receive(77, 512, 64);
@@ -36,7 +36,7 @@ pub(super) async fn an_arrival_tells_opcode_place_and_length(scene: Rc<Scene>) {
     );
 }
 
-pub(super) async fn completions_tell_what_completed(scene: Rc<Scene>) {
+pub(super) async fn completions_report_their_opcode(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     server.receive(0, 0, 64);
@@ -100,7 +100,7 @@ pub(super) async fn an_empty_message_takes_a_buffer(scene: Rc<Scene>) {
 pub(super) async fn the_longest_message_arrives_whole(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
-    // Where a device sends gigabytes, a megabyte will do.
+    // If a device sends gigabytes, a megabyte is enough.
     let size = client.device().capabilities().send_size_max.min(1 << 20);
     let bytes: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
     let from = client
@@ -138,7 +138,7 @@ pub(super) async fn the_longest_message_arrives_whole(scene: Rc<Scene>) {
     client.expect_sent(&[(2, Status::Success)]).await;
     let mut found = vec![0; size as usize];
     server.device().memory(to).read(0, &mut found);
-    assert!(found == bytes, "{size} bytes arrived as they were");
+    assert!(found == bytes, "{size} bytes arrived unchanged");
 }
 
 pub(super) async fn buffers_are_used_in_the_order_in_which_they_were_posted(scene: Rc<Scene>) {
@@ -169,14 +169,18 @@ pub(super) async fn a_send_waits_until_a_buffer_is_posted(scene: Rc<Scene>) {
     client.set_word(0, 7);
     client.post(&[signalled(1, send(client, 0, 8))]);
     scene.quiet().await;
-    assert_eq!(client.poll_sent(), None, "without a buffer it is not done");
+    assert_eq!(
+        client.poll_sent(),
+        None,
+        "without a buffer the SEND is not done"
+    );
     server.receive(2, 64, 64);
     server.expect_received(&[(2, Status::Success)]).await;
     client.expect_sent(&[(1, Status::Success)]).await;
     assert_eq!(server.word(64), 7);
 }
 
-pub(super) async fn what_follows_a_waiting_send_waits_with_it(scene: Rc<Scene>) {
+pub(super) async fn requests_behind_a_waiting_send_wait_with_it(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     client.set_word(0, 7);
@@ -192,7 +196,7 @@ pub(super) async fn what_follows_a_waiting_send_waits_with_it(scene: Rc<Scene>) 
         .expect_sent(&[(2, Status::Success), (3, Status::Success)])
         .await;
     server.expect_received(&[(4, Status::Success)]).await;
-    assert_eq!(client.word(8), 7, "the READ sees what the SEND placed");
+    assert_eq!(client.word(8), 7, "the READ sees the payload of the SEND");
 }
 
 pub(super) async fn a_send_gives_up_after_its_retries_and_not_before(scene: Rc<Scene>) {
@@ -240,7 +244,7 @@ pub(super) async fn a_write_with_immediate_takes_a_buffer_and_carries_its_number
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     client.fill(0, &[7; 200]);
-    // The buffer is smaller than what is written: an immediate uses it up but does not touch it.
+    // The buffer is smaller than the written range: an immediate uses the buffer up but does not touch it.
     server.receive(1, 4096, 16);
     client.post(&[signalled(
         2,
@@ -280,7 +284,11 @@ pub(super) async fn a_write_with_immediate_waits_until_a_buffer_is_posted(scene:
     let (client, server) = (&pair.client, &pair.server);
     client.post(&[signalled(1, write_immediate(client, 0, 8, server, 0, 5))]);
     scene.quiet().await;
-    assert_eq!(client.poll_sent(), None, "without a buffer it is not done");
+    assert_eq!(
+        client.poll_sent(),
+        None,
+        "without a buffer the WRITE_WITH_IMM is not done"
+    );
     server.receive(2, 64, 0);
     server.expect_received(&[(2, Status::Success)]).await;
     client.expect_sent(&[(1, Status::Success)]).await;

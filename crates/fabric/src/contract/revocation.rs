@@ -9,7 +9,7 @@ use super::scene::ALL_ACCESS;
 use super::{Pair, Scene, Setup};
 use crate::{Access, DeviceError, LocalSpan, MemoryRegion, Operation, RemoteAddress, Rkey, Status};
 
-/// Where the windows of these stories begin in their region, and how long they are.
+/// Start of the windows of these stories in their region, and their length.
 const START: u64 = 4096;
 const SIZE: u64 = 1000;
 
@@ -139,7 +139,9 @@ pub(super) async fn the_end_of_one_window_leaves_others_of_the_region_open(scene
     assert_eq!(try_write(&pair.client, remote, 8).await, Status::Success);
 }
 
-pub(super) async fn an_old_window_key_stays_shut_when_the_bytes_are_bound_again(scene: Rc<Scene>) {
+pub(super) async fn an_old_window_key_stays_closed_when_the_bytes_are_bound_again(
+    scene: Rc<Scene>,
+) {
     let (pair, region, rkey) = window(&scene, ALL_ACCESS).await;
     let server = &pair.server;
     let mut seen = vec![rkey];
@@ -190,7 +192,7 @@ pub(super) async fn nothing_is_written_after_an_invalidation_returned(scene: Rc<
     scene.quiet().await;
     assert!(
         server.bytes(0, 32_768).iter().all(|&byte| byte == 0),
-        "what was posted before writes nothing any more"
+        "earlier posts write nothing afterwards"
     );
 }
 
@@ -229,7 +231,7 @@ pub(super) async fn nothing_is_written_after_the_end_of_a_window(scene: Rc<Scene
     scene.quiet().await;
     assert!(
         server.bytes(0, 32_768).iter().all(|&byte| byte == 0),
-        "what was posted before writes nothing any more"
+        "earlier posts write nothing afterwards"
     );
 }
 
@@ -245,7 +247,7 @@ pub(super) async fn queue_pairs_with_windows_do_everything_else_too(scene: Rc<Sc
         })
         .await;
     for end in [&mut client, &mut server] {
-        // From here on the peer names the buffer by the key of a window.
+        // From here on the peer addresses the buffer by the key of a window.
         let opened = end
             .device()
             .bind_window(end.qp, end.buffer, 0, end.buffer.size, ALL_ACCESS);
@@ -299,7 +301,7 @@ pub(super) async fn invalidating_a_key_twice_is_harmless(scene: Rc<Scene>) {
     );
 }
 
-pub(super) async fn a_region_that_its_key_still_opens_is_not_deregistered(scene: Rc<Scene>) {
+pub(super) async fn a_region_with_a_valid_key_is_not_deregistered(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let server = &pair.server;
     let refused = server.device().deregister(server.buffer);
@@ -320,7 +322,7 @@ pub(super) async fn the_key_of_a_deregistered_region_opens_nothing(scene: Rc<Sce
     server
         .device()
         .deregister(server.buffer)
-        .expect("a region without valid keys can go");
+        .expect("a region without valid keys can be deregistered");
     assert_eq!(
         try_write(&pair.client, server.remote(0), 8).await,
         Status::RemoteAccess
@@ -373,5 +375,5 @@ async fn invalidate(owner: &End, rkey: Rkey) {
             poll_fn(|context| owner.device().poll_invalidate(rkey, context)),
         )
         .await;
-    result.expect("a live peer leaves the memory, and a dead one is not in it");
+    result.expect("a live peer leaves the memory, and a dead peer is not in it");
 }

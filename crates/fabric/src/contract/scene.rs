@@ -1,4 +1,4 @@
-//! Where a story takes place: nodes, connections between them, and the passing of time.
+//! The stage of a story: nodes, connections between them, and the passing of time.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
@@ -20,14 +20,14 @@ use crate::{
 const NODE_COUNT: usize = 3;
 /// Bytes of the buffer of each [`End`].
 pub(super) const BUFFER_SIZE: u64 = 1 << 16;
-/// What peers may do unless a story says otherwise. Not FLUSH, which some devices cannot grant.
+/// The rights of peers unless a story states others. FLUSH is missing, because some devices cannot grant it.
 pub(super) const ALL_ACCESS: Access = Access::REMOTE_READ
     .and(Access::REMOTE_WRITE)
     .and(Access::REMOTE_ATOMIC);
-/// How long a story waits to see that nothing (more) happens.
+/// The time that a story waits to see that nothing (more) happens.
 const QUIET_NS: Nanoseconds = 5_000_000;
 
-/// The nodes of a world and what happened to them. Node 0 plays the client, node 1 the server, node 2 another client.
+/// The nodes of a world and their events. Node 0 is the client, node 1 the server, node 2 another client.
 pub struct Scene {
     world: Rc<dyn World>,
     runtime: Rc<dyn Runtime>,
@@ -37,18 +37,18 @@ pub struct Scene {
 struct Node {
     port: Rc<Port>,
     address: OnceCell<String>,
-    /// Connection events that no step of the story has asked for yet.
+    /// Connection events that no step of the story has requested yet.
     events: RefCell<Vec<ConnectionEvent>>,
-    /// Neither killed nor held.
+    /// Whether the node is neither killed nor held.
     polled: Cell<bool>,
 }
 
-/// How to make a [`Pair`]. `Default` suits most stories.
+/// Options of a [`Pair`]. `Default` suits most stories.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Which node connects and posts.
+    /// The node that connects and posts.
     pub client: usize,
-    /// Which node listens and responds.
+    /// The node that listens and responds.
     pub server: usize,
     /// Of both queue pairs.
     pub send_capacity: u32,
@@ -60,15 +60,15 @@ pub struct Setup {
     pub rnr_retry_count: u32,
     /// Of both queue pairs, nanoseconds.
     pub rnr_retry_delay_ns: u64,
-    /// Where the server takes its receive buffers from.
+    /// The shared queue from which the server takes its receive buffers.
     pub server_queue: Option<SharedReceiveQueue>,
-    /// Where the server's arrivals go, for servers with several queue pairs.
+    /// The queue of the server's arrivals, for servers with several queue pairs.
     pub server_receive_cq: Option<CompletionQueue>,
-    /// Where the client's completions go, for clients with several queue pairs.
+    /// The queue of the client's completions, for clients with several queue pairs.
     pub client_send_cq: Option<CompletionQueue>,
-    /// What peers may do with the buffers of both ends.
+    /// The rights of peers on the buffers of both ends.
     pub access: Access,
-    /// Both queue pairs are made for windows.
+    /// Whether both queue pairs are made for windows.
     pub windows: bool,
 }
 
@@ -93,9 +93,9 @@ impl Default for Setup {
 
 /// Two connected ends.
 pub struct Pair {
-    /// The one that connected.
+    /// The side that connected.
     pub client: End,
-    /// The one that accepted.
+    /// The side that accepted.
     pub server: End,
 }
 
@@ -109,7 +109,7 @@ impl Wake for Woken {
 }
 
 impl Scene {
-    /// The stage of `world`; nodes are made when they are first used.
+    /// The stage of `world`; each node is made at its first use.
     pub(super) fn new(world: Rc<dyn World>) -> Rc<Self> {
         let runtime = world.runtime();
         Rc::new(Self {
@@ -124,7 +124,7 @@ impl Scene {
         &self.made(index).port
     }
 
-    /// Where node `index` listens. The first call makes it listen.
+    /// The address at which node `index` listens. The first call starts listening.
     pub fn address(&self, index: usize) -> &str {
         self.made(index).address.get_or_init(|| {
             let address = self.world.address(index);
@@ -136,8 +136,8 @@ impl Scene {
         })
     }
 
-    /// An address at which nobody listens.
-    pub fn address_of_nobody(&self, index: usize) -> String {
+    /// An address without a listener.
+    pub fn unused_address(&self, index: usize) -> String {
         assert!(
             self.made(index).address.get().is_none(),
             "the story made node {index} listen"
@@ -150,7 +150,7 @@ impl Scene {
         &self.runtime
     }
 
-    /// The world, for what only it can give.
+    /// The world, for services that only it provides.
     pub fn world(&self) -> &Rc<dyn World> {
         &self.world
     }
@@ -167,7 +167,7 @@ impl Scene {
         self.world.hold(index);
     }
 
-    /// A connected pair with buffers, after `setup`. The events of the connection are taken.
+    /// A connected pair with buffers, made with `setup`. The events of the connection are consumed.
     pub async fn connect(self: &Rc<Self>, setup: Setup) -> Pair {
         let address = self.address(setup.server);
         let client = self.end(setup.client, setup, None, None, setup.client_send_cq);
@@ -227,7 +227,7 @@ impl Scene {
         End::new(self.clone(), node, qp, options, buffer)
     }
 
-    /// Waits until somebody asks node `node` for a connection.
+    /// Waits until a peer asks node `node` for a connection.
     pub async fn request(&self, node: usize) -> crate::ConnectionRequest {
         let event = self
             .event(node, "a connection request", |event| {
@@ -240,7 +240,7 @@ impl Scene {
         request
     }
 
-    /// Waits until `qp` is connected, and returns what the accepting side said.
+    /// Waits until `qp` is connected, and returns the data of the accepting side.
     pub async fn established(&self, node: usize, qp: QueuePair) -> Vec<u8> {
         let wanted = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Established { qp: of, .. } if *of == qp);
         let event = self.event(node, "an established connection", wanted).await;
@@ -250,7 +250,7 @@ impl Scene {
         private_data
     }
 
-    /// Waits until `qp` is disconnected, and returns why.
+    /// Waits until `qp` is disconnected, and returns the cause.
     pub async fn disconnected(&self, node: usize, qp: QueuePair) -> DisconnectCause {
         let wanted = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp);
         let event = self.event(node, "the end of a connection", wanted).await;
@@ -260,7 +260,7 @@ impl Scene {
         cause
     }
 
-    /// Waits for the first event of node `node` that is `wanted`, leaving others for later.
+    /// Waits for the first event of node `node` that is `wanted`, and leaves other events for later.
     pub async fn event(
         &self,
         node: usize,
@@ -277,13 +277,13 @@ impl Scene {
         .await
     }
 
-    /// Connection events of node `node` that nobody has asked for.
+    /// Connection events of node `node` that no step has requested.
     pub fn unasked_events(&self, node: usize) -> Vec<ConnectionEvent> {
         self.pump();
         self.made(node).events.borrow().clone()
     }
 
-    /// Waits until `look` finds something; makes progress for every node meanwhile.
+    /// Waits until `look` finds something, with progress for every node.
     pub async fn wait_for<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         let deadline = self.runtime.now() + PATIENCE_NS;
         let mut pause = 1_000;
@@ -302,7 +302,7 @@ impl Scene {
         }
     }
 
-    /// Waits for `future`, polling it again only when it asked for that, with progress for every node.
+    /// Waits for `future`, polling it again only when it asked for a poll, with progress for every node.
     pub async fn finish<F: Future>(&self, what: &str, future: F) -> F::Output {
         let mut future = pin!(future);
         let woken = Arc::new(Woken(AtomicBool::new(true)));
@@ -329,7 +329,7 @@ impl Scene {
         self.pump();
     }
 
-    /// Lets enough time pass for whatever was going to happen.
+    /// Lets enough time pass for every pending event.
     pub async fn quiet(&self) {
         self.pass(QUIET_NS).await;
     }

@@ -11,7 +11,7 @@ use crate::{
     SharedReceiveQueueOptions, Status,
 };
 
-pub(super) async fn shared_buffers_are_used_in_posted_order_by_whoever_sends(scene: Rc<Scene>) {
+pub(super) async fn shared_buffers_are_used_in_posted_order_by_every_sender(scene: Rc<Scene>) {
     let stage = Shared::new(&scene, 32).await;
     stage.post(0..24);
     for index in 0..24u64 {
@@ -25,7 +25,7 @@ pub(super) async fn shared_buffers_are_used_in_posted_order_by_whoever_sends(sce
         assert_eq!((arrival.wr_id, arrival.status), (index, Status::Success));
         assert_eq!(
             arrival.qp, pair.server.qp,
-            "the arrival tells on which queue pair it came"
+            "the arrival names its queue pair"
         );
         assert_eq!(
             stage.end().word(index * 64),
@@ -57,7 +57,7 @@ pub(super) async fn an_empty_shared_queue_stops_every_sender_until_it_is_filled(
             .expect_sent(&[(1, Status::Success), (2, Status::Success)])
             .await;
     }
-    // What comes over two connections at once may be reported in either order.
+    // Messages over two connections may be reported in either order.
     let mut filled = Vec::new();
     for _ in 0..4 {
         let arrival = stage.end().received().await;
@@ -119,8 +119,11 @@ pub(super) async fn a_queue_pair_that_shares_a_queue_has_no_buffers_of_its_own(s
     );
 }
 
-/// Needs that no buffer of such a queue is put behind others: the third message would lie in front of the first.
-pub(super) async fn a_refused_request_changes_no_order_of_a_queue_that_keeps_it(scene: Rc<Scene>) {
+/// Needs each buffer of such a queue to keep its place: if a buffer is put behind others, the third message lies in front
+/// of the first.
+pub(super) async fn a_refused_request_does_not_change_the_order_of_a_queue_that_keeps_it(
+    scene: Rc<Scene>,
+) {
     let stage = Shared::in_order(&scene, 8).await;
     stage.post(1..4);
     let (first, second) = (&stage.first.client, &stage.second.client);
@@ -148,7 +151,7 @@ pub(super) async fn a_refused_request_changes_no_order_of_a_queue_that_keeps_it(
         assert_eq!(arrival.status, Status::Success);
         taken.push(arrival.wr_id);
     }
-    // The device may have fetched one buffer for the request, and then says so.
+    // The device may have fetched one buffer for the request, and then reports it.
     let all: Vec<u64> = used_up.iter().chain(&taken).copied().collect();
     assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
 }

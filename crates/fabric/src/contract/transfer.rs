@@ -7,7 +7,7 @@ use super::end::unsignalled;
 use super::operations::{compare_and_swap, fetch_and_add, read, write};
 use crate::{Access, LocalSpan, Operation, RemoteAddress, Status};
 
-/// Sizes around the grains at which copying code changes its ways: words, cache lines, pages.
+/// Sizes around the thresholds at which copying code changes its method: words, cache lines, pages.
 const SIZES: [u32; 19] = [
     1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 255, 4095, 4097,
 ];
@@ -26,7 +26,7 @@ pub(super) async fn a_write_of_any_size_and_alignment_changes_exactly_its_bytes(
             let mut expected = vec![0xee; 8192];
             expected[to as usize..][..size as usize]
                 .copy_from_slice(&pattern(8192)[from as usize..][..size as usize]);
-            // Completed says that the responder has it; a READ behind it says that it took effect.
+            // A completion means that the responder has the WRITE; a READ behind it shows that the WRITE took effect.
             assert_eq!(
                 client.execute(read(client, 32_768, 8, server, 0)).await,
                 Status::Success
@@ -39,7 +39,7 @@ pub(super) async fn a_write_of_any_size_and_alignment_changes_exactly_its_bytes(
     }
 }
 
-pub(super) async fn a_read_of_any_size_and_alignment_brings_exactly_its_bytes(scene: Rc<Scene>) {
+pub(super) async fn a_read_of_any_size_and_alignment_returns_exactly_its_bytes(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     server.fill(0, &pattern(8192));
@@ -102,7 +102,7 @@ pub(super) async fn a_megabyte_travels_whole_in_both_directions(scene: Rc<Scene>
     memory.read(u64::from(SIZE), &mut found);
     assert!(
         found == pattern(SIZE as usize),
-        "what was written is read again"
+        "the bytes written are read back"
     );
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn an_empty_write_and_an_empty_read_at_the_end_of_a_region_succ
     );
 }
 
-pub(super) async fn one_sided_operations_need_nothing_of_the_responder(scene: Rc<Scene>) {
+pub(super) async fn one_sided_operations_need_no_help_of_the_responder(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);
     client.set_word(0, 7);
@@ -165,7 +165,7 @@ pub(super) async fn allocated_memory_is_zeroed(scene: Rc<Scene>) {
     let device = scene.node(0).device().clone();
     for size in [1, 8, 4096, 100_000] {
         let region = device.allocate(size, Access::NONE).expect("memory");
-        assert_eq!(region.size, size, "the handle says how long the region is");
+        assert_eq!(region.size, size, "the handle has the length of the region");
         let mut bytes = vec![1; size as usize];
         device.memory(region).read(0, &mut bytes);
         assert!(bytes.iter().all(|&byte| byte == 0), "{size} bytes");

@@ -1,4 +1,4 @@
-//! Devices around devices: what passes through is seen by an [`Observer`] and otherwise unchanged.
+//! Devices around devices: an [`Observer`] sees the traffic, which is otherwise unchanged.
 //!
 //! ```text
 //!   Port -> Observed<Meter> -> Observed<Audit> -> fabric-sim, fabric-shm, ...
@@ -6,9 +6,10 @@
 //!            Counts             hash
 //! ```
 //!
-//! An observer sees what was accepted and what was handed out, in the order in which it happened, and nothing that was
-//! refused. Two calls come before the device's, for stories in which a peer or a device misbehaves: there an observer may
-//! change memory, or answer in the device's place. The observer is shared, so that it can be asked after the device has disappeared behind `Rc<dyn Device>`.
+//! An observer sees accepted requests and delivered results, in the order in which they happened, and no refused request.
+//! Two calls come before the device's own, for stories in which a peer or a device misbehaves: there an observer may change
+//! memory, or answer in the device's place. The observer is shared, so that it can be queried after the device has
+//! disappeared behind `Rc<dyn Device>`.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -33,15 +34,20 @@ pub type Metered = Observed<Meter>;
 /// A device that hashes what passes through it.
 pub type Audited = Observed<Audit>;
 
-/// Sees what passes through a device.
+/// Sees the traffic of a device.
 pub trait Observer {
     /// A batch is about to be posted to `device`.
     fn sending(&self, device: &dyn Device, requests: &[WorkRequest]) {
         let _ = (device, requests);
     }
-    /// An invalidation is asked for. An error is the answer, and the device does not get to know.
+    /// An invalidation is requested. An error becomes the answer, and the device does not learn of the request.
     fn invalidating(&self, rkey: Rkey) -> Result<(), DeviceError> {
         let _ = rkey;
+        Ok(())
+    }
+    /// The peer of a queue pair is asked to be quiet. An error is the answer, and the device does not get to know.
+    fn quieting(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        let _ = qp;
         Ok(())
     }
     /// A batch was accepted.
@@ -64,7 +70,7 @@ pub trait Observer {
     fn read_now(&self, qp: QueuePair, reads: &[ReadInto<'_>], status: Status) {
         let _ = (qp, reads, status);
     }
-    /// READs were posted, and looked for in the call; `succeeded`: they ended there.
+    /// READs were posted and awaited in the call; `succeeded` if they ended there.
     fn read_soon(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)], succeeded: bool) {
         let _ = (qp, reads, succeeded);
     }
@@ -90,7 +96,7 @@ impl<O: Observer> Observed<O> {
         Self { device, observer }
     }
 
-    /// Who sees it.
+    /// The observer.
     pub fn observer(&self) -> &Rc<O> {
         &self.observer
     }
@@ -160,7 +166,10 @@ impl<O: Observer> Device for Observed<O> {
         qp: QueuePair,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), DeviceError>> {
-        self.device.poll_quiesce(qp, context)
+        match self.observer.quieting(qp) {
+            Ok(()) => self.device.poll_quiesce(qp, context),
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {

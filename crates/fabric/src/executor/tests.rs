@@ -5,7 +5,8 @@ use std::task::Wake;
 
 use super::*;
 
-/// A device that never has anything, on a clock that advances by a microsecond a look and by what it parks.
+/// A device that is always idle, on a clock that advances by a microsecond per reading and by the time of each park.
+#[derive(Default)]
 struct Idle {
     now: Cell<Nanoseconds>,
     parked: Cell<u32>,
@@ -25,11 +26,7 @@ impl Park for Idle {
 }
 
 fn executor() -> (Rc<Idle>, BusyPoll) {
-    let idle = Rc::new(Idle {
-        now: Cell::new(0),
-        parked: Cell::new(0),
-        looks: Cell::new(0),
-    });
+    let idle = Rc::new(Idle::default());
     (idle.clone(), BusyPoll::new(idle, 50_000))
 }
 
@@ -44,14 +41,14 @@ fn an_idle_executor_parks_instead_of_spinning() {
     );
     assert!(
         idle.parked.get() <= 30,
-        "each park lasts as long as it may: {}",
+        "each park has its full length: {}",
         idle.parked.get()
     );
 }
 
-/// Needs `idle_since` to outlive what timers start.
+/// Needs `idle_since` to survive work that timers start.
 #[test]
-fn a_task_that_looks_around_now_and_then_does_not_make_the_executor_spin() {
+fn a_task_that_wakes_now_and_then_does_not_make_the_executor_spin() {
     let (idle, executor) = executor();
     let runtime = executor.runtime();
     executor.block_on(async {
@@ -59,10 +56,10 @@ fn a_task_that_looks_around_now_and_then_does_not_make_the_executor_spin() {
             runtime.sleep(10_000_000).await;
         }
     });
-    // 50 looks at the clock are one spin of 50 us.
+    // 50 clock readings are one spin of 50 us.
     assert!(
         idle.looks.get() < 1_000,
-        "a hundred sleeps took {} looks at the clock",
+        "a hundred sleeps took {} clock readings",
         idle.looks.get()
     );
 }
@@ -96,12 +93,12 @@ fn tasks_that_wake_themselves_do_not_keep_timers_waiting() {
     let counted = turns.clone();
     runtime.spawn(Box::pin(std::future::poll_fn(move |context| {
         counted.set(counted.get() + 1);
-        assert!(counted.get() < 1_000_000, "the timer never had its turn");
+        assert!(counted.get() < 1_000_000, "the timer never fired");
         context.waker().wake_by_ref();
         Poll::Pending
     })));
     executor.block_on(runtime.sleep(1_000_000));
-    assert!(turns.get() > 0, "and the task had its turns");
+    assert!(turns.get() > 0, "the task ran");
 }
 
 /// Needs the check of the registered waker, and the cancellation on drop.
@@ -141,9 +138,9 @@ fn a_nested_block_on_is_refused() {
     executor.block_on(async { executor.block_on(async {}) });
 }
 
-/// Needs the root's `queued` to say whether the queue has it, from one future to the next.
+/// Needs the root's `queued` to reflect the queue from one future to the next.
 #[test]
-fn a_wake_up_that_comes_after_its_future_has_ended_takes_none_from_the_next_one() {
+fn a_late_wake_up_of_an_ended_future_takes_no_wake_up_from_the_next_future() {
     let (_, executor) = executor();
     let runtime = executor.runtime();
     let mut old = None;
@@ -195,6 +192,37 @@ fn tasks_end_with_the_last_handle_of_their_executor() {
     assert_eq!(Rc::strong_count(&held), 1);
 }
 
+/// A host that is suspended for an hour as soon as it has nothing to do.
+struct SuspendedHost {
+    clock: Idle,
+    asked_for: Cell<Nanoseconds>,
+}
+
+const HOUR_NS: Nanoseconds = 3_600_000_000_000;
+
+impl Park for SuspendedHost {
+    fn now(&self) -> Nanoseconds {
+        self.clock.now()
+    }
+    fn park(&self, timeout: Nanoseconds) {
+        self.asked_for.set(timeout);
+        self.clock.park(HOUR_NS);
+    }
+}
+
+/// Needs the bound of a park, and the look at the clock behind it: a kernel's time-out of half an hour would begin anew.
+#[test]
+fn a_deadline_that_passed_while_the_host_was_suspended_is_noticed_after_one_short_park() {
+    let host = Rc::new(SuspendedHost {
+        clock: Idle::default(),
+        asked_for: Cell::new(0),
+    });
+    let executor = BusyPoll::new(host.clone(), 1_000);
+    executor.block_on(executor.runtime().sleep(HOUR_NS / 2));
+    assert_eq!(host.clock.parked.get(), 1);
+    assert!(host.asked_for.get() <= PARK_MAX_NS);
+}
+
 /// A thread that wakes a task at the worst moment: when the executor has found nothing to do and goes to sleep.
 struct WokenWhileParking {
     clock: Idle,
@@ -227,16 +255,11 @@ impl Park for WokenWhileParking {
     }
 }
 
-/// Needs the look at `parked` in the waker.
+/// Needs the check of `parked` in the waker.
 #[test]
 fn a_wake_up_from_outside_ends_the_park() {
-    let clock = Idle {
-        now: Cell::new(0),
-        parked: Cell::new(0),
-        looks: Cell::new(0),
-    };
     let park = Rc::new(WokenWhileParking {
-        clock,
+        clock: Idle::default(),
         task: RefCell::default(),
         unparked: Arc::default(),
     });
@@ -250,5 +273,5 @@ fn a_wake_up_from_outside_ends_the_park() {
         park.task.replace(Some(context.waker().clone()));
         Poll::Pending
     }));
-    assert_eq!(park.clock.parked.get(), 0, "nothing was slept through");
+    assert_eq!(park.clock.parked.get(), 0, "no wake-up was slept through");
 }

@@ -1,4 +1,4 @@
-//! The asynchronous face of a device: pairs completions with the futures that wait for them.
+//! The asynchronous interface of a device: pairs completions with the futures that wait for them.
 //!
 //! ```text
 //!   submit --- takes a slot ---> post_send(wr_id = slot * 2 + last)
@@ -8,18 +8,19 @@
 //!   woken <--- slot finished <--- pump: poll the completion queue
 //! ```
 //!
-//! A port owns one completion queue for sends and one for receives. Whoever drives the program calls [`Port::pump`]
-//! often; it moves completions out of the device, wakes the futures that waited for them, and keeps arrivals and
-//! connection events until they are taken: by whoever claimed their queue pair, see `inbox.rs`, or else from the port itself.
+//! A port owns one completion queue for sends and one for receives. The code that drives the program calls [`Port::pump`]
+//! often. The pump moves completions out of the device, wakes the futures that waited for them, and keeps arrivals and
+//! connection events until they are taken: by the inbox that claimed their queue pair (see `inbox.rs`), or else from the
+//! port itself.
 //!
 //! Invariants:
-//! - A future holds a slot number, never memory that a NIC touches, so dropping one at any moment is harmless: its slot
-//!   is used again when the last completion of its batch has come, not before. The local spans of the batch belong to
-//!   the device until then. Who lends them sees when that is by what he gives the batch to hold.
+//! - A future holds a slot number, never memory that a NIC touches, so dropping a future is harmless at any moment: its
+//!   slot is reused only after the last completion of its batch. The local spans of the batch belong to the device until
+//!   then. The lender of the memory learns of that moment by the drop of a value that the batch holds.
 //! - Wakers and the device are called with nothing borrowed, so both may call the port.
-//! - A thread waits in the call for READs only while nobody waits for anything else, see `solitude.rs`.
-//! - A future that is always ready gives way after [`TURNS_MAX`] times, so that a loop of one-sided operations, which
-//!   many providers complete inside the post, starves neither other tasks nor arrivals.
+//! - A thread waits in the call for READs only while no task waits for anything else, see `solitude.rs`.
+//! - A future that is always ready yields after [`TURNS_MAX`] times, so that a loop of one-sided operations, which many
+//!   providers complete inside the post, starves neither other tasks nor arrivals.
 
 mod inbox;
 
@@ -45,33 +46,33 @@ use crate::{
 /// An arrival: the completion of a receive.
 pub type Received = WorkCompletion;
 
-/// One thread's access to a device. See the module documentation.
+/// Access of one thread to a device. See the module documentation.
 ///
 /// The sum of the send capacities of its queue pairs must not exceed the capacity of the port, and the same holds for
 /// receives; otherwise a completion queue can overrun, and futures whose completions were lost end only when
-/// [`Port::destroy_queue_pair`] is called. Nobody else posts sends on queue pairs that complete into [`Port::send_cq`].
+/// [`Port::destroy_queue_pair`] is called. Only the port posts sends on queue pairs that complete into [`Port::send_cq`].
 pub struct Port {
     device: Rc<dyn Device>,
     send_cq: CompletionQueue,
     receive_cq: CompletionQueue,
     state: RefCell<State>,
     inboxes: RefCell<Inboxes>,
-    /// Memory for completions on their way, kept between calls.
+    /// Memory for completions in transit, kept between calls.
     scratch: Cell<Vec<WorkCompletion>>,
     /// Futures that were ready at once since the last pump.
     turns: Cell<u32>,
     solitude: Solitude,
 }
 
-/// What became of READs that were to come in the call; see [`Port::read_soon`].
+/// The outcome of READs that were to end in the call; see [`Port::read_soon`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soon {
     /// Nothing was posted.
     NotPosted,
     /// All of them have succeeded.
     Done,
-    /// They were posted, and whether they succeed is not known yet. Their local bytes belong to the device until something
-    /// that is posted later on the same queue pair has completed. A failure shows in the connection's end.
+    /// The READs were posted, and their outcome is not known yet. Their local bytes belong to the device until a later post
+    /// on the same queue pair has completed. A failure shows in the end of the connection.
     Late,
 }
 
@@ -81,21 +82,21 @@ struct State {
     free: Vec<u32>,
 }
 
-/// A batch on its way.
+/// An outstanding batch.
 struct Slot {
     qp: QueuePair,
-    /// First failure of the batch; none yet, or success.
+    /// First failure of the batch; `None` if there is none so far.
     failure: Option<Status>,
     stage: Stage,
     waker: Option<Waker>,
-    /// Let go when the last completion has come.
+    /// Dropped when the last completion has come.
     held: Held,
 }
 
-/// What a batch holds, to whoever's benefit.
+/// A value that a batch keeps alive for its caller.
 type Held = Option<Rc<dyn Any>>;
 
-/// What the end of a batch lets go of: with nothing borrowed.
+/// The values that the end of a batch drops, with nothing borrowed.
 struct Ended {
     waker: Option<Waker>,
     _held: Held,
@@ -112,22 +113,22 @@ impl Ended {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Free,
-    /// Posted, and somebody waits.
+    /// Posted, with a waiting future.
     Waited,
-    /// Posted, and nobody waits any more.
+    /// Posted, and the future is gone.
     Abandoned,
-    /// The last completion has come and the future has not looked yet.
+    /// The last completion has come and the future has not seen it yet.
     Finished,
 }
 
-/// `wr_id` of requests whose completion nobody waits for.
+/// `wr_id` of requests whose completion no future awaits.
 const NOBODY: u64 = u64::MAX;
-/// Completions taken from the device in one go; bounds the time until other work gets its turn.
+/// Completions taken from the device in one go; bounds the time until other work runs.
 const POLL_BATCH: usize = 64;
-/// How often futures may be ready at once before one gives way. Giving way costs about as much as one operation.
+/// Number of times that futures may be ready at once before one yields. A yield costs about as much as one operation.
 const TURNS_MAX: u32 = 64;
-/// Looks for the end of READs that are waited for in the call. A look in vain takes ten to twenty nanoseconds, so this is many
-/// times what a READ in a rack takes.
+/// Polls for the end of READs that are awaited in the call. A poll in vain takes ten to twenty nanoseconds, so the bound is
+/// many times the duration of a READ in a rack.
 const LOOKS_MAX: u32 = 4096;
 
 type AllEnded = SmallVec<[Ended; 8]>;
@@ -155,17 +156,17 @@ impl Port {
         &self.device
     }
 
-    /// Where queue pairs of this port must report completed sends.
+    /// The queue to which queue pairs of this port must report completed sends.
     pub fn send_cq(&self) -> CompletionQueue {
         self.send_cq
     }
 
-    /// Where queue pairs of this port must report arrivals.
+    /// The queue to which queue pairs of this port must report arrivals.
     pub fn receive_cq(&self) -> CompletionQueue {
         self.receive_cq
     }
 
-    /// Moves what the device has into this port and wakes who waited. Returns whether there was anything.
+    /// Moves the results of the device into this port and wakes the waiters. Returns whether there were any.
     pub fn pump(&self) -> bool {
         self.turns.set(0);
         let sent = self.collect_sent();
@@ -287,10 +288,10 @@ impl Port {
         self.device.post_send(qp, &requests)
     }
 
-    /// Reads into memory of the caller, all with one doorbell. `scratch` is registered local memory that takes the
-    /// bytes on their way where the provider cannot read at once; it must hold the sum of the sizes, each rounded up to
-    /// 8, and belongs to the device until the READs have completed, also when the future is dropped before. `held` is kept
-    /// that long, so that whoever lends the memory can tell by its drop.
+    /// Reads into memory of the caller, all with one doorbell. `scratch` is registered local memory for the bytes in
+    /// transit if the provider cannot read at once. It must hold the sum of the sizes, each rounded up to 8, and belongs to
+    /// the device until the READs have completed, even if the future is dropped earlier. `held` is kept that long, so that
+    /// the lender of the memory learns of the end by its drop.
     pub async fn read(
         &self,
         qp: QueuePair,
@@ -336,18 +337,19 @@ impl Port {
         Ok(status)
     }
 
-    /// Whether [`Port::read_soon`] would post something now.
+    /// Whether [`Port::read_soon`] would post something at this moment.
     #[inline]
     pub fn may_read_soon(&self) -> bool {
         self.solitude.is_alone()
     }
 
-    /// Posts READs as one batch and waits in the call until they have succeeded, where the device's READs come soon
-    /// ([`Capabilities::read_soon`](crate::Capabilities::read_soon)): no future, no waker, no turn of the executor lies
-    /// between their end and what the caller does next. For a caller who waits for nothing else on this port.
+    /// Posts READs as one batch and waits in the call until they have succeeded, if the device's READs are fast
+    /// ([`Capabilities::read_soon`](crate::Capabilities::read_soon)): no future, no waker and no turn of the executor lies
+    /// between their end and the caller's next step. Meant for a caller that waits for nothing else on this port.
     ///
-    /// Nothing is posted while somebody waits for another batch, and after some calls in a row, until a batch that let
-    /// others run ([`Port::read`]) has ended and been the only one: who calls this in a loop must do that in between.
+    /// Nothing is posted while a future waits for another batch. After some calls in a row nothing is posted until a batch
+    /// that let others run ([`Port::read`]) has ended and was the only one: a loop of these calls must include such a
+    /// batch.
     pub fn read_soon(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)]) -> Soon {
         if !self.solitude.may_wait() {
             return Soon::NotPosted;
@@ -366,7 +368,7 @@ impl Port {
     }
 
     /// Changes the peer's memory from memory of the caller, all with one doorbell. `scratch` and `held` are as for
-    /// [`Port::read`]: a change that was given up is still sent from there.
+    /// [`Port::read`]: an abandoned change is still sent from `scratch`.
     pub async fn change(
         &self,
         qp: QueuePair,
@@ -441,11 +443,11 @@ impl Port {
         Ok(status)
     }
 
-    /// Destroys a queue pair: like [`Device::destroy_queue_pair`], and what waits for it here ends with
-    /// [`Status::WorkRequestFlushed`]; its events that nobody took are dropped.
+    /// Destroys a queue pair like [`Device::destroy_queue_pair`]. Futures that wait for it end with
+    /// [`Status::WorkRequestFlushed`]; its remaining events are dropped.
     ///
-    /// Returns its arrivals that nobody took: each holds a receive buffer, which whoever posted it to a shared queue may post
-    /// again. Those that the port has not pumped out of the device are lost with the queue pair.
+    /// Returns its remaining arrivals: each holds a receive buffer, which the poster may post to the shared queue again.
+    /// Arrivals that the port has not pumped out of the device are lost with the queue pair.
     pub fn destroy_queue_pair(&self, qp: QueuePair) -> Result<Vec<Received>, DeviceError> {
         self.device.destroy_queue_pair(qp)?;
         let untaken = self.inboxes.borrow_mut().forget(qp);
@@ -474,7 +476,7 @@ impl Port {
         Activity::new(self, OWN)
     }
 
-    /// Ends all that the peer of `qp` may do here; see [`Device::poll_quiesce`].
+    /// Ends the influence of the peer of `qp` on this side; see [`Device::poll_quiesce`].
     pub async fn quiesce(&self, qp: QueuePair) -> Result<(), DeviceError> {
         poll_fn(|context| self.device.poll_quiesce(qp, context)).await
     }
@@ -491,20 +493,21 @@ impl Port {
             self.turns.set(self.turns.get() + 1);
             return true;
         }
-        // Counted from 0 again, lest an executor that does not pump polls in vain for ever.
+        // The count starts again from 0, lest an executor that does not pump polls in vain for ever.
         self.turns.set(0);
         context.waker().wake_by_ref();
         false
     }
 
-    /// Gives way now and then, for whoever executes operations at once without this port, so that a loop of them starves
-    /// neither other tasks nor arrivals.
+    /// Yields now and then. Meant for code that executes operations at once without this port, so that a loop of them
+    /// starves neither other tasks nor arrivals.
     #[inline]
     pub async fn take_turn(&self) {
         poll_fn(|context| self.poll_turn(context)).await;
     }
 
-    /// As [`Port::take_turn`], for futures that are made by hand: ready, or who asked is woken and must return pending.
+    /// Like [`Port::take_turn`], for futures that are made by hand: either ready, or the caller is woken and must return
+    /// pending.
     #[inline]
     pub fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
         if self.may_be_ready(context) {
@@ -532,7 +535,7 @@ impl State {
             None => {
                 self.slots.push(slot);
                 u32::try_from(self.slots.len() - 1)
-                    .expect("memory ends before 2^32 batches are on their way")
+                    .expect("memory ends before 2^32 batches are outstanding")
             }
         }
     }
@@ -544,7 +547,7 @@ impl State {
         slot.held.take()
     }
 
-    /// Notes a completion in its slot, and returns what ends with it.
+    /// Notes a completion in its slot, and returns the values that end with it.
     fn complete(&mut self, completion: &WorkCompletion) -> Option<Ended> {
         let index = (completion.wr_id >> 1) as usize;
         let slot = self
@@ -552,7 +555,7 @@ impl State {
             .get_mut(index)
             .filter(|slot| matches!(slot.stage, Stage::Waited | Stage::Abandoned));
         let slot = slot
-            .unwrap_or_else(|| panic!("nothing on its way has this completion: {completion:?}"));
+            .unwrap_or_else(|| panic!("no outstanding batch has this completion: {completion:?}"));
         if completion.status != Status::Success && slot.failure.is_none() {
             slot.failure = Some(completion.status);
         }
@@ -560,7 +563,7 @@ impl State {
         last.then(|| self.finish(index as u32))
     }
 
-    /// The slot's last completion has come, or will never come.
+    /// Ends a slot whose last completion has come, or will never come.
     fn finish(&mut self, index: u32) -> Ended {
         let slot = &mut self.slots[index as usize];
         if slot.stage == Stage::Abandoned {
@@ -576,7 +579,7 @@ impl State {
         }
     }
 
-    /// Ends all that belongs to a destroyed queue pair, and returns it.
+    /// Ends everything of a destroyed queue pair, and returns it.
     fn forget(&mut self, qp: QueuePair) -> AllEnded {
         let mut ended = AllEnded::new();
         for index in 0..self.slots.len() {
@@ -594,7 +597,7 @@ impl State {
 struct Completion<'a> {
     port: &'a Port,
     index: u32,
-    /// Others had a turn while this waited.
+    /// Whether other tasks ran during the wait.
     gave_way: bool,
 }
 
@@ -610,8 +613,8 @@ impl Future for Completion<'_> {
     type Output = Status;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Status> {
-        // Where one-sided operations complete inside the post, the completion is there already: one look saves a turn
-        // of the executor.
+        // If one-sided operations complete inside the post, the completion is already there: one poll saves a turn of the
+        // executor.
         let status = self.status().or_else(|| {
             self.port.collect_sent();
             self.status()
@@ -640,14 +643,14 @@ impl Drop for Completion<'_> {
         let slot = &mut state.slots[self.index as usize];
         let waker = slot.waker.take();
         if slot.stage == Stage::Finished {
-            // What it held it has let go already.
+            // The slot has already dropped the value that it held.
             state.free_slot(self.index);
         } else {
             slot.stage = Stage::Abandoned;
         }
         drop(state);
         self.port.solitude.end(self.gave_way);
-        // A waker may own a task whose end comes back here.
+        // The drop of a waker may end a task that calls back.
         drop(waker);
     }
 }

@@ -73,8 +73,8 @@ fn a_decorated_device_keeps_every_promise_and_the_same_story_gives_the_same_hash
 }
 
 #[test]
-fn the_meter_counts_what_a_story_costs() {
-    let (counts, _) = watch(PLAIN, "completions_tell_what_completed");
+fn the_meter_counts_the_costs_of_a_story() {
+    let (counts, _) = watch(PLAIN, "completions_report_their_opcode");
     let expected = Counts {
         doorbells: 1,
         writes: 1,

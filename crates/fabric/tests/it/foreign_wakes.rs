@@ -1,5 +1,5 @@
-//! What another thread hands to a task ends the pause of the task's executor, on whatever the executor parks. The test
-//! binaries of the real providers include this file.
+//! A result that another thread hands to a task ends the pause of the task's executor, whatever the executor parks on. The
+//! test binaries of the real providers include this file.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,9 +15,9 @@ use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, random_from_seed};
 use stonecast_fabric::{BusyPoll, Park};
 
-/// Seeds the moments at which the other thread answers.
+/// The seed of the moments at which the other thread answers.
 const SEED: u64 = 20;
-/// Nothing but a wake ends a park of these tests: they measure no time to find a wake that was slept through.
+/// Only a wake ends a park in these tests: they find a missed wake without measuring time.
 const PARK_NS: Nanoseconds = 20_000_000_000;
 
 /// Parks for [`PARK_NS`] whatever the executor asks for, and counts the parks that lasted so long.
@@ -65,8 +65,8 @@ impl Park for Patient {
     }
 }
 
-/// A client of another service, with a thread of its own: answers each request after some microseconds, with the moment of
-/// the answer.
+/// A client of another service, with a thread of its own. The thread answers each request after some microseconds with the
+/// moment of the answer.
 fn client() -> (
     mpsc::Sender<oneshot::Sender<Instant>>,
     thread::JoinHandle<()>,
@@ -75,7 +75,7 @@ fn client() -> (
     let answering = thread::spawn(move || {
         let mut random = random_from_seed(SEED);
         for request in asked {
-            // Some answers meet an executor that parks, some one that is about to.
+            // Some answers meet a parked executor, others one that is about to park.
             match random.random_range(0..3) {
                 0 => {}
                 1 => (0..random.random_range(0..2_000)).for_each(|_| std::hint::spin_loop()),
@@ -87,7 +87,7 @@ fn client() -> (
     (requests, answering)
 }
 
-/// Waits for `count` answers of a client, one after the other, and prints how long after its sending each was there.
+/// Waits for `count` answers of a client, one after the other, and prints the delay after the sending of each.
 pub fn answers_of_another_thread_end_the_pause(provider: &str, park: Rc<dyn Park>, count: usize) {
     let patient = Patient::new(park);
     let executor = BusyPoll::new(patient.clone(), 0);
@@ -96,7 +96,7 @@ pub fn answers_of_another_thread_end_the_pause(provider: &str, park: Rc<dyn Park
         let mut latencies = Vec::new();
         for _ in 0..count {
             let (answer, awaited) = oneshot::channel();
-            requests.send(answer).expect("the client lives");
+            requests.send(answer).expect("the client is alive");
             let sent = awaited.await.expect("the client answers");
             latencies.push(sent.elapsed());
         }
@@ -115,8 +115,8 @@ pub fn answers_of_another_thread_end_the_pause(provider: &str, park: Rc<dyn Park
     patient.report(provider);
 }
 
-/// Counts, in bursts that a task waits for: most wakes find the task queued, and the last one must not be taken for one of
-/// them. The task reads the count without any order of its own.
+/// Counts in bursts that a task waits for: most wakes find the task queued, and the last one must not be mistaken for one
+/// of those. The task reads the count without any ordering of its own.
 pub fn the_last_of_many_wakes_is_not_lost(provider: &str, park: Rc<dyn Park>, bursts: u64) {
     const BURST: u64 = 20;
     let patient = Patient::new(park);
@@ -138,7 +138,9 @@ pub fn the_last_of_many_wakes_is_not_lost(provider: &str, park: Rc<dyn Park>, bu
             std::future::poll_fn(|context| {
                 if !is_counting {
                     is_counting = true;
-                    wakers.send(context.waker().clone()).expect("it counts");
+                    wakers
+                        .send(context.waker().clone())
+                        .expect("the counting thread is alive");
                 }
                 match count.load(Ordering::Relaxed) == burst * BURST {
                     true => Poll::Ready(()),

@@ -1,5 +1,5 @@
-//! The suite can fail: for each broken promise there is a story that notices, and it notices by itself, not because the
-//! broken provider stumbles.
+//! The suite can fail: for each broken promise some story fails, by its own check and not because the broken provider
+//! stumbles.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use stonecast_fabric::contract::{cases, check};
 use crate::loopback::Fault::{self, *};
 use crate::loopback::{Flavour, LIBERAL, LoopbackWorld, PLAIN};
 
-/// What is broken, and one story that must notice.
+/// The broken promise, and one story that must fail.
 const NOTICED_BY: &[(Fault, &str)] = &[
     (SendsReordered, "sends_arrive_in_posting_order"),
     (
@@ -40,7 +40,7 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         ResponderMustPoll,
-        "one_sided_operations_need_nothing_of_the_responder",
+        "one_sided_operations_need_no_help_of_the_responder",
     ),
     (
         ResponderMustPoll,
@@ -84,7 +84,7 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         KeysReused,
-        "an_old_window_key_stays_shut_when_the_bytes_are_bound_again",
+        "an_old_window_key_stays_closed_when_the_bytes_are_bound_again",
     ),
     (
         WindowForEverybody,
@@ -93,7 +93,7 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     (WindowOpensItsRegion, "a_window_opens_nothing_after_itself"),
     (
         DeregistrationUnchecked,
-        "a_region_that_its_key_still_opens_is_not_deregistered",
+        "a_region_with_a_valid_key_is_not_deregistered",
     ),
     (
         FlushedRequestsForgotten,
@@ -129,7 +129,7 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         MessageLengthLost,
-        "an_arrival_tells_opcode_place_and_length",
+        "an_arrival_reports_opcode_place_and_length",
     ),
     (NoReceiverNotReady, "a_send_waits_until_a_buffer_is_posted"),
     (
@@ -146,11 +146,11 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         SharedBuffersBackwards,
-        "shared_buffers_are_used_in_posted_order_by_whoever_sends",
+        "shared_buffers_are_used_in_posted_order_by_every_sender",
     ),
     (
         RefusedBufferPostedAgain,
-        "a_refused_request_changes_no_order_of_a_queue_that_keeps_it",
+        "a_refused_request_does_not_change_the_order_of_a_queue_that_keeps_it",
     ),
     (
         StrideIgnored,
@@ -162,7 +162,7 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         ConsumedTellsTheSender,
-        "a_consumed_buffer_is_given_back_though_its_senders_are_gone",
+        "a_consumed_buffer_is_given_back_even_if_its_senders_are_gone",
     ),
     (
         SilentQueueTells,
@@ -187,7 +187,7 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         UnsignalledStaysInTheQueue,
-        "unsignalled_requests_leave_the_send_queue_without_help",
+        "unsignalled_requests_leave_the_send_queue_by_themselves",
     ),
     (
         PollLimitIgnored,
@@ -205,7 +205,10 @@ const NOTICED_BY: &[(Fault, &str)] = &[
         PrivateDataLost,
         "private_data_reaches_the_other_side_both_ways",
     ),
-    (RejectionLost, "connecting_to_nobody_is_rejected"),
+    (
+        RejectionLost,
+        "connecting_to_an_address_without_a_listener_is_rejected",
+    ),
     (AnyoneMayListen, "an_address_in_use_is_refused"),
     (
         SendsBeforeTheConnection,
@@ -213,11 +216,11 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         DisconnectToldTwice,
-        "a_disconnect_is_told_to_both_sides_once",
+        "a_disconnect_is_reported_to_both_sides_once",
     ),
     (
         DeathUnnoticed,
-        "what_is_outstanding_when_the_peer_dies_completes_with_an_error",
+        "requests_outstanding_when_the_peer_dies_complete_with_an_error",
     ),
     (
         EmptyFlushAccepted,
@@ -233,7 +236,7 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         ReadsAtOnceOvertake,
-        "reading_sees_what_an_earlier_send_placed",
+        "reading_sees_the_payload_of_an_earlier_send",
     ),
     (
         ChangesAtOnceIgnoreRights,
@@ -241,19 +244,19 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     ),
     (
         ChangesAtOnceOvertake,
-        "changing_comes_after_what_an_earlier_send_placed",
+        "changing_comes_after_the_payload_of_an_earlier_send",
     ),
     (
         ChangesAtOnceHalfDone,
-        "of_a_batch_of_changes_that_fails_nothing_is_done_twice",
+        "no_change_of_a_batch_that_fails_is_done_twice",
     ),
     (
         ReadsInTheCallAlwaysSucceed,
-        "reads_in_the_call_that_are_refused_complete_like_posted_ones",
+        "reads_in_the_call_that_are_refused_complete_like_posted_reads",
     ),
     (
         ReadsInTheCallToldTwice,
-        "reads_that_end_in_the_call_bring_their_bytes_and_no_completion",
+        "reads_that_end_in_the_call_return_their_bytes_and_no_completion",
     ),
 ];
 
@@ -294,7 +297,7 @@ thread_local! {
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Where the story panicked, if it did.
+/// The place at which the story panicked, if it did.
 fn failure(flavour: Flavour, fault: Fault, name: &str) -> Option<String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

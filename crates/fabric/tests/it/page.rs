@@ -1,4 +1,4 @@
-//! The page `docs/contract.md` shows the promises that are checked, all of them and no other.
+//! The page `docs/contract.md` lists exactly the promises that are checked.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ fn printed() -> String {
             group = case.group;
             let mut title = group.replace('_', " ");
             title[..1].make_ascii_uppercase();
-            write!(text, "\n### {title}\n\n").expect("a string takes what is written");
+            write!(text, "\n### {title}\n\n").expect("writing to a String cannot fail");
         }
         let needs: Vec<&str> = case.needs.iter().map(|need| in_words(*need)).collect();
         let needs = if needs.is_empty() {
@@ -47,7 +47,7 @@ fn printed() -> String {
         } else {
             format!(" *(needs {})*", needs.join(", "))
         };
-        writeln!(text, "- {}{needs}", case.sentence()).expect("a string takes what is written");
+        writeln!(text, "- {}{needs}", case.sentence()).expect("writing to a String cannot fail");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Ports on the reference provider: what the contract cannot see from outside.
+//! Ports on the reference provider: behaviour that the contract cannot observe from outside.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -124,7 +124,7 @@ thread_local! {
     static CALLED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A waker that uses the port in which it lies, when it is called and when it is dropped.
+/// A waker that uses its own port when it is called and when it is dropped.
 struct Reentrant;
 
 impl Reentrant {
@@ -154,13 +154,13 @@ impl Drop for Reentrant {
     }
 }
 
-/// Needs that nothing is borrowed while a waker is called or dropped.
+/// Needs the port to have nothing borrowed while a waker is called or dropped.
 #[test]
 fn a_waker_may_use_the_port_that_calls_or_drops_it() {
     let stage = connected(PLAIN);
     PORT.set(Some(stage.client.clone()));
     let fresh = || Waker::from(Arc::new(Reentrant));
-    // Long enough for several polls; each replaces the waker of the one before.
+    // Long enough for several polls; each poll replaces the previous waker.
     let remote = RemoteAddress {
         address: stage.remote.address,
         rkey: stage.remote.rkey,
@@ -182,12 +182,12 @@ fn a_waker_may_use_the_port_that_calls_or_drops_it() {
                 .is_pending()
         );
     }
-    assert!(CALLED.get() >= 1, "the first waker was dropped by the port");
+    assert!(CALLED.get() >= 1, "the port dropped the first waker");
     let before = CALLED.get();
     for _ in 0..20 {
         stage.client.pump();
     }
-    assert!(CALLED.get() > before, "the second was called by it");
+    assert!(CALLED.get() > before, "the port called the second waker");
     let sends = [stage.send()];
     {
         let mut dropped = pin!(stage.client.submit(stage.qp, &sends));
@@ -236,7 +236,7 @@ impl Wake for Counted {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Needs the registration to end with its future, and one future to have one.
+/// Needs the registration to end with its future, and only one registration per future.
 #[test]
 fn waiting_for_activity_leaves_nothing_behind() {
     let stage = connected(PLAIN);
@@ -261,7 +261,7 @@ fn waiting_for_activity_leaves_nothing_behind() {
     assert_eq!(Arc::strong_count(&counted), 2);
 }
 
-/// Needs the count of turns: the READs of this provider are done before they can be waited for.
+/// Needs the count of turns: the READs of this provider are done before a task can wait for them.
 #[test]
 fn a_loop_of_reads_that_are_ready_at_once_lets_other_tasks_run() {
     let stage = connected(LIBERAL);
@@ -280,7 +280,7 @@ fn a_loop_of_reads_that_are_ready_at_once_lets_other_tasks_run() {
         let mut count = 0;
         while !others_ran.get() {
             count += 1;
-            assert!(count < 10_000, "the other task never had its turn");
+            assert!(count < 10_000, "the other task never ran");
             let remote = RemoteAddress {
                 address: stage.remote.address,
                 rkey: stage.remote.rkey,
@@ -316,11 +316,11 @@ impl Observer for Numbers {
     }
 }
 
-/// Needs the abandoned slots to be freed by their completion, and not before.
+/// Needs the abandoned slots to be freed by their completion, and not earlier.
 #[test]
-fn slots_are_used_again_when_their_completion_has_come_and_not_before() {
+fn slots_are_reused_after_their_completion_and_not_before() {
     let stage = connected(PLAIN);
-    // The server has no receive buffer, so what is sent stays on its way.
+    // The server has no receive buffer, so the messages stay outstanding.
     let operations = [stage.send()];
     let abandon_four = || {
         for _ in 0..4 {
@@ -343,7 +343,7 @@ fn slots_are_used_again_when_their_completion_has_come_and_not_before() {
     assert_eq!(
         abandon_four(),
         [0, 1, 2, 3],
-        "none is used again before its completion"
+        "no slot is reused before its completion"
     );
     let region = stage
         .server
@@ -372,12 +372,13 @@ fn slots_are_used_again_when_their_completion_has_come_and_not_before() {
     stage.client.pump();
     let mut again = abandon_four();
     again.sort_unstable();
-    assert_eq!(again, [0, 1, 2, 3], "and all are used again after it");
+    assert_eq!(again, [0, 1, 2, 3], "all slots are reused afterwards");
 }
 
-/// Needs the slot to keep what its batch holds, and to let go of it: whoever waits, nobody, or the queue pair is gone.
+/// Needs the slot to keep the value that its batch holds, and to drop it in each case: a future waits, no future waits, or
+/// the queue pair is gone.
 #[test]
-fn what_reads_hold_is_let_go_when_they_have_ended_and_not_before() {
+fn reads_drop_their_held_value_when_they_have_ended_and_not_before() {
     is_held_until_the_end(|stage, scratch, remote, held| {
         Box::pin(async move {
             let mut bytes = [0; 8];
@@ -391,10 +392,10 @@ fn what_reads_hold_is_let_go_when_they_have_ended_and_not_before() {
     });
 }
 
-/// Needs the holding: memory that is lent again while a change that was given up is still sent from there sends another's
-/// bytes to the first one's place.
+/// Needs the hold: if the memory is lent again while an abandoned change is still sent from it, the change sends foreign
+/// bytes to its target.
 #[test]
-fn what_changes_hold_is_let_go_when_they_have_ended_and_not_before() {
+fn changes_drop_their_held_value_when_they_have_ended_and_not_before() {
     is_held_until_the_end(|stage, scratch, remote, held| {
         Box::pin(async move {
             let mut changes = [ChangeNow::Write {
@@ -409,7 +410,7 @@ fn what_changes_hold_is_let_go_when_they_have_ended_and_not_before() {
 
 type Given<'a> = Pin<Box<dyn Future<Output = Result<(), DeviceError>> + 'a>>;
 
-/// Gives up what `begin` begins, and looks when it lets go of what it holds.
+/// Abandons the future that `begin` begins, and checks when it drops the value that it holds.
 fn is_held_until_the_end(
     begin: impl for<'a> Fn(&'a Connected, LocalSpan, RemoteAddress, Option<Rc<dyn Any>>) -> Given<'a>,
 ) {
@@ -429,7 +430,7 @@ fn is_held_until_the_end(
         let mut context = Context::from_waker(Waker::noop());
         assert!(begun.as_mut().poll(&mut context).is_pending());
     };
-    // What comes behind a message that nobody has a buffer for stays on its way.
+    // Requests behind a message without a buffer stay outstanding.
     let send = || {
         stage
             .client
@@ -438,7 +439,7 @@ fn is_held_until_the_end(
     };
     send();
     give_up();
-    assert_eq!(Rc::strong_count(&held), 2, "the READ is on its way");
+    assert_eq!(Rc::strong_count(&held), 2, "the request is outstanding");
     let region = stage
         .server
         .device()
@@ -464,19 +465,19 @@ fn is_held_until_the_end(
     for _ in 0..10 {
         stage.client.pump();
     }
-    assert_eq!(Rc::strong_count(&held), 1, "it has completed");
+    assert_eq!(Rc::strong_count(&held), 1, "the request has completed");
     send();
     give_up();
     stage
         .client
         .destroy_queue_pair(stage.qp)
         .expect("there is one");
-    assert_eq!(Rc::strong_count(&held), 1, "nothing of it comes any more");
+    assert_eq!(Rc::strong_count(&held), 1, "no completion follows");
 }
 
 /// Needs the port to forget a destroyed queue pair: its number may come back.
 #[test]
-fn nothing_of_a_destroyed_queue_pair_is_taken_from_the_port() {
+fn the_port_forgets_everything_of_a_destroyed_queue_pair() {
     let stage = connected(PLAIN);
     stage
         .client
@@ -495,9 +496,9 @@ fn nothing_of_a_destroyed_queue_pair_is_taken_from_the_port() {
     assert_eq!(stage.client.take_event(), None);
 }
 
-/// The status of a batch whose future was polled by an executor that never pumps the port still arrives.
+/// The status of a batch arrives even if the executor that polls its future never pumps the port.
 #[test]
-fn a_port_that_nobody_pumps_is_pumped_by_who_waits() {
+fn a_waiting_future_pumps_a_port_that_its_executor_does_not_pump() {
     let stage = connected(PLAIN);
     let operations = [stage.write()];
     let mut submission = pin!(stage.client.submit(stage.qp, &operations));
@@ -509,7 +510,7 @@ fn a_port_that_nobody_pumps_is_pumped_by_who_waits() {
     assert_eq!(status, Some(Status::Success));
 }
 
-/// A node that serves at `address` and has nothing to do with any other yet.
+/// A node that serves at `address` and has no connections yet.
 fn serving(world: &LoopbackWorld, number: usize, address: &str) -> (Rc<Port>, MemoryRegion) {
     let port = world.node(number);
     let memory = port.device().allocate(64, Access::NONE).expect("memory");
@@ -545,10 +546,10 @@ fn span(region: MemoryRegion) -> LocalSpan {
     }
 }
 
-/// Needs the routes: without them the server takes the answer that its own client waits for, and the client the request that the
-/// server waits for.
+/// Needs the routes: without them the server takes the answer that its own client waits for, and the client takes the
+/// request that the server waits for.
 #[test]
-fn a_server_that_is_a_client_of_another_on_the_same_thread_gets_what_is_its_own() {
+fn a_server_that_is_also_a_client_on_the_same_thread_keeps_its_arrivals_apart() {
     let world = LoopbackWorld::new(PLAIN, Fault::Nothing);
     let (here, here_memory) = serving(&world, 0, "here");
     let (there, there_memory) = serving(&world, 1, "there");
@@ -558,7 +559,7 @@ fn a_server_that_is_a_client_of_another_on_the_same_thread_gets_what_is_its_own(
             there.pump();
         }
     };
-    // Each is a client of the other.
+    // Each node is a client of the other.
     let connect = |port: &Rc<Port>, memory, address| {
         let inbox = Inbox::new(port);
         let qp = queue_pair(port, memory, 7);
@@ -574,7 +575,9 @@ fn a_server_that_is_a_client_of_another_on_the_same_thread_gets_what_is_its_own(
             panic!("a request comes to the port itself")
         };
         let qp = queue_pair(port, memory, 9);
-        port.device().accept(request, qp, b"").expect("it waits");
+        port.device()
+            .accept(request, qp, b"")
+            .expect("the request waits");
         qp
     };
     let (clients_end_here, _) = (accept(&here, here_memory), accept(&there, there_memory));
@@ -594,7 +597,7 @@ fn a_server_that_is_a_client_of_another_on_the_same_thread_gets_what_is_its_own(
             "{event:?}"
         );
     }
-    // The node here asks as a client, and answers as a server.
+    // The node here requests as a client, and answers as a server.
     for qp in [upwards, clients_end_here] {
         let local = span(here_memory);
         here.post(qp, [Operation::Send { local }]).expect("room");
@@ -606,9 +609,9 @@ fn a_server_that_is_a_client_of_another_on_the_same_thread_gets_what_is_its_own(
     assert!(!there.has_activity() && !to_here.has_activity());
 }
 
-/// Needs the arrivals to move with their queue pair, and the inbox to give it back.
+/// Needs the arrivals to move with their queue pair, and the inbox to return the queue pair.
 #[test]
-fn what_arrived_before_a_claim_comes_with_it_and_what_comes_after_the_inbox_is_the_ports_own() {
+fn earlier_arrivals_move_to_the_inbox_and_later_ones_return_to_the_port() {
     let stage = connected(PLAIN);
     stage
         .server
@@ -642,9 +645,9 @@ fn what_arrived_before_a_claim_comes_with_it_and_what_comes_after_the_inbox_is_t
     );
 }
 
-/// Needs a waiting list for each inbox: one for the port wakes whoever has nothing to take.
+/// Needs a waiting list for each inbox: a single list for the port wakes waiters that have nothing to take.
 #[test]
-fn who_waits_at_an_inbox_is_woken_by_what_arrives_there_alone() {
+fn a_waiter_at_an_inbox_is_woken_only_by_arrivals_there() {
     let stage = connected(PLAIN);
     let idle = Inbox::new(&stage.client);
     let busy = Inbox::new(&stage.client);

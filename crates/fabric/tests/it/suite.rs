@@ -29,7 +29,7 @@ fn a_provider_that_takes_every_liberty_keeps_every_promise() {
 }
 
 #[test]
-fn a_provider_that_keeps_peers_apart_by_protection_domains_keeps_every_promise() {
+fn a_provider_that_separates_peers_by_protection_domains_keeps_every_promise() {
     for case in cases() {
         println!("{}", case.name);
         let outcome = check(
@@ -48,7 +48,7 @@ fn a_provider_that_keeps_peers_apart_by_protection_domains_keeps_every_promise()
 }
 
 #[test]
-fn a_provider_without_options_keeps_the_rest_and_says_what_it_lacks() {
+fn a_provider_without_options_keeps_the_rest_and_names_its_gaps() {
     for case in cases() {
         println!("{}", case.name);
         let outcome = check(case.name, LoopbackWorld::new(POOR, Fault::Nothing));

@@ -5,7 +5,7 @@
 //!   prepared map      bit n of word n / 64: bytes n * 256 KiB .. (n + 1) * 256 KiB of the log were prepared
 //! ```
 //!
-//! Each change is written back and fenced before the function that makes it returns.
+//! Each change is written back and fenced before the function that makes the change returns.
 
 use stonecast_base::{KIB, LINE_SIZE, MIB, Span};
 
@@ -15,7 +15,7 @@ use crate::pool::HEADER_MAGIC;
 use crate::write_back::{Processor, store_fence, write_back};
 use crate::{Blob, Region, SEGMENT_SIZE_MIN};
 
-/// Bytes before the log: one large page, so that the log starts on one.
+/// Bytes before the log: one large page, so that the log starts at a large page.
 pub(super) const METADATA_SIZE: u64 = 2 * MIB;
 const RECORD: u64 = 2 * HEADER_COPY_SIZE;
 const PROCESS: u64 = RECORD + 8;
@@ -34,9 +34,9 @@ const _: () = assert!(
 pub(super) enum State {
     /// Zeros.
     Empty,
-    /// Data that are no pool.
+    /// Data that are not a pool.
     Foreign,
-    /// A pool whose creation did not end.
+    /// A pool whose creation did not finish.
     Creating,
     /// A pool.
     Pool,
@@ -74,7 +74,7 @@ impl Metadata {
         match self.memory.load(RECORD) {
             POOL => State::Pool,
             CREATING => State::Creating,
-            // A damaged word must not hide a pool from a check of what is left of it.
+            // A damaged word must not hide a pool from a check of the remains.
             _ if self.has_header() => State::Pool,
             0 if self.is_zero() => State::Empty,
             _ => State::Foreign,
@@ -88,12 +88,12 @@ impl Metadata {
             .any(|copy| self.memory.load(header_offset(*copy)) == magic)
     }
 
-    /// Sets the state, after everything that was written before is durable.
+    /// Sets the state, after everything written before is durable.
     pub fn set_state(&self, state: State) {
         let word = match state {
             State::Creating => CREATING,
             State::Pool => POOL,
-            State::Empty | State::Foreign => unreachable!("nobody makes a device {state:?}"),
+            State::Empty | State::Foreign => unreachable!("no caller sets a device to {state:?}"),
         };
         self.set_word(RECORD, word);
     }
@@ -127,14 +127,14 @@ impl Metadata {
             .filter(|process| *process > 0)
     }
 
-    /// Notes the serving process, if this is a pool: data of others are not changed.
+    /// Notes the serving process if the device holds a pool. Foreign data are not changed.
     pub fn note_process(&self, process: u32) {
         if matches!(self.state(), State::Pool | State::Creating) {
             self.set_word(PROCESS, process.into());
         }
     }
 
-    /// Notes that `span` of the log was prepared and may be written.
+    /// Notes that `span` of the log is prepared and may be written.
     pub fn mark_prepared(&self, span: Span) {
         let grains = span.widen(GRAIN);
         for grain in grains.offset / GRAIN..(grains.offset + grains.size) / GRAIN {
@@ -146,7 +146,7 @@ impl Metadata {
         }
     }
 
-    /// The spans of a log of `capacity` bytes that were prepared, in ascending order.
+    /// The prepared spans of a log of `capacity` bytes, in ascending order.
     pub fn prepared(&self, capacity: u64) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();
         for grain in 0..capacity.div_ceil(GRAIN) {
@@ -182,8 +182,8 @@ impl Metadata {
     }
 }
 
-/// Writes the lines of `span` back and fences. On a processor without an instruction for that, a fence is enough: a pool whose
-/// caches do not survive is refused there.
+/// Writes the lines of `span` back and fences. A processor without a write-back instruction only fences: there, a pool
+/// whose caches do not survive is refused.
 pub(super) fn make_durable(memory: &MappedRegion, processor: Option<Processor>, span: Span) {
     let lines = span.widen(LINE_SIZE as u64);
     match processor {

@@ -9,16 +9,18 @@
 //!   2 MiB + capacity                                checkpoint, two slots of equal size, to the end of the device
 //! ```
 //!
-//! There is no file system: no names, no holes, no `write`. This module provides what a directory gets from one:
-//! - *Creation is whole or not at all*: the state in the device record is one word, *pool* only when everything before it
-//!   was written back. A crash leaves *creating*, which the next creation starts over.
-//! - *Unprepared bytes read as zero*: the log is cleared when the pool is created, at the speed of memory. The
-//!   prepared map names the parts prepared since, so that a restart reads nothing else.
+//! A device has no file system: no names, no holes, no `write`. This module provides the guarantees that a directory gets
+//! from its file system:
+//! - *Creation is whole or not at all*: the state in the device record is one word, and becomes *pool* only after
+//!   everything before it was written back. A crash leaves *creating*, which the next creation starts over.
+//! - *Unprepared bytes read as zero*: creation clears the log, at the speed of memory. The prepared map names the parts
+//!   prepared since, so that a restart reads nothing else.
 //! - *A checkpoint is replaced whole*: it goes into the slot that holds the older one ([`slots`]).
 //! - *Locks* are locks of open file descriptions on the device's inode: one for the server, and one for the mapped
 //!   description, which all clients of a run share ([`crate::earlier_writers`]).
 //!
-//! Everything but the log is written back line by line, whatever the pool's means: it is small and rarely written.
+//! Everything but the log is written back line by line, whatever the means of the pool: the metadata are small and rarely
+//! written.
 
 mod lock;
 mod metadata;
@@ -46,10 +48,10 @@ use crate::volatile_memory::volatile_memory;
 use crate::write_back::Processor;
 use crate::{Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region};
 
-/// Share of a device, as its inverse, that is left for checkpoints where the owner names no size of the log.
+/// Share of a device, as its inverse, that is reserved for checkpoints if the owner names no size of the log.
 const CHECKPOINT_SHARE: u64 = 16;
 
-/// A device of persistent memory that holds a pool or is to hold one.
+/// A device of persistent memory that holds a pool or will hold one.
 #[derive(Debug)]
 pub struct DaxBacking {
     path: PathBuf,
@@ -57,7 +59,7 @@ pub struct DaxBacking {
     metadata: Metadata,
     power_cycle: u128,
     log: OnceCell<Log>,
-    /// `None`: this process inspects.
+    /// `None` if this process only inspects.
     lock: Option<Lock>,
     /// Whether the first header copy of a pool that is being created was stored.
     first_copy_stored: RefCell<bool>,
@@ -71,7 +73,7 @@ struct Log {
 }
 
 impl DaxBacking {
-    /// Takes a device for a new pool. It must hold neither a pool nor other data.
+    /// Takes a device for a new pool. The device must hold neither a pool nor other data.
     pub fn create(path: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(path, Facts::of(path)?, true)?;
         backing.check_creatable()?;
@@ -81,14 +83,14 @@ impl DaxBacking {
     /// Opens a device to serve the pool on it.
     pub fn open(path: &Path) -> Result<Self, MediaError> {
         let facts = Facts::of(path)?;
-        // First without a lock or a note: the device may have nothing to do with pools.
+        // This first look takes no lock and leaves no note: the device may have nothing to do with pools.
         Self::new(path, facts, false)?.check_has_pool()?;
         let backing = Self::new(path, facts, true)?;
         backing.check_has_pool()?;
         Ok(backing)
     }
 
-    /// Opens a device to read the pool on it. Changes nothing, and works while a server has the device.
+    /// Opens a device to read its pool. Changes nothing, and works while a server uses the device.
     pub fn inspect(path: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(path, Facts::of(path)?, false)?;
         backing.check_has_pool()?;
@@ -136,11 +138,11 @@ impl DaxBacking {
             State::Pool => Err(MediaError::Exists {
                 path: self.path.clone(),
             }),
-            // A crash during a creation leaves nothing that belongs to anybody.
+            // A crash during a creation leaves nothing that belongs to anyone.
             State::Creating | State::Empty => Ok(()),
             State::Foreign => Err(MediaError::Unsuitable {
                 path: self.path.clone(),
-                reason: "it holds data that are no pool; if nobody needs them, clear its first 2 MiB (daxio --zero)",
+                reason: "it holds data that are not a pool; if they are not needed, clear its first 2 MiB (daxio --zero)",
             }),
         }
     }
@@ -149,7 +151,7 @@ impl DaxBacking {
         self.log.get().expect("the pool opens the log first")
     }
 
-    /// The means of the pool, or why it cannot have any.
+    /// The means of the pool, or the reason why there is none.
     fn means(&self, options: LogOptions) -> Result<Means, MediaError> {
         let medium = Medium {
             file_system: DEVICE_NAME,
@@ -273,7 +275,7 @@ impl Backing for DaxBacking {
             self.inspect_log(options)?
         };
         let region = Rc::clone(&log.region);
-        self.log.set(log).expect("nobody else opens it meanwhile");
+        self.log.set(log).expect("no other call opens the log");
         Ok(region)
     }
 
@@ -351,7 +353,7 @@ fn map(path: &Path, offset: u64, size: u64, writable: bool) -> Result<MappedRegi
         .map_err(failed("mapping", path))
 }
 
-/// Overwrites a log with zeros and makes them durable.
+/// Overwrites a log with zeros and makes the zeros durable.
 fn clear(log: &PersistentMapping) {
     let zeros = vec![0; MIB as usize];
     let mut offset = 0;
@@ -359,7 +361,7 @@ fn clear(log: &PersistentMapping) {
         let size = (log.size() - offset).min(MIB);
         log.write(offset, &zeros[..size as usize]);
         let done = log.make_durable(&[Span::new(offset, size)]);
-        done.expect("memory cannot fail to take stores");
+        done.expect("stores to memory cannot fail");
         offset += size;
     }
 }

@@ -1,4 +1,4 @@
-//! Pools on a file that stands for a device. The integration tests show what only a real device can.
+//! Pools on a file that stands in for a device. The integration tests cover the behaviour that only a real device has.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -93,14 +93,18 @@ fn a_pool_on_a_device_keeps_its_facts_and_its_bytes_over_openings() {
     drop(pool);
 
     let inspected = backing(&device, false).unwrap();
-    assert_eq!(inspected.in_use_by(), None, "a number alone is no holder");
+    assert_eq!(
+        inspected.in_use_by(),
+        None,
+        "a number alone does not prove a holder"
+    );
     let (pool, _) = Pool::open(Rc::new(inspected), OpenMode::Inspect).unwrap();
     assert_eq!((pool.opening(), pool.was_clean()), (2, false));
 }
 
-/// Needs the clearing: the log would show what the device held before.
+/// Needs the clearing: without it the log would show the earlier content of the device.
 #[test]
-fn what_a_device_held_before_does_not_show_in_a_new_log() {
+fn a_new_log_does_not_show_the_earlier_content_of_the_device() {
     let device = device();
     device
         .as_file()
@@ -113,9 +117,10 @@ fn what_a_device_held_before_does_not_show_in_a_new_log() {
     assert_eq!(pool.backing().load(Blob::Checkpoint).unwrap(), None);
 }
 
-/// Needs the state *creating*: a device with one header copy, or none yet, would be taken for a pool or for foreign data.
+/// Needs the state *creating*: without it a device with one header copy, or none yet, would be taken for a pool or for
+/// foreign data.
 #[test]
-fn a_creation_that_was_cut_off_leaves_no_pool_and_is_started_over() {
+fn an_interrupted_creation_leaves_no_pool_and_is_started_over() {
     let device = device();
     let half = creating(&device).unwrap();
     let LogOptions { capacity, .. } = half_created(&half);
@@ -144,7 +149,7 @@ fn half_created(backing: &DaxBacking) -> LogOptions {
 }
 
 #[test]
-fn a_device_with_a_pool_or_with_foreign_data_is_not_taken() {
+fn a_device_with_a_pool_or_with_foreign_data_is_refused() {
     let device = device();
     drop(create(&device));
     assert!(matches!(creating(&device), Err(MediaError::Exists { .. })));
@@ -171,11 +176,11 @@ fn a_device_with_a_pool_or_with_foreign_data_is_not_taken() {
     assert_eq!(&found, b"somebody's");
     let mut record = [1; 16];
     foreign.as_file().read_exact_at(&mut record, 8192).unwrap();
-    assert_eq!(record, [0; 16], "not even the process was noted");
+    assert_eq!(record, [0; 16], "the process was not noted either");
 }
 
 #[test]
-fn a_second_server_is_refused_and_told_who_the_first_is() {
+fn a_second_server_is_refused_and_told_which_process_serves() {
     let device = device();
     let pool = create(&device);
     let refused = backing(&device, true).unwrap_err();
@@ -188,7 +193,7 @@ fn a_second_server_is_refused_and_told_who_the_first_is() {
 }
 
 #[test]
-fn a_damaged_device_record_hides_no_pool() {
+fn a_damaged_device_record_does_not_hide_a_pool() {
     let device = device();
     drop(create(&device));
     device.as_file().write_all_at(&[0x55; 64], 8192).unwrap();
@@ -197,7 +202,7 @@ fn a_damaged_device_record_hides_no_pool() {
 }
 
 #[test]
-fn a_log_that_the_device_has_no_room_for_is_refused_before_anything_is_changed() {
+fn a_log_too_large_for_the_device_is_refused_before_anything_changes() {
     let device = device();
     for (capacity, fits) in [(56 * SEGMENT, false), (55 * SEGMENT, true)] {
         let backing = creating(&device).unwrap();
@@ -231,7 +236,10 @@ fn a_device_has_no_pages_to_sync() {
         Rc::new(creating(&device).unwrap()),
         options(PersistenceDomain::PageFile, 8 * SEGMENT),
     );
-    let refused = refused.err().expect("a device is not synced").to_string();
+    let refused = refused
+        .err()
+        .expect("a device cannot be synced")
+        .to_string();
     assert!(refused.contains("has no pages to sync"), "{refused}");
     assert_eq!(
         backing(&device, false).unwrap().metadata.state(),
@@ -241,7 +249,7 @@ fn a_device_has_no_pages_to_sync() {
 
 /// Needs each change of the map to keep the neighbouring bits.
 #[test]
-fn what_was_prepared_is_found_again_and_nothing_else() {
+fn a_reopened_device_reports_exactly_the_prepared_spans() {
     let device = device();
     let pool = create(&device);
     for number in [0, 2, 3, 7] {

@@ -6,13 +6,14 @@
 //!             the same processor: at the lowest priority, so that any other work there runs at once
 //! ```
 //!
-//! A processor with nothing to run sleeps and wakes late: the host stops and resumes a virtual one, and a real one leaves deep
-//! states slowly. A sync of a file is two requests to the disk, each waited for, so the wake-up is paid twice
-//! (`docs/design/0018` has measurements). A thread of the lowest class (`SCHED_IDLE`) that spins on the same processor takes no
-//! time from other work there, and none of any other processor.
+//! An idle processor sleeps and wakes late: the host stops and resumes a virtual processor, and a real one leaves deep
+//! states slowly. A sync of a file makes two requests to the disk and waits for each, so every sync pays for two wake-ups
+//! (`docs/design/0018` has measurements). A thread of the lowest class (`SCHED_IDLE`) that spins on the same processor
+//! takes no time from other work there, and none from any other processor.
 //!
-//! Only speed depends on it. Nothing is kept awake where the class or the processor is not available, nor where a control group
-//! rations processor time (`CPUQuota` of a service, `--cpus` of a container): time spent spinning would be missing for work.
+//! Only speed depends on this thread. No thread runs where the class or the processor is not available, nor where a control
+//! group rations processor time (`CPUQuota` of a service, `--cpus` of a container): spinning would use up time that the
+//! work needs.
 
 use std::hint::spin_loop;
 use std::io;
@@ -24,22 +25,22 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// Time after the start of the last sync after which the processor may sleep again: many times the pause between two syncs
-/// under load.
+/// Time after the start of the last sync until the processor may sleep again: many times the pause between two syncs under
+/// load.
 const REST_AFTER: Duration = Duration::from_millis(1);
-/// Checks of the counter between two readings of the clock.
+/// Checks of the counter between two clock readings.
 const LOOKS: u32 = 64;
-/// More syncs than any run makes.
+/// A number of syncs that no run reaches.
 const AWAKE: u64 = u64::MAX;
 
 /// State that both threads share.
 #[derive(Debug)]
 struct Shared {
-    /// Number of syncs that began.
+    /// Number of syncs that have begun.
     syncs: AtomicU64,
-    /// The processor of the thread that waits for them.
+    /// The processor of the thread that waits for the syncs.
     processor: AtomicU64,
-    /// The number of syncs after which the thread sleeps or is about to; [`AWAKE`]: it does not.
+    /// The number of syncs after which the thread sleeps or is about to sleep; [`AWAKE`] while it spins.
     rests_after: AtomicU64,
     stop: AtomicBool,
 }
@@ -48,12 +49,12 @@ struct Shared {
 #[derive(Debug)]
 pub(super) struct Awake {
     shared: Arc<Shared>,
-    /// `None`: the thread could not be started.
+    /// `None` if the thread could not be started.
     thread: Option<Thread>,
 }
 
 impl Awake {
-    /// Starts the thread, which sleeps. Starts none if this process's processor time is rationed.
+    /// Starts the thread, which sleeps at first. Starts none if the processor time of this process is rationed.
     pub fn start() -> Self {
         Self::start_unless(time_is_rationed(
             available_parallelism().ok(),
@@ -89,13 +90,13 @@ impl Awake {
         }
     }
 
-    /// Call it on the thread that is about to wait for a sync.
+    /// Called on the thread that is about to wait for a sync.
     pub fn note_sync(&self) {
         let Some(thread) = &self.thread else { return };
         self.shared
             .processor
             .store(sched_getcpu() as u64, Ordering::Relaxed);
-        // Both threads announce first and look afterwards, so one of them sees the other.
+        // Both threads announce first and check afterwards, so at least one of them sees the other.
         self.shared.syncs.fetch_add(1, Ordering::SeqCst);
         if self.shared.rests_after.load(Ordering::SeqCst) != AWAKE {
             thread.unpark();
@@ -103,7 +104,8 @@ impl Awake {
     }
 }
 
-/// The thread ends by itself as soon as it gets a processor. On a busy machine that may take long, so the drop does not wait.
+/// The thread ends by itself as soon as it gets a processor. That may take long on a busy machine, so the drop does not
+/// wait.
 impl Drop for Awake {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
@@ -140,7 +142,7 @@ fn work(shared: &Shared) {
     }
 }
 
-/// Sleeps until more than `seen` syncs began, or the thread is told to stop.
+/// Sleeps until more than `seen` syncs have begun, or the thread is told to stop.
 fn rest(shared: &Shared, seen: u64) {
     shared.rests_after.store(seen, Ordering::SeqCst);
     while shared.syncs.load(Ordering::SeqCst) == seen && !shared.stop.load(Ordering::SeqCst) {
@@ -149,25 +151,25 @@ fn rest(shared: &Shared, seen: u64) {
     shared.rests_after.store(AWAKE, Ordering::SeqCst);
 }
 
-/// Whether a control group gives this process less time than its processors have. The standard library counts the processors
-/// that the quota is worth, rounded down. (One processor and less than one look the same.)
+/// Whether a control group gives this process less time than its processors have. The standard library reports the number
+/// of processors that the quota is worth, rounded down. (One processor and less than one look the same.)
 fn time_is_rationed(worth: Option<NonZero<usize>>, allowed: Option<CpuSet>) -> bool {
     worth
         .zip(allowed)
         .is_some_and(|(worth, allowed)| worth.get() < allowed.count() as usize)
 }
 
-/// Binds this thread to that processor.
+/// Binds this thread to the processor.
 fn go_to(processor: u64) -> io::Result<()> {
     let mut one = CpuSet::new();
     one.set(processor as usize);
     Ok(sched_setaffinity(None, &one)?)
 }
 
-/// Lets this thread run only when no other thread would.
+/// Lets this thread run only when no other thread would run.
 fn take_lowest_class() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `parameters` is a valid `sched_param` for the whole call, which reads it; thread 0 is the calling one.
+    // SAFETY: `parameters` is a valid `sched_param` for the whole call, which reads it; thread 0 is the calling thread.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -180,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits for another thread, and leaves it the processor.
+    /// Waits for another thread, and yields the processor to it.
     fn until(mut happened: impl FnMut() -> bool) {
         for _ in 0..60_000 {
             if happened() {
@@ -188,7 +190,7 @@ mod tests {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        panic!("it does not happen");
+        panic!("the other thread did not act in time");
     }
 
     #[test]
@@ -207,7 +209,7 @@ mod tests {
                 "{worth} of {processors}"
             );
         }
-        // A quota that the system does not report is no reason.
+        // A quota that the system does not report does not count.
         assert!(!time_is_rationed(None, allowed(2)) && !time_is_rationed(NonZero::new(1), None));
 
         let awake = Awake::start_unless(true);
@@ -217,7 +219,7 @@ mod tests {
 
     /// Needs the end of the spinning: an idle server must not keep a processor busy.
     #[test]
-    fn it_wakes_for_syncs_and_rests_when_there_are_no_more() {
+    fn the_thread_wakes_for_syncs_and_rests_when_no_more_come() {
         let awake = Awake::start_unless(false);
         for syncs in 0..4 {
             until(|| awake.shared.rests_after.load(Ordering::SeqCst) == syncs);
@@ -225,10 +227,10 @@ mod tests {
         }
     }
 
-    /// Needs the class and the processor: without the class the thread takes time from the server, without the processor it keeps
-    /// one awake on which nobody waits.
+    /// Needs the class and the processor: without the class the thread takes time from the server; without the processor it
+    /// keeps a processor awake on which no thread waits.
     #[test]
-    fn it_runs_at_the_lowest_class_and_on_one_processor_alone() {
+    fn the_thread_runs_in_the_lowest_class_and_on_one_processor_only() {
         /// Fields of `/proc/PID/task/TID/stat` behind the name: the scheduling class.
         const POLICY: usize = 38;
         let is_as_it_should = |task: &fs::DirEntry| {
@@ -257,7 +259,7 @@ mod tests {
 
     /// Needs the check of `stop`, and the wake-up for it.
     #[test]
-    fn it_ends_with_its_owner_whether_it_rests_or_not() {
+    fn the_thread_ends_with_its_owner_whether_it_rests_or_not() {
         for rests in [false, true] {
             let awake = Awake::start_unless(false);
             awake.note_sync();

@@ -2,8 +2,9 @@
 //!
 //! - A checkpoint is replaced by `rename`, so a crash leaves the old one or the new one.
 //! - A header copy is overwritten in place and synced before the other is touched, so a crash tears one copy at most.
-//! - The first header is written beside its place and renamed when both copies are complete: a directory has a header that was
-//!   whole once, or no header. So a crash during a creation leaves no pool, and damage is never taken for such a crash.
+//! - The first header is written beside its place and renamed when both copies are complete: a directory has a header that
+//!   was once whole, or no header. So a crash during a creation leaves no pool, and damage is never mistaken for such a
+//!   crash.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -26,7 +27,7 @@ use crate::{Blob, MediaError};
 pub(super) struct Blobs {
     directory: PathBuf,
     made: Rc<Made>,
-    /// Whether the first header is still to be stored. A header that appears meanwhile belongs to another pool.
+    /// Whether the first header is yet to be stored. A header that appears meanwhile belongs to another pool.
     creating: Cell<bool>,
 }
 
@@ -35,7 +36,7 @@ impl Blobs {
         Self::noting(directory, Rc::default())
     }
 
-    /// As [`Blobs::new`], and notes in `made` the files that it makes.
+    /// Like [`Blobs::new`], and notes in `made` the files that it makes.
     pub fn noting(directory: PathBuf, made: Rc<Made>) -> Self {
         Self {
             directory,
@@ -49,7 +50,7 @@ impl Blobs {
         self.creating.set(true);
     }
 
-    /// Whether this pool's first header is still to be stored.
+    /// Whether the first header of this pool is yet to be stored.
     pub fn are_new(&self) -> Result<bool, MediaError> {
         Ok(self.creating.get() || !self.have_header()?)
     }
@@ -69,7 +70,7 @@ impl Blobs {
         path.try_exists().map_err(failed("looking for", &path))
     }
 
-    /// Reads a blob of at most `size_max` bytes, and of a longer one a byte more, so that its length shows.
+    /// Reads a blob of up to `size_max` bytes. A longer blob yields one byte more, so that its length shows.
     pub fn load(&self, blob: Blob, size_max: u64) -> Result<Option<Vec<u8>>, MediaError> {
         let (path, offset) = self.locate(blob);
         let file = match File::open(&path) {
@@ -117,7 +118,7 @@ impl Blobs {
     /// Removes half-made files that a crash may have left.
     pub fn remove_leftovers(&self) {
         for name in ["header.new", "checkpoint.new"] {
-            // Only space depends on it: both files are written from their start when they are needed.
+            // The files cost only space: both are written from their start when they are needed.
             let _best_effort = std::fs::remove_file(self.directory.join(name));
         }
     }
@@ -137,7 +138,7 @@ impl Blobs {
             &path,
             bytes.len() as u64,
         ))?;
-        // Not the data alone: the length of a file that was cut off changes.
+        // `sync_data` would not be enough: the length of a truncated file changes.
         file.sync_all().map_err(failed("syncing", &path))
     }
 
@@ -184,7 +185,7 @@ impl Blobs {
         if !is_half_header(file).map_err(failed("reading", path))? {
             return Err(MediaError::Unsuitable {
                 path: path.to_owned(),
-                reason: "it is in the way of a new pool's header, and no creation left it; move it away",
+                reason: "it is in the way of the header of a new pool, and no creation left it; move it away",
             });
         }
         file.set_len(0).map_err(failed("emptying", path))?;
@@ -197,7 +198,7 @@ impl Blobs {
         let path = self.directory.join("checkpoint.new");
         let written = self.write_new(&path, bytes);
         if written.is_err() {
-            // On a full medium its space is needed elsewhere. The old checkpoint stays.
+            // On a full medium other files need its space. The old checkpoint stays.
             let _best_effort = std::fs::remove_file(&path);
         }
         written?;
@@ -224,7 +225,7 @@ impl Blobs {
     }
 }
 
-/// Whether an interrupted creation of a header may leave these bytes: none, zeros, or a first copy with anything behind it.
+/// Whether an interrupted creation of a header may leave these bytes: none, zeros, or a first copy followed by anything.
 pub(super) fn is_half_header(file: &File) -> io::Result<bool> {
     let size_max = 2 * HEADER_COPY_SIZE;
     let mut bytes = vec![0; size_max as usize];
@@ -233,10 +234,10 @@ pub(super) fn is_half_header(file: &File) -> io::Result<bool> {
     Ok(is_own && file.metadata()?.len() <= size_max)
 }
 
-/// Renames, unless `to` exists.
+/// Renames `from` unless `to` exists.
 fn rename_to_nothing(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // The file system cannot do this in one step.
+        // The file system cannot do both in one step.
         Err(Errno::INVAL | Errno::NOSYS) if !to.try_exists()? => std::fs::rename(from, to),
         Err(Errno::INVAL | Errno::NOSYS) => Err(io::ErrorKind::AlreadyExists.into()),
         renamed => Ok(renamed?),
@@ -277,7 +278,7 @@ mod tests {
         blobs.load(blob, 1000).unwrap()
     }
 
-    /// Needs the rename: a header that is written in place would appear with one copy missing.
+    /// Needs the rename: without it the header would appear with one copy missing.
     #[test]
     fn the_first_header_appears_when_both_copies_are_there() {
         let (directory, blobs) = blobs();
@@ -313,9 +314,9 @@ mod tests {
         assert!(!directory.path().join("checkpoint.new").exists());
     }
 
-    /// Needs the bound: without it a file of a terabyte, sparse or not, ends the process for want of memory.
+    /// Needs the bound: without it a file of a terabyte, sparse or not, ends the process for lack of memory.
     #[test]
-    fn files_of_any_size_are_read_up_to_what_shows_that_they_are_too_long() {
+    fn files_of_any_size_are_read_only_until_they_prove_too_long() {
         let (directory, blobs) = blobs();
         let checkpoint = File::create(directory.path().join("checkpoint")).unwrap();
         checkpoint.set_len(1 << 40).unwrap();

@@ -1,8 +1,8 @@
-//! Taking a directory for a new pool: it holds nothing foreign, and it is left as it was if the creation fails.
+//! Takes a directory for a new pool: checks that it holds nothing foreign, and restores it if the creation fails.
 //!
-//! A crash during a creation leaves the directory, a log without data, and perhaps the lock or a half header; the next
-//! creation takes them over. Name and content decide whether a file is one of these: a `header.new` with other content is
-//! foreign, and so is a `checkpoint` that is not empty, which no creation leaves without a header.
+//! A crash during a creation leaves the directory, a log without data, and perhaps the lock or half a header; the next
+//! creation takes these over. Name and content decide whether a file is one of them: a `header.new` with other content is
+//! foreign, and so is a `checkpoint` that is not empty, because no creation leaves one without a header.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -15,8 +15,8 @@ use crate::directory::lock::is_text_of_lock;
 use crate::directory::made::Made;
 use crate::error::failed;
 
-/// The files that a pool and its server make in a directory, in the order of their removal; sockets come beside them. A crash
-/// between two removals leaves a pool without a checkpoint, which is whole, or files that a creation takes over.
+/// The files that a pool and its server make in a directory, in the order of their removal; sockets come in addition. A
+/// crash between two removals leaves a whole pool without a checkpoint, or files that a creation takes over.
 const OWN: [&str; 6] = [
     "checkpoint.new",
     "checkpoint",
@@ -25,7 +25,7 @@ const OWN: [&str; 6] = [
     "log",
     "lock",
 ];
-/// Names that the root of a file system has from its beginning.
+/// Names that the root of a new file system contains.
 const OF_FILE_SYSTEM: &str = "lost+found";
 /// Most foreign files that a refusal names.
 const NAMED_MAX: usize = 5;
@@ -39,7 +39,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes `directory`, and makes it and its parents where they are missing.
+    /// Takes `directory`, and makes the directory and its parents where they are missing.
     pub fn new(directory: &Path) -> Result<Self, MediaError> {
         let is_missing =
             |place: &&Path| !place.as_os_str().is_empty() && !place.try_exists().unwrap_or(true);
@@ -61,20 +61,21 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Makes the name of the directory durable, and the names of all directories that were made above it. Files that were synced
-    /// in a directory are lost with the power if its own name is. `sync` makes the names in a directory durable.
+    /// Makes the name of the directory durable, and the names of all directories that were made above it. A power cut that
+    /// takes a directory's name takes its synced files too. `sync` makes the names in a directory durable.
     pub fn make_names_durable(
         &self,
         sync: &mut dyn FnMut(&Path) -> Result<(), MediaError>,
     ) -> Result<(), MediaError> {
         if self.made.is_empty() {
-            // Its maker may have been killed before its name was durable. Its parent may be unreadable for this user.
+            // The maker of the directory may have been killed before the name was durable. The parent may be unreadable for
+            // this user.
             let _best_effort = sync(parent_of(&self.directory));
         }
         self.made.iter().try_for_each(|made| sync(parent_of(made)))
     }
 
-    /// Removes the files and directories that were made, and nothing else. For a pool from which no client was served.
+    /// Removes the files and directories that were made, and nothing else. Meant for a pool that has served no client.
     pub fn give_back(&self, made: &Made) {
         for name in OWN {
             made.remove(&self.directory.join(name));
@@ -82,10 +83,10 @@ impl Claim {
         self.remove_made();
     }
 
-    /// Removes the directories that were made, as far as they are empty.
+    /// Removes the directories that were made, unless they hold files.
     pub fn remove_made(&self) {
         for directory in &self.made {
-            // Others use a directory that is not empty, so it stays.
+            // A directory that is not empty is in use, so it stays.
             let _best_effort = std::fs::remove_dir(directory);
         }
     }
@@ -139,7 +140,7 @@ fn foreign_files(directory: &Path) -> io::Result<Vec<String>> {
     Ok(foreign)
 }
 
-/// Whether an interrupted creation may have left this file of a pool. (A `log` must have no data as well.)
+/// Whether an interrupted creation may have left this pool file. (A `log` must have no data as well.)
 fn is_leftover(name: &str, path: &Path) -> io::Result<bool> {
     match name {
         "header.new" => is_half_header(&File::open(path)?),
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_creation_or_a_file_system_leaves_is_not_foreign() {
+    fn leftovers_of_an_interrupted_creation_or_of_a_file_system_are_not_foreign() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["log", "lock", "header.new", "checkpoint.new"] {
             std::fs::write(folder.path().join(name), "").unwrap();
@@ -179,9 +180,9 @@ mod tests {
         assert!(Claim::new(folder.path()).is_ok());
     }
 
-    /// Needs the comparison of the content: a foreign file may have the name of a pool's.
+    /// Needs the comparison of the content: a foreign file may have the name of a pool file.
     #[test]
-    fn a_file_with_an_own_name_and_foreign_content_is_foreign() {
+    fn a_file_with_the_name_of_a_pool_file_and_foreign_content_is_foreign() {
         for name in ["header.new", "checkpoint", "checkpoint.new", "lock"] {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join(name), "precious").unwrap();
@@ -190,14 +191,14 @@ mod tests {
                 refused.contains(&format!("other files: {name};")),
                 "{refused}"
             );
-            // Beside a header it belongs to a pool, which the caller finds.
+            // Beside a header the file belongs to a pool, which the caller finds.
             std::fs::write(folder.path().join("header"), "any").unwrap();
             assert!(Claim::new(folder.path()).is_ok());
         }
     }
 
     #[test]
-    fn a_claim_that_is_given_back_leaves_what_was_there() {
+    fn a_claim_that_is_given_back_leaves_earlier_files_in_place() {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("a/b/pool");
         let made = Made::default();
@@ -213,10 +214,10 @@ mod tests {
         std::fs::create_dir(&mine).unwrap();
         let claim = Claim::new(&mine).unwrap();
         for name in OWN {
-            std::fs::write(mine.join(name), "of somebody else").unwrap();
+            std::fs::write(mine.join(name), "of another user").unwrap();
         }
         claim.give_back(&Made::default());
         let left = std::fs::read_dir(&mine).unwrap().count();
-        assert_eq!(left, OWN.len(), "they were there before");
+        assert_eq!(left, OWN.len(), "the files were there before");
     }
 }

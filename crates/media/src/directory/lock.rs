@@ -1,14 +1,15 @@
-//! The file `lock` of a pool: the serving process, and whether a sync failed since the machine started.
+//! The file `lock` of a pool: the serving process, and whether a sync has failed since the machine started.
 //!
 //! ```text
 //!   4711\n                                            process number, for people
 //!   sync failed 5f0c5e5e-...-...\n                    only after a failed sync: the power cycle in which it failed
 //! ```
 //!
-//! A server holds an `flock` of this file and one of the file `log`. Both end with the process, however it ends. Removing a file
-//! that looks left behind lets no second server in: without `log` there is no pool. (Clients hold locks of open file
-//! descriptions on `log`, which are of another kind; the description that is locked here is never shared.) The text is never
-//! synced: the second line matters only as long as the page cache of which it warns, and both end with the power cycle.
+//! A server holds an `flock` of this file and one of the file `log`. Both end with the process, however the process ends.
+//! The removal of a lock file that looks abandoned lets no second server in: without `log` there is no pool. (Clients hold
+//! locks of open file descriptions on `log`, which are of another kind; the description that is locked here is never
+//! shared.) The text is never synced: its second line matters only as long as the page cache that it warns of, and both end
+//! with the power cycle.
 
 use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
@@ -27,7 +28,7 @@ use crate::error::failed;
 const SYNC_FAILED: &str = "sync failed ";
 /// Bytes of the longest text.
 const TEXT_SIZE_MAX: usize = 1024;
-/// Most servers that may give up a pool while this one locks it.
+/// Most servers that may give up a pool while this server locks the pool.
 const TRIES_MAX: u32 = 16;
 
 /// The lock, held until dropped.
@@ -42,14 +43,14 @@ impl Lock {
     /// Takes the lock of the pool in the folder `pool`, and notes the file in `made` if it is new.
     pub fn acquire(pool: &Path, made: &Made) -> Result<Self, MediaError> {
         let path = file_of(pool);
-        // First the file that always exists: a server that finds it locked leaves no new file behind.
+        // The file that always exists comes first: a server that finds it locked leaves no new file behind.
         let log = Self::of_log(pool)?;
         let file = lock_at(pool, &path, || open_or_create(&path, made))?;
         let lock = Self {
             file,
             log: log.map_or_else(OnceCell::new, OnceCell::from),
         };
-        // Another server may have made the pool, and ended, between the two steps.
+        // Another server may have made the pool and ended between the two steps.
         lock.hold_log(pool)?;
         // The number is for people; a full disk is no reason to refuse to serve reads.
         let _for_people = lock.write(lock.sync_failed_in());
@@ -61,7 +62,7 @@ impl Lock {
         if self.log.get().is_none()
             && let Some(log) = Self::of_log(pool)?
         {
-            self.log.set(log).expect("there was none");
+            self.log.set(log).expect("the log was not locked before");
         }
         Ok(())
     }
@@ -69,7 +70,7 @@ impl Lock {
     fn of_log(pool: &Path) -> Result<Option<File>, MediaError> {
         let path = log_of(pool);
         let open = || {
-            // Opening must not wait, whatever kind of file this is.
+            // Opening must not block, whatever kind of file this is.
             let mut options = OpenOptions::new();
             options.read(true).custom_flags(libc::O_NONBLOCK);
             options.open(&path)
@@ -120,8 +121,8 @@ pub(super) struct SyncNote {
 impl SyncNote {
     /// Notes that a sync failed in this power cycle.
     pub fn sync_failed(&self) {
-        // Overwrites existing bytes of the file. If even that fails, the file system has become read-only, and the next run
-        // fails before it needs the note.
+        // The note overwrites existing bytes of the file. If even this write fails, the file system has become read-only,
+        // and the next run fails before it needs the note.
         let _best_effort = write_text(&self.file, Some(self.power_cycle));
     }
 }
@@ -144,7 +145,7 @@ fn log_of(pool: &Path) -> PathBuf {
     pool.join("log")
 }
 
-/// Whether these are bytes of a lock's file: none, or the text of [`write_text`], cut off anywhere.
+/// Whether these are the bytes of a lock file: none, or the text of [`write_text`], cut off anywhere.
 pub(super) fn is_text_of_lock(file: &File) -> io::Result<bool> {
     let text = text_of(file);
     let mut lines = text.lines();
@@ -173,8 +174,9 @@ fn open_or_create(path: &Path, made: &Made) -> io::Result<File> {
     }
 }
 
-/// Opens and locks the file at `path`. A server that gives up a pool that it made removes the files that it has locked. A server
-/// that opened such a file before the removal and locked it after has locked a file without a name, and tries again.
+/// Opens and locks the file at `path`. A server that gives up a pool that it made removes the files that it has locked. A
+/// server that opened such a file before the removal and locked it afterwards has locked a file without a name, and tries
+/// again.
 fn lock_at(
     pool: &Path,
     path: &Path,
@@ -182,7 +184,7 @@ fn lock_at(
 ) -> Result<File, MediaError> {
     for _ in 0..TRIES_MAX {
         let file = match open() {
-            // Another server is making the file at this moment.
+            // Another server is just making the file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             opened => opened.map_err(failed("opening", path))?,
         };
@@ -212,7 +214,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 /// The process that serves the pool in this folder. Does not touch the lock.
 ///
-/// Reads the kernel's own list of locks. The noted number alone proves nothing, because it outlives its process.
+/// Reads the kernel's own list of locks. The noted number alone proves nothing, because the note outlives its process.
 pub(super) fn holder(pool: &Path) -> Option<u32> {
     let noted = noted_process(&file_of(pool));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -224,8 +226,8 @@ pub(super) fn holder(pool: &Path) -> Option<u32> {
             let mut holders = locks
                 .lines()
                 .filter_map(|line| flock_holder(line, status.ino()));
-            // Files of two file systems may have one inode number. Some file systems (btrfs) show other device numbers in the
-            // list than in the status of a file; there the noted process decides.
+            // Files of two file systems may have the same inode number. Some file systems (btrfs) show other device numbers
+            // in the list than in the status of a file; there the noted process decides.
             holders
                 .find(|holder| holder.device == device || Some(holder.pid) == noted)
                 .map(|holder| holder.pid)
@@ -263,7 +265,7 @@ fn flock_holder(line: &str, inode: u64) -> Option<Holder> {
     (kind == "FLOCK" && access == "WRITE" && found == inode).then_some(Holder { pid, device })
 }
 
-/// The text, as far as it can be that of a lock.
+/// The text, read as far as a lock's text can reach.
 fn text_of(file: &File) -> String {
     let mut bytes = [0; TEXT_SIZE_MAX];
     let size = file.read_at(&mut bytes, 0).unwrap_or(0);
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_to_come_is_told_who_has_the_lock() {
+    fn a_second_server_is_told_which_process_has_the_lock() {
         let directory = tempfile::tempdir().unwrap();
         let pool = directory.path();
         assert_eq!(holder(pool), None);
@@ -291,20 +293,20 @@ mod tests {
         );
 
         drop(lock);
-        assert_eq!(holder(pool), None, "the text alone is no holder");
+        assert_eq!(holder(pool), None, "the text alone does not prove a holder");
         assert!(acquire(pool).is_ok());
     }
 
-    /// Needs the lock of `log`, also of a new one: without it two servers write one pool.
+    /// Needs the lock of `log`, also of a new log: without it two servers write one pool.
     #[test]
-    fn who_removes_the_file_does_not_unlock_the_pool() {
+    fn removing_the_lock_file_does_not_unlock_the_pool() {
         for is_new in [true, false] {
             let directory = tempfile::tempdir().unwrap();
-            who_removes_the_file(directory.path(), is_new);
+            assert_removal_does_not_unlock(directory.path(), is_new);
         }
     }
 
-    fn who_removes_the_file(pool: &Path, is_new: bool) {
+    fn assert_removal_does_not_unlock(pool: &Path, is_new: bool) {
         let make_log = || std::fs::write(log_of(pool), "").unwrap();
         if !is_new {
             make_log();
@@ -320,14 +322,17 @@ mod tests {
             matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id())
         );
         assert_eq!(holder(pool), Some(std::process::id()));
-        assert!(!file_of(pool).exists(), "nor does it look as if");
+        assert!(
+            !file_of(pool).exists(),
+            "the refused server left no lock file"
+        );
         drop(lock);
         assert!(acquire(pool).is_ok());
     }
 
     /// Needs the comparison after the lock: without it two servers hold locks of one pool, one of them on a removed file.
     #[test]
-    fn a_file_that_was_removed_before_it_was_locked_is_no_lock() {
+    fn a_file_that_was_removed_before_it_was_locked_does_not_count_as_a_lock() {
         let directory = tempfile::tempdir().unwrap();
         let path = file_of(directory.path());
         let opened = std::cell::Cell::new(0);
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_known_by_its_text() {
+    fn a_lock_file_is_recognized_by_its_text() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let id = Uuid::from_u128(7);
@@ -366,9 +371,9 @@ mod tests {
         }
     }
 
-    /// Needs the lock of the file: servers of earlier versions hold no other.
+    /// Needs the lock of the file: servers of earlier versions hold no other lock.
     #[test]
-    fn who_holds_the_file_alone_has_the_pool() {
+    fn a_lock_of_the_file_alone_protects_the_pool() {
         let directory = tempfile::tempdir().unwrap();
         let file = File::create(file_of(directory.path())).unwrap();
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
@@ -379,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_is_remembered_over_processes_until_it_is_made_good() {
+    fn a_failed_sync_is_remembered_across_processes_until_it_is_made_good() {
         let directory = tempfile::tempdir().unwrap();
         let pool = directory.path();
         let lock = acquire(pool).unwrap();
@@ -395,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_text_says_nothing() {
+    fn a_foreign_text_reports_no_failed_sync() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(file_of(directory.path()), [0xff; 5000]).unwrap();
         assert_eq!(acquire(directory.path()).unwrap().sync_failed_in(), None);

@@ -1,4 +1,4 @@
-//! The file `log`: creating it, opening it, and pairing its mapping with a means.
+//! The file `log`: its creation, its opening, and the means for its mapping.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -33,7 +33,8 @@ pub(super) struct Log {
     pub earlier_writers: EarlierWriters,
 }
 
-/// Creates the log at `path`, one hole of `capacity` bytes, and notes it in `made`, also if the file existed without data.
+/// Creates the log at `path` as one hole of `capacity` bytes, and notes it in `made`, even if the file already existed
+/// without data.
 pub(super) fn create(path: &Path, capacity: u64, made: &Made) -> Result<(), MediaError> {
     let mut options = OpenOptions::new();
     options
@@ -43,7 +44,7 @@ pub(super) fn create(path: &Path, capacity: u64, made: &Made) -> Result<(), Medi
         .truncate(false)
         .mode(0o600);
     let file = options.open(path).map_err(failed("creating", path))?;
-    // A crash during a creation leaves a log without data. Nothing else may be destroyed.
+    // A crash during a creation leaves a log without data. Any other file must not be destroyed.
     let length = file.metadata().map_err(failed("looking at", path))?.len();
     if !data(&file, Span::new(0, length))
         .map_err(failed("looking for data in", path))?
@@ -64,14 +65,14 @@ pub(super) fn create(path: &Path, capacity: u64, made: &Made) -> Result<(), Medi
     if !holes_are_reported(&file, capacity).map_err(failed("looking for holes in", path))? {
         return Err(MediaError::Unsuitable {
             path: path.to_owned(),
-            reason: "the file system does not tell which parts of a file have space (SEEK_HOLE), so a full disk would kill \
+            reason: "the file system does not report which parts of a file have space (SEEK_HOLE), so a full disk would kill \
                      the server; use ext4, xfs, btrfs or tmpfs",
         });
     }
     file.sync_all().map_err(failed("syncing", path))
 }
 
-/// Whether `path` is a log into which anything was ever written.
+/// Whether `path` is a log that was ever written to.
 pub(super) fn has_data(path: &Path) -> Result<bool, MediaError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -101,7 +102,7 @@ pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     })
 }
 
-/// Opens the log at `path` for serving. If a sync of the file is the means of persisting, all bytes that the log shows then are
+/// Opens the log at `path` for serving. If the means is a sync of the file, all bytes that the log shows afterwards are
 /// durable; with other means recovery persists the records that it accepts.
 pub(super) fn serve(
     path: &Path,
@@ -112,8 +113,8 @@ pub(super) fn serve(
 ) -> Result<Log, MediaError> {
     let open = || OpenOptions::new().read(true).write(true).open(path);
     check_length(path, options.capacity, open())?;
-    // Each descriptor has its own open file description: peers receive the mapped one, and an error that the preparer's sync
-    // reports must be reported to the group commit's sync as well.
+    // Each descriptor has its own open file description: peers receive the mapped one, and the kernel must report an error
+    // to the syncs of the preparer and of the group commit alike.
     let mapped = open().map_err(failed("opening", path))?;
     let synced = open().map_err(failed("opening", path))?;
     let prepared = open().map_err(failed("opening", path))?;
@@ -155,7 +156,7 @@ pub(super) fn serve(
     })
 }
 
-/// The sync target of a log, with the note for a failure.
+/// The sync target of a log, with the note for failures.
 pub(super) struct SyncedLog {
     pub file: File,
     pub note: SyncNote,

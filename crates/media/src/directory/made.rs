@@ -1,7 +1,7 @@
-//! Files that this process made in a directory, as the kernel knows them.
+//! Files that this process made in a directory, identified as the kernel knows them.
 //!
-//! A name proves nothing: another file may have been moved to it since. So a file is compared before it is removed. (The kernel
-//! cannot compare and remove in one step; a file that is moved to the name between the two steps is lost.)
+//! A name proves nothing: another file may have taken the name since. So a file is compared before it is removed. (The
+//! kernel cannot compare and remove in one step; a file that takes the name between the two steps is lost.)
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Identifies a file. Inode numbers are reused when a file is gone, so the time of creation is part of it, if the file
-/// system keeps one.
+/// Identifies a file. Inode numbers are reused after a file is gone, so the time of creation is part of the identity, if
+/// the file system keeps one.
 type Identity = (u64, u64, Option<SystemTime>);
 
 /// The files that this process made.
@@ -35,12 +35,12 @@ impl Made {
         }
     }
 
-    /// Removes the file at `path`, if it is the file that was made there.
+    /// Removes the file at `path`, if this process made that file there.
     pub fn remove(&self, path: &Path) {
         let made = self.0.borrow_mut().remove(path);
         let found = path.symlink_metadata().ok().as_ref().map(identity);
         if made.is_some() && made == found {
-            // The next creation takes over a file that cannot be removed, or its refusal names it.
+            // If the file cannot be removed, the next creation takes it over or names it in a refusal.
             let _best_effort = std::fs::remove_file(path);
         }
     }
@@ -54,9 +54,9 @@ fn identity(status: &Metadata) -> Identity {
 mod tests {
     use super::*;
 
-    /// Needs the comparison: by name alone a foreign file would be removed.
+    /// Needs the comparison: a removal by name alone would remove a foreign file.
     #[test]
-    fn what_was_made_is_removed_and_what_was_moved_to_its_place_stays() {
+    fn a_made_file_is_removed_and_a_file_that_took_its_place_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let made = Made::default();

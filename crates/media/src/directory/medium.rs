@@ -1,4 +1,5 @@
-//! The kind of medium under a directory. Only the kernel's answers count; nothing is inferred from names or hardware.
+//! Detects the kind of medium under a directory. Only the kernel's answers count; nothing is inferred from names or
+//! hardware.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +13,11 @@ use crate::mapping::Mapping;
 use crate::means::{Medium, MediumKind};
 use crate::write_back::Processor;
 
-/// The flags of a mapping whose stores reach persistent memory without help of the kernel: a fault that changes metadata makes
-/// them durable first. The kernel refuses them everywhere else.
+/// The flags of a mapping whose stores reach persistent memory without help from the kernel: a fault that changes metadata
+/// makes the metadata durable first. The kernel refuses the flags everywhere else.
 pub(super) const DIRECT: MapFlags = MapFlags::SHARED_VALIDATE.union(MapFlags::SYNC);
 
-/// A type of file system (`statfs(2)`), the name that users know, and the way in which it keeps bytes.
+/// A type of file system (`statfs(2)`): its number, the name that users know, and the way in which it keeps bytes.
 struct FileSystem(u64, &'static str, MediumKind);
 
 const FILE_SYSTEMS: [FileSystem; 12] = [
@@ -94,12 +95,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_found_to_be_volatile() {
+    fn memory_is_detected_as_volatile() {
         let file = match tempfile::tempfile_in("/dev/shm") {
             Ok(file) => file,
             Err(error) => {
                 return crate::not_run::not_run(
-                    "memory_is_found_to_be_volatile",
+                    "memory_is_detected_as_volatile",
                     &format!("no /dev/shm: {error}"),
                 );
             }

@@ -1,8 +1,8 @@
-//! Giving spans of the log their space before they are written.
+//! Gives spans of the log their space before they are written.
 //!
-//! A store to a page of a mapping for which the file system finds no block kills the process (SIGBUS). So every hole of a
-//! span is filled first (`fill.rs`). A thread does that, because it takes milliseconds; the thread touches nothing but the
-//! file.
+//! A store to a mapped page kills the process (SIGBUS) if the file system finds no block for the page. So every hole of a
+//! span is filled first (`fill.rs`). A separate thread fills the holes, because that takes milliseconds; the thread touches
+//! nothing but the file.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::error::failed;
 use crate::span_set::SpanSet;
 use crate::{MediaError, Prepared};
 
-/// State that caller and thread share.
+/// State that the caller and the thread share.
 #[derive(Debug)]
 struct Shared {
     filler: Filler,
@@ -32,7 +32,7 @@ struct State {
     ready: SpanSet,
     /// Spans that were handed to the thread.
     pending: Vec<Span>,
-    /// Failures that were not reported yet.
+    /// Failures that have not been reported yet.
     failed: Vec<(Span, MediaError)>,
 }
 
@@ -71,7 +71,7 @@ impl Preparer {
         if let Some(index) = state.failed.iter().position(|(failed, _)| *failed == span) {
             return Err(state.failed.swap_remove(index).1);
         }
-        // Pending, too, if only a part of the span is under way: the thread may be writing bytes there that show as data.
+        // A span is also pending if only a part of it is: the thread may be writing bytes there that show as data.
         if state.pending.iter().any(|pending| overlap(*pending, span)) {
             return Ok(Prepared::Pending);
         }
@@ -116,7 +116,7 @@ impl Drop for Preparer {
         self.shared.filler.stop();
         if let Some((sender, thread)) = self.thread.take() {
             drop(sender);
-            // The thread has no panic to report: `work` keeps errors in the state.
+            // `work` keeps errors in the state, so the thread has no panic to report.
             let _ended = thread.join();
         }
     }
@@ -124,7 +124,7 @@ impl Drop for Preparer {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics with the state half changed, so a panic of the other side leaves nothing to repair.
+        // No code panics while the state is half changed, so a panic on the other side leaves nothing to repair.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -203,9 +203,11 @@ mod tests {
         }
     }
 
-    /// Needs the second search for holes after the large pages: parts that they did not fill would count as prepared.
+    /// Needs the second search for holes after the large pages: without it the parts that they did not fill would count as
+    /// prepared.
     #[test]
-    fn a_span_of_large_pages_and_parts_of_them_is_filled_whole_and_zero_whatever_the_kernel_has() {
+    fn a_span_of_large_pages_and_parts_of_them_is_filled_with_zeros_whatever_pages_the_kernel_has()
+    {
         let memory = MappedRegion::create_memory("log", SIZE, Sealing::None).unwrap();
         let file = || File::from(memory.file().try_clone_to_owned().unwrap());
         let written = Span::new(4 * MIB + 64 * KIB, 64 * KIB);
@@ -213,7 +215,7 @@ mod tests {
             .write_all_at(&vec![7; written.size as usize], written.offset)
             .unwrap();
         let mut preparer = Preparer::new(Zeros::new(file(), None), "log".into(), Manner::PROCESS);
-        // A part of a large page, a large page, one with data in it, a part.
+        // In order: a part of a large page, a large page, a large page with data in it, a part.
         let span = Span::new(MIB, 6 * MIB);
         until_ready(&mut preparer, span);
         assert_eq!(data(&file(), Span::new(0, SIZE)).unwrap(), [span]);
@@ -229,8 +231,8 @@ mod tests {
         assert!((0..SIZE).all(|at| bytes[at as usize] == expected(at)));
     }
 
-    /// A crash in the middle leaves parts written and parts not. Needs the search for holes: overwriting the whole span would
-    /// destroy a client's bytes, and taking the span for prepared would leave holes.
+    /// A crash in the middle leaves some parts written and others not. Needs the search for holes: overwriting the whole
+    /// span would destroy the bytes of a client, and taking the span for prepared would leave holes.
     #[test]
     fn a_span_that_was_prepared_in_part_is_completed_and_its_data_stay() {
         let (file, path) = log();
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_prepared_is_ready_at_once() {
+    fn a_span_that_an_earlier_run_prepared_is_ready_at_once() {
         let (_file, path) = log();
         let span = Span::new(0, MIB);
         until_ready(&mut preparer(&path, Manner::PROCESS), span);
@@ -288,9 +290,9 @@ mod tests {
         );
     }
 
-    /// A file that is open for reading only fails as a broken device does.
+    /// A file that is open only for reading fails as a broken device does.
     #[test]
-    fn a_failure_is_told_once_and_the_next_request_tries_again() {
+    fn a_failure_is_reported_once_and_the_next_request_tries_again() {
         let (file, path) = log();
         let readable = File::open(&path).unwrap();
         let mut preparer = Preparer::new(Zeros::new(readable, None), path, Manner::PROCESS);
@@ -321,7 +323,7 @@ mod tests {
 
     /// Needs the note: a server that is killed before its own next sync never reports the failure.
     #[test]
-    fn a_failed_sync_of_zeros_is_noted_and_told_as_what_it_is() {
+    fn a_failed_sync_of_zeros_is_noted_and_reported_as_a_failed_sync() {
         let directory = tempfile::tempdir().unwrap();
         let lock = Lock::acquire(directory.path(), &Made::default()).unwrap();
         let (file, path) = log();
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn going_away_stops_the_work() {
+    fn dropping_the_preparer_stops_the_work() {
         let (file, path) = log();
         file.as_file().set_len(GIB).unwrap();
         let mut preparer = preparer(&path, Manner::FILE_SYNC);

@@ -13,7 +13,7 @@ use crate::{Ddio, DeclaredPlatform, Durability, PersistError, PersistenceDomain,
 
 const CAPACITY: u64 = MIB;
 
-/// The log's own sync, which fails on demand as the kernel's does: once, and afterwards no page is marked as changed.
+/// The sync of the log, which fails on demand as the kernel's sync does: once, and afterwards no page is marked as changed.
 struct Faulty {
     log: SyncedLog,
     broken: Rc<Cell<bool>>,
@@ -42,7 +42,7 @@ struct Place {
 }
 
 impl Place {
-    /// A place in the build directory; `None`, with a report, if that is no page file.
+    /// A place in the build directory; `None`, with a report, if that directory is not on a page file.
     fn new(test: &str) -> Option<Self> {
         let built = std::env::current_exe().unwrap();
         let directory = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
@@ -104,7 +104,7 @@ fn persist(region: &PersistentMapping) -> Result<(), PersistError> {
     }
 }
 
-/// Bytes that this thread has marked as changed in page caches so far; `None` where the kernel does not count them.
+/// Bytes that this thread has so far marked as changed in page caches; `None` where the kernel does not count them.
 fn bytes_marked() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/io").ok()?;
     text.lines()
@@ -114,10 +114,10 @@ fn bytes_marked() -> Option<u64> {
 }
 
 /// Needs the note in `lock` and `log::rewrite`: without them the next run would take bytes for durable that only the page
-/// cache has, because the kernel reports a failure once and then forgets it.
+/// cache holds, because the kernel reports a failure once and then forgets it.
 #[test]
-fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() {
-    let test = "what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run";
+fn the_next_run_writes_the_bytes_again_that_a_failed_sync_left_in_the_page_cache() {
+    let test = "the_next_run_writes_the_bytes_again_that_a_failed_sync_left_in_the_page_cache";
     let Some(place) = Place::new(test) else {
         return;
     };
@@ -137,7 +137,7 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() 
     drop((backing, region));
     assert!(place.lock_text().contains("\nsync failed "));
 
-    // A run whose first sync fails, too, serves no client, and keeps the note.
+    // A run whose first sync fails as well serves no client, and keeps the note.
     place.broken.set(true);
     assert!(matches!(
         place.reopen(),
@@ -159,16 +159,16 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() 
     drop(region);
     assert_eq!(place.lock_text(), format!("{}\n", std::process::id()));
 
-    // After that, an opening does not write again.
+    // Afterwards an opening does not write again.
     let marked = bytes_marked();
     let _opened = place.reopen().unwrap();
     assert!(marked_since(marked) < span.size);
 }
 
-/// A note of an earlier power cycle warns of a page cache that does not exist.
+/// A note from an earlier power cycle warns of a page cache that no longer exists.
 #[test]
-fn a_failed_sync_before_the_machine_was_started_needs_nothing() {
-    let Some(place) = Place::new("a_failed_sync_before_the_machine_was_started_needs_nothing")
+fn a_failed_sync_before_the_machine_started_needs_no_rewrite() {
+    let Some(place) = Place::new("a_failed_sync_before_the_machine_started_needs_no_rewrite")
     else {
         return;
     };
@@ -178,10 +178,10 @@ fn a_failed_sync_before_the_machine_was_started_needs_nothing() {
     assert!(persist(&region).is_ok());
 }
 
-/// Needs the sync in `make_good`: the next server sees bytes at once that a killed one left in the page cache.
+/// Needs the sync in `make_good`: the next server reads at once the bytes that a killed server left in the page cache.
 #[test]
-fn opening_makes_durable_what_the_page_cache_shows() {
-    let Some(place) = Place::new("opening_makes_durable_what_the_page_cache_shows") else {
+fn opening_makes_the_content_of_the_page_cache_durable() {
+    let Some(place) = Place::new("opening_makes_the_content_of_the_page_cache_durable") else {
         return;
     };
     let before = place.syncs.get();
@@ -189,17 +189,18 @@ fn opening_makes_durable_what_the_page_cache_shows() {
     assert_eq!(place.syncs.get(), before + 1);
 }
 
-/// Needs a separate open of each: the kernel reports an error once per description, to the first sync.
+/// Needs a separate open for each: the kernel reports an error once per description, to the first sync.
 #[test]
-fn the_description_that_is_synced_is_nobody_elses() {
-    let Some(place) = Place::new("the_description_that_is_synced_is_nobody_elses") else {
+fn the_synced_description_is_shared_with_no_other_descriptor() {
+    let Some(place) = Place::new("the_synced_description_is_shared_with_no_other_descriptor")
+    else {
         return;
     };
     let shared_with_peers = {
         let (_, region) = place.reopen().unwrap();
         region.share().unwrap().file.try_clone_to_owned().unwrap()
     };
-    // A position belongs to the description: moving that of one does not move that of another.
+    // A position belongs to a description: moving the position of one does not move that of another.
     let (backing, region) = place.reopen().unwrap();
     rustix::fs::seek(&shared_with_peers, rustix::fs::SeekFrom::Start(77)).unwrap();
     rustix::fs::seek(
@@ -213,8 +214,8 @@ fn the_description_that_is_synced_is_nobody_elses() {
 
 /// Needs the marks: after a failed sync without a note the kernel reports nothing, and the next sync writes nothing.
 #[test]
-fn what_is_marked_as_changed_is_written_by_the_next_sync_and_nothing_else() {
-    let test = "what_is_marked_as_changed_is_written_by_the_next_sync_and_nothing_else";
+fn the_next_sync_writes_exactly_the_bytes_that_are_marked_as_changed() {
+    let test = "the_next_sync_writes_exactly_the_bytes_that_are_marked_as_changed";
     let Some(place) = Place::new(test) else {
         return;
     };
@@ -257,16 +258,16 @@ fn the_name_of_a_new_pool_and_of_every_folder_made_for_it_is_durable() {
     };
     let (one, two) = (place.path().join("one"), place.path().join("one/two"));
     assert_eq!(synced(&two), [&one, place.path()].map(Path::to_owned));
-    // Its maker may have been killed before its name was durable.
+    // Its maker may have been killed before the name was durable.
     assert_eq!(synced(&two), [one]);
 }
 
-/// Moves files of another pool into a directory, and returns the names there.
+/// Moves files of another pool into a directory, and returns their names.
 fn move_a_pool_to(directory: &Path) {
     let elsewhere = tempfile::tempdir_in(directory.parent().unwrap()).unwrap();
     for name in ["checkpoint", "header", "lock", "log"] {
         let from = elsewhere.path().join(name);
-        std::fs::write(&from, format!("{name} of somebody")).unwrap();
+        std::fs::write(&from, format!("{name} of another pool")).unwrap();
         std::fs::rename(&from, directory.join(name)).unwrap();
     }
 }
@@ -274,13 +275,13 @@ fn move_a_pool_to(directory: &Path) {
 fn assert_the_pool_is_there(directory: &Path) {
     for name in ["checkpoint", "header", "lock", "log"] {
         let found = std::fs::read_to_string(directory.join(name)).unwrap();
-        assert_eq!(found, format!("{name} of somebody"));
+        assert_eq!(found, format!("{name} of another pool"));
     }
 }
 
-/// Needs the comparison with the files that this backing made: by name alone the whole pool would be removed.
+/// Needs the comparison with the files that this backing made: a removal by name alone would remove the whole pool.
 #[test]
-fn a_pool_that_is_moved_to_where_one_is_being_created_stays() {
+fn a_pool_that_is_moved_to_the_place_of_a_creation_stays() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().join("pool");
     let options = LogOptions {
@@ -316,7 +317,7 @@ fn a_pool_that_is_moved_to_where_one_is_being_created_stays() {
     }
 }
 
-/// Needs the second check of the file that is emptied: it may have been moved there since the directory was taken.
+/// Needs the second check of the file that is emptied: another file may have taken its place since the directory was taken.
 #[test]
 fn a_file_in_the_way_of_the_first_header_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -327,13 +328,16 @@ fn a_file_in_the_way_of_the_first_header_is_left_alone() {
     assert!(matches!(refused, MediaError::Unsuitable { .. }));
     backing.discard();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
-    assert!(!directory.path().join("lock").exists(), "it was made");
+    assert!(
+        !directory.path().join("lock").exists(),
+        "this run made the lock"
+    );
 }
 
-/// Needs files that were taken over to count as made: a header that goes without its log, or a log without its header, blocks
-/// every later creation.
+/// Needs files that were taken over to count as made: a header without its log, or a log without its header, blocks every
+/// later creation.
 #[test]
-fn what_an_interrupted_creation_left_goes_with_the_next_one_that_fails() {
+fn the_next_failed_creation_removes_the_leftovers_of_an_interrupted_one() {
     let place = tempfile::tempdir().unwrap();
     let mut half = HEADER_MAGIC.to_vec();
     half.resize(100, 7);
@@ -351,7 +355,7 @@ fn what_an_interrupted_creation_left_goes_with_the_next_one_that_fails() {
 
 #[test]
 #[should_panic(expected = "an inspection stores nothing")]
-fn who_inspects_cannot_store() {
+fn an_inspection_cannot_store() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("header"), b"x").unwrap();
     let _ = DirectoryBacking::inspect(directory.path())

@@ -20,7 +20,7 @@ fn handed_on(region: &MappedRegion) -> OwnedFd {
 }
 
 #[test]
-fn fresh_memory_is_zero_and_keeps_what_is_written() {
+fn fresh_memory_is_zero_and_keeps_written_bytes() {
     let region = memory(10_000, Sealing::None);
     assert_eq!(region.size(), 10_000);
     let mut bytes = vec![1; 10_000];
@@ -59,7 +59,10 @@ fn whole_lines_go_from_one_mapping_to_another_and_nothing_else_does() {
         let mut found = vec![0; size as usize + 1];
         into.read(64, &mut found);
         assert_eq!(found[..size as usize], bytes[320..][..size as usize]);
-        assert_eq!(found[size as usize], 0, "nothing behind it is written");
+        assert_eq!(
+            found[size as usize], 0,
+            "nothing behind the lines is written"
+        );
     }
     for (offset, from_offset, size) in [
         (4096, 0, 63),
@@ -93,10 +96,10 @@ fn two_mappings_of_one_memory_show_the_same_bytes() {
     assert_eq!(peer.share().unwrap().file_offset, 4096);
 }
 
-/// Two processors, one copying a block over and over, the other reading it: every word is one that was written whole.
+/// Two processors: one copies a block over and over, the other reads it, and every word must be one that was written whole.
 /// The sizes take each of the three paths of `copy`.
 #[test]
-fn nobody_sees_half_of_a_word_while_another_copies() {
+fn no_reader_sees_half_a_word_during_a_copy() {
     const SIZE: usize = 4096;
     for size in [48, 1000, SIZE] {
         let region = memory(SIZE as u64, Sealing::None);
@@ -129,7 +132,7 @@ fn nobody_sees_half_of_a_word_while_another_copies() {
 
 /// Needs `F_SEAL_FUTURE_WRITE`: without it the second mapping succeeds.
 #[test]
-fn nobody_can_write_sealed_memory_except_its_owner() {
+fn only_the_owner_can_write_sealed_memory() {
     let region = memory(8192, Sealing::FutureWrite);
     region.store(0, 1);
     assert!(region.share().unwrap().write_sealed);
@@ -152,8 +155,8 @@ fn nobody_can_write_sealed_memory_except_its_owner() {
     let readable = MappedRegion::map(reopened, 0, 8192, Writable::No).unwrap();
     region.store(8, 77);
     assert_eq!(readable.load(8), 77);
-    // SAFETY: the pages are those of `readable`, which lives; if the call succeeded, the memory would only become
-    // writable for this process.
+    // SAFETY: the pages belong to `readable`, which lives; if the call succeeded, the memory would only become writable for
+    // this process.
     let raised = unsafe {
         rustix::mm::mprotect(
             readable.mapping.start().cast(),
@@ -166,7 +169,7 @@ fn nobody_can_write_sealed_memory_except_its_owner() {
 
 /// Needs `F_SEAL_SHRINK` and `F_SEAL_SEAL`.
 #[test]
-fn nobody_can_cut_memory_off_or_seal_it_further() {
+fn no_holder_can_truncate_memory_or_seal_it_further() {
     for sealing in [Sealing::None, Sealing::FutureWrite] {
         let region = memory(8192, sealing);
         let peer = handed_on(&region);
@@ -206,7 +209,7 @@ fn a_file_that_is_too_short_is_not_mapped() {
 }
 
 #[test]
-fn large_memory_starts_where_large_pages_start() {
+fn large_memory_starts_at_a_large_page() {
     let region = memory(5 << 20, Sealing::None);
     assert_eq!(region.address(0, 1).addr() % (2 << 20), 0);
     region.write((5 << 20) - 3, b"end");
@@ -217,8 +220,8 @@ fn large_memory_starts_where_large_pages_start() {
     assert_eq!(&end, b"end");
 }
 
-/// The addresses before and after the mapping, which were reserved to align it, are given back. Needs the `drop` of
-/// head and tail in `Mapping::reserve`.
+/// The addresses before and after the mapping, which were reserved to align it, are given back. Needs the `drop` of head
+/// and tail in `Mapping::reserve`.
 #[test]
 fn aligning_leaves_no_reservation_behind() {
     let regions: Vec<_> = (0..20).map(|_| memory(2 << 20, Sealing::None)).collect();
@@ -241,7 +244,7 @@ fn aligning_leaves_no_reservation_behind() {
     drop(regions);
     assert!(
         reserved < 10 << 20,
-        "{reserved} bytes reserved for nothing:\n{maps}"
+        "{reserved} bytes still reserved:\n{maps}"
     );
 }
 
@@ -310,9 +313,9 @@ fn a_sleeper_in_another_mapping_is_woken() {
     assert_eq!(peer.futex_word(4).load(), 3);
 }
 
-/// The guard is in the kernel: an existing mapping keeps its rights, new mappings get none.
+/// The kernel enforces the guard: an existing mapping keeps its rights, and new mappings get none.
 #[test]
-fn the_writable_mapping_is_made_before_the_seal() {
+fn a_mapping_made_before_the_seal_stays_writable() {
     let region = memory(4096, Sealing::FutureWrite);
     region.write(0, b"still writable");
     // SAFETY: the kernel chooses the addresses; nothing refers to them.
@@ -329,9 +332,9 @@ fn the_writable_mapping_is_made_before_the_seal() {
     assert_eq!(other.unwrap_err(), Errno::PERM);
 }
 
-/// Nothing beyond the whole large pages of the span is touched, and content stays.
+/// No page outside the whole large pages of the span is touched, and the content stays.
 #[test]
-fn memory_that_is_brought_into_large_pages_keeps_its_content_for_everybody() {
+fn memory_that_moves_into_large_pages_keeps_its_content_for_every_mapping() {
     let size = 3 * LARGE_PAGE as u64 + 4096;
     let region = memory(size, Sealing::FutureWrite);
     let peer = MappedRegion::map(handed_on(&region), 0, size, Writable::No).unwrap();
@@ -347,17 +350,17 @@ fn memory_that_is_brought_into_large_pages_keeps_its_content_for_everybody() {
     assert_eq!(peer.load(LARGE_PAGE as u64), 7);
 }
 
-/// Needs the permissions of the memory: with the default ones, any user who received it for reading opens it anew for
-/// writing.
+/// Needs the permissions of the memory: with the default permissions, any user who received the memory for reading could
+/// reopen it for writing.
 #[test]
-fn memory_that_was_handed_over_for_reading_is_not_opened_for_writing_by_another_user() {
+fn another_user_cannot_reopen_read_only_memory_for_writing() {
     use std::os::fd::AsRawFd as _;
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
     if !rustix::process::geteuid().is_root() {
         return crate::not_run::not_run(
-            "memory_that_was_handed_over_for_reading_is_not_opened_for_writing_by_another_user",
-            "only root becomes another user",
+            "another_user_cannot_reopen_read_only_memory_for_writing",
+            "only root can become another user",
         );
     }
     let region = memory(4096, Sealing::None);
@@ -369,7 +372,10 @@ fn memory_that_was_handed_over_for_reading_is_not_opened_for_writing_by_another_
         command.stderr(Stdio::null()).uid(65534).gid(65534);
         command.status().unwrap().success()
     };
-    assert!(other_user("head -c 1 > /dev/null"), "it is read");
+    assert!(
+        other_user("head -c 1 > /dev/null"),
+        "the other user can read the memory"
+    );
     assert!(!other_user("printf changed > /proc/self/fd/0"));
     assert!(!other_user("printf changed 1<> /proc/self/fd/0"));
     assert_eq!(region.load(0), 0);

@@ -22,11 +22,11 @@ pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
 pub(super) const INCOMPATIBLE_APPENDED: u64 = 2;
 /// The compatible features that this program knows, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME;
-/// The header has the home of the pool. A program that does not know the feature leaves it as it is.
+/// The header has the home of the pool. A program that does not know the feature leaves the field as it is.
 pub(super) const COMPATIBLE_HOME: u64 = 1;
 
-/// One copy of the header. The first 32 bytes are the same in every version, so that a header from the future can be told
-/// from damage.
+/// One copy of the header. The first 32 bytes are the same in every version, so that a header of a newer version can be
+/// told from damage.
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct HeaderBytes {
@@ -110,7 +110,7 @@ fields! {
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 
-// The numbers on the format page, held against the types.
+// Checks the numbers on the format page against the types.
 const _: () = {
     assert!(SIZE as u64 == HEADER_COPY_SIZE && SIZE == 4096);
     assert!(offset_of!(HeaderBytes, version) == 8 && offset_of!(HeaderBytes, size) == 12);
@@ -146,7 +146,7 @@ pub(super) fn checksum(bytes: &[u8]) -> u128 {
     xxh3_128(&bytes)
 }
 
-/// The table of the header as it stands in `docs/formats/pool.md`.
+/// The table of the header, as printed in `docs/formats/pool.md`.
 pub fn header_table() -> String {
     let mut table =
         String::from("| offset | size | field | meaning |\n| --- | --- | --- | --- |\n");
@@ -159,7 +159,7 @@ pub fn header_table() -> String {
     {
         let name = name.replace('_', " ");
         writeln!(table, "| {offset} | {size} | {name} | {meaning} |")
-            .expect("a String takes everything");
+            .expect("writing to a String cannot fail");
     }
     table
 }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_format_page_shows_the_table_that_the_types_give() {
+    fn the_format_page_shows_the_table_of_the_types() {
         let page = include_str!("../../../../docs/formats/pool.md");
         let (_, rest) = page
             .split_once("<!-- header table -->\n")

@@ -1,4 +1,4 @@
-//! Copies of pools, made file by file: which are opened, which are refused, and the messages.
+//! Copies of pools, made file by file: opened or refused, with the messages.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -59,13 +59,13 @@ fn a_copy_of_a_pool_that_is_served_is_refused_and_the_pool_itself_is_not() {
     assert_eq!(
         (pool.opening(), pool.was_clean(), pool.was_copied()),
         (2, false, false),
-        "its server was killed, no more"
+        "its server was only killed"
     );
 }
 
-/// Needs the new home in the header once the copy is recovered: otherwise the copy would be refused for ever.
+/// Needs the new home in the header once the copy is recovered: without it the copy would be refused for ever.
 #[test]
-fn a_copy_that_is_accepted_is_at_home_from_then_on_and_believes_nothing_of_its_power_cycle() {
+fn an_accepted_copy_is_at_home_afterwards_and_does_not_trust_its_power_cycle() {
     let place = fast_place();
     let (original, other) = (place.path().join("original"), place.path().join("other"));
     let served = create(&original, options(Durability::Process)).unwrap();
@@ -89,7 +89,7 @@ fn a_copy_that_is_accepted_is_at_home_from_then_on_and_believes_nothing_of_its_p
     drop(served);
     assert!(
         !adopt(&original).was_copied(),
-        "accepting is no claim that there was a copy"
+        "accepting a copy does not claim that there was one"
     );
 }
 
@@ -106,11 +106,14 @@ fn a_copy_of_a_closed_pool_is_a_pool_like_any_other() {
     let (pool, _) = serve(&other).unwrap();
     assert_eq!((pool.was_copied(), pool.was_clean()), (false, true));
     drop(pool);
-    assert!(serve(&other).is_ok(), "it is at home where it was opened");
+    assert!(
+        serve(&other).is_ok(),
+        "the copy is at home where it was opened"
+    );
 }
 
 #[test]
-fn a_pool_that_is_renamed_while_its_server_is_dead_is_at_home() {
+fn a_pool_that_is_renamed_after_its_server_died_is_at_home() {
     let place = fast_place();
     let (original, other) = (place.path().join("original"), place.path().join("other"));
     drop(create(&original, options(Durability::Process)).unwrap());
@@ -118,10 +121,10 @@ fn a_pool_that_is_renamed_while_its_server_is_dead_is_at_home() {
     assert!(!serve(&other).unwrap().0.was_copied());
 }
 
-/// Needs the old home in the header until recovery is done: the log of a copy that was recovered in part lacks as much as
-/// before, and the next opening must expect that.
+/// Needs the old home in the header until recovery is done: the log of a partly recovered copy lacks as much as before, and
+/// the next opening must expect that.
 #[test]
-fn a_copy_whose_recovery_was_killed_is_a_copy_still() {
+fn a_copy_whose_recovery_was_killed_is_still_a_copy() {
     let place = fast_place();
     let (original, other) = (place.path().join("original"), place.path().join("other"));
     let _served = create(&original, options(Durability::Process)).unwrap();
@@ -131,7 +134,7 @@ fn a_copy_whose_recovery_was_killed_is_a_copy_still() {
     assert!(adopt(&other).was_copied());
 }
 
-/// Needs the new home at the opening itself: a pool that was moved while it was closed is no copy.
+/// Needs the new home at the opening itself: a pool that was moved while closed is not a copy.
 #[test]
 fn a_closed_pool_that_was_moved_is_at_home_before_it_is_recovered() {
     let place = fast_place();

@@ -46,9 +46,9 @@ fn damages(repairs: &[Repair]) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Needs the repair in `Pool::open`: without it the second opening would find one copy damaged again.
+/// Needs the repair in `Pool::open`: without it the second opening would find the same damage.
 #[test]
-fn one_damaged_copy_is_repaired_from_the_other_and_said() {
+fn one_damaged_copy_is_repaired_from_the_other_and_reported() {
     for (copy, offset) in [(0, 16), (1, 4096 + 16)] {
         let place = pool();
         let path = place.path().join("header");
@@ -63,7 +63,7 @@ fn one_damaged_copy_is_repaired_from_the_other_and_said() {
         );
         assert!(!repairs[0].written && pool.was_clean());
         let (_, repairs) = inspect(place.path()).unwrap();
-        assert_eq!(repairs.len(), 1, "inspecting repairs nothing");
+        assert_eq!(repairs.len(), 1, "an inspection repairs nothing");
 
         let (pool, repairs) = serve(place.path()).unwrap();
         assert_eq!(
@@ -113,9 +113,9 @@ fn two_damaged_copies_are_refused_and_left_alone() {
     }
 }
 
-/// A crash between writing one copy and the other. Needs the comparison of generations.
+/// A crash between the writes of the two copies. Needs the comparison of generations.
 #[test]
-fn of_two_whole_copies_the_newer_counts_and_nothing_is_said() {
+fn the_newer_of_two_whole_copies_counts_and_no_repair_is_reported() {
     for newer in [0, 1] {
         let place = pool();
         let path = place.path().join("header");
@@ -134,7 +134,7 @@ fn of_two_whole_copies_the_newer_counts_and_nothing_is_said() {
 }
 
 #[test]
-fn a_newer_version_is_refused_and_not_taken_for_damage() {
+fn a_newer_version_is_refused_and_not_mistaken_for_damage() {
     let place = pool();
     rewrite(place.path(), |copy| copy[8] = 3);
     let refused = inspect(place.path()).err().unwrap();
@@ -166,7 +166,7 @@ fn a_newer_version_is_refused_and_not_taken_for_damage() {
 
 /// The records of such a pool cannot be read. Needs the comparison with older versions.
 #[test]
-fn an_outdated_version_is_refused_and_says_what_to_do() {
+fn an_outdated_version_is_refused_with_a_remedy() {
     let place = pool();
     rewrite(place.path(), |copy| copy[8] = 1);
     let refused = inspect(place.path()).err().unwrap();
@@ -194,7 +194,7 @@ fn an_outdated_version_is_refused_and_says_what_to_do() {
 }
 
 #[test]
-fn unknown_features_are_refused_as_far_as_they_say() {
+fn unknown_features_are_refused_to_the_extent_that_they_demand() {
     const INCOMPATIBLE: usize = 32;
     const READ_ONLY_COMPATIBLE: usize = 40;
     const COMPATIBLE: usize = 48;
@@ -221,7 +221,7 @@ fn unknown_features_are_refused_as_far_as_they_say() {
         "{refused}"
     );
 
-    // Bytes of a newer program, which this one does not know, survive a change.
+    // Bytes of a newer program, unknown to this program, survive a change.
     let place = pool();
     rewrite(place.path(), |copy| {
         (copy[COMPATIBLE], copy[RESERVED + 7]) = (1 | 2, 99)
@@ -240,9 +240,9 @@ fn unknown_features_are_refused_as_far_as_they_say() {
     );
 }
 
-/// A right checksum does not make a header sensible.
+/// A correct checksum does not make a header sensible.
 #[test]
-fn fields_that_make_no_sense_are_refused_by_name() {
+fn nonsensical_fields_are_refused_by_name() {
     let cases: [(usize, u8, &str, u64); 10] = [
         (12, 1, "size", 12),
         (80, 1, "geometry", 80),
@@ -281,7 +281,7 @@ fn fields_that_make_no_sense_are_refused_by_name() {
     ));
 }
 
-/// Needs the check of the length: reading a mapping past the end of its file kills the process.
+/// Needs the check of the length: a read of a mapping past the end of its file kills the process.
 #[test]
 fn a_log_of_another_length_is_refused_with_its_length() {
     for length in [0, 8 * SEGMENT - 1, 8 * SEGMENT + 1] {
@@ -315,7 +315,7 @@ fn a_log_of_another_length_is_refused_with_its_length() {
     assert_eq!(corruption.found, "no file");
     assert!(
         !place.path().join("log").exists(),
-        "a log that is gone is not made anew"
+        "a missing log is not created again"
     );
 }
 
@@ -352,7 +352,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) -> Mutation {
     match kind {
         Mutation::Bits => {
             for _ in 0..random.random_range(1..8) {
-                // Half of the flips hit the first bytes of a copy, where the fields are.
+                // Half of the flips hit the first bytes of a copy, which hold the fields.
                 let near = random.random_range(0..2) * COPY + random.random_range(0..160);
                 let at = if random.random() {
                     near
@@ -390,10 +390,10 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) -> Mutation {
     kind
 }
 
-/// A pool with a mutated file opens with the same facts or is refused by a typed error. An opening reports the damage, and no
-/// damage is left after serving.
+/// A pool with a mutated file opens with the same facts or is refused by a typed error. An opening reports the damage, and
+/// serving leaves no damage behind.
 #[test]
-fn ten_thousand_mutations_of_a_header_open_rightly_or_are_refused() {
+fn ten_thousand_mutations_of_a_header_open_correctly_or_are_refused() {
     const SEED: u64 = 2;
     let place = pool();
     let path = place.path().join("header");

@@ -10,11 +10,11 @@ use stonecast_media::{Blob, Durability, MediaError};
 use crate::not_run::not_run;
 use crate::support::{SEGMENT, create, options, prepare, serve};
 
-/// A file system of `size` bytes in memory. Only this thread and the threads that it starts see it, and it ends with them.
-/// `None`, with a report, where the system does not allow it.
+/// A file system of `size` bytes in memory. Only this thread and the threads that it starts see the file system, which ends
+/// with them. `None`, with a report, where the system does not allow it.
 fn small_place(test: &str, at: &Path, size: u64) -> Option<PathBuf> {
     let mounted = (|| {
-        // SAFETY: a new mount namespace changes what paths mean to this thread, not its memory or descriptors.
+        // SAFETY: a new mount namespace changes the meaning of paths for this thread, not its memory or descriptors.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
         mount_change(
             "/",
@@ -46,12 +46,12 @@ fn on_own_thread(test: impl FnOnce() + Send + 'static) {
     std::thread::spawn(test).join().unwrap();
 }
 
-/// Needs the allocation before anything is written: without it the write to the mapping is a SIGBUS.
+/// Needs the allocation before anything is written: without it the write to the mapping raises SIGBUS.
 #[test]
-fn a_full_medium_says_so_and_everything_else_goes_on() {
+fn a_full_medium_is_reported_and_everything_else_continues() {
     on_own_thread(|| {
         let outside = tempfile::tempdir().unwrap();
-        let test = "a_full_medium_says_so_and_everything_else_goes_on";
+        let test = "a_full_medium_is_reported_and_everything_else_continues";
         let Some(place) = small_place(test, outside.path(), 5 * SEGMENT) else {
             return;
         };
@@ -63,8 +63,8 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
             prepare(&*backing, segment(number)).unwrap();
             log.write(number * SEGMENT, &vec![number as u8 + 1; SEGMENT as usize]);
         }
-        // A span with two holes, of which the first fits and the second does not. The refused span takes no space, so a smaller
-        // span fits afterwards. Needs `give_back`.
+        // A span with two holes, of which the first fits and the second does not. The refused span takes no space, so a
+        // smaller span fits afterwards. Needs `give_back`.
         prepare(&*backing, Span::new(4 * SEGMENT + SEGMENT / 2, 16 * KIB)).unwrap();
         for _ in 0..2 {
             let refused = prepare(&*backing, Span::new(4 * SEGMENT, 2 * SEGMENT)).unwrap_err();
@@ -93,7 +93,7 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
         assert_eq!(backing.load(Blob::Checkpoint).unwrap().unwrap(), b"old");
         assert!(!directory.join("checkpoint.new").exists());
 
-        // Written bytes stay, the header can be changed, and the pool opens again.
+        // Written bytes stay, the header can change, and the pool opens again.
         let mut found = vec![0; SEGMENT as usize];
         log.read(3 * SEGMENT, &mut found);
         assert!(found.iter().all(|byte| *byte == 4));
@@ -102,7 +102,7 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
         let (pool, _) = serve(&directory).unwrap();
         assert!(pool.was_clean());
 
-        // The next request succeeds once there is room.
+        // The next request succeeds once there is space.
         let remount = std::ffi::CString::new(format!("size={}", 16 * SEGMENT)).unwrap();
         mount_remount(&place, MountFlags::empty(), &remount).unwrap();
         prepare(&*pool.backing(), Span::new(4 * SEGMENT, 2 * SEGMENT)).unwrap();
@@ -111,10 +111,10 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
 }
 
 #[test]
-fn a_pool_that_cannot_be_created_for_want_of_space_is_no_pool() {
+fn a_pool_that_cannot_be_created_for_lack_of_space_leaves_no_pool() {
     on_own_thread(|| {
         let outside = tempfile::tempdir().unwrap();
-        let test = "a_pool_that_cannot_be_created_for_want_of_space_is_no_pool";
+        let test = "a_pool_that_cannot_be_created_for_lack_of_space_leaves_no_pool";
         let Some(place) = small_place(test, outside.path(), 8 * KIB) else {
             return;
         };

@@ -46,7 +46,7 @@ fn means() -> Means {
 
 fn direct(capacity: u64) -> PoolOptions {
     let mut options = options(stonecast_media::Durability::Power);
-    options.platform.persistence_domain = domain().declared().expect("the kernel says something");
+    options.platform.persistence_domain = domain().declared().expect("the kernel reports a domain");
     options.capacity = capacity;
     options
 }
@@ -77,20 +77,20 @@ fn round_trip(mut open: impl FnMut(bool) -> Pool) {
         &*pool.log(),
         &[Span::new(span.offset + 5, 19)],
     ))
-    .expect("memory takes what is stored");
+    .expect("memory accepts the stores");
     drop(pool);
 
     let pool = open(false);
     let mut found = [0; 19];
     pool.log().read(span.offset + 5, &mut found);
     assert_eq!(&found, b"kept without a sync");
-    // A file system may have given more: a fault of a large page takes space for all of it.
+    // A file system may have allocated more: a fault of a large page takes space for the whole page.
     let occupied = pool.backing().occupied().expect("the backing knows");
     let covers = |part: &Span| {
         part.offset <= span.offset && span.offset + span.size <= part.offset + part.size
     };
     assert!(occupied.iter().any(covers), "{occupied:?}");
-    pool.close().expect("it is closed in good order");
+    pool.close().expect("the pool is closed in order");
     assert!(open(false).was_clean());
 }
 
@@ -136,7 +136,10 @@ fn a_device_holds_a_pool_and_is_mapped_in_parts_of_any_size() {
         );
         part.populate(Span::new(0, size));
     }
-    assert!(map(100, 4 * KIB, Writable::Yes).is_err(), "not at any byte");
+    assert!(
+        map(100, 4 * KIB, Writable::Yes).is_err(),
+        "not at an arbitrary byte"
+    );
     let read_only =
         map(2 * MIB, 64 * KIB, Writable::No).expect("the device can be mapped for reading");
     assert!(read_only.share().is_none());
@@ -170,9 +173,9 @@ fn a_file_system_that_maps_directly_holds_a_pool_without_syncs() {
     let mut page_file = direct(8 * SEGMENT);
     page_file.platform.persistence_domain = PersistenceDomain::PageFile;
     let pool = Pool::create(
-        Rc::new(DirectoryBacking::create(&synced).expect("it is free")),
+        Rc::new(DirectoryBacking::create(&synced).expect("the place is free")),
         page_file,
     )
-    .expect("it is created");
+    .expect("the pool is created");
     assert_eq!(pool.log().means(), Means::FileSync);
 }

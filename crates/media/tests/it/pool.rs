@@ -71,7 +71,7 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
     assert_eq!(
         (pool.opening(), pool.was_clean()),
         (3, false),
-        "dropped is not closed"
+        "a dropped pool is not closed"
     );
     assert_eq!(names(&directory), ["header", "lock", "log"]);
     assert_eq!(
@@ -89,19 +89,19 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
 
 /// Needs the feature in the header, and the kernel's locks of descriptions that are still mapped.
 #[test]
-fn a_pool_in_which_clients_published_tells_its_next_server_whether_they_may_still_be_there() {
+fn a_pool_tells_its_next_server_whether_publishing_clients_may_still_exist() {
     let place = fast_place();
     let directory = place.path().join("pool");
     let mut pool = create(&directory, options(Durability::Process)).unwrap();
     let client = pool.log();
     drop(pool);
     (pool, _) = serve(&directory).unwrap();
-    assert!(!pool.may_be_published(), "nobody published");
+    assert!(!pool.may_be_published(), "no client has published");
     drop(client);
     pool.let_clients_publish().unwrap();
     assert!(
         !pool.may_be_published(),
-        "clients of this server are none of an earlier one"
+        "clients of this server do not belong to an earlier server"
     );
     let client = pool.log();
     drop(pool);
@@ -120,7 +120,7 @@ fn a_pool_in_which_clients_published_tells_its_next_server_whether_they_may_stil
     let (pool, _) = serve(&directory).unwrap();
     assert!(
         !pool.may_be_published(),
-        "whoever closed it took their rights away"
+        "the server that closed it revoked their rights"
     );
     drop(client);
     let header = std::fs::read(directory.join("header")).unwrap();
@@ -131,9 +131,9 @@ fn a_pool_in_which_clients_published_tells_its_next_server_whether_they_may_stil
     drop(pool);
 }
 
-/// An earlier program would take a segment that appends fill for a free one.
+/// A program of an earlier version would take a segment that appends fill for a free one.
 #[test]
-fn a_pool_to_which_nodes_append_says_so_to_each_program_that_opens_it() {
+fn a_pool_to_which_nodes_append_tells_every_program_that_opens_it() {
     let place = fast_place();
     let directory = place.path().join("pool");
     let mut pool = create(&directory, options(Durability::Process)).unwrap();
@@ -150,8 +150,9 @@ fn a_pool_to_which_nodes_append_says_so_to_each_program_that_opens_it() {
 }
 
 #[test]
-fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
-    let Some(place) = durable_place("a_pool_on_a_disk_promises_power_and_syncs_its_log") else {
+fn a_pool_on_a_disk_survives_power_loss_and_syncs_its_log() {
+    let Some(place) = durable_place("a_pool_on_a_disk_survives_power_loss_and_syncs_its_log")
+    else {
         return;
     };
     let directory = place.path().join("pool");
@@ -172,7 +173,7 @@ fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
 
 /// The checkpoint counts only if nothing can have been lost since it was stored.
 #[test]
-fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
+fn a_clean_pool_that_promises_nothing_about_power_is_not_clean_after_a_power_cycle() {
     let place = fast_place();
     create(place.path(), options(Durability::Process))
         .unwrap()
@@ -192,7 +193,7 @@ fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
     let (pool, _) = inspect(place.path()).unwrap();
     assert!(!pool.was_clean() && !pool.same_power_cycle());
 
-    // Needs the old power cycle in the header until recovery is done: a log that was settled in part lacks as much as before.
+    // Needs the old power cycle in the header until recovery is done: a partly settled log lacks as much as before.
     drop(serve(place.path()).unwrap());
     let (mut pool, _) = serve(place.path()).unwrap();
     assert!(!pool.was_clean() && !pool.same_power_cycle());
@@ -203,7 +204,7 @@ fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
 }
 
 #[test]
-fn a_second_server_is_refused_and_told_who_the_first_is() {
+fn a_second_server_is_refused_and_told_which_process_serves() {
     let place = fast_place();
     let pool = create(place.path(), options(Durability::Process)).unwrap();
     let refused = serve(place.path()).err().unwrap();
@@ -220,7 +221,7 @@ fn a_second_server_is_refused_and_told_who_the_first_is() {
 }
 
 #[test]
-fn inspecting_changes_nothing_and_says_who_serves() {
+fn an_inspection_changes_nothing_and_names_the_serving_process() {
     let place = fast_place();
     let serving = create(place.path(), options(Durability::Process)).unwrap();
     prepare(&*serving.backing(), Span::new(0, SEGMENT)).unwrap();
@@ -255,7 +256,7 @@ fn inspecting_changes_nothing_and_says_who_serves() {
 }
 
 #[test]
-fn where_no_pool_is_none_is_found_and_nothing_is_left_behind() {
+fn a_place_without_a_pool_is_reported_and_left_unchanged() {
     let place = fast_place();
     for directory in [place.path().to_owned(), place.path().join("missing")] {
         assert!(matches!(
@@ -280,21 +281,21 @@ fn a_pool_is_not_created_over_another_or_over_foreign_files() {
     ));
 
     let foreign = fast_place();
-    std::fs::write(foreign.path().join("log"), "lines of somebody").unwrap();
+    std::fs::write(foreign.path().join("log"), "lines of another program").unwrap();
     let refused = create(foreign.path(), options(Durability::Process))
         .err()
         .unwrap();
-    // A log with data may be the rest of a pool.
+    // A log with data may be the remains of a pool.
     assert!(refused.to_string().contains("log has data"), "{refused}");
     assert_eq!(
         std::fs::read_to_string(foreign.path().join("log")).unwrap(),
-        "lines of somebody"
+        "lines of another program"
     );
 }
 
 /// A crash in the middle of a creation leaves a lock, a log without data, and perhaps half a header beside its place.
 #[test]
-fn a_pool_whose_creation_was_cut_off_is_created_anew() {
+fn a_pool_whose_creation_was_interrupted_is_created_anew() {
     let place = fast_place();
     std::fs::write(place.path().join("lock"), "4711\n").unwrap();
     std::fs::File::create(place.path().join("log"))
@@ -314,10 +315,10 @@ fn a_pool_whose_creation_was_cut_off_is_created_anew() {
 }
 
 #[test]
-fn power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt() {
+fn a_pool_in_memory_cannot_promise_power_and_the_attempt_leaves_nothing() {
     let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
         return not_run(
-            "power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt",
+            "a_pool_in_memory_cannot_promise_power_and_the_attempt_leaves_nothing",
             "no /dev/shm",
         );
     };
@@ -336,10 +337,10 @@ fn power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt() {
 
 /// Needs the refusal in `choose_means`: a page file that is declared to be persistent memory would be fenced, not synced.
 #[test]
-fn persistent_memory_is_not_believed_where_stores_stay_in_the_page_cache() {
-    let Some(place) =
-        durable_place("persistent_memory_is_not_believed_where_stores_stay_in_the_page_cache")
-    else {
+fn a_declaration_of_persistent_memory_is_refused_where_stores_stay_in_the_page_cache() {
+    let Some(place) = durable_place(
+        "a_declaration_of_persistent_memory_is_refused_where_stores_stay_in_the_page_cache",
+    ) else {
         return;
     };
     for domain in [
@@ -363,7 +364,7 @@ fn persistent_memory_is_not_believed_where_stores_stay_in_the_page_cache() {
 }
 
 #[test]
-fn sizes_outside_their_limits_are_refused_before_anything_is_made() {
+fn sizes_outside_their_limits_are_refused_before_anything_is_created() {
     let place = fast_place();
     let good = options(Durability::Process);
     let sizes = [

@@ -1,18 +1,18 @@
-//! The responder's half of a plan for servers that decide on each update themselves before it counts: a request comes in,
-//! the server looks, stores, makes durable, and answers.
+//! The responder's half of a plan, for servers that decide on each update before it counts: a request comes in, the server
+//! checks, stores, makes durable, and answers.
 //!
 //! ```text
 //!   rq.send(a) -->  rsp.receive(a)  [decide]  rsp.copy(a)  rsp.write_back(a)  [publish]  rsp.send(ack)  --> rq.receive(ack)
 //!                                             [---- run by Commit ---------]
 //! ```
 //!
-//! `a` is the record with the server's stamp, because a record without a stamp does not count. The request arrives in memory
-//! that a crash may take, and the server's own stores make the update. So the plan is the planner's for a SEND into volatile
-//! receive buffers. A client that has written the record to its place beforehand spares the server the copy of those bytes, and
-//! nothing else changes: they count when the stamp does, and the write-back covers them. The server's own writes (seals,
-//! headers, moved records) take the same steps; the server is the requester, too.
+//! `a` is the record with the server's stamp, because a record without a stamp does not count. The request arrives in
+//! memory that a crash may take, and the server's own stores make the update. So the plan is the planner's plan for a SEND
+//! into volatile receive buffers. A client that has written the record to its place in advance saves the server the copy of
+//! those bytes, and nothing else changes: the bytes count when the stamp does, and the write-back covers them. The server's
+//! own writes (seals, headers, moved records) take the same steps, with the server as requester, too.
 //!
-//! Many updates go through the steps together. Each line is written back once, and there is one fence or sync for all.
+//! Many updates go through the steps together. Each line is written back once, and one fence or sync serves all updates.
 
 use stonecast_base::Span;
 use stonecast_media::{
@@ -54,14 +54,14 @@ pub struct Commit {
     steps: LocalSteps,
 }
 
-/// Why a server has no way to keep its promise.
+/// The reason why a server cannot keep its promise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoCommit {
     /// No steps are sound.
     #[error(transparent)]
     NoPlan(#[from] NoPlan),
-    /// The medium is not what was declared.
+    /// The medium does not match the declaration.
     #[error(transparent)]
     Medium(#[from] ExecuteError),
     /// The plan leaves the server nothing to decide.
@@ -82,7 +82,7 @@ impl Commit {
     /// that of a platform whose caches survive, whatever the medium.
     ///
     /// # Errors
-    /// [`NoCommit`], where nothing survives or the medium does not do what the platform says. Nothing was done.
+    /// [`NoCommit`] if nothing survives, or if the medium does not match the platform. Nothing was done.
     pub fn choose(
         platform: DeclaredPlatform,
         durability: Durability,
@@ -100,7 +100,7 @@ impl Commit {
         Self::new(plan)
     }
 
-    /// A server that runs its part of `plan`, on a medium that is what the plan's platform says.
+    /// A server that runs its part of `plan`, on a medium that matches the plan's platform.
     fn new(plan: Plan) -> Result<Self, NoCommit> {
         let Some(steps) = LocalSteps::of(plan.program()) else {
             let program = plan.program().clone();
@@ -119,11 +119,12 @@ impl Commit {
         &self.plan
     }
 
-    /// Runs the plan's steps on `spans`, which hold all bytes that the updates' requesters wrote and the server stored before this
-    /// call. Every update in them is persisted when the call returns the value.
+    /// Runs the plan's steps on `spans`, which hold all bytes that the updates' requesters wrote and the server stored
+    /// before this call. Every update in them is persisted when the call returns the value.
     ///
     /// # Errors
-    /// [`PersistError`]: the medium failed, and each of the updates may be persisted or not. A crash inside leaves the same.
+    /// [`PersistError`]: the medium failed, and each of the updates may or may not be persisted. A crash during the call
+    /// leaves the same.
     pub async fn persist(
         &self,
         region: &dyn PersistentRegion,
@@ -139,7 +140,7 @@ impl Commit {
 struct LocalSteps(Vec<Step>);
 
 impl LocalSteps {
-    /// The local steps of `program`; `None`: it leaves a server nothing to decide.
+    /// The local steps of `program`; `None` if it leaves a server nothing to decide.
     fn of(program: &Program) -> Option<Self> {
         let mut steps: Vec<Step> = program.of(Party::Responder).collect();
         let has_ends =
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_writes_back_where_caches_are_lost_and_only_there() {
+    fn a_server_writes_back_only_where_caches_are_lost() {
         for (platform, commit) in powered() {
             let is_lost = matches!(
                 platform.persistence_domain,
@@ -234,7 +235,7 @@ mod tests {
 
     /// Needs the check of the medium: a file whose pages are synced keeps no promise about cache lines.
     #[test]
-    fn what_keeps_no_promise_is_refused_in_words() {
+    fn a_combination_that_keeps_no_promise_is_refused_with_an_explanation() {
         let volatile = PersistenceDomain::Volatile;
         let refused = chosen(volatile, Durability::Power, Means::Process).unwrap_err();
         assert!(refused.contains("nothing survives"), "{refused}");
@@ -246,7 +247,8 @@ mod tests {
         );
     }
 
-    /// Needs the refusal in `LocalSteps::of`: a server would run the steps of a plan that does not wait for its decision.
+    /// Needs the refusal in `LocalSteps::of`: without it a server would run the steps of a plan that does not wait for its
+    /// decision.
     #[test]
     fn a_plan_in_which_the_server_has_nothing_to_store_is_refused_with_its_steps() {
         let platform = Platform::of(declared(PersistenceDomain::Dmp, Ddio::Off));
@@ -261,10 +263,10 @@ mod tests {
         }
     }
 
-    /// A client may write a record to its place before the server decides on it. The server's steps keep those bytes, too: the
-    /// model finds them sound after a WRITE_WITH_IMM, where nothing is copied.
+    /// A client may write a record to its place before the server decides on it. The server's steps keep those bytes, too:
+    /// the model finds them sound after a WRITE_WITH_IMM, which copies nothing.
     #[test]
-    fn the_same_steps_keep_what_a_client_has_written_to_its_place() {
+    fn the_same_steps_keep_bytes_that_a_client_has_written_to_their_place() {
         for (declared, commit) in powered() {
             let placed = [
                 Step::WriteImmediate(Item::A),
@@ -322,7 +324,7 @@ mod tests {
     /// The server runs the plan: without any one of the plan's steps it is refused or loses data. Needs `run` to take its steps
     /// from the plan, and no others.
     #[test]
-    fn a_plan_without_any_one_of_its_steps_is_refused_or_loses_what_a_server_stored() {
+    fn a_plan_that_lacks_a_step_is_refused_or_loses_data_of_the_server() {
         for seed in 0..8 {
             let place = random_from_seed(seed).random_range(0..CAPACITY - 200);
             for (platform, commit) in powered() {

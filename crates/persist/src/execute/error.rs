@@ -1,4 +1,4 @@
-//! Why an update was not persisted, and what that means for it.
+//! The reasons why an update was not persisted, and their meaning for the update.
 
 use stonecast_fabric::{DeviceError, Status};
 use stonecast_media::{PersistError, PersistenceDomain};
@@ -6,7 +6,7 @@ use stonecast_media::{PersistError, PersistenceDomain};
 use crate::execute::placing::PlacedInCache;
 use crate::plan::NoPlan;
 
-/// Why an update was not persisted, or is not known to be.
+/// The reason why an update was not persisted, or is not known to be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecuteError {
@@ -22,7 +22,7 @@ pub enum ExecuteError {
         /// The step.
         step: String,
     },
-    /// The medium is not what the platform says; nothing was done.
+    /// The medium does not match the platform; nothing was done.
     #[error(
         "the plan is for persistence = {declared}, but the medium makes bytes durable by {found}: {cure}"
     )]
@@ -34,7 +34,7 @@ pub enum ExecuteError {
         /// The remedy.
         cure: &'static str,
     },
-    /// A processor places bytes where the plan counts on a NIC; nothing was done.
+    /// A processor places bytes although the plan relies on a NIC; nothing was done.
     #[error(transparent)]
     Placing(#[from] PlacedInCache),
     /// The plan is for appends; nothing was done.
@@ -53,7 +53,7 @@ pub enum ExecuteError {
     Rejected {
         /// The address.
         address: String,
-        /// The answer from there.
+        /// The reason from there.
         reason: String,
     },
     /// The update does not fit the plan or the responder; nothing was done.
@@ -62,19 +62,19 @@ pub enum ExecuteError {
         /// The reason, as a sentence.
         reason: String,
     },
-    /// Something was posted, and its outcome is unknown: the update may be persisted or not. Connect again, and look.
+    /// Something was posted, and its outcome is unknown: the update may or may not be persisted. Connect again, and check.
     #[error("{step} did not end well ({cause}); whether the update is persisted is unknown")]
     Unknown {
-        /// The step at which the trouble showed.
+        /// The step at which the failure showed.
         step: String,
-        /// The trouble.
+        /// The failure.
         cause: String,
     },
     /// The session ended with an earlier update, whose outcome is unknown; nothing was done.
     #[error("an earlier update of this session did not end well; connect again")]
     Spent,
     /// The other side broke the protocol.
-    #[error("the other side broke the rules: {what}")]
+    #[error("the other side broke the protocol: {what}")]
     Protocol {
         /// The broken rule.
         what: &'static str,
@@ -91,17 +91,17 @@ pub enum ExecuteError {
     Completion(Status),
 }
 
-/// What an error means for the update.
+/// The meaning of an error for the update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing was done.
     None,
-    /// It may be persisted, or not, or become so later.
+    /// The update may or may not be persisted, now or later.
     Unknown,
 }
 
 impl ExecuteError {
-    /// What the error means for the update. Never *done*, and *not done* only where nothing was posted.
+    /// The meaning of the error for the update. Never *done*, and *not done* only if nothing was posted.
     pub fn effect(&self) -> Effect {
         match self {
             Self::Unknown { .. } | Self::Completion(_) | Self::Persist(_) => Effect::Unknown,

@@ -17,7 +17,7 @@ use crate::platform::{FlushKind, Platform};
 use crate::program::{Program, completes};
 use crate::step::{Item, Message, Party, Step};
 
-/// A program, parted for execution.
+/// A program, divided for execution.
 #[derive(Clone, Debug)]
 pub(crate) struct Halves {
     /// The requester's steps.
@@ -26,7 +26,7 @@ pub(crate) struct Halves {
     pub responder: Vec<Step>,
     /// The kind of flush.
     pub flush: FlushKind,
-    /// The platform of the plan; `None`: a rehearsal.
+    /// The platform of the plan; `None` for a rehearsal.
     platform: Option<Platform>,
     /// For each step of the requester that waits for a completion: the step that posted it, if there is one.
     completes: Vec<Option<usize>>,
@@ -64,7 +64,7 @@ impl Halves {
         self.requester.contains(&step)
     }
 
-    /// Whether the steps may be any.
+    /// Whether any steps are allowed.
     pub fn is_rehearsal(&self) -> bool {
         self.platform.is_none()
     }
@@ -95,13 +95,13 @@ impl Halves {
         self.responder.iter().any(|step| step.is_wait())
     }
 
-    /// The first bytes that both sides say: a plan is sound on one platform, and a rehearsal on none.
+    /// The first bytes of both sides: a plan is sound on one platform, and a rehearsal on none.
     pub fn greeting(&self) -> Greeting {
         Greeting::of(PROTOCOL).on(platform_code(self.platform.as_ref()))
     }
 
-    /// Stands for the program in the first message of a session. Both sides must run the same program for the same platform, and
-    /// a rehearsal runs with a rehearsal alone.
+    /// A number that identifies the program in the first message of a session. Both sides must run the same program for the
+    /// same platform, and a rehearsal runs only with a rehearsal.
     pub fn fingerprint(&self) -> u64 {
         let steps = self.requester.iter().chain(&self.responder);
         let text: String = steps.map(|step| format!("{step};")).collect();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_what_a_step_needs_is_refused_with_its_name_and_the_step() {
+    fn a_device_without_the_operation_of_a_step_is_refused_with_its_name_and_the_step() {
         let device = |flush_global, flush_persistent, atomic_write| Capabilities {
             name: "the NIC".to_owned(),
             send_size_max: 1 << 20,
@@ -221,7 +221,7 @@ mod tests {
         );
         assert!(
             program(steps).check(&device(false, false, true)).is_ok(),
-            "a READ is everywhere"
+            "every device has READ"
         );
         for (flush, missing) in [
             (FlushKind::NativeGlobal, "visibility"),

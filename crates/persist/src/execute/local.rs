@@ -12,10 +12,10 @@ use crate::step::Step;
 
 /// Ends `step` after its stores were made. `spans` hold these stores, and the bytes that a requester wrote beside them.
 ///
-/// A copy is done when it has left the store buffer. Where caches survive, it is persisted then. Elsewhere the plan has a
-/// write-back after it, which waits for the stores, too, so that one update costs one fence.
+/// A copy is done when it has left the store buffer. Where caches survive, it is then persisted. Elsewhere the plan has a
+/// write-back after it, which also waits for the stores, so that one update costs one fence.
 ///
-/// A crash inside leaves any part of `spans`.
+/// A crash during the call leaves any part of `spans`.
 pub(super) async fn end(
     step: Step,
     region: &dyn PersistentRegion,
@@ -24,7 +24,7 @@ pub(super) async fn end(
     match step {
         Step::Copy(_) if is_written_back(region.means()) => Ok(()),
         Step::Copy(_) | Step::WriteBack(_) => persist_spans(region, spans).await,
-        other => unreachable!("{other} is no step of the responder's own memory"),
+        other => unreachable!("{other} is not a step on the responder's own memory"),
     }
 }
 

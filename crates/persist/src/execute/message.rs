@@ -10,9 +10,9 @@
 //!    .       values, one behind the other, each padded with zeros to a multiple of 8
 //! ```
 //!
-//! All numbers are little endian. The tag covers the size, so a message that a power cut tore in a persistent receive buffer
-//! is no message: a message is there whole or not at all. The tag protects against accidents, not against an enemy; a
-//! requester may write the responder's data anyway.
+//! All numbers are little-endian. The tag covers the size, so a message that a power cut tore in a persistent receive
+//! buffer is not a message: a message is there whole or not at all. The tag protects against accidents, not against an
+//! attacker, because a requester may write the responder's data anyway.
 
 use stonecast_base::Span;
 use stonecast_base::hash::xxh3_64;
@@ -23,26 +23,26 @@ pub(crate) const HEADER_SIZE: usize = 24;
 pub(crate) const PLACE_SIZE: usize = 16;
 /// Most parts of an update.
 pub(crate) const PARTS_MAX: usize = 2;
-/// Seed of the tags, which tells them from those of other formats ("persist" and a version).
+/// Seed of the tags, which distinguishes them from those of other formats ("persist" and a version).
 const TAG_SEED: u64 = u64::from_le_bytes(*b"persist1");
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It names places where bytes were written.
+    /// The message names places where bytes were written.
     Places = 1,
-    /// It names places, and brings their bytes.
+    /// The message names places and carries their bytes.
     Values = 2,
-    /// It acknowledges an update.
+    /// The message acknowledges an update.
     Acknowledgement = 3,
 }
 
 /// A whole message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its number in its session.
+    /// The number of the message in its session.
     pub number: u64,
     /// Places in the responder's data.
     pub places: Vec<Span>,
@@ -169,7 +169,7 @@ mod tests {
 
     /// Needs the tag: without it, a message whose last words never arrived passes for a shorter value.
     #[test]
-    fn a_message_with_any_changed_or_missing_byte_is_none() {
+    fn a_message_with_any_changed_or_missing_byte_is_rejected() {
         let whole = with_values(9, &[(4096, &[1; 61]), (8, &[2; 8])]);
         for position in 0..whole.len() {
             let mut broken = whole.clone();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_right_tag_covers_is_checked_nevertheless() {
+    fn fields_under_a_valid_tag_are_checked_nevertheless() {
         let retagged = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut bytes = with_values(9, &[(4096, &[1; 16])]);
             change(&mut bytes);

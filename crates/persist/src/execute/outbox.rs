@@ -1,4 +1,4 @@
-//! An update on its way into work requests: its bytes in registered memory, and the work requests of each step.
+//! Turns an update into work requests: its bytes in registered memory, and the work requests of each step.
 
 use std::rc::Rc;
 
@@ -16,20 +16,20 @@ use crate::step::{Item, Message, Step};
 pub(super) struct Outbox {
     port: Rc<Port>,
     buffer: MemoryRegion,
-    /// Bytes of the buffer that belong to others.
+    /// Start of the outbox in the buffer; earlier bytes belong to others.
     start: u64,
     /// The target of all work requests.
     peer: Peer,
     flush: FlushKind,
-    /// Whether a flush has to cover messages, whose receive buffer the requester does not know.
+    /// Whether a flush must cover messages, whose receive buffer the requester does not know.
     flushes_messages: bool,
-    /// End of the bytes in the buffer that belong to the update under way.
+    /// End of the bytes in the buffer that belong to the current update.
     end: u64,
     /// Messages sent so far.
     messages: u64,
 }
 
-/// Bytes before an update: the target of a READ that stands for a FLUSH.
+/// Bytes before an update: the target of a READ that serves as a FLUSH.
 const SCRATCH_SIZE: u64 = 64;
 
 /// An update in registered memory.
@@ -39,8 +39,8 @@ pub(super) struct Staged {
 }
 
 impl Outbox {
-    /// Bytes that updates of `update_size_max` bytes need. An update lies there as values or as a message, and
-    /// perhaps as the places of two parts beside it.
+    /// Bytes that updates of `update_size_max` bytes need. An update lies there as values or as a message, possibly with
+    /// the places of two parts beside it.
     pub fn size(update_size_max: u32) -> u64 {
         SCRATCH_SIZE + 2 * u64::from(update_size_max) + 256
     }
@@ -139,10 +139,10 @@ impl Outbox {
                 vec![self.send(&message)]
             }
             Step::Flush => self.flush(staged),
-            Step::Append(_) | Step::Read => unreachable!("appenders append"),
+            Step::Append(_) | Step::Read => unreachable!("only appenders append"),
             Step::Await(_) | Step::ReceiveAck => unreachable!("waited for, not posted"),
             Step::Receive(_) | Step::Copy(_) | Step::WriteBack(_) | Step::SendAck => {
-                unreachable!("the responder's")
+                unreachable!("the step belongs to the responder")
             }
         }
     }
@@ -164,7 +164,7 @@ impl Outbox {
         Operation::Send { local }
     }
 
-    /// One READ pushes all earlier writes out, wherever it reads; a native FLUSH covers the bytes that it names.
+    /// One READ pushes all earlier writes out, wherever it reads; a native FLUSH covers only the bytes that it names.
     fn flush(&self, staged: &Staged) -> Vec<Operation> {
         let placement = match self.flush {
             FlushKind::Read => {

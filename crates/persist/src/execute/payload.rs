@@ -21,7 +21,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// As [`Payload::single`], and then `bytes` at `offset`, which never survive without the first.
+    /// Like [`Payload::single`], followed by `bytes` at `offset`, which never survive without the first part.
     pub fn then(self, offset: u64, bytes: &'a [u8]) -> Self {
         Self {
             second: Some((offset, bytes)),
@@ -36,9 +36,7 @@ impl<'a> Payload<'a> {
     pub(super) fn part(&self, item: Item) -> (u64, &'a [u8]) {
         match item {
             Item::A => self.first,
-            Item::B => self
-                .second
-                .expect("a compound plan has been given a compound update"),
+            Item::B => self.second.expect("a compound plan gets a compound update"),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Whether bytes get to where a plan counts on them: into memory, or into a cache.
+//! Checks that bytes reach the place that a plan relies on: memory, or a cache.
 //!
-//! `ddio` says where the NICs of a machine put bytes. A processor that stands in for a NIC puts them into one of its caches,
-//! whatever `ddio` says. A plan for `ddio = off` may then lose them: its READ empties NIC and I/O controller, and no cache.
+//! `ddio` states the place to which the NICs of a machine write. A processor that acts as a NIC puts bytes into one of its
+//! caches, whatever `ddio` states. A plan for `ddio = off` may then lose them: its READ empties NIC and I/O controller, but
+//! no cache.
 
 use stonecast_fabric::Placing;
 use stonecast_media::Ddio;
@@ -10,14 +11,14 @@ use crate::plan::{Plan, plan_for};
 use crate::platform::Platform;
 use crate::scenario::Scenario;
 
-/// A processor places bytes, and the plan counts on a NIC that puts them past the caches. Nothing was done.
+/// A processor places bytes, and the plan relies on a NIC that writes past the caches. Nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{placing} places bytes over this fabric, so they end in a cache, and {steps} is the plan for ddio = off; declare ddio = on for \
      this way to the responder and plan again"
 )]
 pub struct PlacedInCache {
-    /// Who places bytes.
+    /// The agent that places bytes.
     pub placing: Placing,
     /// The steps of the plan.
     pub steps: String,
@@ -30,8 +31,8 @@ pub(super) enum Side {
     Responder,
 }
 
-/// Refuses a plan that `placing`, as the device of `side` says it, makes unsound. A requester's device says nothing of its
-/// responder's, unless the requester itself places.
+/// Refuses a plan that `placing`, as reported by the device of `side`, makes unsound. A requester's device reports nothing
+/// about its responder's device, unless the requester itself places.
 pub(super) fn check_placing(
     plan: &Plan,
     placing: Placing,
@@ -51,7 +52,7 @@ pub(super) fn check_placing(
     })
 }
 
-/// Whether the same steps are the plan where NICs write into caches.
+/// Whether the same steps are also the plan if NICs write into caches.
 fn is_plan_with_ddio(plan: &Plan) -> bool {
     let Scenario {
         platform,
@@ -100,10 +101,10 @@ mod tests {
         plans
     }
 
-    /// Needs the refusal: the litmus model finds a power cut that takes what each of these plans calls persisted.
+    /// Needs the refusal: for each of these plans the litmus model finds a power cut that takes data which the plan calls
+    /// persisted.
     #[test]
-    fn the_plans_that_lose_what_lies_in_a_cache_and_no_others_are_refused_where_a_processor_places()
-    {
+    fn exactly_the_plans_that_lose_cached_data_are_refused_if_a_processor_places() {
         let mut refused = 0;
         for plan in plans_without_ddio() {
             let scenario = plan.scenario();
@@ -128,7 +129,7 @@ mod tests {
                 accepted,
                 check(Placing::ResponderProcessor, Side::Responder)
             );
-            // The own software device says nothing of the one at the other end.
+            // The own software device reports nothing about the device at the other end.
             assert!(check(Placing::ResponderProcessor, Side::Requester));
             assert!(check(Placing::Nic, Side::Requester) && check(Placing::Nic, Side::Responder));
             refused += u32::from(!accepted);

@@ -1,4 +1,4 @@
-//! A platform as the 32 bits that both sides of a connection say.
+//! A platform as the 32 bits that both sides of a connection exchange.
 //!
 //! ```text
 //!   0-2 persistence   3 ddio   4 receive buffers   5 transport   6-7 flush   8 ATOMIC_WRITE   9 relaxed ordering
@@ -14,7 +14,7 @@ use crate::platform::{FlushKind, Platform, Transport};
 
 const DECLARED: u32 = 1 << 31;
 
-/// The code of `platform`; `None`: of a rehearsal.
+/// The code of `platform`; `None` for a rehearsal.
 pub(crate) fn platform_code(platform: Option<&Platform>) -> PlatformCode {
     PlatformCode {
         code: platform.map_or(0, encode),
@@ -35,7 +35,7 @@ fn encode(platform: &Platform) -> u32 {
         | bit(platform.trusted_nic_buffers, 10)
 }
 
-/// The platform of a code; `None`: no platform has it.
+/// The platform of a code; `None` if no platform has it.
 pub(crate) fn decode(code: u32) -> Option<Platform> {
     let bits = |place: u32, count: u32| code >> place & ((1 << count) - 1);
     let platform = Platform {
@@ -51,7 +51,7 @@ pub(crate) fn decode(code: u32) -> Option<Platform> {
     (encode(&platform) == code).then_some(platform)
 }
 
-/// What any code says, also one that no platform has.
+/// The meaning of any code, even of one that no platform has.
 pub(crate) fn words(code: u32) -> String {
     if code == 0 {
         return "none (a rehearsal)".to_owned();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_no_platform_has_is_named_and_guessed_at_by_nobody() {
+    fn an_unknown_code_is_shown_as_unknown_and_not_guessed() {
         assert_eq!(words(0), "none (a rehearsal)");
         for unknown in [1, 7, DECLARED | 7, DECLARED | 1 << 12, u32::MAX] {
             assert_eq!(words(unknown), format!("unknown ({unknown:#x})"));

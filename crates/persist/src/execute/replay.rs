@@ -1,15 +1,15 @@
-//! Recovery of a responder after a crash: finishing the messages that its persistent receive buffers kept.
+//! Recovery of a responder after a crash: finishes the messages that its persistent receive buffers kept.
 //!
 //! ```text
-//!   buffer   message whole?   no --> nothing was promised of it
+//!   buffer   message whole?   no --> nothing was promised
 //!              yes: first part to its place, persisted; second part; message cleared, persisted
 //! ```
 //!
 //! Invariants:
 //! - The first part is persisted before the second is written, so a crash during recovery leaves no second part without the
 //!   first. The message stays until both parts are persisted, so the next recovery begins again.
-//! - A buffer that a NIC may write to holds no whole message ([`clear`] comes before the buffer is posted again), so an
-//!   old message never overwrites what came later.
+//! - A buffer that a NIC may write to holds no whole message ([`clear`] comes before the buffer is posted again), so an old
+//!   message never overwrites later data.
 
 use stonecast_base::Span;
 use stonecast_media::{PersistError, PersistentRegion, persist_spans};
@@ -21,7 +21,7 @@ use crate::execute::message::{Kind, Message, parse};
 pub struct Layout {
     /// The data, which requesters write. Places of updates count from its start.
     pub data: Span,
-    /// Receive buffers, one after the other; `None`: they are volatile.
+    /// Receive buffers, one after the other; `None` if they are volatile.
     pub receive_buffers: Option<Span>,
     /// Bytes of a receive buffer: the longest message. A multiple of 64.
     pub buffer_size: u32,
@@ -50,8 +50,8 @@ pub struct Replayed {
     pub misplaced: u64,
 }
 
-/// Finishes the messages in the persistent receive buffers of `region`. Call it before any requester connects. A crash inside
-/// leaves messages for the next call.
+/// Finishes the messages in the persistent receive buffers of `region`. To be called before any requester connects. A crash
+/// during the call leaves messages for the next call.
 pub async fn recover(
     region: &dyn PersistentRegion,
     layout: &Layout,
@@ -64,7 +64,8 @@ pub async fn recover(
             found.push((buffer, bytes, message));
         }
     }
-    // Several are there only if none of them was begun. Those of one session have ascending numbers in the order of sending.
+    // Several messages are present only if none of them was begun. The messages of one session have ascending numbers in
+    // the order of sending.
     found.sort_by_key(|(_, _, message)| message.number);
     let mut replayed = Replayed::default();
     for (buffer, bytes, message) in found {
@@ -83,7 +84,7 @@ pub async fn recover(
     Ok(replayed)
 }
 
-/// Writes each part of a message to its place, persisted before the next one.
+/// Writes each part of a message to its place, persisted before the next part.
 pub(crate) async fn finish(
     region: &dyn PersistentRegion,
     layout: &Layout,
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_lie_one_behind_the_other_and_whole() {
+    fn buffers_are_contiguous_and_whole() {
         let layout = Layout {
             data: Span::new(0, 4096),
             receive_buffers: Some(Span::new(4096, 700)),

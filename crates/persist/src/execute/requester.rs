@@ -9,8 +9,8 @@
 //! Steps are posted in order, as many as possible with one doorbell: a batch ends where a step waits for a completion.
 //!
 //! Invariants:
-//! - The requester waits for no completion that the plan does not name, so an execution costs what the plan says.
-//! - After a failure, or when an execution was given up half-way, the session does nothing more: outstanding requests may
+//! - The requester waits for no completion that the plan does not name, so an execution costs exactly the plan's cost.
+//! - After a failure, or after an execution was abandoned half-way, the session does nothing more: outstanding requests may
 //!   still read its buffer, and the state of the responder is unknown.
 
 use std::rc::Rc;
@@ -34,7 +34,7 @@ use crate::step::{Item, Step};
 /// Bytes of a buffer for an acknowledgement.
 const ACKNOWLEDGEMENT_SIZE: u32 = 64;
 const _: () = assert!(HEADER_SIZE <= ACKNOWLEDGEMENT_SIZE as usize);
-/// Most acknowledgements under way: more than a plan has.
+/// Most outstanding acknowledgements: more than a plan has.
 const ACKNOWLEDGEMENTS: u32 = 8;
 /// Bytes of all their buffers.
 const ACKNOWLEDGEMENTS_SIZE: u64 = ACKNOWLEDGEMENTS as u64 * ACKNOWLEDGEMENT_SIZE as u64;
@@ -56,7 +56,7 @@ pub(crate) struct Requester {
     acknowledgements: ReceiveBuffers,
     outbox: Outbox,
     acknowledged: u64,
-    /// Whether an execution began and did not end well.
+    /// Whether an execution began and did not succeed.
     spent: bool,
 }
 
@@ -158,8 +158,8 @@ impl Requester {
         Ok(Concluded::at_the_end())
     }
 
-    /// The meaning of a failure at step `index`: as soon as anything was handed to the device, nobody knows whether the responder
-    /// has the update.
+    /// The meaning of a failure at step `index`: once anything was handed to the device, it is unknown whether the
+    /// responder has the update.
     fn failed(&mut self, error: ExecuteError, index: usize, posting: &Posting) -> ExecuteError {
         match error {
             ExecuteError::Device(_) if !posting.has_begun() => {
@@ -187,7 +187,7 @@ impl Requester {
         // A rehearsal may have lost the steps of a part.
         if parts < expected || parts > expected && !self.halves.is_rehearsal() {
             return refuse(format!(
-                "the plan is for an update of {expected} part(s), this one has {parts}"
+                "the plan is for an update of {expected} part(s), and this update has {parts}"
             ));
         }
         for (offset, bytes) in update.parts() {
@@ -290,7 +290,7 @@ impl Requester {
     }
 }
 
-/// Whether 32 bits name the place.
+/// Whether 32 bits can name the place.
 fn nameable(offset: u64) -> bool {
     offset.is_multiple_of(PLACE_GRAIN) && u32::try_from(offset / PLACE_GRAIN).is_ok()
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   arrival --> step receive(x) --> copy(x), write_back(x), ... --> send(ack) --> next receive, from the top
-//!           \-> no step waits for it: a one-sided plan. A message is put to its place behind the requester's back
+//!           \-> no step waits for it: a one-sided plan. A message is copied to its place without the requester
 //!   buffer  --> posted again; a persistent one only when its message is at its place and cleared
 //! ```
 //!
@@ -34,17 +34,17 @@ use crate::execute::session::{self, Peer};
 use crate::platform::FlushKind;
 use crate::step::{Item, Message as Content, Step};
 
-/// Acknowledgements of a session that may be on their way.
+/// Outstanding acknowledgements of a session.
 const SEND_CAPACITY: u32 = 16;
 /// Bytes of an acknowledgement's buffer.
 const ACKNOWLEDGEMENT_SIZE: u64 = 64;
 /// Bytes of all of them.
 const ACKNOWLEDGEMENTS_SIZE: u64 = AnswerRing::size(SEND_CAPACITY as u64, 0, ACKNOWLEDGEMENT_SIZE);
-/// Volatile receive buffers, where the layout has no persistent ones.
+/// Volatile receive buffers, if the layout has no persistent ones.
 const VOLATILE_BUFFERS: u32 = 64;
-/// Sessions that a responder takes.
+/// Most sessions of a responder.
 const SESSIONS_MAX: u32 = 64;
-/// Patience with a requester that is slow to post buffers for acknowledgements.
+/// Retries towards a requester that is slow to post buffers for acknowledgements.
 const RNR_RETRY_COUNT: u32 = 1_000;
 const RNR_RETRY_DELAY_NS: u64 = 10_000;
 
@@ -59,7 +59,7 @@ pub(crate) struct Responder {
     halves: Halves,
     /// The registration of the persistent region.
     registered: MemoryRegion,
-    /// Where messages arrive: in a part of that one, or in volatile memory.
+    /// The buffers in which messages arrive: in a part of that region, or in volatile memory.
     receives: ReceiveBuffers,
     srq: SharedReceiveQueue,
     sessions: RefCell<BTreeMap<QueuePair, Session>>,
@@ -68,7 +68,7 @@ pub(crate) struct Responder {
 
 /// One requester.
 struct Session {
-    /// The step that comes next.
+    /// The next step.
     next: usize,
     /// Places of the parts of the update, as far as the requester has named them.
     places: [Option<Span>; 2],
@@ -81,7 +81,7 @@ struct Session {
 }
 
 impl Responder {
-    /// Makes `region` ready to be updated. `port` must be this responder's alone.
+    /// Makes `region` ready for updates. `port` must belong to this responder alone.
     pub fn new(
         port: &Rc<Port>,
         region: Rc<dyn PersistentRegion>,
@@ -180,7 +180,7 @@ impl Responder {
         }
     }
 
-    /// Accepts a requester of the same plan for the same platform, or tells it why not.
+    /// Accepts a requester of the same plan for the same platform, or tells it the reason for the refusal.
     fn answer(&self, request: ConnectionRequest, private_data: &[u8]) {
         let greeting = self.halves.greeting();
         let program = self.halves.fingerprint();
@@ -219,13 +219,13 @@ impl Responder {
             };
             Ok((self.as_peer().encode(&greeting), session))
         });
-        // One that could not be accepted has been told why.
+        // A requester that could not be accepted has been told the reason.
         if let Ok((qp, session)) = accepted {
             self.sessions.borrow_mut().insert(qp, session);
         }
     }
 
-    /// What requesters must know of the memory here.
+    /// The facts that requesters must know of the memory here.
     fn as_peer(&self) -> Peer {
         let at = |span: Span| RemoteAddress {
             address: self.registered.address + span.offset,
@@ -253,8 +253,8 @@ impl Responder {
     }
 
     async fn take_arrival(&self, arrival: Received) -> Result<(), ExecuteError> {
-        // Buffers of a shared queue outlive the connections that use them: also one whose message died half-way, parts of
-        // which may lie there.
+        // Buffers of a shared queue outlive the connections that use them, even a buffer whose message died half-way and
+        // may have left parts there.
         if arrival.status == Status::WorkRequestFlushed && self.layout.receive_buffers.is_some() {
             return self.give_back(arrival.wr_id).await;
         }
@@ -363,7 +363,7 @@ impl Responder {
                 Some(Step::Copy(item)) => self.copy(qp, *item).await?,
                 Some(Step::WriteBack(item)) => self.write_back(qp, *item).await?,
                 Some(Step::SendAck) => self.acknowledge(qp).await?,
-                Some(_) => unreachable!("the requester's"),
+                Some(_) => unreachable!("the step belongs to the requester"),
                 None => {
                     let held = self
                         .with(qp, |session| std::mem::take(&mut session.held))
@@ -423,8 +423,8 @@ impl Responder {
         }
     }
 
-    /// Posts a persistent buffer again after its update was answered. Where receiving alone makes the update durable, the requester
-    /// relies on the message itself, which is copied to its place first.
+    /// Posts a persistent buffer again after its update was answered. If the receipt alone makes the update durable, the
+    /// requester relies on the message itself, which is copied to its place first.
     async fn put_away(&self, buffer: u64) -> Result<(), ExecuteError> {
         if self
             .halves
@@ -442,7 +442,7 @@ impl Responder {
         self.give_back(buffer).await
     }
 
-    /// Clears a persistent buffer, so that no recovery takes its content for a message, and posts it again.
+    /// Clears a persistent buffer, so that no recovery mistakes its content for a message, and posts it again.
     async fn give_back(&self, buffer: u64) -> Result<(), ExecuteError> {
         clear(&*self.region, self.buffer(buffer)).await?;
         self.post(buffer)

@@ -1,4 +1,4 @@
-//! What both sides of a connection must know of each other before the first update.
+//! The facts that both sides of a connection exchange before the first update.
 //!
 //! ```text
 //!   request    0 greeting    16 u64 program
@@ -12,7 +12,7 @@ use stonecast_base::Span;
 use stonecast_fabric::{RemoteAddress, Rkey};
 use stonecast_session::{Greeting, Mismatch, Protocol, Side};
 
-/// What requesters and responders speak. A plan is sound on one platform, so both declare theirs.
+/// The protocol of requesters and responders. A plan is sound on one platform, so both sides declare their platform.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     magic: *b"stcprsts",
     name: "persistence plans",
@@ -21,12 +21,12 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
 /// Bytes of an answer behind the greeting.
 const ANSWER_SIZE: usize = 44;
 
-/// What a requester says of itself: which program of steps it will run.
+/// The description that a requester gives of itself: the program that it will run.
 pub(crate) fn request(greeting: &Greeting, program: u64) -> Vec<u8> {
     greeting.say(&program.to_le_bytes())
 }
 
-/// Refuses a requester that will not run `program`: the reason, for people.
+/// Refuses a requester that will not run `program`: returns the reason, for people.
 pub(crate) fn refusal(greeting: &Greeting, program: u64, request: &[u8]) -> Option<String> {
     let said = match greeting.hear(Side::Client, request) {
         Ok(said) => said,
@@ -47,7 +47,7 @@ pub(crate) struct Peer {
     pub data_size: u64,
     /// Bytes of a message that it takes.
     pub message_size_max: u32,
-    /// Its receive buffers, and their bytes in all, where they lie in persistent memory.
+    /// Its receive buffers and their total size in bytes, if they lie in persistent memory.
     pub receive_buffers: Option<(RemoteAddress, u64)>,
 }
 
@@ -71,7 +71,7 @@ impl Peer {
         greeting.say(&bytes)
     }
 
-    /// What a responder says. `None`: it makes no sense.
+    /// The description of a responder. `None` if it is invalid.
     pub fn parse(greeting: &Greeting, said: &[u8]) -> Result<Option<Self>, Mismatch> {
         let bytes = greeting.hear(Side::Server, said)?;
         Ok(bytes
@@ -112,7 +112,7 @@ mod tests {
     const REHEARSAL: fn() -> Greeting = || Greeting::of(PROTOCOL).on(platform_code(None));
 
     #[test]
-    fn answers_are_read_back_and_nothing_else_is() {
+    fn only_answers_are_read_back() {
         let greeting = REHEARSAL();
         let place = |address, rkey| RemoteAddress {
             address,

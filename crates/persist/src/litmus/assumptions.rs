@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_written_back_assumes_next_to_nothing() {
+    fn a_message_that_is_written_back_assumes_almost_nothing() {
         let platform = of(PersistenceDomain::Dmp, Ddio::On, ReceiveBuffers::Dram);
         assert_eq!(
             assumed(&platform, Operation::Send, Update::Single),
@@ -190,7 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_alone_assumes_a_nic_that_forgets_nothing_and_a_transport_that_says_so() {
+    fn a_completion_alone_assumes_a_nic_that_forgets_nothing_and_a_transport_that_reports_arrival()
+    {
         let platform = of(PersistenceDomain::Wsp, Ddio::On, ReceiveBuffers::Dram);
         let assumed = assumed(&platform, Operation::Write, Update::Single);
         for expected in [

@@ -1,7 +1,8 @@
 //! The model's rules of hardware: each has one sentence and one switch.
 //!
-//! A freedom is a behaviour of hardware that a plan must survive; a promise is one on which a plan may rely. The model can run
-//! without any one rule: [`witnesses`](super::witnesses()) names a program for each whose verdict changes without it.
+//! A freedom is a behaviour of hardware that a plan must survive; a promise is a behaviour on which a plan may rely. The
+//! model can run without any one rule: [`witnesses`](super::witnesses()) names a program for each whose verdict changes
+//! without it.
 
 use crate::platform::{FlushKind, Platform, Transport};
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
@@ -18,28 +19,28 @@ macro_rules! rules {
             /// All rules.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Whether it lets hardware do something (or else promises something).
+            /// Whether it permits a behaviour of hardware (otherwise it promises one).
             pub fn is_freedom(self) -> bool {
                 match self {
                     $(Self::$variant => matches!(Kind::$kind, Kind::Freedom),)+
                 }
             }
 
-            /// Its name.
+            /// The name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }
             }
 
-            /// Its sentence.
+            /// The sentence.
             pub fn sentence(self) -> &'static str {
                 match self {
                     $(Self::$variant => $sentence,)+
                 }
             }
 
-            /// Its source.
+            /// The source.
             pub fn source(self) -> &'static str {
                 match self {
                     $(Self::$variant => $source,)+
@@ -59,7 +60,7 @@ rules! {
         "A posted operation may take effect before an earlier flush or ATOMIC_WRITE.",
         "taxonomy 2; PCIe base specification 3.0, table 2-34";
     CompletionBeforePlacement: Freedom, "completion before placement",
-        "The completion of a posted operation says that the responder's NIC has it, not that anybody sees it.",
+        "The completion of a posted operation says that the responder's NIC has it, not that it is visible.",
         "taxonomy 2";
     EarlyIwarpCompletion: Freedom, "early iWARP completion",
         "Over iWARP the completion of a posted operation does not even say that it was sent.",
@@ -131,10 +132,10 @@ rules! {
 pub struct Rules(u32);
 
 impl Rules {
-    /// All of them: the model.
+    /// All rules: the model.
     pub const ALL: Self = Self((1 << Rule::ALL.len()) - 1);
 
-    /// All but one.
+    /// All rules except one.
     pub const fn without(self, rule: Rule) -> Self {
         Self(self.0 & !(1 << rule as u32))
     }
@@ -144,7 +145,7 @@ impl Rules {
     }
 }
 
-/// The part of the way that survives a power cut.
+/// The part of the path that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Survives {
     /// Nothing.

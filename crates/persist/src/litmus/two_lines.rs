@@ -32,7 +32,7 @@ fn agree(
 }
 
 #[test]
-fn two_lines_say_what_one_says_of_every_plan_and_of_every_weakened_plan_on_every_published_platform()
+fn two_lines_and_one_give_the_same_verdict_on_every_plan_and_weakened_plan_of_every_published_platform()
  {
     let all = scenarios();
     let platforms: Vec<Platform> = all.iter().map(|scenario| scenario.platform).collect();
@@ -50,9 +50,9 @@ fn two_lines_say_what_one_says_of_every_plan_and_of_every_weakened_plan_on_every
     assert!(seen.len() > 500, "{} comparisons", seen.len());
 }
 
-/// So the rules hold for long values, too, one by one.
+/// So each rule holds for long values, too.
 #[test]
-fn two_lines_say_what_one_says_of_every_witness_with_its_rule_and_without() {
+fn two_lines_and_one_give_the_same_verdict_on_every_witness_with_and_without_its_rule() {
     let mut seen = HashSet::new();
     for witness in witnesses() {
         for rules in [Rules::ALL, Rules::ALL.without(witness.rule)] {

@@ -3,19 +3,19 @@
 //! All programs over the steps of requester and responder, up to [`LENGTH_MAX`] steps, in which each value is carried once.
 //! The enumeration leaves out programs for which another one costs no more and promises no less:
 //!
-//! - A requester that ends without a wait: the outcome of its last posts is unknown, so they are of no use.
+//! - A requester that ends without a wait: the outcome of its last posts is unknown, so they are useless.
 //! - Two waits in a row for completions, or for acknowledgements: both come in order, so the later wait is enough.
 //! - A flush right behind a flush, and a second notice of the same value.
-//! - A READ where no value is appended: there the platform's flush stands for it.
+//! - A READ if no value is appended: there the platform's flush serves for it.
 //! - A notice of a value that its own message announces; a notice before its value (its name is only a label then); a notice
 //!   that the responder does not receive.
 //! - `b` written straight to its place ahead of `a`: a crash between the two arrivals breaks the order.
-//! - Responder's steps before its first receive: they may all run before anything has arrived. After its last
+//! - Responder's steps before its first receive: they may all run before anything has arrived. Steps after its last
 //!   acknowledgement: they may never run. Acknowledgements without a wait, and waits without an acknowledgement.
 //! - Receives out of the order of posting: messages come in order, so the message that was posted earlier is there.
 //! - A second write-back of a value: if the first is certain to find the value, the second has nothing to do; if it is not, the
 //!   first does nothing in the worst case. The same holds for copies. Copies of values that no message holds.
-//! - Write-backs where everything visible survives.
+//! - Write-backs if everything visible survives.
 
 use crate::program::{Program, completion_of, delivers};
 use crate::step::{Awaited, Item, Message, Step};
@@ -122,7 +122,7 @@ impl Extend<'_> {
                 .any(|post| self.carriers.first() == Some(post))
     }
 
-    /// What may stand behind a post.
+    /// The steps that may follow a post.
     fn flushes(&self) -> &'static [Option<Step>] {
         let appends = self
             .carriers
@@ -281,8 +281,8 @@ impl Choose<'_> {
     }
 }
 
-/// The two sides in an order in which people read them: each of the responder's runs up to an acknowledgement stands
-/// before the wait that it ends.
+/// The two sides in a readable order: each run of the responder up to an acknowledgement comes before the wait that it
+/// ends.
 pub(super) fn interleaved(requester: &[Step], responder: &[Step]) -> Program {
     let mut steps = Vec::with_capacity(requester.len() + responder.len());
     let mut rest = responder;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_responder_starts_with_a_receive_and_ends_with_the_acknowledgement_that_is_waited_for() {
+    fn a_responder_starts_with_a_receive_and_ends_with_the_awaited_acknowledgement() {
         let steps: Vec<Step> = [Step::Send(Message::Value(Item::A)), Step::ReceiveAck].into();
         let requester = Requester {
             steps,
@@ -344,7 +344,7 @@ mod tests {
         );
         assert!(
             responders(&requester, &[Item::A], true, 0).is_empty(),
-            "nobody would acknowledge"
+            "no step would acknowledge"
         );
     }
 

@@ -56,9 +56,9 @@ fn cost(persistence_domain: PersistenceDomain, durability: Durability) -> Persis
     }
 }
 
-/// Needs the write-back to end the copies before it, too: each batch costs one fence more otherwise.
+/// Needs the write-back to end the earlier copies, too: otherwise each batch costs one more fence.
 #[test]
-fn a_batch_costs_each_line_once_and_one_fence_or_one_sync_for_all_of_it() {
+fn a_batch_costs_each_line_once_and_one_fence_or_sync_in_total() {
     let counts = |write_backs, fences, syncs| PersistCounts {
         write_backs,
         fences,

@@ -45,7 +45,7 @@ fn file_plan(operation: Operation, update: Update) -> Plan {
     .unwrap()
 }
 
-/// A log file that is made durable as `durability` asks.
+/// A log file that is made durable as `durability` requires.
 fn region(folder: &Path, durability: Durability) -> Rc<dyn PersistentRegion> {
     let backing = DirectoryBacking::create(&folder.join("log")).unwrap();
     let platform = declared(PersistenceDomain::PageFile, Ddio::On).declared();
@@ -80,7 +80,7 @@ fn read(region: &dyn PersistentRegion, offset: u64, size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_way_to_a_synced_file_is_executed_and_what_it_wrote_is_there() {
+fn every_way_to_a_synced_file_is_executed_and_its_writes_are_there() {
     for operation in Operation::PUBLISHED {
         for update in [Update::Single, COMPOUND] {
             let folder = tempfile::tempdir().unwrap();
@@ -125,8 +125,8 @@ fn every_way_to_a_synced_file_is_executed_and_what_it_wrote_is_there() {
     }
 }
 
-/// Needs the fingerprint in the first message of a session: two sides with different plans would wait for each other or,
-/// worse, not wait.
+/// Needs the fingerprint in the first message of a session: without it two sides with different plans would wait for each
+/// other or, worse, not wait.
 #[test]
 fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,9 +184,10 @@ fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
     }
 }
 
-/// Needs the check of the medium: neither a file whose pages are synced nor volatile memory has lines that are written back.
+/// Needs the check of the medium: neither a file whose pages are synced nor volatile memory has lines that are written
+/// back.
 #[test]
-fn a_medium_that_is_not_what_the_plan_counts_on_is_refused() {
+fn a_medium_without_the_properties_that_the_plan_relies_on_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let provider = Reference::new(crate::loopback::LIBERAL);
     let port = provider.port(RESPONDER_COMPLETIONS);
@@ -237,10 +238,10 @@ fn a_device_without_atomic_write_is_refused_before_anything_is_done() {
     assert_eq!(refused.effect(), Effect::None);
 }
 
-/// Needs the look at who places bytes: over shared memory the requester's processor leaves them in a cache, and a READ behind
-/// them says nothing of memory. A NIC runs the same plan.
+/// Needs the check of the agent that places bytes: over shared memory the requester's processor leaves them in a cache, and
+/// a READ behind them proves nothing about memory. A NIC runs the same plan.
 #[test]
-fn a_plan_that_counts_on_a_nic_is_refused_where_a_processor_places_and_told_what_to_declare() {
+fn a_plan_that_relies_on_a_nic_is_refused_with_a_remedy_if_a_processor_places() {
     let folder = tempfile::tempdir().unwrap();
     let plan = |ddio| {
         let platform = declared(PersistenceDomain::Dmp, ddio);
@@ -248,7 +249,7 @@ fn a_plan_that_counts_on_a_nic_is_refused_where_a_processor_places_and_told_what
     };
     for (name, provider) in providers(folder.path()) {
         let port = provider.port(REQUESTER_COMPLETIONS);
-        // Nobody listens, so a requester that is not refused before finds nobody.
+        // No responder listens, so a requester that is not refused earlier finds none.
         let refuse = |plan: &Plan| {
             let address = provider.address();
             let connect = Requester::connect(&port, &address, plan, 128);
@@ -300,7 +301,7 @@ fn rehearse(program: &str, story: impl AsyncFnOnce(Rehearsal, Rc<dyn PersistentR
 }
 
 #[test]
-fn what_a_plan_cannot_carry_is_refused_and_the_session_goes_on() {
+fn an_update_that_a_plan_cannot_carry_is_refused_and_the_session_continues() {
     let program = "rq.write(a) rq.flush rq.write_atomic(b) rq.flush rq.await(flush)";
     rehearse(program, async |mut session, region| {
         let record = [7; 64];
@@ -373,7 +374,7 @@ fn what_a_plan_cannot_carry_is_refused_and_the_session_goes_on() {
 
 /// Needs the mark that an execution has begun: outstanding requests still read the buffer of the session.
 #[test]
-fn an_update_that_was_given_up_half_way_ends_the_session() {
+fn an_update_that_was_abandoned_half_way_ends_the_session() {
     rehearse(
         "rq.send(a) rsp.receive(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)",
         async |mut session, _| {
@@ -399,10 +400,10 @@ fn an_update_that_was_given_up_half_way_ends_the_session() {
     );
 }
 
-/// Needs the clearing before a persistent buffer is posted again: after a crash the messages of a session that is over would be
-/// finished once more, over the data of a later session.
+/// Needs the clearing before a persistent buffer is posted again: otherwise the messages of an ended session would be
+/// finished once more after a crash, over the data of a later session.
 #[test]
-fn a_recovery_finds_no_message_that_is_at_its_place_already() {
+fn a_recovery_finds_no_message_that_is_already_at_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let provider = Reference::new(crate::loopback::PLAIN);
     let region = region(folder.path(), Durability::Process);

@@ -79,7 +79,7 @@ fn a_requester_that_waits_for_ever_is_noticed() {
 }
 
 #[test]
-fn the_run_without_a_flush_is_told_from_the_post_to_the_power_cut() {
+fn the_run_without_a_flush_is_shown_from_the_post_to_the_power_cut() {
     let scenario = scenarios().into_iter().find(|scenario| {
         (scenario.platform.persistence, scenario.operation)
             == (PersistenceDomain::Mhp, Operation::Write)
@@ -123,7 +123,7 @@ fn the_run_without_a_flush_is_told_from_the_post_to_the_power_cut() {
 }
 
 #[test]
-fn a_walk_shows_where_the_update_is_and_what_a_crash_would_leave() {
+fn a_walk_shows_the_place_of_the_update_and_the_effect_of_a_crash() {
     let scenario = scenarios().into_iter().find(|scenario| {
         let Platform {
             persistence, ddio, ..
@@ -158,9 +158,9 @@ fn a_walk_shows_where_the_update_is_and_what_a_crash_would_leave() {
     );
 }
 
-/// The way of all requests and answers without data of the update.
+/// The path of all requests and answers without data of the update.
 #[test]
-fn a_walk_shows_flushes_and_answers_on_their_way() {
+fn a_walk_shows_flushes_and_answers_in_transit() {
     let ways = |persistence, ddio, operation, name: &str| {
         let scenario = scenarios().into_iter().find(|scenario| {
             let platform = scenario.platform;
@@ -206,7 +206,7 @@ fn a_walk_shows_flushes_and_answers_on_their_way() {
     );
 }
 
-/// A program that is sound where little survives is sound where more does.
+/// A program that is sound on a weaker platform is sound on a stronger one.
 #[test]
 fn a_stronger_platform_never_breaks_a_plan() {
     for scenario in scenarios() {
@@ -237,7 +237,7 @@ fn a_stronger_platform_never_breaks_a_plan() {
     }
 }
 
-/// Persistent receive buffers are not always better: recovery finds the message with `b`, while `a` was still in the cache.
+/// Persistent receive buffers are not always better: recovery finds the message with `b` while `a` is still in the cache.
 #[test]
 fn a_pointer_that_rides_in_a_message_needs_volatile_receive_buffers() {
     let program = "rq.write(a) rq.send(b) rsp.receive(b) rsp.write_back(a) rsp.copy(b) rsp.write_back(b) rsp.send(ack) rq.receive(ack)";

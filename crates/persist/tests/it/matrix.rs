@@ -1,4 +1,4 @@
-//! Every platform that can be described, not the published ones alone: each question has an answer, and the answer is right.
+//! Every platform that can be described, not only the published ones: each question has an answer, and the answer is right.
 
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::litmus::prove;
@@ -87,7 +87,7 @@ fn every_platform_gets_a_plan_that_is_sound_minimal_and_the_cheapest_or_a_reason
                         );
                         assert!(
                             proof.is_minimal(),
-                            "{platform:?} {operation} {update:?}: {} has too much",
+                            "{platform:?} {operation} {update:?}: {} has an unnecessary step",
                             plan.program()
                         );
                         let found = searcher

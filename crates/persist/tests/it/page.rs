@@ -1,4 +1,5 @@
-//! The tables of `docs/persistence.md`, printed. With `STONECAST_WRITE_PAGES=1` in the environment they are written.
+//! The tables of `docs/persistence.md`, printed. With `STONECAST_WRITE_PAGES=1` in the environment they are written to the
+//! page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +18,7 @@ const PAGE: &str = "../../docs/persistence.md";
 const COMPOUND: Update = Update::Compound { large: false };
 
 #[test]
-fn the_tables_of_the_page_are_what_the_code_says() {
+fn the_tables_of_the_page_match_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
     let page = fs::read_to_string(&path).expect("the page exists");
     let mut expected = page.clone();
@@ -37,7 +38,7 @@ fn the_tables_of_the_page_are_what_the_code_says() {
     }
     assert!(
         page == expected,
-        "docs/persistence.md is not what the code says; run\nSTONECAST_WRITE_PAGES=1 cargo test -p stonecast-persist page"
+        "docs/persistence.md does not match the code; run\nSTONECAST_WRITE_PAGES=1 cargo test -p stonecast-persist page"
     );
 }
 
@@ -518,7 +519,7 @@ fn described(platform: &Platform) -> String {
 /// The taxonomy counts ten methods for single updates and nine more for compound ones. Of our twelve, three are methods for
 /// single updates whose message holds both values (copied without write-back, flushed, or completed); the other nine are new.
 #[test]
-fn the_methods_are_as_many_as_the_taxonomy_counts() {
+fn the_number_of_methods_is_that_of_the_taxonomy() {
     let methods = Methods::collect();
     let count = |letter| {
         methods

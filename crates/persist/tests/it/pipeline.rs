@@ -1,4 +1,4 @@
-//! Appends in a pipeline: what they cost, what a failure leaves, and who is refused.
+//! Appends in a pipeline: their costs, the remains of a failure, and refusals.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -28,9 +28,9 @@ use crate::loopback::POOR;
 use crate::providers::{Provider, Reference, providers};
 
 const CAPACITY: u64 = 1 << 16;
-/// More than any story needs.
+/// More credits than any story needs.
 const PLENTY: u64 = 1 << 20;
-/// Longest time for which a machine holds a message up on its way to memory.
+/// Longest time for which a machine delays a message on its way to memory.
 const STALL_NS_MAX: Nanoseconds = 4_000;
 
 fn of(persistence_domain: PersistenceDomain, ddio: Ddio) -> Platform {
@@ -49,7 +49,7 @@ fn options(platform: &Platform, durability: Durability) -> LogOptions {
     }
 }
 
-/// A log file that is made durable as `durability` asks.
+/// A log file that is made durable as `durability` requires.
 fn file(folder: &Path, durability: Durability) -> Rc<dyn PersistentRegion> {
     std::fs::create_dir(folder).unwrap();
     let backing = DirectoryBacking::create(&folder.join("log")).unwrap();
@@ -61,7 +61,7 @@ fn file(folder: &Path, durability: Durability) -> Rc<dyn PersistentRegion> {
     region
 }
 
-/// A backup of `platform` whose primary hears what it is.
+/// A backup of `platform` whose primary learns that platform.
 fn backup(
     port: &Rc<Port>,
     runtime: Rc<dyn stonecast_fabric::Runtime>,
@@ -178,7 +178,7 @@ impl Pair {
         Self::stalling(world, address, platform, entries, 0)
     }
 
-    /// On machines that hold messages up on their way to memory.
+    /// A pair on machines that delay messages on their way to memory.
     fn stalling(
         world: &Rc<World>,
         address: &str,
@@ -219,7 +219,7 @@ impl Pair {
         let primary = Primary::new(&port);
         let welcome = world.block_on(primary.connect(address));
         let appender = appender(&port, &primary, &welcome, Durability::Power);
-        // Until the backup knows of the connection, too.
+        // Until the backup also knows of the connection.
         let runtime = client.runtime();
         world.block_on(async { runtime.sleep(1_000_000).await });
         Self {
@@ -252,7 +252,7 @@ impl Pair {
     }
 }
 
-/// Needs one batch for all entries and the READ: a doorbell for each, or a flush for each entry, would show.
+/// Needs one batch for all entries and the READ: a doorbell or a flush for each entry would show.
 #[test]
 fn k_entries_under_one_flush_cost_one_doorbell_one_signalled_request_and_one_wait() {
     use PersistenceDomain::{Dmp, Mhp, Wsp};
@@ -310,7 +310,7 @@ fn k_entries_under_one_flush_cost_one_doorbell_one_signalled_request_and_one_wai
     }
 }
 
-/// A store with two copies: what counts is the number that both have reached.
+/// A store with two copies: the number that both have reached counts.
 #[test]
 fn a_primary_of_two_backups_on_different_platforms_has_an_appender_for_each_and_joins_their_numbers()
  {
@@ -331,7 +331,7 @@ fn a_primary_of_two_backups_on_different_platforms_has_an_appender_for_each_and_
         committed.push(reached.into_iter().min().unwrap());
     }
     assert_eq!(committed, [1, 2, 3, 4]);
-    // One of them fails, and the other goes on.
+    // One backup fails, and the other continues.
     backups[0].world.cut_power(backups[0].machine);
     for backup in &backups {
         backup.append(1);
@@ -399,12 +399,16 @@ fn all_that_arrived_together_costs_its_receiver_one_fence_and_each_sender_one_an
     );
     let answers: Vec<_> = receiver.take_answers().collect();
     assert_eq!(answers, [(QueuePair(1), 5), (QueuePair(2), 5)]);
-    assert_eq!(receiver.take_answers().count(), 0, "each is told once");
+    assert_eq!(
+        receiver.take_answers().count(),
+        0,
+        "each answer is given once"
+    );
 }
 
 /// Needs the check of numbers: an answer up to 3 would speak for entry 2, which never came.
 #[test]
-fn an_entry_that_is_left_out_is_noticed_and_answered_by_nobody() {
+fn a_missing_entry_is_noticed_and_never_answered() {
     let mut alone = Alone::on(of(PersistenceDomain::PageFile, Ddio::On));
     let Alone {
         world,
@@ -424,7 +428,7 @@ fn an_entry_that_is_left_out_is_noticed_and_answered_by_nobody() {
     }
     world.block_on(receiver.persist()).unwrap();
     assert_eq!(receiver.take_answers().collect::<Vec<_>>(), [(sender, 1)]);
-    // A sync that fails is believed, and nobody hears of what it lost.
+    // The error of a failed sync is trusted, and no sender gets an answer.
     receiver.arrived(sender, 2, &[span]).unwrap();
     module.fail_next_sync();
     world.block_on(receiver.persist()).unwrap_err();
@@ -434,7 +438,7 @@ fn an_entry_that_is_left_out_is_noticed_and_answered_by_nobody() {
 }
 
 #[test]
-fn a_failure_says_which_entries_are_persisted_unknown_and_never_sent() {
+fn a_failure_names_the_entries_that_are_persisted_unknown_and_never_sent() {
     for ddio in [Ddio::Off, Ddio::On] {
         let pair = Pair::new(of(PersistenceDomain::Dmp, ddio), 6);
         pair.append(2);
@@ -451,7 +455,7 @@ fn a_failure_says_which_entries_are_persisted_unknown_and_never_sent() {
             never_sent: 5..=6,
         };
         assert_eq!(failure.standing, standing, "{failure}");
-        assert_eq!(pair.next(), Err(failure.clone()), "it stays so");
+        assert_eq!(pair.next(), Err(failure.clone()), "the failure stays");
         let said = failure.to_string();
         assert!(
             said.contains("up to 2 are persisted, 2 may be, 2 were never sent"),
@@ -462,9 +466,10 @@ fn a_failure_says_which_entries_are_persisted_unknown_and_never_sent() {
     }
 }
 
-/// Needs the check against what was sent: an entry that is not even posted would be taken for persisted.
+/// Needs the check against the entries that were sent: without it an entry that is not even posted would be taken for
+/// persisted.
 #[test]
-fn an_answer_beyond_what_was_sent_or_where_none_is_awaited_ends_the_connection() {
+fn an_answer_beyond_the_sent_entries_or_without_need_ends_the_connection() {
     for (ddio, number) in [(Ddio::On, 3), (Ddio::Off, 1)] {
         let pair = Pair::new(of(PersistenceDomain::Dmp, ddio), 3);
         pair.append(2);
@@ -473,7 +478,7 @@ fn an_answer_beyond_what_was_sent_or_where_none_is_awaited_ends_the_connection()
         let mut appender = pair.appender.borrow_mut();
         let wrong = appender.answered(number).unwrap_err();
         assert_eq!((wrong.found, wrong.posted), (number, 2));
-        // Who has answered nonsense is not believed later.
+        // A receiver that has answered nonsense is not believed later.
         appender.answered(number - 1).unwrap();
         let Poll::Ready(Err(failure)) = look(&mut appender) else {
             panic!("nothing more is persisted here");
@@ -489,7 +494,7 @@ fn look(appender: &mut Appender) -> Poll<Result<u64, AppendFailure>> {
     next.map_ok(|(number, _persisted)| number)
 }
 
-/// The bytes of an entry belong to the device until its batch has completed. After a failure nobody waits for that.
+/// The bytes of an entry belong to the device until its batch has completed. After a failure no caller waits for that.
 #[test]
 fn an_answer_that_overtakes_the_completion_waits_for_it_and_counts_alone_when_the_connection_fails()
 {
@@ -505,7 +510,7 @@ fn an_answer_that_overtakes_the_completion_waits_for_it_and_counts_alone_when_th
     assert_eq!(look(&mut appender), Poll::Ready(Ok(1)));
     assert_eq!(look(&mut appender), Poll::Ready(Ok(2)));
     let Poll::Ready(Err(failure)) = look(&mut appender) else {
-        panic!("nobody knows of the third");
+        panic!("the fate of the third entry is unknown");
     };
     assert_eq!(
         (failure.standing.persisted, failure.standing.unknown),
@@ -513,10 +518,10 @@ fn an_answer_that_overtakes_the_completion_waits_for_it_and_counts_alone_when_th
     );
 }
 
-/// Needs that answers are not heard after a failure, and that batches under way are left alone once it was told: the store has
-/// acted on what it was told.
+/// Needs answers to be ignored after a failure, and outstanding batches to be left alone once the failure was reported: the
+/// store has acted on the report.
 #[test]
-fn after_a_failure_was_told_neither_an_answer_nor_a_completion_concludes_an_entry() {
+fn after_a_reported_failure_neither_an_answer_nor_a_completion_concludes_an_entry() {
     for ddio in [Ddio::On, Ddio::Off] {
         let pair = Pair::new(of(PersistenceDomain::Dmp, ddio), 2);
         pair.append(2);
@@ -535,9 +540,9 @@ fn after_a_failure_was_told_neither_an_answer_nor_a_completion_concludes_an_entr
     }
 }
 
-/// Needs that entries stay until they are durable: the next call would answer for what nobody has synced.
+/// Needs entries to stay until they are durable: otherwise the next call would answer for entries that were never synced.
 #[test]
-fn a_persist_that_is_dropped_half_way_is_told_to_nobody_and_done_again() {
+fn a_persist_that_is_dropped_half_way_is_answered_to_no_one_and_repeated() {
     let mut alone = Alone::on(of(PersistenceDomain::PageFile, Ddio::On));
     let Alone {
         world,
@@ -593,7 +598,7 @@ fn an_entry_without_credit_and_a_batch_that_does_not_fit_the_queue_pair_are_refu
 }
 
 #[test]
-fn a_receiver_on_a_medium_that_is_not_what_was_declared_or_where_nothing_survives_is_refused() {
+fn a_receiver_on_an_undeclared_medium_or_where_nothing_survives_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let region = file(&folder.path().join("power"), Durability::Power);
     let refusal = |platform| {
@@ -606,11 +611,10 @@ fn a_receiver_on_a_medium_that_is_not_what_was_declared_or_where_nothing_survive
     assert!(matches!(nothing, ExecuteError::NoPlan(_)), "{nothing}");
 }
 
-/// Needs the look at who places entries, on both sides: over shared memory they end in a cache of the appender, and over the
-/// simulated network in memory, where the READ of the same plan says so.
+/// Needs the check of the agent that places entries, on both sides: over shared memory they end in a cache of the appender,
+/// and over the simulated network in memory, where the READ of the same plan proves it.
 #[test]
-fn a_receiver_without_ddio_is_refused_by_an_appender_whose_processor_places_and_says_nothing_where_one_does()
- {
+fn a_receiver_without_ddio_is_refused_by_a_placing_appender_and_refuses_if_its_processor_places() {
     let folder = tempfile::tempdir().unwrap();
     let shared = providers(folder.path()).pop().unwrap().1.port(COMPLETIONS);
     let pair = Pair::new(of(PersistenceDomain::Dmp, Ddio::Off), 1);
@@ -655,7 +659,7 @@ fn a_receiver_without_ddio_is_refused_by_an_appender_whose_processor_places_and_
     }
 }
 
-/// Whether entries that were persisted are gone after a reset of the receiver's NIC, at the moment at which they were persisted.
+/// Whether persisted entries are gone after a reset of the receiver's NIC at the moment of their persistence.
 fn loses_to_a_reset(platform: Platform, seed: u64) -> bool {
     const ENTRIES: u64 = 3;
     let world = Rc::new(World::new(seed));
@@ -679,16 +683,20 @@ fn loses_to_a_reset(platform: Platform, seed: u64) -> bool {
     (1..=persisted).any(|number| !is_whole(&*pair.region, terms, number))
 }
 
-/// Needs the READ: a SEND completes when the receiver's NIC has it, and with the power on a reset of that NIC takes what it has not
-/// placed. A platform that trusts NIC buffers has no READ, which is its declaration, and shows that the reset takes something.
+/// Needs the READ: a SEND completes when the receiver's NIC has it, and while the power is on a reset of that NIC destroys
+/// messages that it has not placed. A platform that trusts NIC buffers has no READ, as it declares, and shows that the
+/// reset destroys something.
 #[test]
-fn a_reset_of_the_receivers_nic_takes_no_persisted_entry_where_nic_buffers_are_not_trusted() {
+fn a_reset_of_the_receivers_nic_destroys_no_persisted_entry_if_nic_buffers_are_not_trusted() {
     let trusting = |trusted_nic_buffers| Platform {
         trusted_nic_buffers,
         ..of(PersistenceDomain::Wsp, Ddio::On)
     };
     let lost = (1..=20).filter(|&seed| loses_to_a_reset(trusting(true), seed));
-    assert!(lost.count() > 0, "a reset takes what the NIC had accepted");
+    assert!(
+        lost.count() > 0,
+        "a reset destroys messages that the NIC had accepted"
+    );
     for seed in 1..=20 {
         assert!(!loses_to_a_reset(trusting(false), seed), "seed {seed}");
         let dmp = of(PersistenceDomain::Dmp, Ddio::Off);

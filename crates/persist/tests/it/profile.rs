@@ -6,7 +6,7 @@ use std::path::Path;
 use stonecast_media::{Ddio, PersistenceDomain};
 use stonecast_persist::{Axis, PlatformProfile, ProfileError};
 
-/// A profile that is right; each test spoils one line.
+/// A valid profile; each test spoils one line.
 const GOOD: &str = r#"name = "lab"
 summary = "A machine in a laboratory."
 
@@ -57,7 +57,7 @@ fn error(text: &str) -> String {
         .to_string()
 }
 
-/// The line of `GOOD`, from 1, on which `part` stands.
+/// The line of `GOOD`, from 1, that contains `part`.
 fn line_of(part: &str) -> usize {
     GOOD[..GOOD.find(part).unwrap()].lines().count()
         + usize::from(GOOD[..GOOD.find(part).unwrap()].ends_with('\n'))
@@ -99,7 +99,7 @@ fn unknown_ddio_counts_as_on() {
 }
 
 #[test]
-fn ports_differ_in_ddio_alone() {
+fn ports_differ_only_in_ddio() {
     let text = format!(
         "{GOOD}\n[[port]]\nname = \"mlx5_0/1\"\nddio = {{ value = \"off\", by = \"us\", evidence = \"register\" }}\n"
     );
@@ -108,7 +108,7 @@ fn ports_differ_in_ddio_alone() {
     assert_eq!(
         profile.platform_at("mlx5_1/1"),
         profile.platform(),
-        "of which nothing was declared"
+        "a port without a declaration"
     );
     assert_eq!(
         profile.platform_at("mlx5_0/1").persistence,
@@ -121,7 +121,7 @@ fn ports_differ_in_ddio_alone() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_its_line_and_the_keys_that_exist() {
+fn an_unknown_key_is_refused_with_its_line_and_the_known_keys() {
     let said = error(&GOOD.replace("[flush]", "[flushing]"));
     assert!(
         said.starts_with(&format!(
@@ -146,7 +146,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_keys_that_exist() {
 }
 
 #[test]
-fn an_unknown_word_is_refused_with_its_line_and_the_words_that_exist() {
+fn an_unknown_word_is_refused_with_its_line_and_the_known_words() {
     let said = error(&GOOD.replace("\"dmp\"", "\"adr\""));
     let line = line_of("value = \"dmp\"");
     assert_eq!(
@@ -233,7 +233,7 @@ fn a_contradiction_is_refused_with_the_line_to_change() {
 }
 
 #[test]
-fn what_is_no_toml_is_refused_with_its_line() {
+fn invalid_toml_is_refused_with_its_line() {
     let said = error(&GOOD.replace("[flush]", "[flush"));
     assert!(
         said.starts_with(&format!("lab.toml:{}:", line_of("[flush]"))),
@@ -247,7 +247,7 @@ fn what_is_no_toml_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named_with_the_profiles_that_exist() {
+fn an_unreadable_file_is_named_with_the_shipped_profiles() {
     let said = PlatformProfile::read(Path::new("/nowhere/lab.toml"))
         .unwrap_err()
         .to_string();

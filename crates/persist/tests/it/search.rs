@@ -1,10 +1,10 @@
-//! The search against the published tables, and the tables against the search.
+//! The search compared with the published tables, and the tables with the search.
 
 use stonecast_persist::search::{Difference, Scope, Searcher, compare};
 use stonecast_persist::{Operation, Update, scenarios};
 
 #[test]
-fn no_published_program_is_unsound_or_beaten_where_its_operation_carries_all_values() {
+fn no_published_program_is_unsound_or_beaten_if_its_operation_carries_all_values() {
     let mut searcher = Searcher::default();
     for scenario in scenarios() {
         let comparison = compare(&mut searcher, &scenario, Scope::Pure)
@@ -19,13 +19,13 @@ fn no_published_program_is_unsound_or_beaten_where_its_operation_carries_all_val
     }
     assert!(
         searcher.programs() > 10_000,
-        "{} programs are no search",
+        "{} programs are too few for a search",
         searcher.programs()
     );
 }
 
 #[test]
-fn five_published_programs_are_beaten_where_b_may_travel_otherwise() {
+fn five_published_programs_are_beaten_if_another_operation_may_carry_b() {
     let mut searcher = Searcher::default();
     let mut beaten = Vec::new();
     for scenario in scenarios() {
@@ -54,7 +54,7 @@ fn five_published_programs_are_beaten_where_b_may_travel_otherwise() {
 
 /// A large `b` is too long for ATOMIC_WRITE, so nothing is cheaper than a wait between the two.
 #[test]
-fn a_large_second_update_costs_a_second_round_trip_where_a_small_one_does_not() {
+fn a_large_second_update_costs_a_second_round_trip_and_a_small_one_does_not() {
     let mut searcher = Searcher::default();
     let scenario = scenarios().into_iter().find(|scenario| {
         scenario.operation == Operation::Write

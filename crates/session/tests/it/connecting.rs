@@ -1,4 +1,4 @@
-//! How connections begin, and what is left of those that do not.
+//! The beginning of connections, and the remains of failed attempts.
 
 use stonecast_fabric::{ConnectionEvent, DeviceError};
 use stonecast_session::{ConnectError, Endpoint, Greeting, PlatformCode, Protocol, Side, accept};
@@ -87,7 +87,7 @@ fn a_peer_of_another_version_or_platform_is_refused_with_a_message_that_names_bo
 
 /// Needs the refusal in `accept`: without it the client waits for ever.
 #[test]
-fn a_client_that_a_server_has_no_memory_for_hears_why_and_the_next_one_is_accepted() {
+fn a_client_without_memory_at_the_server_learns_the_reason_and_the_next_client_is_accepted() {
     on_every_provider(|[server, client, _]| async move {
         server.listen();
         let address = server.address.clone();
@@ -123,7 +123,7 @@ fn a_client_that_a_server_has_no_memory_for_hears_why_and_the_next_one_is_accept
 
 /// Needs the inbox of each endpoint, and the end in its drop.
 #[test]
-fn a_deadline_ends_an_attempt_that_nobody_answers_and_another_one_on_the_same_port_goes_on() {
+fn a_deadline_ends_an_unanswered_attempt_and_another_attempt_on_the_same_port_continues() {
     on_every_provider(|[silent, client, server]| async move {
         silent.listen();
         server.listen();
@@ -132,14 +132,14 @@ fn a_deadline_ends_an_attempt_that_nobody_answers_and_another_one_on_the_same_po
         let given_up = Endpoint::new(&client.port, QUEUES).expect("a queue pair");
         let attempt = given_up.connect(&silent.address, b"");
         let late = client.runtime.within(2_000_000, attempt).await;
-        assert!(late.is_err(), "nobody answers: {late:?}");
+        assert!(late.is_err(), "no server answers: {late:?}");
         let kept = Endpoint::new(&client.port, QUEUES).expect("a queue pair");
         kept.connect(&address, &greeting(7, 3).say(b""))
             .await
             .expect("accepted");
         drop(given_up);
         let (request, _) = silent.request().await;
-        // Whether the fabric tells now or later that the client has gone: its queue pair is never connected.
+        // The fabric may report the client's end now or later: its queue pair is never connected.
         let accepted = accept(&silent.port, request, |making| {
             making.queue_pair(QUEUES)?;
             Ok((Vec::new(), ()))
@@ -152,6 +152,9 @@ fn a_deadline_ends_an_attempt_that_nobody_answers_and_another_one_on_the_same_po
                 }
             }
         }
-        assert!(!kept.inbox().has_activity(), "the other connection stands");
+        assert!(
+            !kept.inbox().has_activity(),
+            "the other connection is unharmed"
+        );
     });
 }

@@ -1,4 +1,4 @@
-//! Memory goes to the next peer when no window of the one before opens it any more.
+//! Memory goes to the next peer only after no window of the previous peer opens it.
 
 use std::rc::Rc;
 
@@ -53,7 +53,10 @@ impl Landlord {
         };
         let (said, accepted) = both(connecting, accepting).await;
         said.expect("accepted");
-        (Tenant { endpoint, local }, accepted.expect("it waits").0)
+        (
+            Tenant { endpoint, local },
+            accepted.expect("the request waits").0,
+        )
     }
 
     fn lessor(&self) -> Lessor<'_> {
@@ -63,7 +66,7 @@ impl Landlord {
         }
     }
 
-    /// An opening of all of the memory, and one behind its end.
+    /// An opening of all of the memory, and an opening behind its end.
     fn good_and_outside(&self) -> [Opening; 2] {
         let good = Opening::whole(self.memory, Access::REMOTE_WRITE);
         let outside = Opening {
@@ -89,14 +92,17 @@ impl Landlord {
             leases: vec![lease],
             ..Ending::default()
         });
-        assert!(self.revocations.take_ended().is_empty(), "it only begins");
+        assert!(
+            self.revocations.take_ended().is_empty(),
+            "the ending has only begun"
+        );
         while self.revocations.under_way() > 0 {
             self.node.runtime.sleep(10_000).await;
         }
         let mut ended = self.revocations.take_ended();
-        let mut together = ended.pop().expect("it has ended");
+        let mut together = ended.pop().expect("the lease has ended");
         assert!(ended.is_empty() && together.unquiesced.is_empty());
-        together.revoked.pop().expect("it is over")
+        together.revoked.pop().expect("the lease is over")
     }
 
     fn byte(&self, cell: u64) -> u8 {
@@ -135,7 +141,7 @@ impl Tenant {
             .port()
             .submit(self.endpoint.qp(), &[write])
             .await;
-        status.expect("a device that takes it")
+        status.expect("the device accepts the batch")
     }
 }
 
@@ -164,9 +170,9 @@ async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>
     .await
 }
 
-/// Needs the revocation in `end_leases`: without it the first tenant writes into what the second one has.
+/// Needs the revocation in `end_leases`: without it the first tenant writes into memory of the second.
 #[test]
-fn a_cell_that_goes_to_the_next_tenant_is_closed_to_the_one_before() {
+fn a_cell_that_goes_to_the_next_tenant_is_closed_to_the_previous_one() {
     on_every_provider(|[server, one, other]| async move {
         let landlord = Landlord::new(server);
         let (first, first_qp) = landlord.tenant(&one).await;
@@ -191,7 +197,7 @@ fn a_cell_that_goes_to_the_next_tenant_is_closed_to_the_one_before() {
     });
 }
 
-/// Needs the windows of what was granted in part to come back with the lease.
+/// Needs the windows of a partial grant to come back with the lease.
 #[test]
 fn a_lease_that_the_device_grants_in_part_ends_like_any_other() {
     on_every_provider(|[server, client, _]| async move {
@@ -210,7 +216,7 @@ fn a_lease_that_the_device_grants_in_part_ends_like_any_other() {
 }
 
 #[test]
-fn what_the_device_opens_no_window_to_comes_out_of_its_lease_at_once() {
+fn an_object_without_windows_comes_out_of_its_lease_at_once() {
     on_every_provider(|[server, client, _]| async move {
         let landlord = Landlord::new(server);
         let (_tenant, qp) = landlord.tenant(&client).await;
@@ -228,9 +234,9 @@ fn what_the_device_opens_no_window_to_comes_out_of_its_lease_at_once() {
     });
 }
 
-/// Needs leases counted until they are taken: what has ended and waits to be taken is no less on its way than the rest.
+/// Needs leases to count until they are taken: a lease that has ended and waits to be taken is still in progress.
 #[test]
-fn a_lease_is_on_its_way_from_the_call_that_ends_it_until_it_is_taken() {
+fn a_lease_counts_as_ending_from_the_call_that_ends_it_until_it_is_taken() {
     on_every_provider(|[server, client, _]| async move {
         let landlord = Landlord::new(server);
         let (_tenant, qp) = landlord.tenant(&client).await;
@@ -248,9 +254,9 @@ fn a_lease_is_on_its_way_from_the_call_that_ends_it_until_it_is_taken() {
     });
 }
 
-/// Needs the disconnect before, and the queue pair gone before its memory.
+/// Needs the disconnect first, and the end of the queue pair before that of its memory.
 #[test]
-fn all_that_a_client_held_comes_back_when_its_connection_ends() {
+fn everything_that_a_client_held_comes_back_when_its_connection_ends() {
     on_every_provider(|[server, client, _]| async move {
         let landlord = Rc::new(Landlord::new(server));
         let (tenant, qp) = landlord.tenant(&client).await;
@@ -288,7 +294,7 @@ fn all_that_a_client_held_comes_back_when_its_connection_ends() {
         );
         assert_eq!(landlord.byte(1), 0);
         let gone = landlord.node.port.destroy_queue_pair(qp);
-        assert!(gone.is_err(), "the queue pair went with the connection");
+        assert!(gone.is_err(), "the queue pair ended with the connection");
     });
 }
 
@@ -304,11 +310,14 @@ fn a_slot_that_was_reclaimed_stays_taken_until_its_owner_returns_it() {
         let revoked = landlord.revoke(reclaimed.pop().expect("one")).await;
         assert!(reclaimed.is_empty() && leases.is_reclaimed(0) && !leases.is_reclaimed(1));
         assert!(leases.get(0).is_none() && leases.free_slot().is_none());
-        assert!(leases.give_back(0).is_none(), "it was taken before");
+        assert!(
+            leases.give_back(0).is_none(),
+            "the lease was reclaimed before"
+        );
         assert_eq!(leases.free_slot(), Some(0));
         leases.hold(0, landlord.lease(qp, revoked.into_object()));
         assert!(leases.give_back(2).is_none(), "there is no such slot");
-        let returned = leases.give_back(0).expect("it is held");
+        let returned = leases.give_back(0).expect("the lease is held");
         assert_eq!(landlord.revoke(returned).await.object(), &Cell(7));
         for lease in leases.into_held() {
             let _over = landlord.revoke(lease).await;

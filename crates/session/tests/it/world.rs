@@ -27,7 +27,7 @@ pub const QUEUES: Queues = Queues {
 pub struct Node {
     pub port: Rc<Port>,
     pub runtime: Rc<dyn Runtime>,
-    /// Where it listens when it is a server.
+    /// The address at which it listens as a server.
     pub address: String,
 }
 
@@ -56,7 +56,7 @@ impl Node {
         self.port.device().listen(&self.address).expect("free");
     }
 
-    /// The next request to connect, and what its client said.
+    /// The next connection request, and the data of its client.
     pub async fn request(&self) -> (ConnectionRequest, Vec<u8>) {
         loop {
             match self.port.take_event() {
@@ -71,10 +71,10 @@ impl Node {
         }
     }
 
-    /// Runs `task` beside the story; what goes wrong there fails the story.
+    /// Runs `task` beside the story; an error there fails the story.
     pub fn spawn(&self, task: impl Future<Output = Result<(), DeviceError>> + 'static) {
         self.runtime.spawn(Box::pin(async move {
-            task.await.expect("the server goes on");
+            task.await.expect("the server continues");
         }));
     }
 }
@@ -118,7 +118,7 @@ struct SharedMemory {
     nodes: std::cell::Cell<u32>,
 }
 
-/// All devices are in one thread, so none may put it to sleep for long.
+/// All devices share one thread, so none may put it to sleep for long.
 struct Pause(Instant);
 
 impl Park for Pause {

@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! The beginning and the end of connections.
 
 use stonecast_fabric::{
     ConnectionEvent, ConnectionRequest, DisconnectCause, Opcode, PeerIdentity, QueuePair, Status,
@@ -24,7 +24,7 @@ impl Net {
             if self.fault == Fault::RejectionLost {
                 return;
             }
-            let reason = format!("nobody listens at {address}");
+            let reason = format!("no listener at {address}");
             return self.nodes[node]
                 .events
                 .push_back(ConnectionEvent::Rejected { qp, reason });
@@ -75,7 +75,7 @@ impl Net {
         }
     }
 
-    /// The queue pair failed, by itself or by its first failed request, which has its status already.
+    /// The queue pair failed, either directly or through its first failed request, which already has its status.
     pub(super) fn break_queue_pair(&mut self, node: usize, qp: u32) {
         if self.fault == Fault::FailureSpreads {
             let others: Vec<u32> = self.nodes[node]
@@ -93,7 +93,7 @@ impl Net {
 
     /// Ends the connection of `qp` on both sides.
     pub(super) fn part(&mut self, node: usize, qp: u32, cause: DisconnectCause) {
-        // Once only: the peer's number may be that of another queue pair by now.
+        // Only once: the peer's number may have passed to another queue pair.
         let pair = self.nodes[node].qps.get(&qp).filter(|pair| !pair.failed);
         let Some(peer) = pair.and_then(|pair| pair.peer) else {
             return;
@@ -102,7 +102,7 @@ impl Net {
         self.end(peer.0, peer.1, cause, Status::WorkRequestFlushed);
     }
 
-    /// Ends the connection of `qp` on this side: what is outstanding completes, the first request with `first`.
+    /// Ends the connection of `qp` on this side: outstanding requests complete, the first of them with `first`.
     pub(super) fn end(&mut self, node: usize, qp: u32, cause: DisconnectCause, first: Status) {
         let fault = self.fault;
         let state = &mut self.nodes[node];

@@ -252,7 +252,7 @@ impl Device for Loopback {
         let net = &mut *self.net.borrow_mut();
         if net.qp(self.node, qp)?.peer.is_none() {
             return Poll::Ready(Err(DeviceError::Malformed {
-                reason: "the queue pair never was connected",
+                reason: "the queue pair was never connected",
             }));
         }
         match net.fault {
@@ -547,7 +547,7 @@ impl Device for Loopback {
         let (cq, looks) = {
             let net = &mut *self.net.borrow_mut();
             net.reads_in_the_call += 1;
-            // Who takes every liberty is late now and then.
+            // A provider that takes every liberty is late now and then.
             let late = net.flavour.overtakes && net.reads_in_the_call.is_multiple_of(3);
             (
                 net.qp(self.node, qp)?.options.send_cq,
@@ -580,7 +580,7 @@ impl Device for Loopback {
 }
 
 impl Net {
-    /// What was posted before comes first; `None` where it cannot be finished now.
+    /// Executes earlier posts first; `None` if they cannot be finished at this moment.
     fn catch_up(&mut self, node: usize, qp: u32, overtakes: Fault) -> Option<()> {
         while self.fault != overtakes
             && self.nodes[node]

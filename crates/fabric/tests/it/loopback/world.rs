@@ -10,7 +10,7 @@ use stonecast_media::PersistentRegion;
 
 use super::{Clock, Fault, Flavour, Loopback, Memory, Net, NodeState};
 
-/// See the module.
+/// A world of loopback devices; see the module documentation.
 pub struct LoopbackWorld {
     net: Rc<RefCell<Net>>,
     executor: BusyPoll,
@@ -53,10 +53,10 @@ impl LoopbackWorld {
         &self.executor
     }
 
-    /// How many regions a node has registered.
+    /// The number of regions that a node has registered.
     #[allow(
         dead_code,
-        reason = "asked by stories of other crates that take this file"
+        reason = "used by stories of other crates that include this file"
     )]
     pub fn region_count(&self, index: usize) -> usize {
         self.net.borrow().nodes[index]

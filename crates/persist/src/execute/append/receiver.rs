@@ -116,6 +116,14 @@ impl AppendReceiver {
         Ok(())
     }
 
+    /// An entry lies whole in `places` of the region, and the store says itself whom it answers, and up to where:
+    /// [`AppendReceiver::persist`] makes all of these durable.
+    pub fn take(&mut self, places: &[Span]) {
+        if self.steps.writes_back {
+            self.spans.extend_from_slice(places);
+        }
+    }
+
     /// Makes all entries durable that have arrived, as the plan says. A crash inside leaves any part of them. Dropping the
     /// future half-way leaves them to the next call.
     ///

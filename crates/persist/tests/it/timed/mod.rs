@@ -64,7 +64,7 @@ fn name(scenario: &Scenario) -> String {
 /// The program of the scenario's plan.
 fn planned(scenario: &Scenario) -> Program {
     plan_for(&scenario.platform, scenario.operation, scenario.update)
-        .expect("there is one")
+        .expect("the scenario has a plan")
         .program()
         .clone()
 }
@@ -96,7 +96,7 @@ fn keeps_its_promise(scenario: &Scenario) -> u64 {
     look(0, 0) + (0..SEEDS).map(|seed| look(seed, STALL_NS_MAX)).sum::<u64>()
 }
 
-/// The plan's steps without which no power cut broke the promise.
+/// The plan's steps whose absence broke no promise in any power cut.
 fn without_effect(scenario: &Scenario, seeds: u64, stall_ns_max: u64) -> Vec<Step> {
     let program = planned(scenario);
     let breaks = |weakened: &Program| {
@@ -202,7 +202,7 @@ fn every_plan_beyond_the_published_ones_keeps_its_promise_too() {
 }
 
 #[test]
-fn every_published_plan_without_any_one_of_its_steps_loses_something() {
+fn every_published_plan_that_lacks_a_step_loses_something() {
     for scenario in scenarios() {
         let idle = without_effect(&scenario, SEEDS_MAX, STALL_NS_MAX);
         assert!(
@@ -215,10 +215,10 @@ fn every_published_plan_without_any_one_of_its_steps_loses_something() {
 }
 
 /// Without traffic, a write is in memory before its completion is at the requester, so that a flush, or the answer of the
-/// responder, seems to prove no more than a completion. An idle machine does not show their purpose. The lack of every other
-/// step shows even there.
+/// responder, seems to prove no more than a completion. An idle machine does not show their purpose. It does show the
+/// absence of every other step.
 #[test]
-fn without_traffic_flushes_and_answers_seem_to_be_for_nothing() {
+fn without_traffic_flushes_and_answers_seem_to_be_useless() {
     let mut seem_idle = Vec::new();
     for scenario in scenarios() {
         let idle = without_effect(&scenario, 1, 0);
@@ -245,7 +245,7 @@ fn without_traffic_flushes_and_answers_seem_to_be_for_nothing() {
 
 /// The steps of servers that decide on each update themselves. Needs the write-back where caches are lost.
 #[test]
-fn what_a_server_commits_survives_on_every_platform_on_which_it_can_be_chosen() {
+fn committed_data_of_a_server_survive_on_every_platform_that_permits_a_choice() {
     for (persistence_domain, means) in [
         (PersistenceDomain::PageFile, Means::FileSync),
         (PersistenceDomain::Dmp, Means::WriteBack),
@@ -277,10 +277,10 @@ fn what_a_server_commits_survives_on_every_platform_on_which_it_can_be_chosen() 
     }
 }
 
-/// Needs the order in `replay::finish` and the clearing after it: a recovery that is cut, too, begins again, and never leaves
-/// a second part without the first.
+/// Needs the order in `replay::finish` and the clearing after it: a recovery that is cut as well begins again, and never
+/// leaves a second part without the first.
 #[test]
-fn a_recovery_that_is_cut_itself_leaves_everything_to_the_next_one() {
+fn a_recovery_that_is_interrupted_leaves_everything_to_the_next_one() {
     let mut replayed = 0;
     for scenario in scenarios() {
         let Scenario {
@@ -308,10 +308,10 @@ fn a_recovery_that_is_cut_itself_leaves_everything_to_the_next_one() {
     );
 }
 
-/// Needs the arm that makes a failed completion *unknown*: the power goes while the flush is under way, and the requester
-/// learns that its peer is gone, not what became of the update.
+/// Needs the arm that makes a failed completion *unknown*: the power fails during the flush, and the requester learns that
+/// its peer is gone, not the fate of the update.
 #[test]
-fn a_flush_whose_answer_never_comes_is_neither_done_nor_not_done() {
+fn a_flush_without_an_answer_is_neither_done_nor_not_done() {
     for scenario in scenarios()
         .into_iter()
         .filter(|scenario| scenario.update == Update::Single)

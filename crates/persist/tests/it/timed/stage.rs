@@ -1,5 +1,5 @@
-//! A requester and a responder on two simulated machines, with a log in the responder's persistent memory, and the images that
-//! a power cut after every event would leave.
+//! A requester and a responder on two simulated machines, with a log in the responder's persistent memory, and the images
+//! that a power cut after every event would leave.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub platform: Platform,
     /// The executed program.
     pub program: &'a Program,
-    /// Whether each update has a second part, and of how many bytes.
+    /// The size in bytes of each update's second part, if there is one.
     pub second_size: Option<usize>,
     /// Appends, one after the other.
     pub appends: u64,
@@ -70,7 +70,7 @@ struct Stage {
     acknowledged: Rc<Cell<u64>>,
     connected: Rc<Cell<bool>>,
     done: Rc<Cell<bool>>,
-    /// Why the requester gave up.
+    /// The reason why the requester gave up.
     failure: Rc<RefCell<Option<ExecuteError>>>,
     _processes: [Process; 2],
 }
@@ -92,7 +92,7 @@ pub fn run(run: &Run<'_>) -> Outcome {
                 let survivor = wreck.survivor(&fates);
                 let mut image = vec![0; CAPACITY as usize];
                 survivor.read(0, &mut image);
-                // The same bytes under the same promise were judged already.
+                // The same bytes under the same promise were already judged.
                 if !seen.insert((acknowledged, stonecast_base::hash::xxh3_64(0, &image))) {
                     continue;
                 }
@@ -113,8 +113,8 @@ pub fn run(run: &Run<'_>) -> Outcome {
     panic!("{run:?} does not come to rest");
 }
 
-/// Runs the steps, cuts the power after every event once something was acknowledged, and cuts each recovery after each of its own
-/// events. Returns the number of messages that recoveries finished.
+/// Runs the steps, cuts the power after every event once something was acknowledged, and cuts each recovery after each of
+/// its own events. Returns the number of messages that recoveries finished.
 pub fn cut_recoveries(run: &Run<'_>) -> Result<u64, Broken> {
     let stage = Stage::new(run);
     let log = Log {
@@ -146,7 +146,7 @@ pub fn cut_recoveries(run: &Run<'_>) -> Result<u64, Broken> {
     Ok(messages)
 }
 
-/// Recovers from `survivor` on a machine of its own, and judges what a power cut after each event would leave.
+/// Recovers from `survivor` on a machine of its own, and judges the effect of a power cut after each event.
 fn cut_recovery(
     run: &Run<'_>,
     layout: &Layout,
@@ -155,7 +155,7 @@ fn cut_recovery(
     acknowledged: u64,
 ) -> Result<u64, Broken> {
     let world = World::new(run.seed);
-    let profile = MachineProfile::by_name("connectx4-taxonomy").expect("it is there");
+    let profile = MachineProfile::by_name("connectx4-taxonomy").expect("the profile exists");
     let platform = run.platform.declared();
     let machine = world.machine(MachineOptions {
         platform,
@@ -191,11 +191,10 @@ fn cut_recovery(
     Ok(messages.get())
 }
 
-/// Runs the plan of a scenario, cuts the power of the responder while the first update is under way, and returns the
-/// requester's error.
+/// Runs the plan of a scenario, cuts the power of the responder during the first update, and returns the requester's error.
 pub fn cut_during_the_update(scenario: &Scenario) -> ExecuteError {
-    let plan =
-        plan_for(&scenario.platform, scenario.operation, scenario.update).expect("there is one");
+    let plan = plan_for(&scenario.platform, scenario.operation, scenario.update)
+        .expect("the scenario has a plan");
     let platform = scenario.platform;
     let run = Run {
         platform,
@@ -219,7 +218,7 @@ pub fn cut_during_the_update(scenario: &Scenario) -> ExecuteError {
         .failure
         .borrow_mut()
         .take()
-        .expect("the requester learns that nobody answers")
+        .expect("the requester learns that the responder does not answer")
 }
 
 impl Stage {
@@ -237,7 +236,7 @@ impl Stage {
             inbound_stall_ns_max: run.stall_ns_max,
             outbound_stall_ns_max: if iwarp { run.stall_ns_max } else { 0 },
             ..MachineOptions::new(
-                MachineProfile::by_name("connectx4-taxonomy").expect("it is there"),
+                MachineProfile::by_name("connectx4-taxonomy").expect("the profile exists"),
             )
         };
         let (machine, other) = (world.machine(options), world.machine(options));
@@ -270,7 +269,7 @@ impl Stage {
             .expect("completion queues");
         port.device()
             .listen("sim:responder")
-            .expect("nobody listens there yet");
+            .expect("the address is free");
         let responder =
             Responder::rehearsing(&port, region, layout, run.program, run.platform.flush)
                 .expect("the device has everything");
