@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::configuration::{
     Attempt, Configuration, Epoch, Group, Node, NodeState, Nonce, Policy, Subject,
 };
+use crate::eligibility::{NotACopy, Start};
 use crate::name::NodeName;
 use crate::placement::{NotPlaced, place};
 use crate::shards::HashRange;
@@ -33,6 +34,18 @@ pub enum Refusal {
     PoolNamedOtherwise {
         /// Its name.
         registered: NodeName,
+    },
+    /// The pool that starts has lost the only complete copy. Nothing is changed, so a pool that is mended starts with its copy.
+    #[error(
+        "{node} has the only complete copy of {subject}, and it is lost: {reason}: mend the pool, and start the node again"
+    )]
+    SoleCopy {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+        /// Why the pool is no copy.
+        reason: NotACopy,
     },
     /// No node has this name.
     #[error("there is no node {name}")]
@@ -76,6 +89,18 @@ pub enum Refusal {
         /// The group.
         subject: Subject,
     },
+    /// The node has left since, and joins anew: nothing that it got before counts.
+    #[error("{node} joins {subject} since epoch {known}, and its join of epoch {found} is over")]
+    EarlierJoin {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+        /// The number of the join that is said to have finished.
+        found: Epoch,
+        /// The number of the join that goes on.
+        known: Epoch,
+    },
     /// The node has a copy, or joins.
     #[error("{node} has a copy of {subject}, or is being filled")]
     HasCopy {
@@ -111,9 +136,13 @@ impl Configuration {
         created.checked()
     }
 
-    /// A node starts: it is new, or its pool is known under this name. What it leads it leads in a new term: nothing that it
-    /// stamped before its start is continued.
-    pub fn register(&self, name: &NodeName, node: Node) -> Result<Self, Refusal> {
+    /// A node starts: it is new, or its pool is known under this name.
+    ///
+    /// - The node leaves each group of which its pool is no copy. Another node in sync leads a group that it led.
+    /// - The groups that it still leads get a new term: nothing that it stamped before its start is continued.
+    /// - Its joins end: the primary that fills the node begins anew.
+    pub fn register(&self, name: &NodeName, start: &Start) -> Result<Self, Refusal> {
+        let node = &start.node;
         if let Some(known) = self.nodes.get(name).filter(|known| known.pool != node.pool) {
             return Err(Refusal::NameTaken {
                 name: name.clone(),
@@ -132,17 +161,31 @@ impl Configuration {
             Some(known) => Node {
                 incarnation: known.incarnation + 1,
                 state: known.state,
-                ..node
+                ..node.clone()
             },
-            None => node,
+            None => node.clone(),
         };
         next.nodes.insert(name.clone(), node);
-        let epoch = next.epoch;
-        let led = next
-            .groups
-            .iter_mut()
-            .filter(|group| group.primary == *name);
-        led.for_each(|group| group.term = epoch);
+        for (index, before) in self.groups.iter().enumerate() {
+            let group = &mut next.groups[index];
+            group.joining.remove(name);
+            if group.primary == *name && !mutant!(EpochReused) {
+                group.term = next.epoch;
+            }
+            if !group.in_sync.contains(name) || mutant!(LostCopyCounts) {
+                continue;
+            }
+            let lost = self.judge(start, &before.subject).err();
+            if let Some(reason) = lost
+                && !next.take_out(index, name)
+            {
+                return Err(Refusal::SoleCopy {
+                    node: name.clone(),
+                    subject: before.subject.clone(),
+                    reason,
+                });
+            }
+        }
         Ok(next.checked())
     }
 
@@ -190,7 +233,7 @@ impl Configuration {
     /// `heir`, which is in sync, leads from here on. Its predecessor stays a copy.
     pub fn take_lead(&self, subject: &Subject, heir: &NodeName) -> Result<Self, Refusal> {
         self.with_group(subject, |group, epoch| {
-            if mutant!(StrangerPromoted) && group.joining.remove(heir) {
+            if mutant!(StrangerPromoted) && group.joining.remove(heir).is_some() {
                 group.in_sync.insert(heir.clone());
             }
             if !group.in_sync.contains(heir) {
@@ -205,27 +248,30 @@ impl Configuration {
         })
     }
 
-    /// `node` is to be filled. It keeps nothing of the group yet.
+    /// `node` is to be filled. It keeps nothing of the group yet. The number of the join, in [`Group::joining`], is the epoch of this change.
     pub fn begin_join(&self, subject: &Subject, node: &NodeName) -> Result<Self, Refusal> {
         self.node(node)?;
-        self.with_group(subject, |group, _| {
-            if group.in_sync.contains(node) || !group.joining.insert(node.clone()) {
+        self.with_group(subject, |group, epoch| {
+            if group.has_copy(node) {
                 return Err(Refusal::HasCopy {
                     node: node.clone(),
                     subject: subject.clone(),
                 });
             }
+            group.joining.insert(node.clone(), epoch);
             Ok(())
         })
     }
 
-    /// `node` has everything: it is in sync. The primary, `by`, alone says so. It awaits what it appends to `node` before, and its
-    /// lease includes a grant of `node` ([`PrimaryLease::admit`](crate::PrimaryLease::admit)): else `node` could depose it, and
-    /// remove all who granted its lease, while that lease lasts.
+    /// `node`, which joins under the number `join`, has everything: it is in sync. The primary, `by`, alone says so. It awaits what it
+    /// appends to `node` before, and its lease includes a grant of `node` ([`PrimaryLease::admit`](crate::PrimaryLease::admit)): else
+    /// `node` could depose it, and remove all who granted its lease, while that lease lasts.
+    ///
+    /// A node that was removed and joins again while it is filled has dropped what it got: its earlier join never finishes.
     pub fn finish_join(
         &self,
         subject: &Subject,
-        node: &NodeName,
+        (node, join): (&NodeName, Epoch),
         by: &NodeName,
     ) -> Result<Self, Refusal> {
         self.with_group(subject, |group, _| {
@@ -235,10 +281,18 @@ impl Configuration {
                     subject: subject.clone(),
                 });
             }
-            if !group.joining.remove(node) {
+            let Some(known) = group.joining.remove(node) else {
                 return Err(Refusal::NotJoining {
                     node: node.clone(),
                     subject: subject.clone(),
+                });
+            };
+            if known != join && !mutant!(EarlierJoinCounts) {
+                return Err(Refusal::EarlierJoin {
+                    node: node.clone(),
+                    subject: subject.clone(),
+                    found: join,
+                    known,
                 });
             }
             group.in_sync.insert(node.clone());
@@ -255,7 +309,7 @@ impl Configuration {
                     subject: subject.clone(),
                 });
             }
-            if !group.joining.remove(node) && !group.in_sync.remove(node) {
+            if group.joining.remove(node).is_none() && !group.in_sync.remove(node) {
                 return Err(Refusal::NotInSync {
                     node: node.clone(),
                     subject: subject.clone(),
@@ -267,29 +321,15 @@ impl Configuration {
 
     /// Removes a silent node from every group: one queue pair carries all of its copies, so none of them can be fenced alone.
     ///
-    /// Groups that it leads go to the node in sync that leads fewest. Where it is the only node in sync, the group stays as it
-    /// is: nobody else has everything.
+    /// The only node in sync stays in its group: no other node has everything.
     pub fn remove(&self, node: &NodeName) -> Result<Self, Refusal> {
         self.node(node)?;
         let mut next = self.next();
-        for index in 0..next.groups.len() {
-            let group = &next.groups[index];
-            let heir = group.primary == *node;
-            let heir = heir.then(|| next.heir_without(group, node));
-            let group = &mut next.groups[index];
+        for (index, group) in self.groups.iter().enumerate() {
             if mutant!(FencePerShard) && index > 0 && group.in_sync.contains(node) {
                 continue;
             }
-            group.joining.remove(node);
-            match heir {
-                Some(None) => {}
-                Some(Some(heir)) => {
-                    group.primary = heir;
-                    group.term = next.epoch;
-                    group.in_sync.remove(node);
-                }
-                None => _ = group.in_sync.remove(node),
-            }
+            next.take_out(index, node);
         }
         next.nodes.get_mut(node).expect("it is there").state = NodeState::Spare;
         Ok(next.checked())
@@ -346,6 +386,21 @@ impl Configuration {
             .collect()
     }
 
+    /// Takes `node` out of the group at `index`. If `node` leads the group, the node in sync that leads fewest groups takes the lead. False: no
+    /// other node is in sync, so `node` stays.
+    fn take_out(&mut self, index: usize, node: &NodeName) -> bool {
+        let heir = self.heir_without(&self.groups[index], node);
+        let group = &mut self.groups[index];
+        group.joining.remove(node);
+        if group.primary == *node {
+            let Some(heir) = heir else { return false };
+            group.primary = heir;
+            group.term = self.epoch;
+        }
+        group.in_sync.remove(node);
+        true
+    }
+
     /// Of the nodes in sync with `group`, without `node`, the one that leads fewest groups.
     fn heir_without(&self, group: &Group, node: &NodeName) -> Option<NodeName> {
         let leads = |name: &NodeName| {
@@ -396,6 +451,6 @@ fn group(subject: Subject, term: Epoch, nodes: Vec<NodeName>) -> Group {
         term,
         primary: nodes[0].clone(),
         in_sync: BTreeSet::from_iter(nodes),
-        joining: BTreeSet::new(),
+        joining: BTreeMap::new(),
     }
 }

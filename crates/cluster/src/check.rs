@@ -1,4 +1,4 @@
-//! What holds in every configuration. A value that breaks it is refused where it is read, and none is ever written.
+//! The invariants of every configuration. A value that breaks one is refused when it is read, and is never written.
 
 use stonecast_media::{DeclaredPlatform, Durability};
 
@@ -8,24 +8,24 @@ use crate::name::NodeName;
 /// A configuration that contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inconsistency {
-    /// A number is outside of its bounds.
+    /// A number is out of bounds.
     #[error("{what} is {found}; it has to be {min} to {max}")]
     OutOfBounds {
-        /// Which one.
+        /// Name of the number.
         what: &'static str,
         /// The number.
         found: u64,
-        /// The lowest that is allowed.
+        /// The lowest allowed number.
         min: u64,
-        /// The highest that is allowed.
+        /// The highest allowed number.
         max: u64,
     },
-    /// A word that means nothing.
+    /// An unknown word.
     #[error("node {node}: {reason}")]
     UnknownWord {
-        /// Whose.
+        /// The node of the word.
         node: NodeName,
-        /// Which word, and those that exist.
+        /// The word, and the known words.
         reason: String,
     },
     /// Two nodes have one pool.
@@ -36,7 +36,7 @@ pub enum Inconsistency {
         /// The other one.
         other: NodeName,
     },
-    /// A group names a node that is none.
+    /// A group names an unknown node.
     #[error("{subject} has a copy on {node}, which is no node of the cluster")]
     UnknownNode {
         /// The group.
@@ -60,6 +60,18 @@ pub enum Inconsistency {
         /// The node.
         node: NodeName,
     },
+    /// A join that has not begun.
+    #[error("{node} joins {subject} since epoch {join}, and the epoch is {epoch}")]
+    JoinAhead {
+        /// The group.
+        subject: Subject,
+        /// The node.
+        node: NodeName,
+        /// The number of the join.
+        join: Epoch,
+        /// The epoch of the configuration.
+        epoch: Epoch,
+    },
     /// A term that has not begun.
     #[error("the term of {subject} is {term}, and the epoch {epoch}")]
     TermAhead {
@@ -70,19 +82,19 @@ pub enum Inconsistency {
         /// The epoch of the configuration.
         epoch: Epoch,
     },
-    /// Groups that are not in order, or twice there.
+    /// Groups that are out of order, or repeated.
     #[error("{subject} does not come after the group before it")]
     OutOfOrder {
-        /// The later one.
+        /// The later group.
         subject: Subject,
     },
-    /// Hashes that no group keeps, or two groups.
+    /// Hashes that no group or two groups keep.
     #[error("the ranges of hashes do not follow each other at {at:016x}")]
     Gap {
-        /// The first hash that is kept by none or by two.
+        /// The first such hash.
         at: u64,
     },
-    /// Ranges that are not as many as the policy says.
+    /// A number of ranges that differs from the policy.
     #[error("there are {found} ranges of hashes, and the policy says {expected}")]
     ShardCount {
         /// Ranges.
@@ -96,7 +108,7 @@ pub enum Inconsistency {
 const LEASE_MAX_NS: u64 = 60_000_000_000;
 
 impl Configuration {
-    /// Whether the configuration is one that could have been written.
+    /// Checks all invariants of the configuration.
     pub fn check(&self) -> Result<(), Inconsistency> {
         self.check_policy()?;
         self.check_nodes()?;
@@ -249,11 +261,20 @@ impl Configuration {
                 node: group.primary.clone(),
             });
         }
-        if let Some(node) = group.in_sync.intersection(&group.joining).next() {
-            return Err(Inconsistency::JoinsTwice {
-                subject: subject(),
-                node: node.clone(),
-            });
+        for (node, &join) in &group.joining {
+            let (subject, node) = (subject(), node.clone());
+            if group.in_sync.contains(&node) {
+                return Err(Inconsistency::JoinsTwice { subject, node });
+            }
+            if join > self.epoch {
+                let epoch = self.epoch;
+                return Err(Inconsistency::JoinAhead {
+                    subject,
+                    node,
+                    join,
+                    epoch,
+                });
+            }
         }
         if group.term > self.epoch {
             return Err(Inconsistency::TermAhead {

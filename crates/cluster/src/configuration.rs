@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_media::{DeclaredPlatform, Durability};
 use uuid::Uuid;
 
@@ -12,11 +12,11 @@ use crate::name::NodeName;
 use crate::shards::HashRange;
 use crate::timing::Timing;
 
-/// Tells one cluster from every other, and a cluster from itself before its configuration was restored from a copy: a restored
-/// store may repeat epochs, and its new nonce says so.
+/// Distinguishes a cluster from every other one, and from itself before its configuration was restored from a copy: a restored
+/// store may repeat epochs, which its new nonce shows.
 pub type Nonce = Uuid;
 
-/// Counts the configurations of a cluster: each change gives the next one.
+/// Counts the configurations of a cluster: each change gives the next epoch.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -42,7 +42,23 @@ pub struct Attempt {
     pub number: Uuid,
 }
 
-/// What holds for the whole cluster.
+/// Names one configuration of a cluster. A store that was restored under its old nonce repeats epochs; the number of the attempt tells two
+/// configurations of one epoch apart.
+#[derive(Clone, Copy, Debug, Eq)]
+pub struct ConfigurationId {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The number of the attempt that stored it.
+    pub attempt: Uuid,
+}
+
+impl PartialEq for ConfigurationId {
+    fn eq(&self, other: &Self) -> bool {
+        self.epoch == other.epoch && (self.attempt == other.attempt || mutant!(AttemptNotCompared))
+    }
+}
+
+/// The settings of the whole cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
@@ -50,11 +66,11 @@ pub struct Policy {
     pub replicas: u8,
     /// Fewest copies in sync with which a group takes writes.
     pub min_copies: u8,
-    /// How many ranges the key hashes are split into; 0: the cluster keeps no keys.
+    /// Number of ranges into which the key hashes are split; 0 if the cluster keeps no keys.
     pub shards: u32,
-    /// Lease of a primary, and what its clocks are declared to do.
+    /// Lease of a primary, and the declaration of its clocks.
     pub lease: Timing,
-    /// A copy that is silent for so long is removed from every group, nanoseconds.
+    /// Silence after which a copy is removed from every group, in nanoseconds.
     pub remove_after_ns: Nanoseconds,
 }
 
@@ -66,7 +82,7 @@ impl Policy {
 
     /// `replicas` copies of each of `shards` shards, with the lease of nodes that share their cores: 100 ms.
     ///
-    /// Two copies are needed for a write where there are three or more, and one where there are fewer.
+    /// A write needs two copies in sync if there are three replicas or more, and otherwise one.
     pub fn new(replicas: u8, shards: u32) -> Self {
         Self {
             replicas,
@@ -78,15 +94,15 @@ impl Policy {
     }
 }
 
-/// What a platform is declared to be, in words.
+/// The declaration of a platform, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodePlatform {
-    /// Up to where bytes survive: `dmp`, `mhp`, `wsp`, `page-file` or `volatile`.
+    /// Persistence domain: `dmp`, `mhp`, `wsp`, `page-file` or `volatile`.
     pub persistence_domain: String,
-    /// Where inbound writes land: `on` or `off`.
+    /// Whether inbound writes land in caches: `on` or `off`.
     pub ddio: String,
-    /// What holds receive buffers: `dram` or `pm`.
+    /// Memory of receive buffers: `dram` or `pm`.
     pub receive_buffers: String,
 }
 
@@ -132,15 +148,15 @@ pub struct Node {
     pub pool: Uuid,
     /// Counts the starts of the process.
     pub incarnation: u64,
-    /// What the pool promises to survive: `process` or `power`.
+    /// The failure that the pool promises to survive: `process` or `power`.
     pub survives: String,
-    /// Where peers and clients reach the node.
+    /// Addresses at which peers and clients reach the node.
     pub addresses: Vec<String>,
-    /// What its platform is declared to be.
+    /// The declaration of its platform.
     pub platform: NodePlatform,
-    /// What loses power together with the node; `None`: nothing else is known to.
+    /// The power zone: nodes of one zone lose power together. `None` if no zone is known.
     pub zone: Option<String>,
-    /// Whether copies are placed there.
+    /// Whether copies are placed on the node.
     pub state: NodeState,
 }
 
@@ -164,7 +180,7 @@ impl Node {
     }
 }
 
-/// What a group keeps copies of.
+/// The object of a group's copies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Subject {
@@ -183,29 +199,31 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A primary and the copies of what it leads.
+/// A primary, and the copies of the subject that it leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Of what.
+    /// The subject of the copies.
     pub subject: Subject,
     /// The epoch in which the primary began.
     pub term: Term,
     /// The node that leads; in sync.
     pub primary: NodeName,
-    /// Nodes that have everything that was acknowledged. The primary waits for all of them.
+    /// Nodes that have every acknowledged write. The primary waits for all of them.
     pub in_sync: BTreeSet<NodeName>,
-    /// Nodes that are being filled. They are never promoted.
-    pub joining: BTreeSet<NodeName>,
+    /// Nodes that are being filled, each with the number of its join: the epoch in which it began. They are never promoted.
+    pub joining: BTreeMap<NodeName, Epoch>,
 }
 
-/// Nodes with a copy, or with a part of one.
-pub type Copies<'a> = std::collections::btree_set::Union<'a, NodeName>;
-
 impl Group {
-    /// All nodes that keep something of this group.
-    pub fn copies(&self) -> Copies<'_> {
-        self.in_sync.union(&self.joining)
+    /// All nodes that keep a copy, or a part of one, of this group.
+    pub fn copies(&self) -> impl Iterator<Item = &NodeName> {
+        self.in_sync.iter().chain(self.joining.keys())
+    }
+
+    /// Whether `node` keeps something of this group.
+    pub fn has_copy(&self, node: &NodeName) -> bool {
+        self.in_sync.contains(node) || self.joining.contains_key(node)
     }
 
     /// The nodes in sync beside the primary.
@@ -218,13 +236,13 @@ impl Group {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Configuration {
-    /// Which cluster.
+    /// The cluster.
     pub nonce: Nonce,
-    /// Which of its configurations.
+    /// The number of the configuration.
     pub epoch: Epoch,
-    /// Who wrote it.
+    /// The attempt that stored the configuration.
     pub attempt: Attempt,
-    /// What holds for all of it.
+    /// The settings of the cluster.
     pub policy: Policy,
     /// Nodes by name.
     pub nodes: BTreeMap<NodeName, Node>,
@@ -233,7 +251,15 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The group that keeps the key with this hash. `None`: shards are not placed yet.
+    /// Its name among those of this cluster.
+    pub fn id(&self) -> ConfigurationId {
+        ConfigurationId {
+            epoch: self.epoch,
+            attempt: self.attempt.number,
+        }
+    }
+
+    /// The group that keeps the key with this hash; `None` if shards are not placed yet.
     pub fn group_of_hash(&self, hash: u64) -> Option<&Group> {
         // Ranges are sorted and stand before the back-ends.
         let after = self.groups.partition_point(
@@ -251,10 +277,8 @@ impl Configuration {
         Some(&self.groups[index])
     }
 
-    /// The groups that a node keeps something of.
+    /// The groups of which a node keeps a copy, or a part of one.
     pub fn groups_of<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = &'a Group> {
-        self.groups
-            .iter()
-            .filter(move |group| group.in_sync.contains(node) || group.joining.contains(node))
+        self.groups.iter().filter(move |group| group.has_copy(node))
     }
 }

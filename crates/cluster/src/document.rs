@@ -1,12 +1,13 @@
 //! A configuration as bytes.
 //!
 //! ```text
-//!   stonecast-configuration 1 9f8e…32 hexadecimal digits…\n     format version, XXH3-128 of the rest
+//!   stonecast-configuration 2 9f8e…32 hexadecimal digits…\n     format version, XXH3-128 of the rest
 //!   { "nonce": …, "epoch": …, … }\n                            JSON, for people to read
 //! ```
 //!
 //! The tag finds accidents, not attackers: whoever may write to the store may write a configuration.
 
+use std::cmp::Ordering;
 use std::str;
 
 use xxhash_rust::xxh3::xxh3_128;
@@ -16,12 +17,12 @@ use crate::configuration::Configuration;
 use crate::store::VALUE_SIZE_MAX;
 
 const MAGIC: &str = "stonecast-configuration";
-/// The format that is written, and the only one that is read.
-const VERSION: u32 = 1;
-/// Longest document, bytes: a store answers with what it likes.
+/// The format that is written, and the only format that is read.
+const VERSION: u32 = 2;
+/// Longest document, in bytes: a store may answer with any bytes.
 const SIZE_MAX: usize = VALUE_SIZE_MAX;
 
-/// Bytes that are no configuration.
+/// Bytes that are not a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// No configuration begins like this.
@@ -43,16 +44,24 @@ pub enum DocumentError {
         /// Its format.
         found: u32,
     },
-    /// The bytes are not those that were written.
+    /// An older program wrote it.
+    #[error(
+        "the configuration has format {found}, and this program reads format {VERSION}: create the cluster anew, or use the program that wrote it"
+    )]
+    Older {
+        /// Its format.
+        found: u32,
+    },
+    /// The bytes differ from the written ones.
     #[error(
         "the configuration is damaged: its tag is {found:032x}, and its {size} bytes from byte {offset} give {expected:032x}"
     )]
     Damaged {
-        /// Where the tagged bytes begin.
+        /// Offset of the tagged bytes.
         offset: usize,
-        /// How many there are.
+        /// Number of the tagged bytes.
         size: usize,
-        /// The tag that stands there.
+        /// The tag in the document.
         found: u128,
         /// The tag of the bytes.
         expected: u128,
@@ -60,10 +69,10 @@ pub enum DocumentError {
     /// Fields that are missing, unknown or of another type.
     #[error("the configuration cannot be read: {reason}")]
     Malformed {
-        /// What and where.
+        /// The fault, and its place.
         reason: String,
     },
-    /// It contradicts itself.
+    /// The configuration contradicts itself.
     #[error("the configuration contradicts itself: {0}")]
     Inconsistent(Inconsistency),
 }
@@ -73,7 +82,7 @@ impl Configuration {
     ///
     /// # Panics
     ///
-    /// Where the configuration contradicts itself: such a one is never written.
+    /// If the configuration contradicts itself: such a configuration is never written.
     pub fn encode(&self) -> Vec<u8> {
         self.check()
             .expect("no change gives a configuration that contradicts itself");
@@ -94,8 +103,10 @@ impl Configuration {
         let end = document.iter().position(|&byte| byte == b'\n');
         let end = end.ok_or(DocumentError::NotOne)?;
         let (version, tag) = parse_head(&document[..end]).ok_or(DocumentError::NotOne)?;
-        if version != VERSION {
-            return Err(DocumentError::Newer { found: version });
+        match version.cmp(&VERSION) {
+            Ordering::Less => return Err(DocumentError::Older { found: version }),
+            Ordering::Greater => return Err(DocumentError::Newer { found: version }),
+            Ordering::Equal => {}
         }
         let found = tag.ok_or(DocumentError::NotOne)?;
         let (offset, body) = (end + 1, &document[end + 1..]);
@@ -117,7 +128,7 @@ impl Configuration {
     }
 }
 
-/// Version and tag. The head of another version may end differently: its tag is none of ours.
+/// Version and tag. The head of another version may end differently, so its tag is not parsed.
 fn parse_head(head: &[u8]) -> Option<(u32, Option<u128>)> {
     let mut words = str::from_utf8(head).ok()?.split(' ');
     if words.next() != Some(MAGIC) {
@@ -129,7 +140,7 @@ fn parse_head(head: &[u8]) -> Option<(u32, Option<u128>)> {
         .filter(|tag| tag.len() == 32 && words.next().is_none());
     let tag = tag.and_then(|text| {
         let tag = u128::from_str_radix(text, 16).ok()?;
-        // There is one way to write it: a document that differs in a byte is another document.
+        // A tag has one spelling: a document that differs in a byte is another document.
         (format!("{tag:032x}") == text).then_some(tag)
     });
     Some((version, tag))

@@ -1,13 +1,14 @@
-//! Whether a pool is a copy of a group.
+//! The judgement on the pool of a node that starts: of which groups it is a copy.
+//!
+//! The change that registers the start decides ([`Configuration::register`]), so no configuration names a start whose copies are in doubt.
+
+use std::collections::BTreeMap;
 
 use stonecast_media::Durability;
-use uuid::Uuid;
 
-use crate::configuration::{Configuration, Subject};
-use crate::epochs::Known;
-use crate::name::NodeName;
+use crate::configuration::{Configuration, Node, Nonce, Subject};
 
-/// What happened to a pool since it was last served.
+/// The worst event in the life of a pool since it was last served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Survived {
     /// It was closed.
@@ -18,45 +19,61 @@ pub enum Survived {
     PowerLoss,
 }
 
-/// What a node finds when it opens its pool.
-#[derive(Clone, Copy, Debug)]
-pub struct PoolFacts {
-    /// Which pool.
-    pub pool: Uuid,
-    /// The cluster that it is of, and its epoch; `None`: of none.
-    pub known: Option<Known>,
-    /// What the pool promises to survive.
-    pub promise: Durability,
-    /// What it had to survive.
-    pub survived: Survived,
-    /// The last version up to which everything of the group is there.
+/// The part of one group that a node finds in its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoundCopy {
+    /// No version up to this one is missing.
     pub contiguous: u64,
-    /// The highest version of the group that was ever known to be on all copies.
+    /// The highest version that was ever known to be on all copies.
     pub horizon: u64,
 }
 
-/// Why a pool is no copy. The node joins with an empty one.
+/// The content of a pool, as its node finds it at a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The worst that the pool had to survive.
+    pub survived: Survived,
+    /// The groups of which the pool keeps a record. A node persists that record before its first entry of a group. So a group without a
+    /// record had no acknowledged write while this node was in sync: the copy is empty, and whole.
+    pub copies: BTreeMap<Subject, FoundCopy>,
+}
+
+impl Found {
+    /// A pool that was closed, in which nothing was ever persisted.
+    pub const fn nothing() -> Self {
+        Self {
+            survived: Survived::Close,
+            copies: BTreeMap::new(),
+        }
+    }
+}
+
+/// A start of a node, as it is registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The node as it describes itself.
+    pub node: Node,
+    /// The cluster that the pool is of, as its epoch cell says; `None`: of none.
+    pub cluster: Option<Nonce>,
+    /// The content of the pool.
+    pub found: Found,
+}
+
+impl Start {
+    /// The first start of a node, with a new pool.
+    pub const fn first(node: Node) -> Self {
+        Self {
+            node,
+            cluster: None,
+            found: Found::nothing(),
+        }
+    }
+}
+
+/// Why a pool is no copy of a group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotACopy {
-    /// The configuration has no copy of the group there.
-    #[error("the configuration keeps no copy of {subject} on {node}")]
-    NotNamed {
-        /// The group.
-        subject: Subject,
-        /// The node.
-        node: NodeName,
-    },
-    /// The node's name is that of another pool.
-    #[error("{node} is the name of pool {registered}, and this is pool {found}")]
-    OtherPool {
-        /// The node.
-        node: NodeName,
-        /// The pool of that name.
-        registered: Uuid,
-        /// This pool.
-        found: Uuid,
-    },
-    /// The pool is of another cluster, or of an earlier life of this one.
+    /// The pool is of another cluster, of an earlier life of this one, or of none.
     #[error("the pool is of another cluster, or was in none")]
     OtherCluster,
     /// What happened is more than the pool promises to survive.
@@ -64,7 +81,7 @@ pub enum NotACopy {
         "the machine lost power, and the pool promises to survive the death of processes alone"
     )]
     PromiseExceeded,
-    /// Something that was on all copies is missing.
+    /// Versions that were on all copies are missing.
     #[error("versions from {first} to {horizon} are missing, and were on all copies")]
     Gap {
         /// The first one.
@@ -74,41 +91,25 @@ pub enum NotACopy {
     },
 }
 
-/// Whether the pool that `node` has opened is a copy of `subject` that counts: the configuration names it, it survived what
-/// happened to it, and nothing is missing below a version that was known to be on all copies.
-pub fn eligible(
-    configuration: &Configuration,
-    node: &NodeName,
-    subject: &Subject,
-    facts: &PoolFacts,
-) -> Result<(), NotACopy> {
-    let group = configuration.group(subject);
-    let is_named = group.is_some_and(|group| group.in_sync.contains(node));
-    let registered = configuration.nodes.get(node).filter(|_| is_named);
-    let Some(registered) = registered else {
-        return Err(NotACopy::NotNamed {
-            subject: subject.clone(),
-            node: node.clone(),
-        });
-    };
-    if registered.pool != facts.pool {
-        return Err(NotACopy::OtherPool {
-            node: node.clone(),
-            registered: registered.pool,
-            found: facts.pool,
-        });
+impl Configuration {
+    /// The pool of `start` is a copy of `subject` that counts if it is of this cluster, its promise covers the worst event, and no version is
+    /// missing that was known to be on all copies.
+    pub(crate) fn judge(&self, start: &Start, subject: &Subject) -> Result<(), NotACopy> {
+        if start.cluster != Some(self.nonce) {
+            return Err(NotACopy::OtherCluster);
+        }
+        let promise = start.node.survives.parse();
+        if start.found.survived == Survived::PowerLoss && promise != Ok(Durability::Power) {
+            return Err(NotACopy::PromiseExceeded);
+        }
+        let copy = start.found.copies.get(subject).copied();
+        let copy = copy.unwrap_or_default();
+        if copy.contiguous < copy.horizon {
+            return Err(NotACopy::Gap {
+                first: copy.contiguous + 1,
+                horizon: copy.horizon,
+            });
+        }
+        Ok(())
     }
-    if facts.known.map(|known| known.nonce) != Some(configuration.nonce) {
-        return Err(NotACopy::OtherCluster);
-    }
-    if facts.promise == Durability::Process && facts.survived == Survived::PowerLoss {
-        return Err(NotACopy::PromiseExceeded);
-    }
-    if facts.contiguous < facts.horizon {
-        return Err(NotACopy::Gap {
-            first: facts.contiguous + 1,
-            horizon: facts.horizon,
-        });
-    }
-    Ok(())
 }

@@ -1,13 +1,14 @@
 //! The epoch of a node.
 //!
 //! A node makes an epoch durable before it answers anything in it, and refuses lower ones from then on, whoever brings them: a
-//! peer, a client, or a configuration store that was restored from a copy.
+//! peer, a client, or a configuration store that was restored from a copy. Another configuration of the same epoch is refused, too.
 
 use std::fmt;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
+use uuid::Uuid;
 
-use crate::configuration::{Configuration, Epoch, Nonce};
+use crate::configuration::{Configuration, ConfigurationId, Epoch, Nonce};
 use crate::store::Pending;
 use crate::timing::Timing;
 
@@ -16,10 +17,21 @@ use crate::timing::Timing;
 pub struct Known {
     /// Which cluster.
     pub nonce: Nonce,
-    /// The latest epoch that the node was in.
-    pub epoch: Epoch,
+    /// The latest configuration that the node was in.
+    pub configuration: ConfigurationId,
     /// The longest lease of all its epochs: a copy that starts anew waits for one of these.
     pub longest_lease: Timing,
+}
+
+impl Known {
+    /// The knowledge of a node that was in `configuration`, and in none before it.
+    pub fn of(configuration: &Configuration) -> Self {
+        Self {
+            nonce: configuration.nonce,
+            configuration: configuration.id(),
+            longest_lease: configuration.policy.lease,
+        }
+    }
 }
 
 /// Where a node's epoch is kept: in its pool.
@@ -45,6 +57,18 @@ pub enum Stale {
         /// The node's own.
         known: Epoch,
     },
+    /// The epoch is the node's own, and the configuration is another one.
+    #[error(
+        "epoch {epoch} has two configurations, of the attempts {found} and {known}: the store was restored from a copy, and needs a new nonce"
+    )]
+    OtherConfiguration {
+        /// The epoch of both.
+        epoch: Epoch,
+        /// The attempt that stored the configuration that was brought.
+        found: Uuid,
+        /// The attempt that stored the node's own.
+        known: Uuid,
+    },
     /// The nonce is that of another cluster, or of this one before its configuration was restored.
     #[error(
         "the configuration is of cluster {found}, and this pool of cluster {known}: a pool of another cluster joins as a new node, \
@@ -56,6 +80,26 @@ pub enum Stale {
         /// The pool's.
         known: Nonce,
     },
+}
+
+impl ConfigurationId {
+    /// True: the configuration `found` comes after this one. False: `found` is this one.
+    pub fn is_before(self, found: Self) -> Result<bool, Stale> {
+        if found.epoch < self.epoch {
+            return Err(Stale::Epoch {
+                found: found.epoch,
+                known: self.epoch,
+            });
+        }
+        if found.epoch == self.epoch && found != self {
+            return Err(Stale::OtherConfiguration {
+                epoch: self.epoch,
+                found: found.attempt,
+                known: self.attempt,
+            });
+        }
+        Ok(found.epoch > self.epoch)
+    }
 }
 
 /// The epoch of a running node.
@@ -75,25 +119,18 @@ impl Epochs {
         self.known
     }
 
-    /// Whether something said in `epoch` of the cluster `nonce` is to be listened to: `true`, in a later epoch than the node's own,
-    /// which is to be raised first.
-    pub fn is_ahead(&self, nonce: Nonce, epoch: Epoch) -> Result<bool, Stale> {
+    /// True: `configuration` is of a later epoch than the node's own, which is to be raised first. False: it is the node's own.
+    pub fn is_ahead(&self, configuration: &Configuration) -> Result<bool, Stale> {
         let Some(known) = self.known else {
             return Ok(true);
         };
-        if known.nonce != nonce {
+        if known.nonce != configuration.nonce {
             return Err(Stale::Cluster {
-                found: nonce,
+                found: configuration.nonce,
                 known: known.nonce,
             });
         }
-        if epoch < known.epoch {
-            return Err(Stale::Epoch {
-                found: epoch,
-                known: known.epoch,
-            });
-        }
-        Ok(epoch > known.epoch)
+        known.configuration.is_before(configuration.id())
     }
 
     /// Goes over to the epoch of `configuration`: durable first. A crash inside leaves the epoch before, or this one.
@@ -102,25 +139,16 @@ impl Epochs {
         cell: &C,
         configuration: &Configuration,
     ) -> Result<(), RaiseError<C::Error>> {
-        let Configuration {
-            nonce,
-            epoch,
-            policy,
-            ..
-        } = configuration;
-        if !self.is_ahead(*nonce, *epoch).map_err(RaiseError::Stale)? {
+        if !self.is_ahead(configuration).map_err(RaiseError::Stale)? {
             return Ok(());
         }
-        let longest_lease = match self.known {
-            Some(known) => longer(known.longest_lease, policy.lease),
-            None => policy.lease,
-        };
-        let known = Known {
-            nonce: *nonce,
-            epoch: *epoch,
-            longest_lease,
-        };
-        cell.store(known).await.map_err(RaiseError::NotKept)?;
+        let mut known = Known::of(configuration);
+        if let Some(before) = self.known {
+            known.longest_lease = longer(before.longest_lease, known.longest_lease);
+        }
+        if !mutant!(EpochForgotten) {
+            cell.store(known).await.map_err(RaiseError::NotKept)?;
+        }
         self.known = Some(known);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Membership of a cluster: who keeps a copy of what, who leads, and for how long anybody may believe it.
+//! Membership of a cluster: the copies of each group, their primaries, and the time for which a node may rely on both.
 //!
 //! ```text
 //!   configuration   one value: nodes and groups, with a nonce and an epoch         data; checked whenever it is read
@@ -14,12 +14,12 @@
 //!   primary_lease   the lease that a primary has from all copies in sync
 //!   reader_lease    the lease that a primary gives to a reader, within its own
 //!   epochs          the epoch of a node, durable before the node answers in it
-//!   eligibility     whether a pool is a copy
+//!   eligibility     whether the pool of a node that starts is a copy
 //! ```
 //!
-//! The crate knows no record and no store: a group is a range of key hashes, or a back-end by name. It has no clock, no thread and
-//! no socket: every function takes the time from its caller, and a [`ConfigStore`] brings its own input and output. So the
-//! simulated world and real processes run the same code.
+//! The crate knows no record and no store: a group is a range of key hashes, or a back-end by name. The crate has no clock, no
+//! thread and no socket: every function takes the time from its caller, and a [`ConfigStore`] brings its own input and output.
+//! The simulated world and real processes therefore run the same code.
 //!
 //! `docs/design/0032-membership.md` has the decisions.
 #![forbid(unsafe_code)]
@@ -45,17 +45,17 @@ pub use change::{ChangeError, Writer, change};
 pub use changes::Refusal;
 pub use check::Inconsistency;
 pub use configuration::{
-    Attempt, Configuration, Copies, Epoch, Group, Node, NodePlatform, NodeState, Nonce, Policy,
-    Subject, Term,
+    Attempt, Configuration, ConfigurationId, Epoch, Group, Node, NodePlatform, NodeState, Nonce,
+    Policy, Subject, Term,
 };
 pub use document::DocumentError;
-pub use eligibility::{NotACopy, PoolFacts, Survived, eligible};
+pub use eligibility::{Found, FoundCopy, NotACopy, Start, Survived};
 pub use epochs::{EpochCell, Epochs, Known, RaiseError, Stale};
 pub use grants::{GrantRefused, Grants};
 pub use name::{InvalidName, NodeName};
 pub use placement::{NotPlaced, place};
 pub use primary_lease::{Asked, PrimaryLease};
-pub use reader_lease::{ReaderLease, ReaderOffer};
+pub use reader_lease::{BegunRead, ReaderLease, ReaderOffer};
 pub use shards::HashRange;
 pub use store::{ConfigStore, Pending, Revision, StoreError, Stored, Swap, VALUE_SIZE_MAX};
 pub use timing::Timing;

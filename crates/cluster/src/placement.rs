@@ -1,10 +1,10 @@
-//! Where the copies of shards are placed.
+//! The placement of the copies of shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::NodeName;
 
-/// Too few nodes for the copies that are asked for.
+/// Too few nodes for the requested copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{replicas} copies need as many nodes, and there are {nodes}: start more nodes, or ask for fewer copies"
@@ -20,15 +20,15 @@ pub struct NotPlaced {
 struct Load {
     copies: u32,
     primaries: u32,
-    /// How often the node is a backup of each primary.
+    /// Number of groups of each primary in which the node is a backup.
     backs: BTreeMap<NodeName, u32>,
 }
 
 /// Places `replicas` copies of each of `shards` shards: for each shard its nodes, the primary first.
 ///
-/// `nodes` gives each node's power zone. The copies of a shard lie on different nodes, and in different zones as far as there are
-/// as many. Primaries are spread evenly, then copies, then the backups of each primary: the load of a node that fails is
-/// shared by the others. The same arguments give the same places.
+/// `nodes` gives each node's power zone. The copies of a shard lie on different nodes, and in different zones if there are enough
+/// zones. Primaries are spread evenly, then copies, then the backups of each primary: the load of a node that fails is shared by
+/// the others. The same arguments give the same places.
 pub fn place(
     nodes: &BTreeMap<NodeName, Option<String>>,
     shards: u32,
@@ -60,7 +60,9 @@ pub fn place(
                 }
             });
             let name = (*best.expect("there are as many nodes as copies").0).clone();
-            let load = loads.get_mut(&name).expect("it was chosen from these");
+            let load = loads
+                .get_mut(&name)
+                .expect("the node was chosen from these");
             load.copies += 1;
             match primary {
                 None => load.primaries += 1,

@@ -9,18 +9,18 @@ use crate::name::NodeName;
 use crate::reader_lease::ReaderOffer;
 use crate::timing::Timing;
 
-/// A request for leases that was sent to a copy. The answer counts from the moment of sending.
+/// A request for leases that was sent to a copy. A grant counts from the moment of sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The copy.
     pub copy: NodeName,
-    /// The epoch that the request said.
+    /// The epoch of the request.
     pub epoch: Epoch,
     sent_at: Nanoseconds,
 }
 
 impl Asked {
-    /// That `copy` is asked at `now` in `epoch`, before the request is sent. One request may ask for the leases of any number of groups.
+    /// A request to `copy` at `now` in `epoch`, before it is sent. One request may ask for the leases of any number of groups.
     pub fn new(copy: NodeName, epoch: Epoch, now: Nanoseconds) -> Self {
         Self {
             copy,
@@ -30,30 +30,32 @@ impl Asked {
     }
 }
 
-/// The lease of one group's primary in one term: the earliest end of what all copies in sync have granted, its own among them.
+/// The lease of one group's primary in one term. The lease ends with the earliest grant of all copies in sync, the primary among
+/// them.
 ///
-/// A primary asks itself, too: as a copy it has granted leases to its predecessor, and may be the only copy in sync that has. So no
-/// primary holds a lease before every lease of its predecessors is over on the clocks of all copies in sync.
+/// A primary asks itself, too: as a copy it has granted leases to its predecessor, and may be the only copy in sync that has. No
+/// primary therefore holds a lease before every lease of its predecessors is over on the clocks of all copies in sync.
 ///
-/// A grant binds its copy to holder and term until the grant is over, whatever becomes of the epoch. So grants are carried into
-/// later epochs of the same term, and a change elsewhere in the cluster interrupts no lease.
+/// A grant binds its copy to holder and term until the grant is over, whatever the epoch. Grants are therefore carried into later
+/// epochs of the same term, and a change elsewhere in the cluster interrupts no lease.
 #[derive(Clone, Debug)]
 pub struct PrimaryLease {
     epoch: Epoch,
-    /// Ends of what the copies granted, on this node's clock; 0: nothing yet.
+    /// Ends of the copies' grants, on this node's clock; 0 if there is none yet.
     ends: BTreeMap<NodeName, Nanoseconds>,
-    /// The same of joiners that the lease does not need yet.
+    /// Ends of the grants of joiners that the lease does not need yet.
     joining: BTreeMap<NodeName, Nanoseconds>,
-    /// The latest end of this lease from before a joiner was included: until then readers may count on what no joiner has granted.
+    /// The latest end of this lease before a joiner was included: until that moment, readers may count on a lease that no joiner
+    /// has granted.
     promised: Nanoseconds,
 }
 
 impl PrimaryLease {
-    /// In `epoch`, from `in_sync`: all nodes in sync, the primary itself included. Nothing is granted yet.
+    /// A lease in `epoch` that needs grants of `in_sync`: all nodes in sync, the primary itself included. Nothing is granted yet.
     ///
     /// # Panics
     ///
-    /// Where there is none: a primary is in sync.
+    /// If `in_sync` is empty: a primary is in sync.
     pub fn new(epoch: Epoch, in_sync: impl IntoIterator<Item = NodeName>) -> Self {
         let ends: BTreeMap<_, _> = in_sync.into_iter().map(|copy| (copy, 0)).collect();
         assert!(!ends.is_empty(), "a primary is in sync");
@@ -65,8 +67,8 @@ impl PrimaryLease {
         }
     }
 
-    /// Goes over to `epoch`, in which the group has the same term and the copies of `group`. What they have granted stays granted.
-    /// A node in sync that was not asked before has granted nothing. A joiner that is included stays so while it joins.
+    /// Enters `epoch`, in which the group has the same term and the copies of `group`. Grants stay valid. A node in sync that was
+    /// not asked before has granted nothing. An included joiner stays included while it joins.
     pub fn enter(&mut self, epoch: Epoch, group: &Group) {
         let ends = std::mem::take(&mut self.ends);
         let joining = std::mem::take(&mut self.joining);
@@ -124,7 +126,7 @@ impl PrimaryLease {
         }
     }
 
-    /// When the lease ends, on this node's clock.
+    /// The end of the lease, on this node's clock.
     pub fn end(&self) -> Nanoseconds {
         let ends = self.ends.values().copied();
         if mutant!(OneGrantEnough) {
@@ -138,13 +140,13 @@ impl PrimaryLease {
         now < self.end()
     }
 
-    /// The copies whose grants end before `moment`: they are to be asked.
+    /// The copies whose grants end before `moment`, and which have to be asked.
     pub fn due(&self, moment: Nanoseconds) -> impl Iterator<Item = &NodeName> {
         let due = self.ends.iter().filter(move |&(_, &end)| end < moment);
         due.map(|(copy, _)| copy)
     }
 
-    /// What a reader may be offered at `now`: a lease that ends within this one, or `None` where none is held.
+    /// The offer to a reader at `now`: a lease that ends within this one, or `None` if no lease is held.
     pub fn offer(&self, timing: Timing, now: Nanoseconds) -> Option<ReaderOffer> {
         let left = self.end().saturating_sub(now).min(timing.duration_ns);
         if mutant!(GrantBeyondOwn) {
@@ -220,14 +222,14 @@ mod tests {
     }
 
     /// Groups of one copy each way: `in_sync` and `joining`, as words.
-    fn group(in_sync: &str, joining: &str) -> Group {
-        let names = |words: &str| words.split_whitespace().map(name).collect();
+    fn group(in_sync: &'static str, joining: &'static str) -> Group {
+        let names = |words: &'static str| words.split_whitespace().map(name);
         Group {
             subject: Subject::BackEnd("orders".to_owned()),
             term: Epoch(3),
             primary: name("a"),
-            in_sync: names(in_sync),
-            joining: names(joining),
+            in_sync: names(in_sync).collect(),
+            joining: names(joining).map(|name| (name, Epoch(4))).collect(),
         }
     }
 

@@ -2,8 +2,15 @@
 //!
 //! A reader looks at a primary's memory without asking it. Its lease says until when what it finds there is the truth. The lease
 //! ends within the primary's own, so an heir that waits for its predecessor's lease has waited for the readers', too.
+//!
+//! ```text
+//!   begin -- READs --> covers?      the lease at the end holds, and is of the term in which the read began
+//! ```
+//!
+//! A lease that holds at the end says nothing of the bytes that came before it: the node may have lost the lead since, and may have taken
+//! it again. It then leads in a later term, and the bytes are of an earlier one, whose last writes may be void.
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 
 use crate::configuration::Term;
 use crate::name::NodeName;
@@ -14,6 +21,12 @@ use crate::timing::Timing;
 pub struct ReaderOffer {
     /// How long the reader may count on it, from the moment at which it sent its request.
     pub held_ns: Nanoseconds,
+}
+
+/// The term in which a read of one group began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BegunRead {
+    term: Term,
 }
 
 /// A reader's lease on one group.
@@ -51,7 +64,7 @@ impl ReaderLease {
         &self.node
     }
 
-    /// The primary's term. What a READ brought counts where the lease after it has the term of the lease before it.
+    /// The primary's term.
     pub fn term(&self) -> Term {
         self.term
     }
@@ -60,11 +73,24 @@ impl ReaderLease {
     pub fn holds(&self, now: Nanoseconds) -> bool {
         now.saturating_add(self.tick_ns) < self.end
     }
+
+    /// Begins a read, whose READs go to the memory of this lease's node. This lease need not hold: the lease at the end has to.
+    pub fn begin(&self) -> BegunRead {
+        BegunRead { term: self.term }
+    }
+
+    /// The bytes of the read `begun` count if this lease, the reader's latest, is of the same term and holds, by a clock that says `now` and was
+    /// read behind the last READ. A term has one primary, so the node is the same, too.
+    pub fn covers(&self, begun: BegunRead, now: Nanoseconds) -> bool {
+        let is_same_term = begun.term == self.term || mutant!(TermNotCompared);
+        is_same_term && self.holds(now)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::Epoch;
 
     #[test]
     fn a_coarse_clock_counts_as_one_tick_later_than_it_says() {
@@ -80,6 +106,26 @@ mod tests {
         assert!(
             !lease.holds(5_990_000),
             "10 ms, less 0.01 ms of drift, less 4 ms"
+        );
+    }
+
+    fn lease(term: u64, sent_at: Nanoseconds) -> ReaderLease {
+        let offer = ReaderOffer {
+            held_ns: 10_000_000,
+        };
+        let clock = Timing::DEDICATED_CORES;
+        ReaderLease::new("a".parse().unwrap(), Epoch(term), offer, sent_at, clock)
+    }
+
+    #[test]
+    fn a_read_counts_under_a_renewed_lease_of_its_term_and_under_none_of_a_later_term() {
+        let begun = lease(3, 0).begin();
+        assert!(lease(3, 0).covers(begun, 5_000_000));
+        assert!(!lease(3, 0).covers(begun, 20_000_000), "the lease is over");
+        assert!(lease(3, 15_000_000).covers(begun, 20_000_000));
+        assert!(
+            !lease(4, 15_000_000).covers(begun, 20_000_000),
+            "the node took the lead again"
         );
     }
 }

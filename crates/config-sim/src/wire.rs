@@ -13,7 +13,7 @@ use stonecast_cluster::{Revision, Stored, VALUE_SIZE_MAX};
 pub(crate) const MESSAGE_SIZE_MAX: u32 = (HEADER_SIZE + VALUE_SIZE_MAX) as u32;
 const HEADER_SIZE: usize = 9;
 
-/// What a caller asks for.
+/// A request of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Read,
@@ -26,7 +26,7 @@ pub(crate) enum Request {
     },
 }
 
-/// What a seat says.
+/// An answer of a seat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Value(Option<Stored>),
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_is_read_as_it_was_said() {
+    fn every_message_survives_the_wire() {
         let (revision, bytes) = (Revision(7), b"value".to_vec());
         for request in [
             Request::Read,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
-/// Where a configuration lives.
+/// The place of a configuration.
 ///
 /// ```
 /// # use stonecast_config_store::Address;
@@ -25,8 +25,8 @@ use percent_encoding::percent_decode_str;
 pub enum Address {
     /// `file:PATH`: a directory on this host.
     File(PathBuf),
-    /// `etcd://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME`, or `etcds://` and the same with
-    /// `?cacert=FILE[&cert=FILE&key=FILE]` behind it.
+    /// `etcd://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME`, or `etcds://` with the same parts, followed by
+    /// `?cacert=FILE[&cert=FILE&key=FILE]`.
     Etcd(EtcdAddress),
 }
 
@@ -37,27 +37,27 @@ pub struct EtcdAddress {
     pub endpoints: Vec<String>,
     /// The key.
     pub key: String,
-    /// User and password, where etcd asks for them. In a text, `%2F` stands for a slash, as in every URL.
+    /// User and password, if etcd requires them. In the text of an address, `%2F` stands for a slash, as in every URL.
     pub credentials: Option<(String, String)>,
-    /// The files of connections over TLS; `None`: connections are not encrypted.
+    /// The files for connections over TLS; `None` if connections are not encrypted.
     pub tls: Option<TlsFiles>,
 }
 
 /// Files in PEM that connections over TLS need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Certificates of the authorities that sign those of etcd.
+    /// Certificates of the authorities that signed the certificates of etcd.
     pub cacert: PathBuf,
-    /// What this program shows to an etcd that asks for a certificate.
+    /// The certificate that this program presents to an etcd that requires one.
     pub identity: Option<Identity>,
 }
 
 /// A certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate, and behind it those that lead to its authority.
+    /// The certificate, followed by the certificates that lead to its authority.
     pub cert: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
@@ -70,7 +70,7 @@ pub struct Identity {
 pub struct InvalidAddress {
     /// The text, without its password.
     pub found: String,
-    /// What is wrong with it.
+    /// The mistake.
     pub reason: &'static str,
 }
 
@@ -104,7 +104,7 @@ fn parse_encrypted(rest: &str) -> Result<EtcdAddress, &'static str> {
     parse_etcd(rest, Some(parse_files(files)?))
 }
 
-/// `cacert=FILE&cert=FILE&key=FILE`, the names that `etcdctl` has for them.
+/// Parses `cacert=FILE&cert=FILE&key=FILE`, with the names that `etcdctl` uses.
 fn parse_files(text: &str) -> Result<TlsFiles, &'static str> {
     let (mut cacert, mut cert, mut key) = (None, None, None);
     for option in text.split('&').filter(|option| !option.is_empty()) {
@@ -113,7 +113,7 @@ fn parse_files(text: &str) -> Result<TlsFiles, &'static str> {
             "cacert" => &mut cacert,
             "cert" => &mut cert,
             "key" => &mut key,
-            _ => return Err("behind the question mark stand cacert, cert and key"),
+            _ => return Err("only cacert, cert and key may follow the question mark"),
         };
         if file.is_empty() {
             return Err("the path of a file is empty");
@@ -138,7 +138,7 @@ fn parse_etcd(rest: &str, tls: Option<TlsFiles>) -> Result<EtcdAddress, &'static
     if key.is_empty() {
         return Err("the name is missing");
     }
-    // Taken for a name, the rest of a password would stand in messages.
+    // If the rest of a password were taken for a name, messages would show it.
     if key.contains('@') {
         return Err("the name has an @; write %2F for a slash in a password");
     }
@@ -172,10 +172,10 @@ fn parse_endpoint(endpoint: &str) -> Result<String, &'static str> {
     };
     match (is_host, port.parse()) {
         (false, _) if host.parse::<Ipv6Addr>().is_ok() => {
-            Err("an address of IPv6 stands in brackets, and a port behind it")
+            Err("an IPv6 address needs brackets, followed by a port")
         }
-        (false, _) => Err("a host is missing, or is none"),
-        (_, Err(_) | Ok(0u16)) => Err("a port is no number from 1 to 65535"),
+        (false, _) => Err("a host is missing or invalid"),
+        (_, Err(_) | Ok(0u16)) => Err("a port is not a number from 1 to 65535"),
         _ => Ok(endpoint.to_owned()),
     }
 }
@@ -183,11 +183,11 @@ fn parse_endpoint(endpoint: &str) -> Result<String, &'static str> {
 fn decode(text: &str) -> Result<String, &'static str> {
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) => Ok(decoded.into_owned()),
-        Err(_) => Err("what stands for bytes after a % is no UTF-8"),
+        Err(_) => Err("the bytes encoded with % are not UTF-8"),
     }
 }
 
-/// Hides what stands before the last `@`, in a text that may have any mistake.
+/// Hides everything before the last `@`, in a text that may have any mistake.
 fn without_password(text: &str) -> String {
     let Some(end) = text.rfind('@') else {
         return text.to_owned();
@@ -198,7 +198,7 @@ fn without_password(text: &str) -> String {
     format!("{}…{}", &text[..start], &text[end..])
 }
 
-/// Without user, password and files: the address stands in messages.
+/// Omits user, password and files: messages show the address.
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_names_no_store_says_what_is_missing_and_shows_no_password() {
+    fn an_address_that_names_no_store_is_refused_with_the_mistake_and_without_the_password() {
         for (text, complaint) in [
             ("", "neither"),
             ("./cluster", "neither"),
@@ -242,13 +242,13 @@ mod tests {
             ("etcd://:1/x", "host is missing"),
             ("etcd://ho st:1/x", "host is missing"),
             ("etcd://[host]:1/x", "host is missing"),
-            ("etcd://2001:db8::1:2379/x", "in brackets"),
-            ("etcd://host:0/x", "no number"),
-            ("etcd://host:99999/x", "no number"),
+            ("etcd://2001:db8::1:2379/x", "needs brackets"),
+            ("etcd://host:0/x", "not a number"),
+            ("etcd://host:99999/x", "not a number"),
             ("etcd://ops@host:1/x", "password is missing"),
             ("etcd://ops:secret@host/x", "port is missing"),
             ("etcd://ops:1/secret@host:1/x", "write %2F"),
-            ("etcd://ops:%ffsecret@host:1/x", "no UTF-8"),
+            ("etcd://ops:%ffsecret@host:1/x", "not UTF-8"),
             ("etcd://host:1/x?cacert=a", "etcds:// asks for"),
             ("etcds://host:1/x", "cacert is missing"),
             ("etcds://host:1/x?cert=b&key=c", "cacert is missing"),
@@ -257,7 +257,7 @@ mod tests {
             ("etcds://host:1/x?cacert=a&cacert=b", "named twice"),
             ("etcds://host:1/x?cacert", "no name"),
             ("etcds://host:1/x?cacert=", "is empty"),
-            ("etcds://host:1/x?ca=a", "stand cacert, cert and key"),
+            ("etcds://host:1/x?ca=a", "cacert, cert and key may follow"),
         ] {
             let refused = text.parse::<Address>().unwrap_err().to_string();
             assert!(refused.contains(complaint), "{text}: {refused}");
@@ -268,7 +268,7 @@ mod tests {
     fn etcd(text: &str) -> EtcdAddress {
         match text.parse().unwrap() {
             Address::Etcd(etcd) => etcd,
-            Address::File(path) => panic!("{text} is no path: {}", path.display()),
+            Address::File(path) => panic!("{text} is not a path: {}", path.display()),
         }
     }
 

@@ -1,7 +1,7 @@
-//! A store as its users see it: futures here, and three threads behind them.
+//! A store as its users see it: futures in front, and three threads behind them.
 //!
-//! Reads, changes and watches have a thread each, so none of them waits for one of another kind. Changes take turns: of two that expect the same
-//! revision the second one could only conflict. Reads that wait are answered by one.
+//! Reads, changes and watches have a thread each, so none of them waits for a call of another kind. Changes take turns: of
+//! two changes that expect the same revision the second could only conflict. One read answers all waiting reads.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -14,13 +14,13 @@ use stonecast_cluster::{ConfigStore, Pending, Revision, StoreError, Stored, Swap
 use crate::backend::{Backend, Failure};
 use crate::board::{Board, Until};
 
-/// The revisions that a value may have: etcd counts with signed numbers, and says 0 of a key that is not there.
+/// The revisions that a value may have: etcd counts with signed numbers, and uses 0 for an absent key.
 const REVISIONS: RangeInclusive<u64> = 1..=i64::MAX as u64;
 
-/// Where the answer to a read goes.
+/// The destination of the answer to a read.
 type Read = oneshot::Sender<Result<Option<Stored>, Failure>>;
 
-/// A compare-and-set, and where its answer goes.
+/// A compare-and-set, and the destination of its answer.
 struct Change {
     expected: Option<Revision>,
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ impl Front {
         let (reads, asked) = mpsc::channel();
         let for_reads = backend.clone();
         spawn("config-reads", move || do_reads(for_reads, &asked))?;
-        // Where one of the others cannot be started, those before it end with their senders.
+        // If one of the others cannot be started, the earlier threads end with their senders.
         let (changes, asked) = mpsc::channel();
         let for_changes = backend.clone();
         spawn("config-changes", move || do_changes(for_changes, &asked))?;
@@ -84,11 +84,11 @@ impl Front {
             let until = match self.ask_to_read().await {
                 Ok(Some(stored)) if Some(stored.revision) > since => return Ok(stored),
                 Ok(_) if has_waited => Until::LaterThan(since),
-                // The other thread saw something later, and it is gone again.
+                // The other thread saw a later value, which is gone again.
                 Ok(_) => Until::NextLook,
                 Err(Failure::Passing(_)) => Until::NextLook,
                 Err(failure) => {
-                    // Whoever watches asks again at once, and the thread pauses after failures.
+                    // A watching task asks again at once, and the thread pauses after failures.
                     self.board.wait(Until::NextLook).await;
                     return Err(failure);
                 }
@@ -103,13 +103,13 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread.spawn(work).map(drop)
 }
 
-/// Reads whenever somebody asks. A read that begins answers all who have asked until then: an etcd that is silent holds
-/// nobody up for longer than the read on its way and the next one, however many wait.
+/// Reads on request. A read that begins answers all requests so far: a silent etcd delays no task for longer than the
+/// current read and the next one, however many wait.
 fn do_reads(mut backend: impl Backend, asked: &mpsc::Receiver<Read>) {
     while let Ok(first) = asked.recv() {
         let mut waiting = vec![first];
         waiting.extend(asked.try_iter());
-        // Whoever asked may have gone meanwhile.
+        // The asking task may be gone.
         waiting.retain(|answer| !answer.is_canceled());
         if waiting.is_empty() {
             continue;
@@ -121,14 +121,14 @@ fn do_reads(mut backend: impl Backend, asked: &mpsc::Receiver<Read>) {
     }
 }
 
-/// Does changes one after the other. One that nobody waits for any more is not begun.
+/// Executes changes one after the other. A change that no task waits for is not begun.
 fn do_changes(mut backend: impl Backend, asked: &mpsc::Receiver<Change>) {
     for change in asked {
         if change.answer.is_canceled() {
             continue;
         }
         let swap = backend.swap(change.expected, &change.bytes);
-        // Whoever asked may have gone meanwhile.
+        // The asking task may be gone.
         let _ = change.answer.send(swap);
     }
 }
@@ -154,7 +154,7 @@ impl ConfigStore for Front {
         Box::pin(async move {
             if size > VALUE_SIZE_MAX {
                 let reason =
-                    format!("the value has {size} bytes, and {VALUE_SIZE_MAX} are the most");
+                    format!("the value has {size} bytes, and the limit is {VALUE_SIZE_MAX}");
                 return Err(Failure::Lasting(reason).of(&self.name));
             }
             if expected.is_some_and(|expected| !REVISIONS.contains(&expected.0)) {

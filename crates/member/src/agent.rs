@@ -115,14 +115,14 @@ impl Agent {
             .filter(|(_, group)| group.primary == self.name && self.leads.has_resigned(group))
             .map(|(place, _)| place);
         let groups = Places::all_but(self.configuration.groups.len(), resigned);
-        let epoch = self.configuration.epoch;
+        let configuration = self.configuration.id();
         Sent {
             ask: Ask {
-                epoch: epoch.0,
+                configuration,
                 serial: self.next_serial(),
                 groups,
             },
-            asked: Asked::new(peer.clone(), epoch, now),
+            asked: Asked::new(peer.clone(), configuration.epoch, now),
         }
     }
 
@@ -132,10 +132,10 @@ impl Agent {
         self.serial
     }
 
-    /// What is said to a piece: that it came, and in which epoch this node is.
+    /// An answer that grants nothing: the request of that number came, and this node is in that configuration.
     pub fn took(&self, serial: u64) -> Answer {
         Answer {
-            epoch: self.configuration.epoch.0,
+            configuration: self.configuration.id(),
             serial,
             held_ns: 0,
             groups: Places::NONE,
@@ -146,13 +146,13 @@ impl Agent {
     pub fn answer(&mut self, asker: &NodeName, ask: &Ask, now: Nanoseconds) -> Answer {
         let configuration = self.configuration.clone();
         let mut answer = self.took(ask.serial);
-        if ask.epoch != configuration.epoch.0 {
+        if ask.configuration != configuration.id() {
             return answer;
         }
         let mut refused = Vec::new();
         for (place, group) in configuration.groups.iter().enumerate() {
-            let is_copy = group.in_sync.contains(&self.name) || group.joining.contains(&self.name);
-            if group.primary != *asker || !is_copy || !ask.groups.contains(place) {
+            if group.primary != *asker || !group.has_copy(&self.name) || !ask.groups.contains(place)
+            {
                 continue;
             }
             let (subject, epoch) = (&group.subject, configuration.epoch);
@@ -167,14 +167,15 @@ impl Agent {
         answer
     }
 
-    /// What `sent` was answered. An answer of another epoch grants nothing, and does not count as a sign of life: whoever stays behind
+    /// What `sent` was answered. An answer of another configuration grants nothing, and does not count as a sign of life: whoever stays behind
     /// though it is told the configuration cannot be waited for.
     pub fn hear(&mut self, sent: &Sent, answer: &Answer, now: Nanoseconds) {
         // A lease that is over stays so, whatever comes late.
         self.leads.advance(now, &mut self.events);
         let configuration = self.configuration.clone();
-        let epoch = configuration.epoch.0;
-        if answer.epoch != epoch || sent.ask.epoch != epoch || answer.serial != sent.ask.serial {
+        let own = configuration.id();
+        let is_of_this_one = answer.configuration == own && sent.ask.configuration == own;
+        if !is_of_this_one || answer.serial != sent.ask.serial {
             return;
         }
         self.silence.heard(&sent.asked.copy);
@@ -215,7 +216,7 @@ impl Agent {
         present: &Configuration,
         now: Nanoseconds,
     ) -> Result<Option<Configuration>, Refusal> {
-        if present.epoch != self.configuration.epoch {
+        if present.id() != self.configuration.id() {
             return Ok(None);
         }
         self.standing.decide(&self.view(), now)
@@ -241,7 +242,7 @@ impl Agent {
         now: Nanoseconds,
     ) -> bool {
         self.leads.advance(now, &mut self.events);
-        present.epoch == self.configuration.epoch && self.leads.admit(subject, joiner, now)
+        present.id() == self.configuration.id() && self.leads.admit(subject, joiner, now)
     }
 
     /// Term and end of the lease under which this node leads `subject`.
@@ -274,4 +275,101 @@ impl Agent {
 /// The first moment after `now` at which a round begins: all tasks of a node wake for it together.
 pub(crate) fn next_round(now: Nanoseconds, round: Nanoseconds) -> Nanoseconds {
     (now / round + 1) * round
+}
+
+#[cfg(test)]
+mod tests {
+    use stonecast_cluster::{Attempt, Found, Node, Policy, Start};
+    use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NONCE: Uuid = Uuid::from_u128(7);
+    /// Long after the start of both nodes.
+    const LATER: Nanoseconds = 1_000_000_000;
+
+    fn name(text: &str) -> NodeName {
+        text.parse().unwrap()
+    }
+
+    fn start(pool: u128) -> Start {
+        let platform = DeclaredPlatform {
+            persistence_domain: PersistenceDomain::Dmp,
+            ddio: Ddio::Off,
+            receive_buffers: ReceiveBuffers::Pm,
+        };
+        let pool = Uuid::from_u128(pool);
+        Start {
+            node: Node::new(pool, Durability::Power, platform, vec![]),
+            cluster: Some(NONCE),
+            found: Found::nothing(),
+        }
+    }
+
+    /// Two nodes with one shard, as stored by the attempt of that number.
+    fn stored_by(attempt: u128) -> Configuration {
+        let attempt = Attempt {
+            writer: "test".to_owned(),
+            number: Uuid::from_u128(attempt),
+        };
+        let mut configuration = Configuration::create(NONCE, Policy::new(2, 1), attempt);
+        for (pool, text) in (1..).zip(["a", "b"]) {
+            configuration = configuration.register(&name(text), &start(pool)).unwrap();
+        }
+        configuration.place_shards().unwrap()
+    }
+
+    /// The primary of the shard, in the configuration that attempt 1 stored, and the other copy.
+    fn primary_and_copy(copy_attempt: u128) -> (Agent, Agent) {
+        let configuration = stored_by(1);
+        let group = &configuration.groups[0];
+        let backup = group.backups().next().unwrap().clone();
+        let timing = configuration.policy.lease;
+        let primary = Agent::new(group.primary.clone(), configuration, timing, 0);
+        let copy = Agent::new(backup, stored_by(copy_attempt), timing, 0);
+        (primary, copy)
+    }
+
+    #[test]
+    fn a_copy_grants_nothing_to_a_primary_in_another_configuration_of_its_epoch() {
+        for (attempt, is_granted) in [(1, true), (2, false)] {
+            let (mut primary, mut copy) = primary_and_copy(attempt);
+            let sent = primary.ask(&copy.name, LATER);
+            let answer = copy.answer(&primary.name, &sent.ask, LATER);
+            assert_eq!(answer.groups.contains(0), is_granted, "attempt {attempt}");
+            assert_eq!(answer.held_ns > 0, is_granted, "attempt {attempt}");
+        }
+    }
+
+    #[test]
+    fn a_primary_counts_no_grant_of_a_copy_in_another_configuration_of_its_epoch() {
+        for (attempt, is_counted) in [(1, true), (2, false)] {
+            let (mut primary, mut copy) = primary_and_copy(1);
+            primary.advance(LATER);
+            let sent = primary.ask(&copy.name, LATER);
+            let mut answer = copy.answer(&primary.name, &sent.ask, LATER);
+            answer.configuration.attempt = Uuid::from_u128(attempt);
+            primary.hear(&sent, &answer, LATER);
+            let subject = primary.configuration().groups[0].subject.clone();
+            let leads = primary.lease(&subject).is_some();
+            assert_eq!(leads, is_counted, "attempt {attempt}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_decided_on_another_configuration_of_the_epoch() {
+        let (mut primary, mut copy) = primary_and_copy(1);
+        let subject = primary.configuration().groups[0].subject.clone();
+        let [own, other] = [1, 2].map(stored_by);
+        let stands = |present: &Configuration| copy.decide(present, LATER).unwrap().is_some();
+        assert!(stands(&own) && !stands(&other));
+        primary.advance(LATER);
+        let sent = primary.ask(&copy.name, LATER);
+        let answer = copy.answer(&primary.name, &sent.ask, LATER);
+        primary.hear(&sent, &answer, LATER);
+        let mut admits =
+            |present: &Configuration| primary.admit(present, &subject, &copy.name, LATER);
+        assert!(admits(&own) && !admits(&other));
+    }
 }

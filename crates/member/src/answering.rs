@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use stonecast_cluster::NodeName;
+use stonecast_base::mutant;
+use stonecast_cluster::Stale;
 use stonecast_fabric::{
     ConnectionEvent, ConnectionRequest, DeviceError, Inbox, MemoryRegion, QueuePair, Selected,
     select,
@@ -12,7 +13,7 @@ use stonecast_session::{AnswerRing, Mismatch, Side, accept, close};
 use crate::event::MemberEvent;
 use crate::hello::{GREETING, Identity, Unacceptable};
 use crate::mailbox::{MAILBOX_SIZE, Mailbox, QUEUES};
-use crate::message::{MESSAGE_SIZE, Request};
+use crate::message::{Answer, Ask, MESSAGE_SIZE, Request};
 use crate::news::Assembly;
 use crate::shared::Shared;
 
@@ -45,7 +46,7 @@ pub async fn take_requests(shared: Rc<Shared>) {
 pub fn take_request(shared: &Rc<Shared>, request: ConnectionRequest, said: &[u8]) {
     let heard = Identity::hear(Side::Client, said);
     let checked = heard.and_then(|identity| {
-        identity.check(&shared.configuration())?;
+        identity.may_speak(&shared.configuration())?;
         Ok(identity)
     });
     match checked {
@@ -63,10 +64,7 @@ fn refuse(shared: &Shared, request: ConnectionRequest, refusal: &Unacceptable) {
     let reason = refusal.to_string();
     // A peer that vanished meanwhile needs no answer.
     let _ = shared.port.device().reject(request, &reason);
-    // A start that this node has not heard of yet is no trouble: the peer tries again.
-    if !matches!(refusal, Unacceptable::NotYetKnown { .. }) {
-        shared.tell(MemberEvent::PeerTrouble { reason });
-    }
+    shared.tell(MemberEvent::PeerTrouble { reason });
 }
 
 fn accept_peer(
@@ -91,14 +89,21 @@ fn accept_peer(
         Ok((welcome, session))
     })?;
     inbox.claim(qp);
-    let mut accepted = shared.sessions.accepted.borrow_mut();
-    accepted.insert(peer.name.clone(), qp);
-    drop(accepted);
-    // The peer's session before this one ends.
-    shared.changed.ring();
+    take_place(shared, &peer, qp);
     let answering = answer_all(shared.clone(), peer, session);
     shared.runtime.spawn(Box::pin(answering));
     Ok(())
+}
+
+/// Ends the session before this one of the same start, and those of other starts that are not known.
+fn take_place(shared: &Shared, peer: &Identity, qp: QueuePair) {
+    let configuration = shared.configuration();
+    let known = configuration.nodes[&peer.name].incarnation;
+    let mut accepted = shared.sessions.accepted.borrow_mut();
+    accepted.retain(|(name, start), _| *name != peer.name || *start == known);
+    accepted.insert(peer.start(), qp);
+    drop(accepted);
+    shared.changed.ring();
 }
 
 /// A session that a peer has with this node.
@@ -118,6 +123,7 @@ async fn answer_all(shared: Rc<Shared>, peer: Identity, session: Session) {
         regions,
     } = session;
     let mut news = Assembly::default();
+    let mut apart = None;
     while is_current(&shared, &peer, qp) && !answers.is_stuck() {
         let message = match select(mailbox.next(), shared.changed.heard()).await {
             Selected::First(Some(message)) => message,
@@ -129,8 +135,8 @@ async fn answer_all(shared: Rc<Shared>, peer: Identity, session: Session) {
         }
         let answer = match Request::decode(&message) {
             Ok(Request::Ask(ask)) => {
-                let now = shared.now();
-                shared.agent.borrow_mut().answer(&peer.name, &ask, now)
+                tell_apart(&shared, &peer, &ask, &mut apart);
+                answer(&shared, &peer, &ask)
             }
             Ok(Request::Piece(piece)) => {
                 if let Some(configuration) = news.add(&piece) {
@@ -146,20 +152,42 @@ async fn answer_all(shared: Rc<Shared>, peer: Identity, session: Session) {
         };
         answers.send(&shared.port, qp, &answer.encode());
     }
-    forget(&shared, &peer.name, qp);
+    forget(&shared, &peer, qp);
     close(&shared.port, qp, regions);
 }
 
-/// Whether the session is the peer's last one, and the peer's last start.
-fn is_current(shared: &Shared, peer: &Identity, qp: QueuePair) -> bool {
-    !shared.has_ended()
-        && shared.sessions.accepted.borrow().get(&peer.name) == Some(&qp)
-        && peer.check(&shared.configuration()).is_ok()
+/// Grants `peer` what it asks for. A start that the configuration does not name gets nothing, whatever it says of itself.
+fn answer(shared: &Shared, peer: &Identity, ask: &Ask) -> Answer {
+    let mut agent = shared.agent.borrow_mut();
+    let is_known = peer.check(agent.configuration()).is_ok();
+    match is_known || mutant!(UnknownStartGranted) {
+        true => agent.answer(&peer.name, ask, shared.now()),
+        false => agent.took(ask.serial),
+    }
 }
 
-fn forget(shared: &Shared, peer: &NodeName, qp: QueuePair) {
+/// Tells the store of a peer in another configuration of this epoch, once for each.
+fn tell_apart(shared: &Shared, peer: &Identity, ask: &Ask, told: &mut Option<Stale>) {
+    let own = shared.configuration().id();
+    let Err(stale @ Stale::OtherConfiguration { .. }) = own.is_before(ask.configuration) else {
+        return;
+    };
+    if told.replace(stale) != Some(stale) {
+        let reason = format!("{}: {stale}", peer.name);
+        shared.tell(MemberEvent::PeerTrouble { reason });
+    }
+}
+
+/// The session is of use as long as it is the last one of the peer's start, and no later start is known.
+fn is_current(shared: &Shared, peer: &Identity, qp: QueuePair) -> bool {
+    !shared.has_ended()
+        && shared.sessions.accepted.borrow().get(&peer.start()) == Some(&qp)
+        && peer.may_speak(&shared.configuration()).is_ok()
+}
+
+fn forget(shared: &Shared, peer: &Identity, qp: QueuePair) {
     let mut accepted = shared.sessions.accepted.borrow_mut();
-    if accepted.get(peer) == Some(&qp) {
-        accepted.remove(peer);
+    if accepted.get(&peer.start()) == Some(&qp) {
+        accepted.remove(&peer.start());
     }
 }

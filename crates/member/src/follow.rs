@@ -69,10 +69,10 @@ async fn go_over<C: EpochCell>(
     epochs: &mut Epochs,
     configuration: Configuration,
 ) -> Result<(), MemberError> {
-    match epochs.is_ahead(configuration.nonce, configuration.epoch) {
+    match epochs.is_ahead(&configuration) {
         Ok(true) => {}
         Ok(false) => return Ok(()),
-        Err(stale @ Stale::Epoch { .. }) => {
+        Err(stale @ (Stale::Epoch { .. } | Stale::OtherConfiguration { .. })) => {
             let reason = format!("{}: {stale}", shared.store.name());
             shared.tell(MemberEvent::StoreTrouble { reason });
             return Ok(());

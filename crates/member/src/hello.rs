@@ -7,7 +7,8 @@
 //!
 //! Each side says its cluster, its pool, how often it was started and its name; the other side compares all of it with the
 //! configuration. So a node that was started twice, a wrong address and a pool under a foreign name are found before any lease
-//! depends on them. Platforms are not compared: nothing that these sessions promise depends on them, and the configuration has
+//! depends on them. A start of which the other side has not heard yet may speak, and tells the configuration that names it; it is granted
+//! nothing before. Platforms are not compared: nothing that these sessions promise depends on them, and the configuration has
 //! what each node declares.
 
 use std::str;
@@ -22,7 +23,7 @@ use crate::message::{Fields, Malformed};
 pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"SCmember",
     name: "the nodes of a cluster",
-    version: 1,
+    version: 2,
 });
 
 /// Who a node is.
@@ -135,6 +136,20 @@ impl Identity {
             incarnation,
             name,
         })
+    }
+
+    /// This node is heard if `configuration` knows it as it describes itself, or knows none of its starts that is so late. A start of the
+    /// second kind is granted nothing.
+    pub(crate) fn may_speak(&self, configuration: &Configuration) -> Result<(), Unacceptable> {
+        match self.check(configuration) {
+            Err(Unacceptable::NotYetKnown { .. }) => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Names this start among those of all nodes.
+    pub(crate) fn start(&self) -> (NodeName, u64) {
+        (self.name.clone(), self.incarnation)
     }
 
     /// Whether `configuration` knows this node as it describes itself.

@@ -155,7 +155,8 @@ impl Link {
             let now = shared.now();
             shared.agent.borrow_mut().hear(&sent, &answer, now);
             shared.announce();
-            if answer.epoch < sent.ask.epoch && self.tell_news(shared, peer).await.is_none() {
+            let is_behind = answer.configuration.epoch < sent.ask.configuration.epoch;
+            if is_behind && self.tell_news(shared, peer).await.is_none() {
                 return;
             }
             let round = shared.agent.borrow().round_ns();
@@ -172,7 +173,7 @@ impl Link {
             piece.serial = shared.agent.borrow_mut().next_serial();
             let request = Request::Piece(piece);
             let answer = self.exchange(shared, peer, &request).await?;
-            if answer.epoch >= configuration.epoch.0 {
+            if answer.configuration.epoch >= configuration.epoch {
                 break;
             }
         }

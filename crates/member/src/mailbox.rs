@@ -22,9 +22,9 @@ pub(crate) const QUEUES: Queues = Queues {
     rnr_retry_delay_ns: 100_000,
 };
 
-/// Sends, and receives, that the port of a node must have room for, for each peer: one session in each direction, and its
-/// successor beside it while it ends.
-pub const COMPLETIONS_PER_PEER: u32 = 4 * MESSAGES;
+/// Sends, and receives, that the port of a node must have room for, for each peer: one session in each direction and one of a start that is
+/// not known, each with its successor beside it while it ends.
+pub const COMPLETIONS_PER_PEER: u32 = 6 * MESSAGES;
 
 /// Bytes of the receive buffers of one side.
 pub(crate) const MAILBOX_SIZE: u64 = MESSAGES as u64 * MESSAGE_SIZE as u64;

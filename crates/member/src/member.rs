@@ -6,8 +6,8 @@ use std::rc::Rc;
 use rand::Rng as _;
 use stonecast_base::{Nanoseconds, Random, random_from_seed};
 use stonecast_cluster::{
-    ChangeError, ConfigStore, Configuration, EpochCell, Epochs, Node, NodeName, Nonce, RaiseError,
-    ReaderOffer, Refusal, Stale, Subject, Term, Writer, change,
+    ChangeError, ConfigStore, Configuration, Epoch, EpochCell, Epochs, Found, Node, NodeName,
+    Nonce, RaiseError, ReaderOffer, Refusal, Stale, Start, Subject, Term, Writer, change,
 };
 use stonecast_fabric::{ConnectionRequest, Port, Runtime};
 
@@ -36,6 +36,8 @@ pub struct Seat<C> {
     pub name: NodeName,
     /// What is registered under it.
     pub node: Node,
+    /// The content of the pool. A group of which it is no copy is left in the change that registers the node.
+    pub found: Found,
     /// Where attempts and pauses are drawn from.
     pub random: Random,
 }
@@ -49,7 +51,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// Registers the node, in a new incarnation, and starts its tasks. What it led before its start it leads in a new term.
+    /// Registers the node, in a new incarnation, and starts its tasks. What it led before its start it leads in a new term, if its pool is
+    /// still a copy.
     ///
     /// A crash at any point leaves a node that is registered or not, and nothing else: its leases were granted to an earlier
     /// incarnation and term, or to nobody.
@@ -61,14 +64,17 @@ impl Member {
             return Err(Stale::Cluster { found, known }.into());
         }
         let name = seat.name;
-        let (mut random, node) = (seat.random, seat.node);
+        let mut random = seat.random;
+        let start = Start {
+            node: seat.node,
+            cluster: known.map(|known| known.nonce),
+            found: seat.found,
+        };
         let mut writer = writer(&name, &mut random);
-        // A store that went back to an earlier epoch is not written: `raise` refuses what it has.
-        let went_back =
-            |present: &Configuration| known.is_some_and(|known| present.epoch < known.epoch);
-        let register = |present: &Configuration| match went_back(present) {
-            true => Ok(None),
-            false => present.register(&name, node.clone()).map(Some),
+        // A store that went back is not written: `raise` refuses what it has.
+        let register = |present: &Configuration| match epochs.is_ahead(present) {
+            Err(_) => Ok(None),
+            Ok(_) => present.register(&name, &start).map(Some),
         };
         let registered = change(
             &*seat.store,
@@ -98,7 +104,7 @@ impl Member {
             store: seat.store,
             identity: Identity {
                 cluster: seat.cluster,
-                pool: node.pool,
+                pool: start.node.pool,
                 incarnation,
                 name,
             },
@@ -177,20 +183,24 @@ impl Member {
         offer.filter(|_| goes_on)
     }
 
-    /// Names `joiner`, which has everything of `subject`, as in sync. False: not yet, since the joiner has not granted the lease, or another
-    /// configuration comes into force here; or the node does not lead. A later attempt may succeed.
+    /// Names the node `joiner`, which has got everything of `subject` in its join of number `join`, as in sync. False: not yet, since the
+    /// joiner has not granted the lease, or another configuration comes into force here; or the node does not lead. A later attempt may succeed.
+    /// A joiner that has left since, and joins anew or not at all, is refused.
     ///
     /// From the first attempt on the lease needs a grant of the joiner, as long as that one joins: the change may be done after this call has ended.
     pub async fn finish_join(
         &self,
         subject: &Subject,
         joiner: &NodeName,
+        join: Epoch,
     ) -> Result<bool, ChangeError> {
         let shared = &self.shared;
         let decide = |present: &Configuration| {
             let mut agent = shared.agent.borrow_mut();
             match agent.admit(present, subject, joiner, shared.now()) {
-                true => present.finish_join(subject, joiner, self.name()).map(Some),
+                true => present
+                    .finish_join(subject, (joiner, join), self.name())
+                    .map(Some),
                 false => Ok(None),
             }
         };

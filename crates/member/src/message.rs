@@ -1,20 +1,24 @@
 //! What two nodes say to each other, as bytes.
 //!
 //! ```text
-//!   ask       0 kind 1 u32    4 epoch u64    12 serial u64    20 groups
-//!   piece     0 kind 2 u32    4 epoch u64    12 serial u64    20 size u32    24 offset u32    28 bytes, to the end
-//!   answer    0 epoch u64    8 serial u64    16 held u64, nanoseconds    24 groups
+//!   ask       0 kind 1 u32    4 configuration    28 serial u64    36 groups
+//!   piece     0 kind 2 u32    4 configuration    28 serial u64    36 size u32    40 offset u32    44 bytes, to the end
+//!   answer    0 configuration    24 serial u64    32 held u64, nanoseconds    40 groups
+//!   configuration    0 epoch u64    8 number of the attempt that stored it, 16 bytes
 //!   groups    0 below u32    4 count u32     8 exceptions, count times u32, ascending
 //! ```
 //!
-//! Numbers are little-endian. Groups are named by their place in the configuration of the epoch, which both sides have. One ask
+//! Numbers are little-endian. Groups are named by their place in the configuration that both sides are in. One ask
 //! is for the leases of all groups that its sender leads, so its size does not grow with their number. A node whose epoch is behind is
 //! told the configuration, in pieces.
+
+use stonecast_cluster::{ConfigurationId, Epoch};
+use uuid::Uuid;
 
 /// Longest message, bytes.
 pub const MESSAGE_SIZE: u32 = 1024;
 /// Most exceptions of one message.
-const EXCEPTIONS_MAX: usize = (MESSAGE_SIZE as usize - 24 - 8) / 4;
+const EXCEPTIONS_MAX: usize = (MESSAGE_SIZE as usize - 40 - 8) / 4;
 
 /// Places of groups in a configuration: all below one, with exceptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,8 +84,8 @@ fn place(index: usize) -> u32 {
 /// A primary asks a copy for leases, and any node asks a peer whether it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The asker's epoch.
-    pub epoch: u64,
+    /// The asker's.
+    pub configuration: ConfigurationId,
     /// Counts the asks of one node.
     pub serial: u64,
     /// The groups that the asker would lead, if their primary it is.
@@ -91,8 +95,8 @@ pub struct Ask {
 /// What a copy grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The copy's epoch. Where it is not that of the ask, nothing is granted.
-    pub epoch: u64,
+    /// The copy's. Where it is not that of the ask, nothing is granted.
+    pub configuration: ConfigurationId,
     /// Of the ask.
     pub serial: u64,
     /// How long the asker may count on what is granted, from the sending of the ask, nanoseconds.
@@ -104,8 +108,8 @@ pub struct Answer {
 /// A part of the document of the configuration that the sender is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its epoch.
-    pub epoch: u64,
+    /// That one.
+    pub configuration: ConfigurationId,
     /// Counts the asks and pieces of one node.
     pub serial: u64,
     /// Bytes of the document.
@@ -118,7 +122,7 @@ pub struct Piece {
 
 impl Piece {
     /// Most bytes of a piece.
-    pub const SIZE_MAX: usize = MESSAGE_SIZE as usize - 28;
+    pub const SIZE_MAX: usize = MESSAGE_SIZE as usize - 44;
 }
 
 /// What is answered.
@@ -136,12 +140,12 @@ const PIECE: u32 = 2;
 impl Request {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let (kind, epoch, serial) = match self {
-            Self::Ask(ask) => (ASK, ask.epoch, ask.serial),
-            Self::Piece(piece) => (PIECE, piece.epoch, piece.serial),
+        let (kind, configuration, serial) = match self {
+            Self::Ask(ask) => (ASK, ask.configuration, ask.serial),
+            Self::Piece(piece) => (PIECE, piece.configuration, piece.serial),
         };
         let mut bytes = kind.to_le_bytes().to_vec();
-        bytes.extend_from_slice(&epoch.to_le_bytes());
+        encode(configuration, &mut bytes);
         bytes.extend_from_slice(&serial.to_le_bytes());
         match self {
             Self::Ask(ask) => ask.groups.encode(&mut bytes),
@@ -159,15 +163,15 @@ impl Request {
         let mut fields = Fields { bytes, offset: 0 };
         let unknown = fields.wrong("an unknown kind");
         let kind = fields.u32()?;
-        let (epoch, serial) = (fields.u64()?, fields.u64()?);
+        let (configuration, serial) = (fields.configuration()?, fields.u64()?);
         let request = match kind {
             ASK => Self::Ask(Ask {
-                epoch,
+                configuration,
                 serial,
                 groups: Places::decode(&mut fields)?,
             }),
             PIECE => Self::Piece(Piece {
-                epoch,
+                configuration,
                 serial,
                 size: fields.u32()?,
                 offset: fields.u32()?,
@@ -184,7 +188,8 @@ impl Answer {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for field in [self.epoch, self.serial, self.held_ns] {
+        encode(self.configuration, &mut bytes);
+        for field in [self.serial, self.held_ns] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
         self.groups.encode(&mut bytes);
@@ -195,7 +200,7 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields { bytes, offset: 0 };
         let answer = Self {
-            epoch: fields.u64()?,
+            configuration: fields.configuration()?,
             serial: fields.u64()?,
             held_ns: fields.u64()?,
             groups: Places::decode(&mut fields)?,
@@ -203,6 +208,11 @@ impl Answer {
         fields.end()?;
         Ok(answer)
     }
+}
+
+fn encode(configuration: ConfigurationId, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&configuration.epoch.0.to_le_bytes());
+    bytes.extend_from_slice(configuration.attempt.as_bytes());
 }
 
 /// Bytes of a peer that mean nothing. Its connection is ended.
@@ -230,6 +240,13 @@ impl<'a> Fields<'a> {
 
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    pub fn configuration(&mut self) -> Result<ConfigurationId, Malformed> {
+        Ok(ConfigurationId {
+            epoch: Epoch(self.u64()?),
+            attempt: Uuid::from_bytes(self.array()?),
+        })
     }
 
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
@@ -266,13 +283,18 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
 
+    const CONFIGURATION: ConfigurationId = ConfigurationId {
+        epoch: Epoch(7),
+        attempt: Uuid::from_u128(0x5707_eca5),
+    };
+
     #[test]
     fn exceptions_that_find_no_room_end_the_places_before_them() {
         let places = Places::all_but(5_000, 1_000..2_000);
         assert!(places.contains(999) && !places.contains(1_000));
         assert!(!places.contains(1_999) && !places.contains(4_000));
         let answer = Answer {
-            epoch: 7,
+            configuration: CONFIGURATION,
             serial: 8,
             held_ns: 9,
             groups: places,
@@ -285,7 +307,7 @@ mod tests {
     #[test]
     fn a_message_that_is_cut_or_longer_or_out_of_order_is_named() {
         let ask = Request::Ask(Ask {
-            epoch: 1,
+            configuration: CONFIGURATION,
             serial: 2,
             groups: Places::all_but(9, [3, 4]),
         });
@@ -302,8 +324,8 @@ mod tests {
             changed[offset..offset + 4].copy_from_slice(&to.to_le_bytes());
             changed
         };
-        assert_eq!(found(&changed(28, 9)), "exceptions that do not ascend");
-        assert_eq!(found(&changed(24, u32::MAX)), "no more");
+        assert_eq!(found(&changed(44, 9)), "exceptions that do not ascend");
+        assert_eq!(found(&changed(40, u32::MAX)), "no more");
         assert_eq!(found(&changed(0, 7)), "an unknown kind");
     }
 
@@ -311,7 +333,7 @@ mod tests {
     fn a_piece_of_any_size_comes_as_it_was_sent() {
         for size in [0, 1, Piece::SIZE_MAX] {
             let piece = Request::Piece(Piece {
-                epoch: 3,
+                configuration: CONFIGURATION,
                 serial: 4,
                 size: 5_000,
                 offset: 996,

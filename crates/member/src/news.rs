@@ -3,7 +3,7 @@
 //! A node that cannot reach the configuration store, or has not heard from it yet, learns of a change from any peer that has. So an
 //! outage of the store delays no change that came about, and nobody waits for a copy that stays behind.
 
-use stonecast_cluster::{Configuration, VALUE_SIZE_MAX};
+use stonecast_cluster::{Configuration, ConfigurationId, VALUE_SIZE_MAX};
 
 use crate::message::Piece;
 
@@ -13,7 +13,7 @@ pub fn pieces(configuration: &Configuration) -> Vec<Piece> {
     let size = u32::try_from(document.len()).expect("a store takes no longer document");
     let pieces = document.chunks(Piece::SIZE_MAX).enumerate();
     let piece = |(index, bytes): (usize, &[u8])| Piece {
-        epoch: configuration.epoch.0,
+        configuration: configuration.id(),
         serial: 0,
         size,
         offset: (index * Piece::SIZE_MAX) as u32,
@@ -25,7 +25,7 @@ pub fn pieces(configuration: &Configuration) -> Vec<Piece> {
 /// What has come of a document.
 #[derive(Debug, Default)]
 pub struct Assembly {
-    epoch: u64,
+    configuration: Option<ConfigurationId>,
     bytes: Vec<u8>,
 }
 
@@ -34,11 +34,12 @@ impl Assembly {
     /// and a document that is damaged comes to nothing: its sender begins anew.
     pub fn add(&mut self, piece: &Piece) -> Option<Configuration> {
         if piece.offset == 0 {
-            self.epoch = piece.epoch;
+            self.configuration = Some(piece.configuration);
             self.bytes.clear();
         }
-        let follows = piece.epoch == self.epoch && piece.offset as usize == self.bytes.len();
-        if !follows || piece.size as usize > VALUE_SIZE_MAX {
+        let is_of_it = Some(piece.configuration) == self.configuration;
+        let follows = piece.offset as usize == self.bytes.len();
+        if !is_of_it || !follows || piece.size as usize > VALUE_SIZE_MAX {
             return None;
         }
         self.bytes.extend_from_slice(&piece.bytes);

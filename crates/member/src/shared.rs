@@ -19,8 +19,8 @@ use crate::hello::Identity;
 pub(crate) struct Sessions {
     /// Peers that a task of this node connects to.
     pub linked: RefCell<BTreeSet<NodeName>>,
-    /// The session that each peer has asked for last.
-    pub accepted: RefCell<BTreeMap<NodeName, QueuePair>>,
+    /// The session that each start of a peer has asked for last. A start that is not known takes no session away from the known one.
+    pub accepted: RefCell<BTreeMap<(NodeName, u64), QueuePair>>,
 }
 
 /// See the module documentation.

@@ -91,7 +91,7 @@ impl Standing {
     fn stands_at(&self, view: &View<'_>, place: usize, group: &Group) -> Option<Nanoseconds> {
         let leads = group.primary == *view.node && !view.leads.has_resigned(group);
         let may = group.in_sync.contains(view.node)
-            || mutant!(StrangerPromoted) && group.joining.contains(view.node);
+            || mutant!(StrangerPromoted) && group.joining.contains_key(view.node);
         if leads || !may {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Several writers, and attempts whose outcome was not learned.
+//! Several writers, and attempts of unknown outcome.
 
 use futures_util::future::join;
 use stonecast_base::random_from_seed;
@@ -8,13 +8,14 @@ use uuid::Uuid;
 use super::{Handle, Scene, drop_on_its_way};
 use crate::change::{Writer, change};
 use crate::configuration::{Attempt, Configuration, Node, Nonce, Policy};
+use crate::eligibility::Start;
 use crate::name::NodeName;
 use crate::store::{Revision, Swap};
 
 const NONCE: Nonce = Uuid::from_u128(0x5707_eca5);
 const ROUNDS: u32 = 20;
 
-/// The revision of the one that won.
+/// The revision of the winner.
 fn winner(swaps: (Swap, Swap)) -> (Revision, bool) {
     match swaps {
         (Swap::Done(revision), Swap::Conflict) => (revision, true),
@@ -68,15 +69,15 @@ fn configuration(attempt: Attempt) -> Configuration {
     Configuration::create(NONCE, Policy::new(1, 4), attempt)
 }
 
-/// The attempt that a stored configuration came of, and its revision.
+/// The attempt that stored the present configuration, and its revision.
 async fn found(handle: &Handle) -> (Attempt, Revision) {
     let stored = handle.read().await.expect("a configuration was stored");
     let configuration = Configuration::decode(&stored.bytes).expect("a configuration was stored");
     (configuration.attempt, stored.revision)
 }
 
-/// An attempt is sent and its answer is never waited for. Somebody else's attempt decides: it comes about, and then the dropped one never does;
-/// or it meets the dropped one, whose number says that it came about.
+/// An attempt is sent and its answer is dropped. The attempt of another writer decides: either that attempt succeeds, and the
+/// dropped one never does; or it meets the dropped one, whose number shows that the dropped one succeeded.
 pub async fn an_attempt_that_was_dropped_is_found_by_its_number(scene: Scene) {
     let (a, b) = (scene.handle(), scene.handle());
     let mut last = a.store(None, &configuration(attempt(0)).encode()).await;
@@ -123,7 +124,8 @@ async fn register(scene: &Scene, handle: &Handle, text: &str, pool: u128) {
         platform,
         addresses,
     );
-    let decide = |present: &Configuration| present.register(&name, node.clone()).map(Some);
+    let start = Start::first(node);
+    let decide = |present: &Configuration| present.register(&name, &start).map(Some);
     let changed = change(&*handle.store, &scene.runtime, &mut writer, NONCE, decide);
     changed.await.expect("nothing fails in a story");
 }

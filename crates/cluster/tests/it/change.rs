@@ -15,7 +15,7 @@ use stonecast_cluster::{
 use stonecast_fabric::{Runtime, Timer};
 use uuid::Uuid;
 
-use crate::cluster::{NONCE, an_attempt, name, node, placed, random, three_nodes};
+use crate::cluster::{NONCE, an_attempt, name, placed, random, start, three_nodes};
 
 /// A clock that jumps to whatever anybody waits for.
 #[derive(Default)]
@@ -183,7 +183,7 @@ fn runtime() -> Rc<dyn Runtime> {
 
 /// Registers node d, as often as it is asked to.
 fn register(present: &Configuration) -> Result<Option<Configuration>, Refusal> {
-    present.register(&name("d"), node(4)).map(Some)
+    present.register(&name("d"), &start(4)).map(Some)
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn somebody_elses_change_is_seen_before_the_next_attempt() {
     let came = change(&store, &runtime, &mut writer, NONCE, |present| {
         calls += 1;
         if calls == 1 {
-            let mut other = present.register(&name("e"), node(5)).unwrap();
+            let mut other = present.register(&name("e"), &start(5)).unwrap();
             other.attempt.number = Uuid::from_u128(99);
             store.swap(Some(Revision(1)), &other.encode());
         }

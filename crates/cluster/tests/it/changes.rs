@@ -7,7 +7,9 @@ use rand::seq::IteratorRandom as _;
 use stonecast_cluster::{Configuration, Epoch, NodeState, Policy, Refusal, Subject};
 use stonecast_media::Durability;
 
-use crate::cluster::{name, node, node_that_survives, placed, random, shard, three_nodes};
+use crate::cluster::{
+    name, node_that_survives, placed, random, shard, start, start_of, three_nodes,
+};
 
 #[test]
 fn shards_are_placed_when_there_are_as_many_nodes_as_copies() {
@@ -17,7 +19,7 @@ fn shards_are_placed_when_there_are_as_many_nodes_as_copies() {
         policy.clone(),
         crate::cluster::an_attempt(),
     );
-    let two = two.register(&name("a"), node(1)).unwrap();
+    let two = two.register(&name("a"), &start(1)).unwrap();
     let refused = two.place_shards().unwrap_err();
     assert!(
         refused
@@ -62,16 +64,16 @@ fn every_hash_has_one_group() {
 #[test]
 fn a_name_is_that_of_one_pool_and_a_pool_has_one_name() {
     let three = three_nodes(Policy::new(3, 4));
-    let refused = three.register(&name("a"), node(9)).unwrap_err();
+    let refused = three.register(&name("a"), &start(9)).unwrap_err();
     assert!(matches!(refused, Refusal::NameTaken { .. }), "{refused}");
-    let refused = three.register(&name("d"), node(1)).unwrap_err();
+    let refused = three.register(&name("d"), &start(1)).unwrap_err();
     assert!(refused.to_string().contains("registered as a"), "{refused}");
 }
 
 #[test]
 fn a_primary_that_starts_again_leads_in_a_new_term_and_other_terms_stay() {
     let before = placed();
-    let after = before.register(&name("a"), node(1)).unwrap();
+    let after = before.register(&name("a"), &start(1)).unwrap();
     assert_eq!(after.nodes[&name("a")].incarnation, 2);
     for (old, new) in before.groups.iter().zip(&after.groups) {
         let expected = if old.primary == name("a") {
@@ -97,7 +99,7 @@ fn an_heir_is_in_sync_and_its_predecessor_stays_a_copy() {
     );
     assert!(after.in_sync.contains(&group.primary));
 
-    let spare = led.register(&name("d"), node(4)).unwrap();
+    let spare = led.register(&name("d"), &start(4)).unwrap();
     let joining = spare.begin_join(&subject, &name("d")).unwrap();
     let refused = joining.take_lead(&subject, &name("d")).unwrap_err();
     assert!(
@@ -106,16 +108,18 @@ fn an_heir_is_in_sync_and_its_predecessor_stays_a_copy() {
     );
 }
 
-/// The primary of the first shard says that `who` has everything.
+/// The primary of the first shard says that `who`, which joins now or does not join at all, has everything.
 fn finish_join(present: &Configuration, who: &str) -> Result<Configuration, Refusal> {
     let group = &present.groups[0];
-    present.finish_join(&group.subject, &name(who), &group.primary)
+    let join = group.joining.get(&name(who)).copied();
+    let joiner = (&name(who), join.unwrap_or(present.epoch));
+    present.finish_join(&group.subject, joiner, &group.primary)
 }
 
 #[test]
 fn a_joiner_is_in_sync_when_it_has_finished_and_not_before() {
     let subject = shard(&placed());
-    let spare = placed().register(&name("d"), node(4)).unwrap();
+    let spare = placed().register(&name("d"), &start(4)).unwrap();
     assert!(matches!(
         finish_join(&spare, "d"),
         Err(Refusal::NotJoining { .. })
@@ -132,11 +136,30 @@ fn a_joiner_is_in_sync_when_it_has_finished_and_not_before() {
         joining.begin_join(&subject, &name("d")),
         Err(Refusal::HasCopy { .. })
     ));
-    let by_itself = joining.finish_join(&subject, &name("d"), &name("d"));
+    let by_itself = joining.finish_join(&subject, (&name("d"), joining.epoch), &name("d"));
     assert!(matches!(by_itself, Err(Refusal::NotPrimary { .. })));
     let joined = finish_join(&joining, "d").unwrap();
     assert!(joined.group(&subject).unwrap().in_sync.contains(&name("d")));
     assert!(joined.group(&subject).unwrap().joining.is_empty());
+}
+
+#[test]
+fn a_join_that_is_over_does_not_finish_the_one_that_began_after_it() {
+    let subject = shard(&placed());
+    let spare = placed().register(&name("d"), &start(4)).unwrap();
+    let first = spare.begin_join(&subject, &name("d")).unwrap();
+    let removed = first.remove(&name("d")).unwrap();
+    let second = removed.begin_join(&subject, &name("d")).unwrap();
+    let primary = &second.group(&subject).unwrap().primary;
+    let refused = second.finish_join(&subject, (&name("d"), first.epoch), primary);
+    let expected = Refusal::EarlierJoin {
+        node: name("d"),
+        subject: subject.clone(),
+        found: first.epoch,
+        known: second.epoch,
+    };
+    assert_eq!(refused, Err(expected));
+    assert!(finish_join(&second, "d").is_ok());
 }
 
 #[test]
@@ -206,7 +229,10 @@ fn an_acknowledgement_survives_what_the_weakest_copy_promises() {
     let placed = placed();
     assert_eq!(placed.survives(&placed.groups[0]), Durability::Power);
     let weak = placed
-        .register(&name("d"), node_that_survives(4, Durability::Process))
+        .register(
+            &name("d"),
+            &start_of(node_that_survives(4, Durability::Process)),
+        )
         .unwrap();
     let subject = shard(&weak);
     let joining = weak.begin_join(&subject, &name("d")).unwrap();
@@ -241,7 +267,7 @@ fn no_order_of_changes_loses_a_group() {
         let random = &mut random(seed);
         let mut present = placed();
         for (pool, text) in (4..).zip(["d", "e"]) {
-            present = present.register(&name(text), node(pool)).unwrap();
+            present = present.register(&name(text), &start(pool)).unwrap();
         }
         for _ in 0..100 {
             let subject = present
@@ -255,11 +281,15 @@ fn no_order_of_changes_loses_a_group() {
             let next = match random.random_range(0..7) {
                 0 => present.take_lead(&subject, &who),
                 1 => present.begin_join(&subject, &who),
-                2 => present.finish_join(&subject, &who, &present.group(&subject).unwrap().primary),
+                2 => {
+                    let group = present.group(&subject).unwrap();
+                    let join = group.joining.get(&who).copied().unwrap_or(Epoch(1));
+                    present.finish_join(&subject, (&who, join), &group.primary)
+                }
                 3 => present.leave(&subject, &who),
                 4 => present.remove(&who),
                 5 => present.set_state(&who, NodeState::Draining),
-                _ => present.register(&who, present.nodes[&who].clone()),
+                _ => present.register(&who, &start_of(present.nodes[&who].clone())),
             };
             let Ok(next) = next else { continue };
             assert_eq!(next.check(), Ok(()));
@@ -273,7 +303,7 @@ fn no_order_of_changes_loses_a_group() {
                 );
                 let came: Vec<_> = new.in_sync.difference(&old.in_sync).collect();
                 assert!(
-                    came.iter().all(|node| old.joining.contains(*node)),
+                    came.iter().all(|node| old.joining.contains_key(*node)),
                     "seed {seed}"
                 );
             }

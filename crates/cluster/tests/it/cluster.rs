@@ -3,7 +3,7 @@
 use std::str::FromStr as _;
 
 use stonecast_base::{Random, random_from_seed};
-use stonecast_cluster::{Attempt, Configuration, Node, NodeName, Policy, Subject};
+use stonecast_cluster::{Attempt, Configuration, Found, Node, NodeName, Policy, Start, Subject};
 use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 use uuid::Uuid;
 
@@ -38,11 +38,25 @@ pub fn node_that_survives(pool: u128, durability: Durability) -> Node {
     Node::new(Uuid::from_u128(pool), durability, platform, addresses)
 }
 
+/// A start of the node of `pool`, which has all that it ever had.
+pub fn start(pool: u128) -> Start {
+    start_of(node(pool))
+}
+
+/// A start of `node`, whose pool has all that it ever had.
+pub fn start_of(node: Node) -> Start {
+    Start {
+        node,
+        cluster: Some(NONCE),
+        found: Found::nothing(),
+    }
+}
+
 /// Three nodes, a, b and c, of pools 1, 2 and 3, without groups.
 pub fn three_nodes(policy: Policy) -> Configuration {
     let mut configuration = Configuration::create(NONCE, policy, an_attempt());
     for (pool, text) in (1..).zip(["a", "b", "c"]) {
-        configuration = configuration.register(&name(text), node(pool)).unwrap();
+        configuration = configuration.register(&name(text), &start(pool)).unwrap();
     }
     configuration
 }

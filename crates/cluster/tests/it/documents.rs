@@ -4,7 +4,7 @@ use rand::RngExt as _;
 use stonecast_cluster::{Configuration, DocumentError, NodeState, Policy, VALUE_SIZE_MAX};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::cluster::{NONCE, an_attempt, name, node, placed, random};
+use crate::cluster::{NONCE, an_attempt, name, placed, random, start};
 
 #[test]
 fn a_configuration_is_read_as_it_was_written() {
@@ -49,18 +49,18 @@ fn damage_names_the_bytes_and_both_tags() {
 }
 
 #[test]
-fn a_configuration_of_a_newer_program_is_refused_by_its_format_whatever_follows() {
-    let text = "stonecast-configuration 2 another-tag with more\nanything";
-    assert_eq!(
-        Configuration::decode(text.as_bytes()),
-        Err(DocumentError::Newer { found: 2 })
-    );
+fn a_configuration_of_another_format_is_refused_by_its_format_whatever_follows() {
+    let refused = |text: &str| Configuration::decode(text.as_bytes()).unwrap_err();
+    let newer = refused("stonecast-configuration 3 another-tag with more\nanything");
+    assert_eq!(newer, DocumentError::Newer { found: 3 });
+    let older = refused("stonecast-configuration 1 another-tag with more\nanything");
+    assert_eq!(older, DocumentError::Older { found: 1 });
 }
 
 /// A body with the right tag: a program that writes what it should not.
 fn tagged(body: &str) -> Vec<u8> {
     format!(
-        "stonecast-configuration 1 {:032x}\n{body}",
+        "stonecast-configuration 2 {:032x}\n{body}",
         xxh3_128(body.as_bytes())
     )
     .into_bytes()
@@ -98,6 +98,12 @@ fn a_configuration_that_contradicts_itself_is_refused_with_the_contradiction() {
             "do not follow each other",
         ),
         ("\"term\":5", "\"term\":6", "the epoch 5"),
+        (
+            "\"in_sync\":[\"a\",\"b\",\"c\"],\"joining\":{}",
+            "\"in_sync\":[\"a\",\"b\"],\"joining\":{\"c\":6}",
+            "c joins",
+        ),
+        ("\"joining\":{}", "\"joining\":{\"a\":5}", "and joins it"),
     ];
     for (from, to, complaint) in cases {
         let body = body();
@@ -135,7 +141,7 @@ fn as_many_shards_as_there_may_be_fit_into_a_store() {
     let mut largest = Configuration::create(NONCE, policy, an_attempt());
     for pool in 0..64 {
         let name = name(&format!("rack-07-node-{pool:02}"));
-        largest = largest.register(&name, node(pool)).unwrap();
+        largest = largest.register(&name, &start(pool)).unwrap();
         largest.nodes.get_mut(&name).unwrap().state = NodeState::Spare;
     }
     let size = largest.place_shards().unwrap().encode().len();

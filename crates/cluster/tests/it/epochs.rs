@@ -1,16 +1,14 @@
-//! Epochs that are durable before they count, and pools that are copies or are not.
+//! Epochs that are durable before they count.
 
 use std::cell::{Cell, RefCell};
 use std::future::ready;
 
 use stonecast_cluster::{
-    Configuration, Epoch, EpochCell, Epochs, Known, NotACopy, Pending, PoolFacts, RaiseError,
-    Stale, Survived, Timing, eligible,
+    Configuration, Epoch, EpochCell, Epochs, Known, Pending, RaiseError, Stale, Timing,
 };
-use stonecast_media::Durability;
 use uuid::Uuid;
 
-use crate::cluster::{NONCE, name, placed, shard};
+use crate::cluster::{NONCE, placed};
 
 /// A pool's cell, which may refuse to keep anything.
 #[derive(Default)]
@@ -57,7 +55,7 @@ fn a_node_is_in_an_epoch_when_that_is_durable_and_not_before() {
     cell.refuses.set(false);
     raise(&mut epochs, &cell, &placed()).unwrap();
     assert_eq!(epochs.known(), cell.load());
-    assert_eq!(epochs.known().unwrap().epoch, placed().epoch);
+    assert_eq!(epochs.known().unwrap().configuration, placed().id());
 }
 
 #[test]
@@ -89,6 +87,24 @@ fn lower_epochs_and_other_clusters_are_refused_from_the_store_too() {
 }
 
 #[test]
+fn another_configuration_of_the_same_epoch_is_refused_by_the_attempts_that_stored_both() {
+    let cell = Memory::default();
+    let mut epochs = Epochs::load(&cell);
+    let placed = placed();
+    raise(&mut epochs, &cell, &placed).unwrap();
+    raise(&mut epochs, &cell, &placed).expect("it is brought twice");
+    let mut restored = placed.clone();
+    restored.attempt.number = Uuid::from_u128(9);
+    let refused = Epochs::load(&cell).is_ahead(&restored);
+    let expected = Stale::OtherConfiguration {
+        epoch: placed.epoch,
+        found: Uuid::from_u128(9),
+        known: placed.attempt.number,
+    };
+    assert_eq!(refused, Err(expected));
+}
+
+#[test]
 fn the_longest_lease_of_all_epochs_is_kept_for_the_next_start() {
     let cell = Memory::default();
     let mut epochs = Epochs::load(&cell);
@@ -101,73 +117,4 @@ fn the_longest_lease_of_all_epochs_is_kept_for_the_next_start() {
         Epochs::load(&cell).known().unwrap().longest_lease,
         Timing::SHARED_CORES
     );
-}
-
-fn facts(configuration: &Configuration) -> PoolFacts {
-    PoolFacts {
-        pool: configuration.nodes[&name("a")].pool,
-        known: Some(Known {
-            nonce: NONCE,
-            epoch: Epoch(3),
-            longest_lease: Timing::SHARED_CORES,
-        }),
-        promise: Durability::Process,
-        survived: Survived::ProcessDeath,
-        contiguous: 90,
-        horizon: 90,
-    }
-}
-
-#[test]
-fn a_pool_counts_as_a_copy_as_long_as_it_survived_what_it_promises_to() {
-    let placed = placed();
-    let judge = |facts: PoolFacts| eligible(&placed, &name("a"), &shard(&placed), &facts);
-    let good = facts(&placed);
-    assert_eq!(judge(good), Ok(()));
-    let lost = judge(PoolFacts {
-        survived: Survived::PowerLoss,
-        ..good
-    });
-    assert_eq!(lost, Err(NotACopy::PromiseExceeded));
-    let durable = PoolFacts {
-        promise: Durability::Power,
-        survived: Survived::PowerLoss,
-        ..good
-    };
-    assert_eq!(judge(durable), Ok(()));
-    let gap = judge(PoolFacts {
-        contiguous: 88,
-        ..good
-    });
-    assert_eq!(
-        gap,
-        Err(NotACopy::Gap {
-            first: 89,
-            horizon: 90
-        })
-    );
-}
-
-#[test]
-fn a_wiped_or_foreign_pool_is_no_copy_under_whatever_name() {
-    let placed = placed();
-    let judge = |facts: PoolFacts| eligible(&placed, &name("a"), &shard(&placed), &facts);
-    let good = facts(&placed);
-    assert!(matches!(
-        judge(PoolFacts {
-            pool: Uuid::from_u128(77),
-            ..good
-        }),
-        Err(NotACopy::OtherPool { .. })
-    ));
-    assert_eq!(
-        judge(PoolFacts {
-            known: None,
-            ..good
-        }),
-        Err(NotACopy::OtherCluster)
-    );
-    let removed = placed.remove(&name("a")).unwrap();
-    let refused = eligible(&removed, &name("a"), &shard(&placed), &good);
-    assert!(matches!(refused, Err(NotACopy::NotNamed { .. })));
 }

@@ -11,7 +11,7 @@ use stonecast_cluster::{
     Subject, Term, Timing,
 };
 
-use crate::cluster::{name, random, three_nodes};
+use crate::cluster::{name, random, start_of, three_nodes};
 
 const STEP_NS: Nanoseconds = 100_000;
 const STEPS: u64 = 20_000;
@@ -136,9 +136,8 @@ impl Run {
             .unwrap();
         for other in ["b", "c"] {
             stored = stored.begin_join(&subject(), &name(other)).unwrap();
-            stored = stored
-                .finish_join(&subject(), &name(other), &name("a"))
-                .unwrap();
+            let joiner = (&name(other), stored.epoch);
+            stored = stored.finish_join(&subject(), joiner, &name("a")).unwrap();
         }
         let nodes = stored.nodes.keys().cloned().map(|name| {
             let clock = Clock::drawn(&world, &mut random);
@@ -238,7 +237,7 @@ impl Run {
         let node = &self.nodes[index];
         let next = self
             .stored
-            .register(&node.name, self.stored.nodes[&node.name].clone())
+            .register(&node.name, &start_of(self.stored.nodes[&node.name].clone()))
             .unwrap();
         self.stored = next.clone();
         let (world, time) = (self.world, self.time);
@@ -278,7 +277,7 @@ impl Run {
                     lease.enter(newer.epoch, group);
                     group
                         .joining
-                        .iter()
+                        .keys()
                         .for_each(|joiner| lease.include(joiner.clone()));
                 }
                 node.configuration = newer;
@@ -333,11 +332,11 @@ impl Run {
             .due(now + half)
             .filter_map(|copy| lease.ask(copy, now))
             .collect();
-        let joiner = group.joining.first().filter(|_| lease.holds(now));
-        if let Some(joiner) = joiner {
+        let joiner = group.joining.iter().next();
+        if let Some((joiner, &join)) = joiner.filter(|_| lease.holds(now)) {
             let next = node
                 .configuration
-                .finish_join(&subject(), joiner, &node.name);
+                .finish_join(&subject(), (joiner, join), &node.name);
             return self.change(index, epoch, next.unwrap());
         }
         if !(time / STEP_NS).is_multiple_of(2) {
@@ -374,7 +373,10 @@ impl Run {
                 return;
             };
             match self.world.joins_without_a_grant {
-                true => joining.finish_join(&subject(), &node.name, &group.primary),
+                true => {
+                    let joiner = (&node.name, joining.epoch);
+                    joining.finish_join(&subject(), joiner, &group.primary)
+                }
                 false => Ok(joining),
             }
         } else if !is_over {

@@ -7,3 +7,4 @@ mod contract;
 mod documents;
 mod epochs;
 mod leases;
+mod starts;

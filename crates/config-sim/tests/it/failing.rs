@@ -1,4 +1,4 @@
-//! The service while things fail.
+//! The service under faults.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::scene::{SEATS, Scene, revision};
 const ALWAYS: u64 = 1_000_000;
 
 #[test]
-fn a_compare_and_set_of_which_the_answer_is_lost_has_an_unknown_outcome_and_was_done() {
+fn a_compare_and_set_whose_answer_is_lost_has_an_unknown_outcome_and_was_done() {
     let scene = Scene::new(1, 1);
     let store = scene.callers[0].store.clone();
     scene.service.set_faults(ServiceFaults {
@@ -59,9 +59,10 @@ fn a_service_without_a_leader_refuses_and_serves_again_behind_the_next_seat() {
     assert!(scene.world.fault_hits()["manager_failover"] >= 1);
 }
 
-/// Needs the coin for what is undecided: a failover that keeps everything, or nothing, hides half of what a caller has to survive.
+/// Fails without the random choice among undecided compare-and-sets: a failover that keeps all of them, or none, hides half of
+/// the outcomes that a caller has to survive.
 #[test]
-fn a_failover_takes_over_some_of_what_was_undecided_and_loses_the_rest() {
+fn a_failover_takes_over_some_undecided_compare_and_sets_and_loses_the_rest() {
     let (mut kept, mut lost) = (0, 0);
     for seed in 0..40 {
         let scene = Scene::new(seed, 1);
@@ -87,7 +88,7 @@ fn a_failover_takes_over_some_of_what_was_undecided_and_loses_the_rest() {
 }
 
 #[test]
-fn a_partition_keeps_a_caller_from_the_seat_that_leads_and_the_others_send_nobody_to_it() {
+fn a_partition_separates_a_caller_from_the_leader_and_other_seats_do_not_redirect() {
     let scene = Scene::new(4, 2);
     let cut_off = &scene.callers[0];
     let until = 200_000_000;
@@ -129,7 +130,7 @@ fn a_seat_that_dies_is_followed_by_the_next_one_and_may_come_back() {
     });
 }
 
-/// One call of a caller, with the moments of its beginning and its end, in order.
+/// One call of a caller, with the moments of its beginning and its end.
 #[derive(Debug)]
 struct Call {
     begin: u64,
@@ -143,7 +144,7 @@ enum What {
     Swapped { won: Revision, value: Vec<u8> },
 }
 
-/// Reads and changes the value until a number of calls were answered, and notes every answer.
+/// Reads and changes the value until a number of calls are answered, and notes every answer.
 async fn work(
     store: Rc<SimConfigStore>,
     runtime: Rc<dyn Runtime>,
@@ -171,7 +172,8 @@ async fn work(
     }
 }
 
-/// Each revision is won once, by the value that it has; what was read or won is never older than what ended before the call began.
+/// Judges a log: each revision is won once, by its value, and no call returns an older revision than a call that ended before it
+/// began.
 fn judge(log: &[Call]) {
     let mut winners = BTreeMap::new();
     for call in log {
@@ -191,7 +193,7 @@ fn judge(log: &[Call]) {
     }
 }
 
-/// Lets four callers work while the service and its network fail as `seed` says, and judges what they were told.
+/// Lets four callers work while the service and its network fail as drawn from `seed`, and judges the answers.
 fn run(seed: u64) -> (u64, BTreeMap<&'static str, u64>) {
     let scene = Scene::new(seed, 4);
     let log = Rc::new(RefCell::new(Vec::new()));
@@ -217,7 +219,7 @@ fn run(seed: u64) -> (u64, BTreeMap<&'static str, u64>) {
     });
     while scene.world.step() {}
     judge(&log.borrow());
-    // Healed, with a seat that leads, the service serves.
+    // After healing, with a leader, the service serves.
     scene.world.heal();
     scene.service.set_faults(ServiceFaults::default());
     for seat in 0..SEATS {
@@ -235,7 +237,7 @@ fn run(seed: u64) -> (u64, BTreeMap<&'static str, u64>) {
 }
 
 #[test]
-fn whatever_fails_each_revision_is_won_once_and_nobody_reads_what_was_overwritten_before() {
+fn whatever_fails_each_revision_is_won_once_and_no_read_returns_an_overwritten_value() {
     let mut hits = BTreeMap::new();
     for seed in 0..60 {
         println!("seed {seed}");

@@ -1,4 +1,4 @@
-//! The service while nothing fails.
+//! The service without faults.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use stonecast_cluster::{ConfigStore as _, Revision, StoreError, Swap, VALUE_SIZE
 use crate::scene::{Scene, revision};
 
 #[test]
-fn a_value_is_changed_by_whoever_expects_the_revision_that_it_has() {
+fn a_value_is_changed_only_by_a_caller_that_expects_its_revision() {
     let scene = Scene::new(1, 2);
     let [first, second] = [0, 1].map(|caller| scene.callers[caller].store.clone());
     scene.world.block_on(async {
@@ -27,7 +27,7 @@ fn a_value_is_changed_by_whoever_expects_the_revision_that_it_has() {
 }
 
 #[test]
-fn of_two_callers_at_the_same_moment_one_is_told_that_it_won() {
+fn one_of_two_simultaneous_callers_wins() {
     let scene = Scene::new(2, 2);
     let outcomes = Rc::new(RefCell::new(Vec::new()));
     for caller in &scene.callers {
@@ -48,7 +48,7 @@ fn of_two_callers_at_the_same_moment_one_is_told_that_it_won() {
 }
 
 #[test]
-fn whoever_watches_is_told_of_the_next_value_however_long_it_takes() {
+fn a_watch_returns_the_next_value_however_long_that_takes() {
     let scene = Scene::new(3, 2);
     let [watcher, writer] = [0, 1].map(|caller| scene.callers[caller].store.clone());
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -64,7 +64,7 @@ fn whoever_watches_is_told_of_the_next_value_however_long_it_takes() {
     let runtime = scene.callers[1].runtime.clone();
     scene.world.block_on(async {
         for expected in [None, revision(1)] {
-            // Longer than a caller waits for one answer.
+            // The pause is longer than a caller waits for one answer.
             runtime.sleep(100_000_000).await;
             writer.compare_and_set(expected, b"value").await.unwrap();
         }

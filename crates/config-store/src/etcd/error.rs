@@ -1,20 +1,20 @@
-//! What can go wrong with an etcd, and what that says about a transaction.
+//! The failures of an etcd, and their consequences for a transaction.
 
 use crate::backend::Failure;
 
 /// Whether a request may have reached etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It may have.
+    /// The request may have reached etcd.
     Yes,
-    /// It cannot have changed anything.
+    /// The request cannot have changed anything.
     No,
 }
 
-/// An etcd that does not answer, or not as an etcd does.
+/// An etcd that does not answer, or answers unlike an etcd.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    /// Nobody listens there.
+    /// No server listens at the endpoint.
     #[error("etcd at {endpoint} is not reached: {reason}")]
     NotReached {
         /// `HOST:PORT`.
@@ -22,12 +22,12 @@ pub enum EtcdError {
         /// The system's reason.
         reason: String,
     },
-    /// The connection failed, or time was over, before the answer was there.
+    /// The connection failed, or the time was over, before the answer arrived.
     #[error("etcd at {endpoint} did not answer: {reason}")]
     NoAnswer {
         /// `HOST:PORT`.
         endpoint: String,
-        /// What happened.
+        /// The failure.
         reason: String,
     },
     /// There is no connection over TLS: one side does not trust the other, or does not speak TLS.
@@ -35,27 +35,27 @@ pub enum EtcdError {
     Tls {
         /// `HOST:PORT`.
         endpoint: String,
-        /// What failed, and what to do.
+        /// The failure and the remedy.
         reason: String,
     },
-    /// etcd says no.
+    /// etcd refuses the request.
     #[error("etcd at {endpoint} refuses: {message} (HTTP status {status}, code {code})")]
     Refused {
         /// `HOST:PORT`.
         endpoint: String,
-        /// Of HTTP.
+        /// The status of HTTP.
         status: u16,
-        /// Of gRPC; 0: none.
+        /// The code of gRPC; 0 if there is none.
         code: u64,
         /// etcd's words.
         message: String,
     },
-    /// An answer that etcd does not give.
-    #[error("what answers at {endpoint} is no etcd of version 3.4 or later: {reason}")]
+    /// An answer that no etcd gives.
+    #[error("the server at {endpoint} is not an etcd of version 3.4 or later: {reason}")]
     Garbage {
         /// `HOST:PORT`.
         endpoint: String,
-        /// What is wrong with it.
+        /// The fault of the answer.
         reason: String,
     },
     /// Another cluster of etcd answers.
@@ -65,21 +65,21 @@ pub enum EtcdError {
     OtherCluster {
         /// `HOST:PORT`.
         endpoint: String,
-        /// Its cluster.
+        /// The cluster of the endpoint.
         found: u64,
-        /// The cluster of the answers before.
+        /// The cluster of the earlier answers.
         expected: u64,
     },
-    /// etcd forgot something.
+    /// etcd has lost changes.
     #[error(
         "etcd at {endpoint} is at revision {found}, and was at {expected}: etcd was restored from a copy; give the cluster another nonce, and start this process again"
     )]
     WentBack {
         /// `HOST:PORT`.
         endpoint: String,
-        /// Its revision.
+        /// The revision of the endpoint.
         found: u64,
-        /// The revision that was seen before.
+        /// The revision that was seen earlier.
         expected: u64,
     },
     /// A transaction may have been done.
@@ -90,7 +90,7 @@ pub enum EtcdError {
     WatchEnded {
         /// `HOST:PORT`.
         endpoint: String,
-        /// What is known about it.
+        /// The available information.
         reason: String,
     },
 }
@@ -103,7 +103,7 @@ const FAILED_PRECONDITION: u64 = 9;
 const UNIMPLEMENTED: u64 = 12;
 const UNAVAILABLE: u64 = 14;
 const UNAUTHENTICATED: u64 = 16;
-/// What etcd says of a token from before a change of users or roles.
+/// The words of etcd about a token from before a change of users or roles.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
 impl EtcdError {
@@ -113,10 +113,10 @@ impl EtcdError {
             return false;
         };
         match *code {
-            // Not etcd's own words: a proxy, or a path that does not exist.
+            // The words are not etcd's own: a proxy, or a path that does not exist.
             0 => (400..500).contains(status) && *status != 408,
-            // An etcd that runs out of space does the transaction that is too much, and refuses it then: RESOURCE_EXHAUSTED is no
-            // refusal.
+            // An etcd that runs out of space executes the transaction that exceeds it, and refuses it afterwards:
+            // RESOURCE_EXHAUSTED is not a refusal.
             code => [
                 INVALID_ARGUMENT,
                 PERMISSION_DENIED,
@@ -128,7 +128,7 @@ impl EtcdError {
         }
     }
 
-    /// Whether the request lacked a token that counts.
+    /// Whether the request lacked a valid token.
     pub fn wants_a_token(&self) -> bool {
         let Self::Refused { code, message, .. } = self else {
             return false;
@@ -145,7 +145,7 @@ impl EtcdError {
         }
     }
 
-    /// Whether nothing was done and another endpoint, or this one later, may do better.
+    /// Whether nothing was done and another endpoint, or the same one later, may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::NotReached { .. } | Self::NoAnswer { .. } | Self::WatchEnded { .. } => true,
@@ -156,8 +156,8 @@ impl EtcdError {
         }
     }
 
-    /// Whether nothing was done and another endpoint may be asked. One member of which the certificate has expired keeps nobody from the
-    /// others.
+    /// Whether nothing was done and another endpoint may be asked. A member with an expired certificate keeps no one from
+    /// the others.
     pub fn is_of_one_endpoint(&self) -> bool {
         self.is_passing() || matches!(self, Self::Tls { .. })
     }
@@ -193,7 +193,8 @@ mod tests {
         for (status, code) in [(400, 3), (403, 7), (412, 9), (501, 12), (401, 16), (404, 0)] {
             assert!(!is_unknown(refused(status, code)), "{status} {code}");
         }
-        // Space that ran out in the transaction, time over, a leader that went, anything internal, and whatever a proxy says about what is behind it.
+        // Space that ran out in the transaction, an exceeded deadline, a leader that was lost, any internal error, and any
+        // report of a proxy about the servers behind it.
         for (status, code) in [
             (429, 8),
             (504, 4),
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_does_not_count_any_more_is_told_from_other_refusals() {
+    fn an_expired_token_is_distinguished_from_other_refusals() {
         let wants_a_token = |status, code, message: &str| {
             let error = EtcdError::Refused {
                 endpoint: "h:1".to_owned(),

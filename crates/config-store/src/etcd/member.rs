@@ -17,7 +17,7 @@ use super::messages::{
 use super::tls::{explain, read};
 use crate::address::{EtcdAddress, TlsFiles};
 
-/// Longest answer, bytes: the longest value in base64, and room for what stands around it.
+/// Longest answer in bytes: the longest value in base64, and room for the text around it.
 const ANSWER_SIZE_MAX: u64 = 4 << 20;
 
 /// One endpoint. A clone shares its connections.
@@ -32,7 +32,7 @@ pub struct Member {
     agents: Agents,
 }
 
-/// Connections, and the bounds of what is asked over them.
+/// Connections, and the bounds of the requests over them.
 #[derive(Clone)]
 struct Agents {
     calls: Agent,
@@ -62,7 +62,7 @@ impl Agents {
 }
 
 impl Member {
-    /// The member at `endpoint`, which is one of those of `address`. `tls` has what was read from the address's files.
+    /// The member at `endpoint`, one of the endpoints of `address`. `tls` has the content of the address's files.
     pub fn new(
         endpoint: &str,
         address: &EtcdAddress,
@@ -81,7 +81,7 @@ impl Member {
 
     /// The key's newest value.
     ///
-    /// Files of TLS are read again where they do not serve any more: certificates are renewed while a store is open.
+    /// The files of TLS are read again if they fail: certificates may be renewed while a store is open.
     pub fn range(&mut self, key: &Key) -> Result<Range, EtcdError> {
         let mut answer = self.ask("/v3/kv/range", &key.range());
         if matches!(answer, Err(EtcdError::Tls { .. })) && self.read_files() {
@@ -90,7 +90,8 @@ impl Member {
         Range::parse(key, &answer?).map_err(|reason| self.garbage(reason))
     }
 
-    /// Whether the files of TLS were read, and connections begin anew with them. Files that cannot be used change nothing: somebody may be writing them.
+    /// Reads the files of TLS, and begins new connections with them. Returns whether that succeeded. Unusable files change
+    /// nothing: another program may be writing them.
     fn read_files(&mut self) -> bool {
         let tls = self.tls.as_ref().and_then(|files| read(files).ok());
         if let Some(tls) = &tls {
@@ -99,7 +100,7 @@ impl Member {
         tls.is_some()
     }
 
-    /// Whether `value` was put because the key was at revision `expected`.
+    /// Stores `value` if the key is at revision `expected`, and returns whether it did.
     pub fn swap(
         &mut self,
         key: &Key,
@@ -113,7 +114,7 @@ impl Member {
         swapped.map_err(|error| error.after(Sent::Yes))
     }
 
-    /// Waits until something happens to the key at `revision` or later. `false`: nothing happened for long enough.
+    /// Waits for an event of the key at `revision` or later. `false`: there was none for long enough.
     pub fn listen(&mut self, key: &Key, revision: u64) -> Result<bool, EtcdError> {
         let end = Instant::now() + self.bounds.listen;
         self.authenticate()?;
@@ -135,7 +136,7 @@ impl Member {
         }
     }
 
-    /// The body of an answer. A token that does not count any more is replaced once.
+    /// The body of an answer. An expired token is replaced once.
     fn ask(&mut self, path: &str, request: &Value) -> Result<Vec<u8>, EtcdError> {
         self.authenticate()?;
         let answer = self.ask_once(path, request);
@@ -151,7 +152,7 @@ impl Member {
         }
     }
 
-    /// Gets a token, where there are credentials and no token.
+    /// Gets a token, if there are credentials and no token.
     fn authenticate(&mut self) -> Result<(), EtcdError> {
         let (None, Some((user, password))) = (&self.token, &self.credentials) else {
             return Ok(());
@@ -168,7 +169,7 @@ impl Member {
         body.read_to_vec().map_err(|error| self.failed(error))
     }
 
-    /// Sends a request. The head of its answer, unless that is a refusal.
+    /// Sends a request. Returns the head of its answer, unless the answer is a refusal.
     fn post(
         &self,
         agent: &Agent,
@@ -230,15 +231,15 @@ impl Member {
         }
     }
 
-    /// An etcd that wants another kind of connection ends this one, often without a word.
+    /// An etcd that expects another kind of connection ends this one, often without a message.
     fn why_it_hangs_up(&self) -> &'static str {
         match &self.tls {
-            None => "an etcd that wants TLS does that: use etcds:// there",
+            None => "an etcd that requires TLS does that: use etcds:// there",
             Some(TlsFiles { identity: None, .. }) => {
-                "an etcd without TLS does that: use etcd:// there; and one that wants a certificate of its clients: name cert and key"
+                "an etcd without TLS does that: use etcd:// there; and so does one that requires a certificate of its clients: name cert and key"
             }
             Some(_) => {
-                "an etcd without TLS does that: use etcd:// there; and one that refuses the certificate of this client"
+                "an etcd without TLS does that: use etcd:// there; and so does one that refuses the certificate of this client"
             }
         }
     }
@@ -258,7 +259,7 @@ impl Member {
     }
 }
 
-/// The error of rustls in `error`. It comes as such, or inside one of the system's while bytes are moved.
+/// The error of rustls in `error`, either directly or inside a system error during a transfer.
 fn of_tls(error: &ureq::Error) -> Option<&rustls::Error> {
     match error {
         ureq::Error::Rustls(error) => Some(error),

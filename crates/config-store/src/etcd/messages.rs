@@ -1,4 +1,4 @@
-//! Requests and answers of etcd's JSON gateway: numbers of 64 bits are strings there, zero is left out, and bytes are base64.
+//! Requests and answers of etcd's JSON gateway: 64-bit numbers are strings there, zero is omitted, and bytes are base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use stonecast_cluster::{Revision, Stored};
 
-/// A key, as the gateway writes it.
+/// A key in the gateway's encoding.
 #[derive(Clone)]
 pub struct Key(String);
 
@@ -20,7 +20,7 @@ impl Key {
         json!({ "key": self.0 })
     }
 
-    /// Puts `value` if the key's revision is `expected`; 0: if the key is not there.
+    /// Puts `value` if the key's revision is `expected`; 0 means that the key is absent.
     pub fn swap(&self, expected: u64, value: &[u8]) -> Value {
         json!({
             "compare": [{
@@ -30,7 +30,7 @@ impl Key {
         })
     }
 
-    /// Everything that happens to the key from `revision` on.
+    /// Watches every event of the key from `revision` on.
     pub fn watch(&self, revision: u64) -> Value {
         json!({ "create_request": { "key": self.0, "start_revision": revision.to_string() } })
     }
@@ -40,12 +40,12 @@ pub fn credentials(user: &str, password: &str) -> Value {
     json!({ "name": user, "password": password })
 }
 
-/// What every answer begins with.
+/// The header of every answer.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Header {
     #[serde(deserialize_with = "number")]
     pub cluster_id: u64,
-    /// Of the whole etcd.
+    /// The revision of the whole etcd.
     #[serde(deserialize_with = "revision")]
     pub revision: u64,
 }
@@ -112,12 +112,12 @@ struct WatchResult {
     compact_revision: u64,
 }
 
-/// What a line of a watch says.
+/// The content of a line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Something happened to the key.
+    /// There was an event of the key.
     Event,
-    /// Nothing happened.
+    /// There was no event.
     Nothing,
     /// etcd ends the watch.
     Canceled(String),
@@ -139,13 +139,13 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parsed.map_err(serde::de::Error::custom)
 }
 
-/// etcd counts with signed numbers, so the revision after any of its own is a number, too.
+/// etcd counts with signed numbers, so the successor of any of its revisions is a valid number, too.
 fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let revision = number(deserializer)?;
     match i64::try_from(revision) {
         Ok(_) => Ok(revision),
         Err(_) => Err(serde::de::Error::custom(format!(
-            "{revision} is no revision"
+            "{revision} is not a revision"
         ))),
     }
 }
@@ -161,7 +161,7 @@ fn beginning_of(body: &[u8]) -> String {
     format!("`{}`", shown.escape_ascii())
 }
 
-/// The first words of a text that may have any length, and any characters, since an answer gave it.
+/// The first words of a text from an answer, which may have any length and any characters.
 pub fn first_words_of(text: &str) -> String {
     const SHOWN: usize = 200;
     let mut shown = String::new();
@@ -204,7 +204,7 @@ impl Range {
     }
 }
 
-/// Whether a transaction put its value; its revision is that of the header.
+/// Whether a transaction put its value; the revision of the value is that of the header.
 pub fn parse_swap(expected: u64, body: &[u8]) -> Result<(Header, bool), String> {
     let answer: SwapAnswer = parse(body)?;
     if answer.succeeded && answer.header.revision <= expected {
@@ -216,7 +216,7 @@ pub fn parse_swap(expected: u64, body: &[u8]) -> Result<(Header, bool), String> 
     Ok((answer.header, answer.succeeded))
 }
 
-/// The token that an etcd gives for a password. No reason quotes `body`: another server may send the password back.
+/// The token that an etcd gives for a password. No reason quotes `body`, because another server may return the password.
 pub fn parse_token(body: &[u8]) -> Result<String, String> {
     let answer: TokenAnswer =
         serde_json::from_slice(body).map_err(|_| "its answer to a password has no token")?;
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_fits_into_a_header_and_no_reason_tells_a_password() {
+    fn a_token_fits_into_a_header_and_no_reason_shows_a_password() {
         assert_eq!(parse_token(br#"{"token":"a.b"}"#).as_deref(), Ok("a.b"));
         let echo = br#"{"name":"u","password":"secret"}"#;
         for wrong in [
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_another_shape_is_none() {
+    fn an_answer_of_another_shape_is_refused() {
         let key = Key::new("k");
         for body in [
             "",
@@ -289,11 +289,7 @@ mod tests {
         }
         let empty = r#"{"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"aw==","mod_revision":"9"}]}"#;
         let stored = Range::parse(&key, empty.as_bytes()).unwrap().stored;
-        assert_eq!(
-            stored.unwrap().bytes,
-            b"",
-            "a value of no bytes is left out"
-        );
+        assert_eq!(stored.unwrap().bytes, b"", "a value of no bytes is omitted");
         assert!(
             parse_swap(
                 9,
@@ -328,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_tells_events_from_its_beginning_and_its_end() {
+    fn a_watch_distinguishes_events_from_its_beginning_and_its_end() {
         for (line, heard) in [
             (r#"{"result":{"header":{},"created":true}}"#, Heard::Nothing),
             (r#"{"result":{"events":[{"kv":{}}]}}"#, Heard::Event),

@@ -1,4 +1,4 @@
-//! Certificates and keys from files, and what a failed handshake says.
+//! Certificates and keys from files, and the reasons of failed handshakes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,16 +14,16 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, TlsConfig};
 
 use crate::address::{Identity, TlsFiles};
 
-/// The bit of a file's mode that lets everybody read it.
+/// The bit of a file's mode that lets every user read it.
 const OTHERS_MAY_READ: u32 = 0o004;
 
-/// A file that TLS needs and cannot use.
+/// A file that TLS needs but cannot use.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", .path.display())]
 pub struct UnusableFile {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it, and what to do.
+    /// The fault and the remedy.
     pub reason: String,
 }
 
@@ -34,7 +34,7 @@ fn unusable(path: &Path, reason: impl ToString) -> UnusableFile {
     }
 }
 
-/// Reads `files`. rustls has accepted what it returns: `ureq` panics over a certificate and a key that do not belong together.
+/// Reads `files`. rustls has accepted the returned files: `ureq` panics on a certificate and a key that do not match.
 pub fn read(files: &TlsFiles) -> Result<TlsConfig, UnusableFile> {
     let authorities = certificates(&files.cacert)?;
     let mut roots = RootCertStore::empty();
@@ -92,27 +92,28 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, UnusableFil
     }
 }
 
-/// The bytes of a file that others must not know.
+/// The bytes of a secret file.
 fn read_secret(path: &Path) -> Result<Vec<u8>, UnusableFile> {
     let status = fs::metadata(path).map_err(|error| unusable(path, error))?;
     if status.permissions().mode() & OTHERS_MAY_READ != 0 {
-        let reason = "everybody may read this key; take that away with `chmod o=`";
+        let reason = "every user may read this key; restrict it with `chmod o=`";
         return Err(unusable(path, reason));
     }
     fs::read(path).map_err(|error| unusable(path, error))
 }
 
-/// What `error` says of a connection over TLS, and what to do.
+/// The meaning of `error` for a connection over TLS, and the remedy.
 pub fn explain(error: &rustls::Error, files: &TlsFiles) -> String {
     use AlertDescription as Alert;
     let advice = match error {
         rustls::Error::InvalidCertificate(error) => of_certificate(error, files),
         rustls::Error::InvalidMessage(_) => {
-            "what answers speaks no TLS: use etcd://, or correct the port".to_owned()
+            "the server does not speak TLS: use etcd://, or correct the port".to_owned()
         }
         rustls::Error::AlertReceived(alert) => match (alert, &files.identity) {
             (Alert::CertificateRequired | Alert::BadCertificate, None) => {
-                "it wants a certificate of its clients: name cert and key in the address".to_owned()
+                "it requires a certificate of its clients: name cert and key in the address"
+                    .to_owned()
             }
             (
                 Alert::CertificateRequired
@@ -125,12 +126,12 @@ pub fn explain(error: &rustls::Error, files: &TlsFiles) -> String {
                 | Alert::AccessDenied,
                 Some(Identity { cert, .. }),
             ) => format!(
-                "it refuses the certificate {}: correct or renew that, or the authorities that etcd trusts",
+                "it refuses the certificate {}: correct or renew it, or the authorities that etcd trusts",
                 cert.display()
             ),
             _ => "both sides must share a version of TLS and a suite".to_owned(),
         },
-        _ => "look at the TLS options of etcd".to_owned(),
+        _ => "check the TLS options of etcd".to_owned(),
     };
     format!("{error}; {advice}")
 }
@@ -138,17 +139,17 @@ pub fn explain(error: &rustls::Error, files: &TlsFiles) -> String {
 fn of_certificate(error: &CertificateError, files: &TlsFiles) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "the certificate of etcd has expired: renew that, or correct the clock of this host"
+            "the certificate of etcd has expired: renew it, or correct the clock of this host"
                 .to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the certificate of etcd begins later: correct the clock of this host".to_owned()
+            "the certificate of etcd is not valid yet: correct the clock of this host".to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "the certificate of etcd is for other hosts: use a name that stands in it".to_owned()
+            "the certificate of etcd is for other hosts: use a name that it contains".to_owned()
         }
         _ => format!(
-            "no authority in {} stands for the certificate of etcd: correct cacert, and be sure that this is your etcd",
+            "no authority in {} signed the certificate of etcd: correct cacert, and be sure that this is your etcd",
             files.cacert.display()
         ),
     }

@@ -1,4 +1,4 @@
-//! The directory: names of revisions, and what is done to them.
+//! The directory: names of revisions, and the operations on them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -15,33 +15,34 @@ use super::revision::{self, SIZE_MAX};
 
 const PREFIX: &str = "revision-";
 const DIGITS: usize = 20;
-/// What a writer writes before it is linked begins like this.
+/// Prefix of the files that a writer writes before it links them.
 const UNLINKED: &str = ".unlinked-";
-/// After so long the writer of such a file is taken for dead. One that was only stopped finds no file to link: nothing is done.
+/// Age at which the writer of such a file is taken for dead. A writer that was only stopped finds no file to link, so
+/// nothing is done.
 const UNLINKED_MAX: Duration = Duration::from_secs(3600);
-/// How many revisions are superseded at most after one change: those that killed writers left.
+/// Most revisions that are superseded after one change: those that killed writers left.
 const SUPERSEDED_MAX: u32 = 64;
-/// How often a value may be superseded while it is read.
+/// Number of times that a value may be superseded while it is read.
 const LOOKS_MAX: u32 = 100;
 
-/// Makes names of this process's files different.
+/// Makes the file names of this process distinct.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// A directory of revisions, and what is known about it.
+/// A directory of revisions, and the knowledge about it.
 #[derive(Clone)]
 pub struct Directory {
     path: PathBuf,
     link: Link,
-    /// The highest revision that was seen; 0: none.
+    /// The highest revision seen so far; 0 if there is none.
     newest: u64,
     /// The highest revision whose name is durable.
     synced: u64,
-    /// Whether all names were looked through.
+    /// Whether all names were listed.
     is_listed: bool,
 }
 
 impl Directory {
-    /// The directory at `path`. It need not be there.
+    /// The directory at `path`, which need not exist.
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -52,7 +53,7 @@ impl Directory {
         }
     }
 
-    /// The same on a file system that links as `link` does.
+    /// The same, on a file system whose `link` behaves like `link`.
     #[cfg(test)]
     pub fn with_link(self, link: Link) -> Self {
         Self { link, ..self }
@@ -76,7 +77,8 @@ impl Directory {
         }
     }
 
-    /// Makes the directory, unless it is there, and makes its name durable: whoever made it may have died before that.
+    /// Makes the directory unless it exists, and makes its name durable: the process that made it may have died before
+    /// that.
     pub fn create(&self) -> Result<(), FileError> {
         match fs::create_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -85,7 +87,8 @@ impl Directory {
         let parent = self.path.parent().filter(|parent| *parent != Path::new(""));
         let parent = parent.unwrap_or(Path::new(".")).to_owned();
         match sync_directory(&parent) {
-            // No process like this one made the directory: it had no right to, or the directory is where another file system begins.
+            // Another program made the directory: this process had no right to, or the directory is the root of another
+            // file system.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -107,9 +110,9 @@ impl Directory {
         }
     }
 
-    /// The newest revision; 0: nothing was ever stored.
+    /// The newest revision; 0 if nothing was ever stored.
     ///
-    /// Names stay, so where one exists all lower ones do, and the highest is found by doubling the step and then halving it.
+    /// Names stay, so if one exists all lower ones do. The search for the highest doubles the step and then halves it.
     pub fn newest(&mut self) -> Result<u64, FileError> {
         if !self.is_listed {
             self.newest = self.list()?;
@@ -127,7 +130,7 @@ impl Directory {
             low += step;
             step *= 2;
         }
-        // `low` exists and `low + step` did not.
+        // `low` exists and `low + step` does not.
         while step > 1 {
             step /= 2;
             if self.exists(low + step)? {
@@ -138,7 +141,7 @@ impl Directory {
         Ok(low)
     }
 
-    /// The highest name, with all names below it: one that is missing was removed by somebody else.
+    /// The highest name, with a check of all names below it: a missing name was removed by another program.
     fn list(&self) -> Result<u64, FileError> {
         let mut found = Vec::new();
         let entries = fs::read_dir(&self.path);
@@ -149,7 +152,7 @@ impl Directory {
         }
         found.sort_unstable();
         let newest = found.last().copied().unwrap_or(0);
-        // A list that is read while names are added may lack some of these, and looking for them tells.
+        // A list that is read while names are added may lack some of them, so a second look decides.
         for missing in (1..newest).filter(|revision| found.binary_search(revision).is_err()) {
             if !self.exists(missing)? {
                 return Err(FileError::Gone {
@@ -175,7 +178,7 @@ impl Directory {
                 return Err(FileError::Damaged {
                     path,
                     offset: 0,
-                    found: "something that is no file".to_owned(),
+                    found: "something that is not a file".to_owned(),
                     expected: "the newest revision".to_owned(),
                 });
             }
@@ -206,7 +209,7 @@ impl Directory {
         })
     }
 
-    /// Writes `value` as `revision`. Whoever was faster has taken it.
+    /// Writes `value` as `revision`, unless another writer has taken it.
     pub fn link(&self, revision: u64, value: &[u8]) -> Result<Linked, FileError> {
         let (unlinked, name) = (
             self.write_unlinked(&revision::encode(revision, value))?,
@@ -214,18 +217,18 @@ impl Directory {
         );
         let linked = judge((self.link)(&unlinked, &name), &unlinked, &name);
         let error = self.error("linking", name);
-        // A name that is left over is removed by a later writer.
+        // A later writer removes a remaining name.
         let _ = fs::remove_file(&unlinked);
         linked.map_err(error)
     }
 
-    /// A file with these bytes, synced unless it is empty, under a name that nobody else uses.
+    /// A file with these bytes, synced unless it is empty, under a unique name.
     fn write_unlinked(&self, bytes: &[u8]) -> Result<PathBuf, FileError> {
         let (path, mut file) = loop {
             let (process, number) = (process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
             let path = self.path.join(format!("{UNLINKED}{process}-{number}"));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                // Left by a process of the same number, or made by one in another container.
+                // The name was left by a process of the same number, or made by one in another container.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 opened => break (path.clone(), opened.map_err(self.error("making", path))?),
             }
@@ -247,8 +250,8 @@ impl Directory {
         sync_directory(&self.path).map_err(self.error("syncing", self.path.clone()))
     }
 
-    /// Replaces `revision`, and those below it that still have values, by empty files, as far as that is possible: it saves space, and
-    /// nothing depends on it. Now and then it removes files of dead writers.
+    /// Replaces `revision`, and the revisions below it that still have values, by empty files, as far as possible: this
+    /// saves space, and nothing depends on it. Now and then it removes files of dead writers.
     pub fn supersede(&self, revision: u64) {
         for (superseded, revision) in (1..=revision).rev().enumerate() {
             let path = self.path_of(revision);
@@ -285,7 +288,7 @@ impl Directory {
     }
 }
 
-/// The revision that has this name: only names that this store gives count.
+/// The revision with this name: only names that this store gives count.
 fn revision_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?;
     let is_name = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -309,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_name_that_a_store_gives_is_one_of_a_revision() {
+    fn only_a_name_that_a_store_gives_names_a_revision() {
         assert_eq!(revision_of("revision-00000000000000000007"), Some(7));
         for name in [
             "revision-7",

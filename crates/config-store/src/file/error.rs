@@ -1,14 +1,14 @@
-//! What can be wrong with the files of a store.
+//! The faults of a store's files.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::backend::Failure;
 
-/// Files that are not as this store leaves them, or a system that does not do what it is asked.
+/// Files in a state that this store never leaves, or a failed system call.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// No directory.
+    /// There is no directory.
     #[error(
         "there is no directory {}: create the cluster first, or correct the path",
         .path.display()
@@ -29,17 +29,17 @@ pub enum FileError {
     },
     /// The bytes are not those that were written.
     #[error(
-        "{} is damaged: at byte {offset}, found {found}, expected {expected}; no crash of this program leaves that, so look at the disk",
+        "{} is damaged: at byte {offset}, found {found}, expected {expected}; no crash of this program leaves that, so check the disk",
         .path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The offset of the damage.
         offset: u64,
-        /// What stands there.
+        /// The content found.
         found: String,
-        /// What should.
+        /// The content expected.
         expected: String,
     },
     /// A newer program wrote it.
@@ -50,14 +50,14 @@ pub enum FileError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: u64,
-        /// The format that is read.
+        /// The format that this program reads.
         expected: u64,
     },
-    /// A revision that was there is not.
+    /// A revision that existed is missing.
     #[error(
-        "{} is gone, and {newest} revisions were there: somebody removed it, or the directory is a part of a copy; restore all of it",
+        "{} is gone, and {newest} revisions were there: it was removed, or the directory is a partial copy; restore all of it",
         .path.display()
     )]
     Gone {
@@ -71,7 +71,7 @@ pub enum FileError {
     Restless {
         /// The directory.
         path: PathBuf,
-        /// How often it was tried.
+        /// Number of attempts.
         looks: u32,
     },
 }

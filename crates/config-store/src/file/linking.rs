@@ -1,28 +1,28 @@
-//! What became of a `link`, where the answer may be wrong.
+//! Determines the outcome of a `link` whose answer may be wrong.
 //!
-//! A file system of a network may do it and lose the answer. It asks again then, and is told that the name exists; or it
-//! gives up, with whatever error. The writer's own file tells: it has two names, or one.
+//! A network file system may execute a `link` and lose the answer. It then repeats the request and learns that the name
+//! exists, or gives up with some error. The link count of the writer's own file decides: it has two names, or one.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Gives the file at the first path the second one as a further name.
+/// Gives the file at the first path the second path as a further name.
 pub type Link = fn(&Path, &Path) -> io::Result<()>;
 
-/// What became of a `link`.
+/// The outcome of a `link`.
 #[derive(Debug)]
 pub enum Linked {
-    /// The name is this writer's.
+    /// The name belongs to this writer.
     Done,
-    /// The name is somebody else's.
+    /// The name belongs to another writer.
     Taken,
-    /// Nobody can tell, with the reason for people.
+    /// The outcome is unknown, with the reason for people.
     Unknown(String),
 }
 
-/// Errors of a `link` that was not done, and will not be.
+/// Errors of a `link` that was not done, and will not be done.
 const REFUSALS: [ErrorKind; 8] = [
     ErrorKind::NotFound,
     ErrorKind::PermissionDenied,
@@ -34,7 +34,8 @@ const REFUSALS: [ErrorKind; 8] = [
     ErrorKind::Unsupported,
 ];
 
-/// Judges the `answer` to linking the file `own`, which has no other name, to `name`. Its error where nothing was done.
+/// Judges the `answer` to linking the file `own`, which has no other name, to `name`. Returns the error if nothing was
+/// done.
 pub fn judge(answer: io::Result<()>, own: &Path, name: &Path) -> io::Result<Linked> {
     let Err(error) = answer else {
         return Ok(Linked::Done);
@@ -49,14 +50,15 @@ pub fn judge(answer: io::Result<()>, own: &Path, name: &Path) -> io::Result<Link
         (_, Ok(own), _) if own.nlink() > 1 => Ok(Linked::Done),
         (ErrorKind::AlreadyExists, Ok(_), Ok(named)) if named.len() > 0 => Ok(Linked::Taken),
         (ErrorKind::AlreadyExists, Ok(_), Ok(_)) => {
-            unknown("it has been superseded since, so nobody can tell by whom it was written")
+            unknown("it has been superseded since, so its writer is unknown")
         }
         (kind, _, _) if REFUSALS.contains(&kind) => Err(error),
-        _ => unknown("it may have been done, or may yet be"),
+        _ => unknown("it may have been done, or may be done later"),
     }
 }
 
-/// The status of the writer's file. It is opened first: a file system of a network asks its server then, and does not answer from memory.
+/// The status of the writer's file. The file is opened first: a network file system then asks its server instead of
+/// answering from memory.
 fn status_of(own: &Path) -> io::Result<Metadata> {
     File::open(own)?.metadata()
 }
@@ -70,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder in which a writer has its file, which is not linked yet.
+    /// A folder with a writer's file that is not linked yet.
     fn folder() -> (TempDir, PathBuf, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let (own, name) = (folder.path().join("own"), folder.path().join("name"));
@@ -97,16 +99,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_the_value_of_somebody_else_is_taken() {
+    fn a_name_with_the_value_of_another_writer_is_taken() {
         let (_folder, own, name) = folder();
         fs::write(&name, "value").unwrap();
         let judged = judge(fs::hard_link(&own, &name), &own, &name);
         assert!(matches!(judged, Ok(Linked::Taken)), "{judged:?}");
     }
 
-    /// The writer's file has one name again when its revision was superseded, as if it had never been linked.
+    /// The writer's file has one name again after its revision was superseded, as if it had never been linked.
     #[test]
-    fn a_name_that_was_superseded_since_may_have_been_this_writers() {
+    fn a_superseded_name_may_have_been_this_writers() {
         let (folder, own, name) = folder();
         fs::hard_link(&own, &name).unwrap();
         let empty = folder.path().join("empty");
@@ -114,7 +116,7 @@ mod tests {
         fs::rename(&empty, &name).unwrap();
         let judged = judge(failed(ErrorKind::AlreadyExists), &own, &name);
         let Ok(Linked::Unknown(reason)) = judged else {
-            panic!("nobody can tell: {judged:?}");
+            panic!("the outcome is unknown: {judged:?}");
         };
         assert!(reason.contains("superseded"), "{reason}");
     }

@@ -8,15 +8,15 @@
 //!     revision-00000000000000000010     a value: the newest
 //! ```
 //!
-//! A writer writes and syncs a file under a name of its own, and links it to the name of the next revision. `link` fails where the name
-//! exists, so one writer wins, and no lock is held that a stopped process could keep.
+//! A writer writes and syncs a file under a name of its own, and links it to the name of the next revision. `link` fails if
+//! the name exists, so one writer wins, and there is no lock that a stopped process could keep.
 //!
 //! Invariants:
-//! - *A name that exists stays.* An old revision is replaced by an empty file, in one step, and never removed. So a writer that was stopped
-//!   before its `link` and continues after a hundred changes finds the name taken; and the newest revision is the
-//!   highest name, without a list of the directory that could change while it is read.
-//! - Nothing is answered before the directory is synced: neither `Done` nor a value that was read. A value that somebody acted on is there
-//!   after a power cut.
+//! - *A name that exists stays.* An old revision is replaced by an empty file, in one step, and never removed. So a writer
+//!   that was stopped before its `link` and continues after a hundred changes finds the name taken. The newest revision is
+//!   the highest name, found without a list of the directory that could change while it is read.
+//! - Nothing is answered before the directory is synced: neither `Done` nor a value that was read. So a value that a
+//!   program acted on is still there after a power cut.
 //! - The last [`KEPT`] revisions are values.
 
 mod directory;
@@ -34,11 +34,11 @@ use self::directory::Directory;
 use self::linking::Linked;
 use crate::backend::{Backend, Failure};
 
-/// How many revisions keep their values.
+/// Number of revisions that keep their values.
 const KEPT: u64 = 8;
-/// How often a watch looks. One look is one `stat`.
+/// The interval at which a watch polls. One poll is one `stat`.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long a watch looks before it answers that nothing changed.
+/// The time that a watch polls before it answers that nothing changed.
 const LOOK_FOR: Duration = Duration::from_millis(500);
 
 /// A directory of revisions.
@@ -84,8 +84,8 @@ impl Backend for FileStore {
         Ok(Swap::Done(Revision(next)))
     }
 
-    /// Looks again and again: that needs no watch of the kernel's, whose number is bounded for each user, which not every file system has,
-    /// and beside which one would have to look anyway when it overflows.
+    /// Polls in a loop. A watch of the kernel is not used: their number is bounded for each user, not every file system has
+    /// them, and polling would still be necessary when one overflows.
     fn watch(&mut self, known: Option<Revision>) -> Result<Option<Revision>, Failure> {
         let end = Instant::now() + LOOK_FOR;
         loop {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_a_network_did_and_answered_wrongly_is_told_as_done() {
+    fn a_change_that_a_network_did_and_answered_wrongly_is_reported_as_done() {
         let answers: [linking::Link; 2] = [
             |own, name| {
                 fs::hard_link(own, name)?;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_which_the_network_tells_nothing_has_an_unknown_outcome() {
+    fn a_change_without_an_answer_from_the_network_has_an_unknown_outcome() {
         let (folder, swap) = swap_where(|_, _| Err(io::Error::other("the server does not answer")));
         assert!(matches!(swap, Err(Failure::Unknown(_))), "{swap:?}");
         let left = fs::read_dir(folder.path()).unwrap().count();

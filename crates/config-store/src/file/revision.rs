@@ -5,7 +5,7 @@
 //!   the value
 //! ```
 //!
-//! An empty file is a revision that was superseded.
+//! An empty file is a superseded revision.
 
 use std::path::Path;
 use std::str;
@@ -17,7 +17,7 @@ use super::error::FileError;
 
 const MAGIC: &str = "stonecast-revision";
 const FORMAT: u64 = 1;
-/// Longest first line, with its end.
+/// Longest first line, including its end.
 const HEAD_SIZE_MAX: usize = 128;
 /// Longest file.
 pub const SIZE_MAX: u64 = (VALUE_SIZE_MAX + HEAD_SIZE_MAX) as u64;
@@ -30,7 +30,7 @@ pub fn encode(revision: u64, value: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The value in the file of `revision`; `None`: it was superseded.
+/// The value in the file of `revision`; `None` if it was superseded.
 pub fn decode(path: &Path, revision: u64, mut file: Vec<u8>) -> Result<Option<Vec<u8>>, FileError> {
     if file.is_empty() {
         return Ok(None);
@@ -56,7 +56,7 @@ pub fn decode(path: &Path, revision: u64, mut file: Vec<u8>) -> Result<Option<Ve
         [MAGIC, format, ..] if format.parse().is_ok_and(|format: u64| format > FORMAT) => {
             Err(FileError::Newer {
                 path: path.to_owned(),
-                found: format.parse().expect("it was parsed above"),
+                found: format.parse().expect("the format was parsed above"),
                 expected: FORMAT,
             })
         }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_a_revision_and_no_changed_byte_is_taken_for_one() {
+    fn a_truncated_or_changed_revision_is_refused() {
         let file = encode(7, b"a value of some length");
         for length in 1..file.len() {
             let torn = decoded(&file[..length]);

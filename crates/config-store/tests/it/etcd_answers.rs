@@ -61,7 +61,7 @@ fn refusal(code: u64, status: u16) -> Reply {
     )
 }
 
-/// An etcd of cluster 7 at revision 9 that answers transactions as it is told to.
+/// An etcd of cluster 7 at revision 9 that answers transactions with `txn`.
 fn etcd_with(txn: impl Fn() -> Reply + Send + 'static) -> Fake {
     Fake::start(move |path, _| match path {
         RANGE => range(7, 9),
@@ -70,8 +70,8 @@ fn etcd_with(txn: impl Fn() -> Reply + Send + 'static) -> Fake {
     })
 }
 
-/// An address at which nobody listens.
-fn nobody() -> String {
+/// An address without a listener.
+fn unused_endpoint() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }
@@ -84,10 +84,10 @@ fn swap(store: &Rc<dyn ConfigStore>) -> Result<Swap, StoreError> {
 fn an_answer_that_no_etcd_gives_is_an_error_that_names_the_endpoint() {
     type WrongAnswer = (fn() -> Reply, &'static str);
     let wrong: [WrongAnswer; 12] = [
-        (|| say("garbage"), "is no etcd"),
+        (|| say("garbage"), "is not an etcd"),
         (
             || say(r#"{"header":{"cluster_id":[],"revision":"9"}}"#),
-            "is no etcd",
+            "is not an etcd",
         ),
         (|| say("{}"), "missing field `header`"),
         (
@@ -97,20 +97,20 @@ fn an_answer_that_no_etcd_gives_is_an_error_that_names_the_endpoint() {
         (|| refusal(7, 403), "because (HTTP status 403, code 7)"),
         (
             || say(r#"{"header":{"cluster_id":"7","revision":"18446744073709551615"}}"#),
-            "is no revision",
+            "is not a revision",
         ),
         (|| say(&" ".repeat(5 << 20)), "is larger than"),
-        // Nobody is followed to where it points.
+        // Redirects are not followed.
         (
             || head("302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0"),
             "HTTP status 302",
         ),
-        // The rest of the answer never comes.
+        // The rest of the answer never arrives.
         (
             || head("200 OK\r\ncontent-length: 100"),
             "did not answer: timeout",
         ),
-        (|| Reply::Noise, "is no etcd"),
+        (|| Reply::Noise, "is not an etcd"),
         (|| Reply::HangUp, "did not answer"),
         (|| Reply::Silence, "did not answer: timeout"),
     ];
@@ -132,7 +132,7 @@ fn an_answer_that_no_etcd_gives_is_an_error_that_names_the_endpoint() {
 }
 
 #[test]
-fn whatever_an_etcd_says_its_words_in_a_message_are_few_and_printable() {
+fn the_words_of_an_etcd_in_a_message_are_few_and_printable() {
     let replies: [fn(&str) -> Reply; 3] = [
         |words| Reply::Say(400, format!(r#"{{"code":3,"message":"{words}"}}"#)),
         |words| Reply::Say(400, words.to_owned()),
@@ -149,7 +149,7 @@ fn whatever_an_etcd_says_its_words_in_a_message_are_few_and_printable() {
 }
 
 #[test]
-fn a_transaction_that_may_have_been_done_is_of_unknown_outcome_and_sent_once() {
+fn a_transaction_that_may_have_been_done_has_an_unknown_outcome_and_is_sent_once() {
     let replies: [fn() -> Reply; 10] = [
         || Reply::Silence,
         || Reply::HangUp,
@@ -158,9 +158,9 @@ fn a_transaction_that_may_have_been_done_is_of_unknown_outcome_and_sent_once() {
         || Reply::Say(502, "<html>".to_owned()),
         || refusal(14, 503),
         || refusal(4, 504),
-        // Space ran out in this transaction: etcd has done it.
+        // Space ran out in this transaction: etcd has executed it.
         || refusal(8, 429),
-        // The first of these was done by another cluster, and the second one goes back.
+        // The first of these was executed by another cluster, and the second goes back.
         || done(8, 10),
         || done(7, 4),
     ];
@@ -193,16 +193,16 @@ fn a_transaction_that_was_refused_before_it_began_was_not_done() {
 }
 
 #[test]
-fn an_endpoint_that_is_not_there_or_silent_is_passed_over() {
+fn a_missing_or_silent_endpoint_is_skipped() {
     let (gone, silent, good) = (
-        nobody(),
+        unused_endpoint(),
         Fake::start(|_, _| Reply::Silence),
         etcd_with(|| done(7, 10)),
     );
     let store = open(&[&gone, &silent.endpoint, &good.endpoint]);
     assert_eq!(finish(store.read()).unwrap().unwrap().revision, Revision(5));
     assert_eq!(swap(&store), Ok(Swap::Done(Revision(10))));
-    // The very first call may be a transaction: it is sent where a read was answered.
+    // The first call may be a transaction: it is sent to a member that answered a read.
     let store = open(&[&gone, &silent.endpoint, &good.endpoint]);
     assert_eq!(swap(&store), Ok(Swap::Done(Revision(10))));
     assert_eq!(silent.count(TXN), 0);
@@ -247,7 +247,7 @@ fn an_etcd_whose_revision_goes_back_is_an_error() {
     let store = open(&[&fake.endpoint]);
     finish(store.read()).unwrap();
     revision.store(6, Ordering::Relaxed);
-    // A first value would fit into an etcd that forgot the others.
+    // A first value would fit into an etcd that lost the others.
     let swap = finish(store.compare_and_set(None, b"value"));
     assert!(matches!(swap, Err(StoreError::Refused { .. })), "{swap:?}");
     assert_eq!(fake.count(TXN), 0);
@@ -260,7 +260,7 @@ fn an_etcd_whose_revision_goes_back_is_an_error() {
     }
 }
 
-/// Watches `fake` for a second; nothing comes.
+/// Watches `fake` for a second, in which no change arrives.
 fn watch_in_vain(store: &Rc<dyn ConfigStore>) {
     let (executor, runtime) = runtime();
     let watched = executor.block_on(select(
@@ -271,7 +271,7 @@ fn watch_in_vain(store: &Rc<dyn ConfigStore>) {
 }
 
 #[test]
-fn a_watch_that_ends_for_whatever_reason_goes_on_without_haste() {
+fn a_watch_that_ends_for_any_reason_continues_after_pauses() {
     let canceled = r#"{"result":{"canceled":true,"compact_revision":"30"}}"#;
     let replies: [fn(&str) -> Reply; 5] = [
         |canceled| Reply::Stream(vec![canceled.to_owned()]),
@@ -297,7 +297,7 @@ fn a_watch_that_ends_for_whatever_reason_goes_on_without_haste() {
 }
 
 #[test]
-fn a_watch_of_an_etcd_that_is_away_goes_on_when_it_is_back() {
+fn a_watch_of_an_unreachable_etcd_continues_when_the_etcd_is_back() {
     let state = Arc::new(AtomicUsize::new(0));
     let of_fake = state.clone();
     let fake = Fake::start(
@@ -333,11 +333,11 @@ fn a_watch_of_an_etcd_that_is_away_goes_on_when_it_is_back() {
 }
 
 #[test]
-fn a_key_that_somebody_deleted_does_not_make_a_watch_busy() {
+fn a_deleted_key_does_not_make_a_watch_busy() {
     let reads = Arc::new(AtomicUsize::new(0));
     let of_fake = reads.clone();
     let fake = Fake::start(move |path, _| match path {
-        // There for the first looks of both threads, and then deleted.
+        // Present for the first reads of both threads, and then deleted.
         RANGE if of_fake.fetch_add(1, Ordering::Relaxed) < 2 => range(7, 9),
         RANGE => Reply::Say(200, format!("{{{}}}", header(7, 10))),
         _ => Reply::Stream(vec![
@@ -349,7 +349,7 @@ fn a_key_that_somebody_deleted_does_not_make_a_watch_busy() {
 }
 
 #[test]
-fn a_token_that_does_not_count_any_more_is_replaced_and_no_error_shows_the_password() {
+fn an_expired_token_is_replaced_and_no_error_shows_the_password() {
     let logins = Arc::new(AtomicUsize::new(0));
     let of_fake = logins.clone();
     let fake = Fake::start(move |path, body| match path {

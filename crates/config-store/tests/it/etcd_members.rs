@@ -1,4 +1,4 @@
-//! Stores in real servers of etcd that are killed, stopped, restored and compacted.
+//! Stores in real etcd servers that are killed, stopped, restored and compacted.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn open(address: &str) -> Rc<dyn ConfigStore> {
     stonecast_config_store::open_within(&address.parse().unwrap(), SHORT).unwrap()
 }
 
-/// `count` servers; `None`, with a note, where there is no etcd.
+/// `count` servers; `None`, with a note, if there is no etcd.
 fn servers(count: usize, story: &str) -> Option<Cluster> {
     match missing() {
         Some(reason) => {
@@ -35,7 +35,7 @@ async fn pause(runtime: &Rc<dyn Runtime>) {
     runtime.sleep(20_000_000).await;
 }
 
-/// Counts from 1 to `last` in the store, over all its failures. How many attempts had an unknown outcome.
+/// Counts from 1 to `last` in the store, across all its failures. Returns the number of attempts with an unknown outcome.
 async fn count_to(store: &Rc<dyn ConfigStore>, runtime: &Rc<dyn Runtime>, last: u32) -> u32 {
     let mut unknown = 0;
     loop {
@@ -54,7 +54,7 @@ async fn count_to(store: &Rc<dyn ConfigStore>, runtime: &Rc<dyn Runtime>, last: 
         let next = (number + 1).to_string();
         match store.compare_and_set(expected, next.as_bytes()).await {
             Ok(Swap::Done(_)) => {}
-            Ok(Swap::Conflict) => assert!(unknown > 0, "nobody else writes"),
+            Ok(Swap::Conflict) => assert!(unknown > 0, "no other program writes"),
             Err(error) => {
                 unknown += u32::from(matches!(error, StoreError::Unknown { .. }));
                 pause(runtime).await;
@@ -85,8 +85,8 @@ async fn watch_to(store: &Rc<dyn ConfigStore>, last: u32) -> u32 {
 }
 
 #[test]
-fn changes_and_watches_go_on_when_the_leader_of_three_is_killed() {
-    let story = "etcd_members::changes_and_watches_go_on_when_the_leader_of_three_is_killed";
+fn changes_and_watches_continue_when_the_leader_of_three_is_killed() {
+    let story = "etcd_members::changes_and_watches_continue_when_the_leader_of_three_is_killed";
     let Some(mut cluster) = servers(3, story) else {
         return;
     };
@@ -106,15 +106,15 @@ fn changes_and_watches_go_on_when_the_leader_of_three_is_killed() {
             pause(&runtime).await;
         }
         let leader = cluster.members.iter_mut().find(|member| member.leads());
-        leader.expect("one of three leads").kill();
+        leader.expect("one of the three leads").kill();
     };
     let count_and_kill = futures_util::future::join(counter, kill);
     let work = futures_util::future::join(count_and_kill, watch_to(&watcher, LAST));
     let ((unknown, ()), seen) = executor
         .block_on(async { runtime.within(120_000_000_000, work).await })
-        .expect("two of three go on");
+        .expect("two of three continue");
     println!("{unknown} attempts of unknown outcome, {seen} values seen");
-    // The third one comes back, knows everything, and the second one may go.
+    // The third member returns and catches up, and the second may go.
     let dead = cluster
         .members
         .iter_mut()
@@ -123,24 +123,24 @@ fn changes_and_watches_go_on_when_the_leader_of_three_is_killed() {
     dead.start();
     dead.wait_until_ready();
     let other = cluster.members.iter_mut().find(|member| member.leads());
-    other.expect("one of three leads").kill();
+    other.expect("one of the three leads").kill();
     let counter = count_to(&writer, &runtime, LAST + 20);
     executor
         .block_on(async { runtime.within(120_000_000_000, counter).await })
-        .expect("two of three go on");
+        .expect("two of three continue");
 }
 
 #[test]
-fn without_a_majority_nothing_is_read_and_an_attempt_is_never_told_to_be_done() {
+fn without_a_majority_nothing_is_read_and_no_attempt_is_reported_as_done() {
     let story =
-        "etcd_members::without_a_majority_nothing_is_read_and_an_attempt_is_never_told_to_be_done";
+        "etcd_members::without_a_majority_nothing_is_read_and_no_attempt_is_reported_as_done";
     let Some(mut cluster) = servers(3, story) else {
         return;
     };
     let store = open(&cluster.address("k"));
     let swap = finish(store.compare_and_set(None, b"1"));
     let Ok(Swap::Done(revision)) = swap else {
-        panic!("all three are there: {swap:?}");
+        panic!("all three members are running: {swap:?}");
     };
     cluster.members[1].kill();
     cluster.members[2].kill();
@@ -176,20 +176,20 @@ fn an_etcd_that_is_stopped_in_the_middle_leaves_an_unknown_outcome_in_bounded_ti
         "{refused:?}"
     );
     kill_process(pid, Signal::CONT).unwrap();
-    // It does what was sent to it, or drops that with the connection. Somebody's next attempt decides.
+    // The server executes the request that was sent, or drops it with the connection. The next attempt decides.
     cluster.members[0].wait_until_ready();
     let decided = finish(store.compare_and_set(Some(revision), b"3"));
     let expected = match decided {
         Ok(Swap::Done(_)) => b"3",
         Ok(Swap::Conflict) => b"2",
-        Err(error) => panic!("it answers again: {error}"),
+        Err(error) => panic!("the server answers again: {error}"),
     };
     assert_eq!(finish(store.read()).unwrap().unwrap().bytes, expected);
 }
 
 #[test]
-fn an_etcd_that_lost_what_it_knew_is_an_error_and_not_an_empty_store() {
-    let story = "etcd_members::an_etcd_that_lost_what_it_knew_is_an_error_and_not_an_empty_store";
+fn an_etcd_that_lost_its_values_is_an_error_and_not_an_empty_store() {
+    let story = "etcd_members::an_etcd_that_lost_its_values_is_an_error_and_not_an_empty_store";
     let Some(mut cluster) = servers(1, story) else {
         return;
     };
@@ -210,8 +210,8 @@ fn an_etcd_that_lost_what_it_knew_is_an_error_and_not_an_empty_store() {
 }
 
 #[test]
-fn a_watch_sees_a_change_after_the_past_was_compacted() {
-    let story = "etcd_members::a_watch_sees_a_change_after_the_past_was_compacted";
+fn a_watch_sees_a_change_after_earlier_revisions_were_compacted() {
+    let story = "etcd_members::a_watch_sees_a_change_after_earlier_revisions_were_compacted";
     let Some(cluster) = servers(1, story) else {
         return;
     };
@@ -219,7 +219,7 @@ fn a_watch_sees_a_change_after_the_past_was_compacted() {
     let mut last = None;
     for _ in 0..5 {
         let Ok(Swap::Done(revision)) = finish(store.compare_and_set(last, b"x")) else {
-            panic!("nobody else writes");
+            panic!("no other program writes");
         };
         last = Some(revision);
     }
@@ -242,7 +242,7 @@ fn a_watch_sees_a_change_after_the_past_was_compacted() {
     };
     let seen = executor.block_on(select(store.changed(last), change));
     let Selected::First(Ok(stored)) = seen else {
-        panic!("the watch brings the change: {seen:?}");
+        panic!("the watch reports the change: {seen:?}");
     };
     assert_eq!(
         (stored.revision, &*stored.bytes),
@@ -251,10 +251,10 @@ fn a_watch_sees_a_change_after_the_past_was_compacted() {
 }
 
 #[test]
-fn an_etcd_with_users_wants_the_right_password() {
+fn an_etcd_with_users_requires_the_right_password() {
     let Some(cluster) = servers(
         1,
-        "etcd_members::an_etcd_with_users_wants_the_right_password",
+        "etcd_members::an_etcd_with_users_requires_the_right_password",
     ) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Several callers of one store, of which some meet an etcd that does not answer.
+//! Several callers of one store, some of which meet an etcd that does not answer.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::support::{Fake, Reply, finish, runtime};
 const RANGE: &str = "/v3/kv/range";
 const TXN: &str = "/v3/kv/txn";
 
-/// A silence lasts so long that no story takes it for an answer.
+/// A silence so long that no story mistakes it for an answer.
 const PATIENT: Bounds = Bounds {
     connect: Duration::from_secs(1),
     answer: Duration::from_secs(2),
@@ -36,7 +36,7 @@ fn done() -> Reply {
     Reply::Say(200, answer.to_owned())
 }
 
-/// Answers reads, and no transaction.
+/// An etcd that answers reads, and no transaction.
 fn etcd_that_changes_nothing() -> Fake {
     Fake::start(|path, _| match path {
         RANGE => empty(),
@@ -45,12 +45,12 @@ fn etcd_that_changes_nothing() -> Fake {
 }
 
 #[test]
-fn a_change_that_etcd_does_not_answer_holds_no_read_up() {
+fn an_unanswered_change_delays_no_read() {
     let fake = etcd_that_changes_nothing();
     let store = open(&[&fake.endpoint]);
     let change = store.compare_and_set(None, b"x");
     let read = async {
-        // The transaction is on its way.
+        // The transaction is in transit.
         while fake.count(TXN) == 0 {
             store.read().await.unwrap();
         }
@@ -63,7 +63,7 @@ fn a_change_that_etcd_does_not_answer_holds_no_read_up() {
 }
 
 #[test]
-fn reads_that_wait_for_a_silent_etcd_are_answered_by_one() {
+fn reads_that_wait_for_a_silent_etcd_are_answered_by_one_read() {
     let fake = Fake::start(|_, _| Reply::Silence);
     let store = open(&[&fake.endpoint]);
     let reads = finish(join_all((0..10).map(|_| store.read())));
@@ -75,7 +75,7 @@ fn reads_that_wait_for_a_silent_etcd_are_answered_by_one() {
 }
 
 #[test]
-fn a_change_beside_a_read_that_is_on_its_way_is_one_request() {
+fn a_change_during_a_read_is_one_request() {
     let reads = AtomicUsize::new(0);
     let fake = Fake::start(move |path, _| match path {
         RANGE if reads.fetch_add(1, Ordering::Relaxed) == 0 => empty(),
@@ -128,7 +128,7 @@ fn after_a_change_of_unknown_outcome_the_next_member_is_asked() {
 }
 
 #[test]
-fn whoever_watches_an_etcd_that_refuses_asks_it_now_and_then() {
+fn a_watch_of_an_etcd_that_refuses_asks_it_after_pauses() {
     let fake = Fake::start(|_, _| Reply::Say(403, r#"{"code":7,"message":"no"}"#.to_owned()));
     let store = open(&[&fake.endpoint]);
     let (executor, runtime) = runtime();

@@ -1,4 +1,4 @@
-//! Connections over TLS: who is trusted, and what somebody is told who is not.
+//! Connections over TLS: the trusted parties, and the messages to the others.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -58,7 +58,7 @@ fn an_etcd_that_knows_its_clients_is_used_with_certificate_and_password() {
     for (address, complaint) in [
         (address("", "ca", Some("client")), "refuses"),
         (address("root:guess@", "ca", Some("client")), "refuses"),
-        // It cannot tell whom this certificate would be of: the gateway speaks for all.
+        // The gateway serves all users, so a common name in the certificate has no meaning.
         (
             address("root:secret@", "ca", Some("named")),
             "CommonName of client sending a request against gateway will be ignored",
@@ -84,7 +84,7 @@ fn an_etcd_that_knows_its_clients_is_used_with_certificate_and_password() {
 }
 
 #[test]
-fn a_connection_that_is_not_trusted_says_why_and_what_to_do() {
+fn an_untrusted_connection_is_refused_with_cause_and_remedy() {
     let certificates = Certificates::make();
     for (server, client, complaint) in [
         ("server", Some("client"), ""),
@@ -109,11 +109,11 @@ fn a_connection_that_is_not_trusted_says_why_and_what_to_do() {
 }
 
 #[test]
-fn tls_that_meets_a_server_without_it_says_so() {
+fn a_server_without_tls_is_reported_as_such() {
     let certificates = Certificates::make();
     let options = certificates.options("ca", None);
     let plain = Fake::start(|_, _| Reply::Silence);
-    // A server without TLS waits for the end of a line, answers that it has no idea, or hangs up.
+    // A server without TLS waits for the end of a line, answers with an error, or hangs up.
     let noisy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = noisy.local_addr().unwrap();
     let answers = std::thread::spawn(move || {
@@ -123,24 +123,27 @@ fn tls_that_meets_a_server_without_it_says_so() {
             stream.read_exact(&mut [0; 8]).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
             stream.shutdown(std::net::Shutdown::Write).unwrap();
-            // However it ends.
+            // The end may be of any kind.
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });
     let reason = refusal(&open(&format!("etcds://{endpoint}/k{options}")));
-    assert!(reason.contains("speaks no TLS: use etcd://"), "{reason}");
+    assert!(
+        reason.contains("does not speak TLS: use etcd://"),
+        "{reason}"
+    );
     answers.join().unwrap();
     let reason = refusal(&open(&format!("etcds://{}/k{options}", plain.endpoint)));
     assert!(reason.contains(&plain.endpoint), "{reason}");
-    // And the other way round.
+    // The reverse: a client without TLS and a server with TLS.
     let encrypted = Fake::start_encrypted(certificates.server("server"), empty_etcd);
     let reason = refusal(&open(&format!("etcd://{}/k", encrypted.endpoint)));
     assert!(reason.contains(&encrypted.endpoint), "{reason}");
 }
 
 #[test]
-fn tls_that_meets_an_etcd_without_it_says_so() {
-    let story = "etcd_tls::tls_that_meets_an_etcd_without_it_says_so";
+fn an_etcd_without_tls_is_reported_as_such() {
+    let story = "etcd_tls::an_etcd_without_tls_is_reported_as_such";
     if let Some(reason) = missing() {
         return not_run(story, reason);
     }
@@ -154,7 +157,7 @@ fn tls_that_meets_an_etcd_without_it_says_so() {
 }
 
 #[test]
-fn a_member_of_which_the_certificate_has_expired_keeps_nobody_from_the_others() {
+fn a_member_with_an_expired_certificate_keeps_no_one_from_the_others() {
     let certificates = Certificates::make();
     let [expired, good] = ["expired", "server"]
         .map(|name| Fake::start_encrypted(certificates.server(name), empty_etcd));
@@ -174,7 +177,7 @@ fn renewed_certificates_are_taken_while_the_store_is_open() {
     let options = certificates.options("ca", Some("client"));
     let store = open(&format!("etcds://{}/k{options}", fake.endpoint));
     assert!(refusal(&store).contains("no authority in"));
-    // Somebody is writing: what cannot be used changes nothing, and is no other error.
+    // Another program is writing the files: an unusable file changes nothing and causes no other error.
     fs::write(&client, "").unwrap();
     assert!(refusal(&store).contains("no authority in"));
     fs::write(&client, &keep[1]).unwrap();
@@ -246,14 +249,14 @@ fn a_file_that_cannot_be_used_is_an_error_when_the_store_is_opened() {
             "client.pem",
             "client.pem",
             "client.pem",
-            "everybody may read",
+            "every user may read",
         ),
         (
             "ca.pem",
             "client.pem",
             "open.key",
             "open.key",
-            "everybody may read",
+            "every user may read",
         ),
         (
             "ca.pem",

@@ -1,4 +1,4 @@
-//! Files that are not as a store leaves them, and directories that cannot be used.
+//! Files in a state that a store never leaves, and directories that cannot be used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,13 +41,13 @@ fn refusal(path: &Path) -> String {
     let watched = finish(store.changed(None)).map_err(|error| error.to_string());
     assert!(
         watched.is_err_and(|watched| watched.contains(&reason)),
-        "the watch says so, too"
+        "the watch reports it, too"
     );
     reason
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_an_error_until_the_first_value_makes_it() {
+fn a_missing_directory_is_an_error_until_the_first_value_makes_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cluster");
     let reason = refusal(&path);
@@ -59,7 +59,7 @@ fn a_directory_that_is_not_there_is_an_error_until_the_first_value_makes_it() {
     let swap = finish(store.compare_and_set(None, b"first"));
     assert_eq!(swap, Ok(Swap::Done(Revision(1))));
     assert_eq!(finish(store.read()).unwrap().unwrap().bytes, b"first");
-    // A path whose parent is missing, too, is more likely a mistake.
+    // A path whose parent is missing as well is more likely a mistake.
     let deeper = open(&folder.path().join("a/b"));
     let swap = finish(deeper.compare_and_set(None, b"first"));
     assert!(
@@ -69,13 +69,13 @@ fn a_directory_that_is_not_there_is_an_error_until_the_first_value_makes_it() {
 }
 
 #[test]
-fn a_path_that_is_no_directory_and_one_that_takes_no_files_are_errors_with_the_path() {
+fn a_path_that_is_not_a_directory_or_takes_no_files_is_an_error_with_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, "x").unwrap();
     let reason = refusal(&path);
     assert!(reason.contains("file"), "{reason}");
-    // Nobody makes files there, root included.
+    // No user can make files there, not even root.
     let store = open(Path::new("/sys/kernel"));
     let swap = finish(store.compare_and_set(None, b"first"));
     assert!(
@@ -105,12 +105,16 @@ fn a_part_of_the_story_of_a_full_disk() {
     );
     assert_eq!(finish(store.read()), Ok(None));
     let swap = finish(store.compare_and_set(None, b"small"));
-    assert_eq!(swap, Ok(Swap::Done(Revision(1))), "what fits is stored");
+    assert_eq!(
+        swap,
+        Ok(Swap::Done(Revision(1))),
+        "a value that fits is stored"
+    );
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_leaves_the_value_that_was_there() {
-    let name = "files::a_full_disk_is_an_error_and_leaves_the_value_that_was_there";
+fn a_full_disk_is_an_error_and_leaves_the_existing_value() {
+    let name = "files::a_full_disk_is_an_error_and_leaves_the_existing_value";
     let folder = tempfile::tempdir().unwrap();
     let mount = "mount -t tmpfs -o size=256k small \"$STONECAST_FULL_DISK\"";
     let in_namespace = |line: &str| {
@@ -162,9 +166,10 @@ fn old_revisions_lose_their_values_and_keep_their_names() {
     );
 }
 
-/// Needs the name of a superseded revision: a writer that was stopped between its look and its link would link there.
+/// Needs the name of a superseded revision: otherwise a writer that was stopped between its read and its link would link
+/// there.
 #[test]
-fn a_name_that_was_taken_once_is_never_free_again() {
+fn a_name_that_was_once_taken_is_never_free_again() {
     let folder = stored(20);
     let late = folder.path().join("late");
     fs::write(&late, "from a writer that was stopped").unwrap();
@@ -216,31 +221,31 @@ fn a_damaged_newest_revision_is_an_error_with_file_offset_found_and_expected() {
             assert!(reason.contains(part), "{part} is in: {reason}");
         }
         let swap = finish(open(folder.path()).compare_and_set(Some(Revision(2)), b"x"));
-        assert_eq!(swap, Ok(Swap::Conflict), "and nothing is stored over it");
+        assert_eq!(swap, Ok(Swap::Conflict), "nothing is stored over it");
     }
 }
 
-/// Needs the look before the file is opened: opening a pipe waits for somebody who writes into it.
+/// Needs the check before the file is opened: opening a pipe waits for a writer.
 #[test]
-fn what_stands_in_the_place_of_a_revision_and_is_no_file_is_an_error() {
+fn a_revision_that_is_not_a_file_is_an_error() {
     let folder = stored(2);
     let path = file_of(folder.path(), 3);
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).unwrap();
     let reason = refusal(folder.path());
     assert!(
-        reason.contains(path.to_str().unwrap()) && reason.contains("is no file"),
+        reason.contains(path.to_str().unwrap()) && reason.contains("is not a file"),
         "{reason}"
     );
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    assert!(refusal(folder.path()).contains("is no file"));
+    assert!(refusal(folder.path()).contains("is not a file"));
     fs::remove_dir(&path).unwrap();
     std::os::unix::fs::symlink("nowhere", &path).unwrap();
     assert!(refusal(folder.path()).contains(path.to_str().unwrap()));
 }
 
 #[test]
-fn a_revision_that_somebody_removed_is_an_error_and_never_an_empty_store() {
+fn a_removed_revision_is_an_error_and_never_an_empty_store() {
     let folder = stored(12);
     let running = open(folder.path());
     finish(running.read()).unwrap();
@@ -254,7 +259,7 @@ fn a_revision_that_somebody_removed_is_an_error_and_never_an_empty_store() {
         );
         fs::write(&path, "").unwrap();
     }
-    // A copy of an earlier day, for a process that knows better.
+    // An older copy, for a process that has seen later revisions.
     for removed in 10..=12 {
         fs::remove_file(file_of(folder.path(), removed)).unwrap();
     }
@@ -263,7 +268,7 @@ fn a_revision_that_somebody_removed_is_an_error_and_never_an_empty_store() {
 }
 
 #[test]
-fn other_files_in_the_directory_are_nobodys_business() {
+fn other_files_in_the_directory_are_ignored() {
     let folder = stored(2);
     fs::write(folder.path().join("notes.txt"), "x").unwrap();
     fs::write(folder.path().join("revision-x"), "x").unwrap();

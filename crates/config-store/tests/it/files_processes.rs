@@ -1,4 +1,4 @@
-//! Several processes that write one store of files, and are stopped and killed meanwhile.
+//! Several processes that write one store of files, and are stopped and killed in between.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -18,11 +18,11 @@ use crate::support::finish;
 const ADDRESS: &str = "STONECAST_WRITER_ADDRESS";
 const NAME: &str = "STONECAST_WRITER_NAME";
 const LAST: &str = "STONECAST_WRITER_LAST";
-/// No story takes as long.
+/// Longer than any story takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a writer of the stories below does, in a process of its own: it changes the value again and again, and prints what it was told to
-/// have done.
+/// The part of a writer of the stories below, in a process of its own: it changes the value again and again, and prints the
+/// changes that were reported as done.
 #[test]
 fn a_writer_of_these_stories() {
     let Ok(address) = env::var(ADDRESS) else {
@@ -47,7 +47,7 @@ fn a_writer_of_these_stories() {
                 let line = format!("\ndone {} {value}\n", revision.0);
                 std::io::stdout().write_all(line.as_bytes()).unwrap();
             }
-            // A writer that was stopped for long is told that nobody can tell any more. Its revision is claimed by whoever won it.
+            // The outcome for a writer that was stopped for long is unknown. The winner of the revision claims it.
             Ok(Swap::Conflict) | Err(StoreError::Unknown { .. }) => {}
             Err(refused) => panic!("{refused}"),
         }
@@ -84,7 +84,7 @@ impl Writer {
         kill_process(pid, signal).unwrap();
     }
 
-    /// What it was told to have done, once it has ended.
+    /// The changes that were reported to it as done, once it has ended.
     fn claims(mut self) -> Vec<(u64, String)> {
         let lines = (&mut self.output).lines().map_while(Result::ok);
         let claims = lines.filter_map(|line| {
@@ -110,7 +110,7 @@ impl Won {
         }
     }
 
-    /// Compares the newest value with what was claimed of it.
+    /// Compares the newest value with the claim on its revision.
     fn compare_newest(&self, folder: &Path) -> u64 {
         let store = stonecast_config_store::open(&format!("file:{}", folder.display())).unwrap();
         let Some(stored) = finish(store.read()).unwrap() else {
@@ -171,7 +171,7 @@ fn a_writer_that_is_killed_at_any_moment_leaves_the_old_value_or_its_own() {
 }
 
 #[test]
-fn a_writer_that_was_stopped_while_others_went_on_wins_nothing_that_they_won() {
+fn a_writer_that_was_stopped_wins_nothing_that_others_won_meanwhile() {
     const SEED: u64 = 6;
     println!("seed {SEED}");
     let random = &mut random_from_seed(SEED);

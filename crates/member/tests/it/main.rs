@@ -9,3 +9,4 @@ mod reader;
 mod refusals;
 mod scene;
 mod staying;
+mod suspension;

@@ -1,21 +1,27 @@
 //! Clusters to which everything happens that may: deaths, pauses, partitions, outages of the store, its late and lost answers, and clocks that drift as far as
 //! is declared. A seed decides all of it.
 //!
-//! While it lasts no two nodes lead a group, no reader trusts another term than the one that leads, only nodes in sync take the lead,
-//! who is removed is removed everywhere, and nobody is removed for a pause. When it is over every group is led again.
+//! During a run:
+//!
+//! - One node leads a group at a time, and only a node in sync takes the lead. Each start of a primary has a new term.
+//! - No reader trusts another term than the one that leads, and no read counts that found another term.
+//! - A node that is removed is removed from all groups, and none is removed for a pause.
+//! - A node is named in sync for the join that filled it. A lost copy is none from the start of its node on.
+//!
+//! After a run every group is led again.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use rand::RngExt as _;
 use stonecast_base::Nanoseconds;
-use stonecast_cluster::{Configuration, NodeName, Subject, Timing};
+use stonecast_cluster::{ChangeError, Configuration, Epoch, NodeName, Refusal, Subject, Timing};
 use stonecast_config_sim::ServiceFaults;
 use stonecast_fabric::Runtime;
-use stonecast_member::Member;
+use stonecast_member::{Member, MemberError};
 
-use crate::scene::{MS, PolicyWords, Scene, Shape};
+use crate::scene::{MS, Place, PolicyWords, Scene, Shape};
 
 /// A lease of 10 ms on clocks that may drift by a twentieth.
 const DRIFTING: Timing = Timing {
@@ -28,12 +34,17 @@ const REMOVE_AFTER_NS: Nanoseconds = 60 * MS;
 const PAUSE_NS: std::ops::Range<Nanoseconds> = 12 * MS..35 * MS;
 const MISHAPS: u32 = 14;
 
+/// A node that joins a group, and the number of the join.
+type Join = (Subject, NodeName, Epoch);
+
 /// What a run showed.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub changes: u64,
     pub removals: u64,
     pub joins: u64,
+    pub reads: u64,
+    pub losses: u64,
 }
 
 /// The oracle of configurations: looks at each that comes about.
@@ -41,15 +52,23 @@ struct Chronicle {
     last: Configuration,
     /// When each node was last in trouble that it may be removed for.
     trouble: BTreeMap<NodeName, Nanoseconds>,
+    /// The joins in which a node got everything.
+    filled: Rc<RefCell<BTreeSet<Join>>>,
     seen: Seen,
 }
 
 impl Chronicle {
-    fn note(&mut self, next: Configuration, now: Nanoseconds) {
+    fn note(&mut self, next: Configuration, places: &[Place], now: Nanoseconds) {
         let last = std::mem::replace(&mut self.last, next);
         let next = &self.last;
         self.seen.changes += 1;
         let writer = &next.attempt.writer;
+        let starts = |place: &&Place| {
+            let incarnation = |of: &Configuration| of.nodes[&place.name].incarnation;
+            incarnation(&last) < incarnation(next)
+        };
+        let started = places.iter().find(starts);
+        let started_as = |name: &NodeName| started.is_some_and(|place| place.name == *name);
         for (before, after) in last.groups.iter().zip(&next.groups) {
             let subject = &after.subject;
             assert!(
@@ -57,8 +76,34 @@ impl Chronicle {
                 "at {now} {} leads {subject}, and was not in sync: {before:?}",
                 after.primary
             );
-            self.seen.joins += after.in_sync.difference(&before.in_sync).count() as u64;
-            for removed in before.in_sync.difference(&after.in_sync) {
+            for joined in after.in_sync.difference(&before.in_sync) {
+                self.seen.joins += 1;
+                let join = (subject.clone(), joined.clone(), before.joining[joined]);
+                assert!(
+                    self.filled.borrow().contains(&join),
+                    "at {now} {joined} is in sync with {subject}, and join {} has not filled it",
+                    join.2
+                );
+            }
+            assert!(
+                !started_as(&before.primary) || after.term == next.epoch,
+                "at {now} {} starts and leads {subject} in its old term",
+                before.primary
+            );
+            let removed = before.in_sync.difference(&after.in_sync);
+            if let Some(place) = started {
+                let is_lost = place.lost.borrow().contains(subject);
+                self.seen.losses += u64::from(is_lost);
+                assert!(
+                    !is_lost || !after.has_copy(&place.name),
+                    "at {now} {} has lost {subject} and is registered as a copy",
+                    place.name
+                );
+                let leaves = is_lost && before.in_sync.contains(&place.name);
+                assert!(removed.eq(leaves.then_some(&place.name)), "{after:?}");
+                continue;
+            }
+            for removed in removed {
                 self.seen.removals += 1;
                 let kept = next
                     .groups
@@ -78,6 +123,10 @@ impl Chronicle {
                     "at {now} {writer} removed {removed}, which had no trouble but pauses"
                 );
             }
+        }
+        // The pool keeps nothing of these groups from here on.
+        if let Some(place) = started {
+            place.lost.take();
         }
     }
 }
@@ -111,6 +160,7 @@ impl Run {
         let chronicle = Chronicle {
             last: scene.stored(),
             trouble: BTreeMap::new(),
+            filled: Rc::default(),
             seen: Seen::default(),
         };
         Self {
@@ -137,7 +187,8 @@ impl Run {
             if revision.replace(stored.revision) != Some(stored.revision) {
                 let next = Configuration::decode(&stored.bytes).expect("a configuration");
                 if next.epoch > self.chronicle.borrow().last.epoch {
-                    self.chronicle.borrow_mut().note(next, now);
+                    let mut chronicle = self.chronicle.borrow_mut();
+                    chronicle.note(next, &self.scene.places, now);
                 }
             }
             let due = |(&index, &at): (&usize, &Nanoseconds)| (at <= now).then_some(index);
@@ -147,8 +198,27 @@ impl Run {
                 self.trouble(index, 0);
                 self.scene.start(index);
             }
+            self.mend();
             done()
         })
+    }
+
+    /// An operator mends the pools that had the only copy of a group, and starts their nodes.
+    fn mend(&self) {
+        for (index, place) in self.scene.places.iter().enumerate() {
+            let is_refused = matches!(
+                &*place.end.borrow(),
+                Some(MemberError::NotRegistered {
+                    error: ChangeError::Refused(Refusal::SoleCopy { .. }),
+                    ..
+                })
+            );
+            if is_refused {
+                place.lost.take();
+                self.scene.kill(index);
+                self.scene.start(index);
+            }
+        }
     }
 
     /// The node is in trouble from now on, for `duration`.
@@ -168,6 +238,7 @@ impl Run {
                 if self.scene.runs(index) && alive > 2 {
                     self.trouble(index, 0);
                     self.scene.kill(index);
+                    self.lose(index);
                     let back = self.scene.world.now() + self.draw(2 * MS..150 * MS);
                     self.dead.borrow_mut().insert(index, back);
                 }
@@ -202,6 +273,13 @@ impl Run {
             10..12 => self.move_lead(index),
             _ => self.join(),
         }
+    }
+
+    /// A pool may have lost copies when its node starts again.
+    fn lose(&self, index: usize) {
+        let subjects = self.scene.subjects().into_iter();
+        let lost = subjects.filter(|_| self.draw(0..6) == 0);
+        self.scene.places[index].lost.borrow_mut().extend(lost);
     }
 
     /// An operator has a node lead a group.
@@ -243,6 +321,7 @@ impl Run {
                 group.subject.clone(),
                 joiner.name.clone(),
                 filling,
+                self.chronicle.borrow().filled.clone(),
             );
             runtime.spawn(Box::pin(fill));
             return;
@@ -257,16 +336,19 @@ async fn fill(
     subject: Subject,
     joiner: NodeName,
     filling: Nanoseconds,
+    filled: Rc<RefCell<BTreeSet<Join>>>,
 ) {
     let begun = member
         .change(|present| present.begin_join(&subject, &joiner).map(Some))
         .await;
-    if begun.is_err() {
-        return;
-    }
+    let Ok(begun) = begun else { return };
+    let join = begun.group(&subject).unwrap().joining[&joiner];
     runtime.sleep(filling).await;
+    filled
+        .borrow_mut()
+        .insert((subject.clone(), joiner.clone(), join));
     for _ in 0..30 {
-        let joined = member.finish_join(&subject, &joiner).await;
+        let joined = member.finish_join(&subject, &joiner, join).await;
         if joined != Ok(false) {
             break;
         }
@@ -288,7 +370,9 @@ pub fn run(seed: u64) -> Seen {
     run.run_until(all_start, || false);
     let led = run.run_until(2_000 * MS, || run.scene.all_led());
     assert!(led, "every group is led again: {:?}", run.scene.stored());
-    std::mem::take(&mut run.chronicle.borrow_mut().seen)
+    let mut seen = std::mem::take(&mut run.chronicle.borrow_mut().seen);
+    seen.reads = run.scene.counted_reads();
+    seen
 }
 
 /// Seeds of the unchanged member.
@@ -303,10 +387,13 @@ fn one_node_leads_a_group_at_a_time_whatever_happens_and_every_group_is_led_in_t
         all.changes += seen.changes;
         all.removals += seen.removals;
         all.joins += seen.joins;
+        all.reads += seen.reads;
+        all.losses += seen.losses;
     }
     println!("{SEEDS} seeds: {all:?}");
     assert!(
         all.changes > 5 * SEEDS && all.removals > SEEDS / 2 && all.joins > SEEDS / 4,
         "{all:?}"
     );
+    assert!(all.reads > 10 * SEEDS && all.losses > SEEDS / 4, "{all:?}");
 }

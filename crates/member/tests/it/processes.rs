@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use stonecast_base::random_from_seed;
-use stonecast_cluster::{Configuration, Subject, Timing};
+use stonecast_cluster::{Configuration, Found, Subject, Timing};
 use stonecast_fabric::{BusyPoll, Device as _, Park, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_member::{Member, MemberEvent, Seat};
@@ -57,16 +57,18 @@ fn plays_its_part() {
     let executor = BusyPoll::new(park, 10_000);
     let port = Rc::new(Port::new(device.clone(), 512).unwrap());
     executor.add_port(&port);
+    let first = first_configuration(SHAPE, |index| address(folder, index));
     let address = address(folder, index);
     device.listen(&address).unwrap();
     let seat = Seat {
         port,
         runtime: executor.runtime(),
         store: stonecast_config_store::open(&store_address(folder)).unwrap(),
-        cell: Memory::default(),
+        cell: Memory::in_epoch_of(&first),
         cluster: NONCE,
         name: name(index),
         node: node(index, &address),
+        found: Found::nothing(),
         random: random_from_seed(index as u64),
     };
     let runtime = executor.runtime();

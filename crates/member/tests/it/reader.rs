@@ -1,16 +1,21 @@
 //! Readers, who look at a primary's memory without asking it, under leases.
+//!
+//! A reader renews its lease beside its reads. A read is slow, so leases end, nodes die and leads move while it goes on. A read that counts
+//! has found the writes of the term of the lease that covers it.
 
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random, random_from_seed};
-use stonecast_cluster::{NodeName, ReaderLease, Subject, Term, Timing};
+use stonecast_cluster::{BegunRead, NodeName, ReaderLease, Subject, Term, Timing};
 use stonecast_fabric_sim::Process;
 
 use crate::scene::{MS, Scene};
 
 /// Longest way of a request, and of its answer.
 const DELAY_NS: Nanoseconds = 2 * MS;
+/// Longest way of a READ, and of its bytes.
+const READ_NS: Nanoseconds = 30 * MS;
 
-/// How far a reader is.
+/// The progress of a reader with its lease.
 enum Stage {
     /// It asks at that time.
     Rests(Nanoseconds),
@@ -18,6 +23,20 @@ enum Stage {
     Asked(Nanoseconds, Nanoseconds),
     /// The offer arrives at that time.
     Offered(Nanoseconds, ReaderLease),
+}
+
+/// A read on its way.
+struct Read {
+    begun: BegunRead,
+    node: NodeName,
+    progress: Progress,
+}
+
+enum Progress {
+    /// The READ arrives at that time.
+    Sent(Nanoseconds),
+    /// It found memory of a term; its bytes arrive at that time.
+    Found(Term, Nanoseconds),
 }
 
 /// See the module documentation.
@@ -28,6 +47,9 @@ pub struct Reader {
     subject: Option<Subject>,
     stage: Stage,
     lease: Option<ReaderLease>,
+    read: Option<Read>,
+    /// Reads that counted.
+    pub counted: u64,
 }
 
 impl Reader {
@@ -40,6 +62,8 @@ impl Reader {
             subject: None,
             stage: Stage::Rests(0),
             lease: None,
+            read: None,
+            counted: 0,
         }
     }
 
@@ -51,12 +75,19 @@ impl Reader {
         trusts.then(|| (lease.node(), lease.term()))
     }
 
-    /// Asks, is offered a lease, or hears of it, when it is time. Each reader asks for one group, of whoever leads it.
+    /// Goes on with lease and read. Each reader has one group, and asks whoever leads it.
     pub fn step(&mut self, scene: &Scene, subjects: &[Subject]) {
-        let time = scene.world.now();
-        let own = self.process.runtime().now();
         let choice = self.random.random_range(0..subjects.len());
         let subject = self.subject.get_or_insert_with(|| subjects[choice].clone());
+        let subject = subject.clone();
+        self.renew(scene, &subject);
+        self.read(scene, &subject);
+    }
+
+    /// Asks, is offered a lease, or hears of it, when it is time.
+    fn renew(&mut self, scene: &Scene, subject: &Subject) {
+        let time = scene.world.now();
+        let own = self.process.runtime().now();
         match &self.stage {
             Stage::Rests(until) if *until <= time => {
                 let arrives = time + self.random.random_range(0..DELAY_NS);
@@ -80,6 +111,43 @@ impl Reader {
             Stage::Offered(at, lease) if *at <= time => {
                 self.lease = Some(lease.clone());
                 self.stage = Stage::Rests(time + MS);
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins a read, looks at memory, or judges the bytes, when it is time.
+    fn read(&mut self, scene: &Scene, subject: &Subject) {
+        let time = scene.world.now();
+        let Some(lease) = &self.lease else { return };
+        let Some(read) = &mut self.read else {
+            self.read = Some(Read {
+                begun: lease.begin(),
+                node: lease.node().clone(),
+                progress: Progress::Sent(time + self.random.random_range(0..READ_NS)),
+            });
+            return;
+        };
+        match read.progress {
+            Progress::Sent(at) if at <= time => match scene.term_in_memory(&read.node, subject) {
+                Some(term) => {
+                    let arrives = time + self.random.random_range(0..READ_NS);
+                    read.progress = Progress::Found(term, arrives);
+                }
+                // The connection broke.
+                None => self.read = None,
+            },
+            Progress::Found(found, at) if at <= time => {
+                if lease.covers(read.begun, self.process.runtime().now()) {
+                    assert_eq!(
+                        found,
+                        lease.term(),
+                        "at {time} a read of {subject} on {} counts, and found another term",
+                        read.node
+                    );
+                    self.counted += 1;
+                }
+                self.read = None;
             }
             _ => {}
         }

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use stonecast_cluster::{ChangeError, ConfigStore as _, Configuration, Nonce, Stale, StoreError};
-use stonecast_fabric::Port;
+use stonecast_fabric::{LocalSpan, Operation, Port, ReceiveQueue};
 use stonecast_member::{MemberError, MemberEvent};
-use stonecast_session::{ConnectError, Endpoint, Greeting, Protocol, Queues};
+use stonecast_session::{ConnectError, Endpoint, Greeting, Protocol, Queues, ReceiveBuffers};
 use uuid::Uuid;
 
 use crate::scene::{MS, NONCE, Scene, THREE, name};
@@ -18,6 +18,8 @@ const QUEUES: Queues = Queues {
     rnr_retry_count: 10,
     rnr_retry_delay_ns: 10_000,
 };
+
+const NODE_A: &str = "sim:node-a";
 
 /// Who says hello.
 struct Caller {
@@ -45,7 +47,7 @@ impl Caller {
 
 fn said(scene: &Scene, port: &Rc<Port>, hello: &[u8]) -> String {
     let endpoint = Endpoint::new(port, QUEUES).unwrap();
-    let outcome = scene.world.block_on(endpoint.connect("sim:node-a", hello));
+    let outcome = scene.world.block_on(endpoint.connect(NODE_A, hello));
     match outcome {
         Err(ConnectError::Refused { reason }) => reason,
         other => panic!("a refusal, not {other:?}"),
@@ -58,13 +60,7 @@ fn who_is_not_the_node_of_that_name_is_refused_by_name() {
     let stranger = scene.world.process(scene.seats[0]);
     let port = stranger.port(64).unwrap();
     let known = scene.stored().nodes[&name(1)].incarnation;
-    let honest = || Caller {
-        version: 1,
-        cluster: NONCE,
-        pool: 2,
-        incarnation: known,
-        name: "b".to_owned(),
-    };
+    let honest = || the_node_b(&scene.stored());
     let refused = |caller: Caller| said(&scene, &port, &caller.hello());
 
     let newer = Caller {
@@ -89,12 +85,6 @@ fn who_is_not_the_node_of_that_name_is_refused_by_name() {
         ..honest()
     });
     assert!(reason.contains("b was started again"), "{reason}");
-    let incarnation = known + 1;
-    let reason = refused(Caller {
-        incarnation,
-        ..honest()
-    });
-    assert!(reason.contains("try again"), "{reason}");
     let reason = refused(Caller {
         name: "zoe".to_owned(),
         ..honest()
@@ -113,6 +103,110 @@ fn who_is_not_the_node_of_that_name_is_refused_by_name() {
         .iter()
         .filter(|(_, event)| matches!(event, MemberEvent::PeerTrouble { .. }));
     assert!(told.count() >= 5, "the store hears of each");
+}
+
+/// An ask for all groups, in the configuration of `present`.
+fn ask(present: &Configuration) -> Vec<u8> {
+    let mut bytes = 1_u32.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&present.epoch.0.to_le_bytes());
+    bytes.extend_from_slice(present.attempt.number.as_bytes());
+    bytes.extend_from_slice(&1_u64.to_le_bytes());
+    bytes.extend_from_slice(&u32::MAX.to_le_bytes());
+    bytes.extend_from_slice(&0_u32.to_le_bytes());
+    bytes
+}
+
+/// The length of the leases that `answer` grants.
+fn held_ns(answer: &[u8]) -> u64 {
+    u64::from_le_bytes(answer[32..40].try_into().unwrap())
+}
+
+/// The node b as `present` knows it.
+fn the_node_b(present: &Configuration) -> Caller {
+    Caller {
+        version: 2,
+        cluster: NONCE,
+        pool: 2,
+        incarnation: present.nodes[&name(1)].incarnation,
+        name: "b".to_owned(),
+    }
+}
+
+/// The answer of node a to `request`, after `hello`.
+fn answered(scene: &Scene, port: &Rc<Port>, hello: &[u8], request: &[u8]) -> Vec<u8> {
+    const SIZE: u32 = 1024;
+    let endpoint = Endpoint::new(port, QUEUES).unwrap();
+    let region = endpoint.allocate(2 * u64::from(SIZE)).unwrap();
+    let buffers = ReceiveBuffers::new(region, SIZE);
+    let device = port.device();
+    let queue = ReceiveQueue::Own(endpoint.qp());
+    buffers.post_all(&**device, queue, 1).unwrap();
+    let local = LocalSpan {
+        region,
+        offset: SIZE.into(),
+        size: request.len() as u32,
+    };
+    device.memory(region).write(local.offset, request);
+    scene.world.block_on(async {
+        endpoint.connect(NODE_A, hello).await.unwrap();
+        port.post(endpoint.qp(), [Operation::Send { local }])
+            .unwrap();
+        let inbox = endpoint.inbox();
+        loop {
+            if let Some(arrival) = inbox.take_received() {
+                let mut answer = Vec::new();
+                buffers.copy_out(&**device, &arrival, &mut answer);
+                return answer;
+            }
+            inbox.activity().await;
+        }
+    })
+}
+
+/// Needs the configuration to name a start before leases are granted to it: anybody can say to be a later one.
+#[test]
+pub fn a_start_that_the_configuration_does_not_name_is_heard_and_granted_nothing() {
+    let scene = Scene::settled(THREE, 30);
+    let stranger = scene.world.process(scene.seats[0]);
+    let port = stranger.port(64).unwrap();
+    let stored = scene.stored();
+    let mut false_start = the_node_b(&stored);
+    false_start.incarnation += 1;
+    let mut led_always = true;
+    for _ in 0..40 {
+        let answer = answered(&scene, &port, &false_start.hello(), &ask(&stored));
+        assert_eq!(answer[..8], stored.epoch.0.to_le_bytes());
+        assert_eq!(held_ns(&answer), 0);
+        scene.run_until(MS, || {
+            led_always &= scene.all_led();
+            false
+        });
+    }
+    assert!(led_always, "the session of the known start goes on");
+}
+
+#[test]
+fn a_peer_in_another_configuration_of_the_epoch_is_granted_nothing_and_told_of() {
+    let scene = Scene::settled(THREE, 31);
+    let stranger = scene.world.process(scene.seats[0]);
+    let port = stranger.port(64).unwrap();
+    let stored = scene.stored();
+    let hello = the_node_b(&stored).hello();
+    let granted = answered(&scene, &port, &hello, &ask(&stored));
+    assert!(held_ns(&granted) > 0, "b leads a group");
+    let mut other = stored.clone();
+    other.attempt.number = Uuid::from_u128(0xdead);
+    let refused = answered(&scene, &port, &hello, &ask(&other));
+    assert_eq!(held_ns(&refused), 0);
+    let stale = Stale::OtherConfiguration {
+        epoch: stored.epoch,
+        found: other.attempt.number,
+        known: stored.attempt.number,
+    };
+    let reason = format!("b: {stale}");
+    let diary = scene.places[0].diary.borrow();
+    let told = MemberEvent::PeerTrouble { reason };
+    assert!(diary.iter().any(|(_, event)| *event == told), "{diary:?}");
 }
 
 /// Stores `next` as an operator would who replaces what the store has.
@@ -167,8 +261,9 @@ fn a_store_that_went_back_to_an_earlier_epoch_is_not_followed_and_leases_go_on()
     assert!(reason.contains("is past"), "{reason}");
 }
 
+/// Needs epochs to be durable: the node knows that the store went back.
 #[test]
-fn a_node_that_starts_writes_nothing_into_a_store_that_went_back() {
+pub fn a_node_that_starts_writes_nothing_into_a_store_that_went_back() {
     let scene = Scene::settled(THREE, 26);
     let known = scene.stored().epoch;
     scene.kill(0);
@@ -182,6 +277,53 @@ fn a_node_that_starts_writes_nothing_into_a_store_that_went_back() {
     let expected = MemberError::Stale(Stale::Epoch { found, known });
     assert_eq!(*scene.places[0].end.borrow(), Some(expected));
     assert_eq!(scene.stored(), earlier);
+}
+
+/// Replaces the configuration of the store by another one of its epoch, as a store that was restored may come to it.
+fn repeat_epoch(scene: &Scene) -> (Configuration, Stale) {
+    let before = scene.stored();
+    let mut other = before.clone();
+    other.attempt.number = Uuid::from_u128(0xdead);
+    replace(scene, &other);
+    let stale = Stale::OtherConfiguration {
+        epoch: other.epoch,
+        found: other.attempt.number,
+        known: before.attempt.number,
+    };
+    (other, stale)
+}
+
+#[test]
+fn another_configuration_of_an_epoch_is_not_followed_and_leases_go_on() {
+    let scene = Scene::settled(THREE, 28);
+    let (_, stale) = repeat_epoch(&scene);
+    let mut led_always = true;
+    scene.run_until(100 * MS, || {
+        led_always &= scene.all_led();
+        false
+    });
+    assert!(led_always);
+    for place in &scene.places {
+        let diary = place.diary.borrow();
+        let last = diary.last().map(|(_, event)| event.clone());
+        let Some(MemberEvent::StoreTrouble { reason }) = last else {
+            panic!("trouble with the store, not {last:?}");
+        };
+        assert!(reason.contains(&stale.to_string()), "{reason}");
+    }
+}
+
+/// Needs the attempt to be kept beside the epoch.
+#[test]
+pub fn a_node_that_starts_writes_nothing_into_a_store_that_repeats_its_epoch() {
+    let scene = Scene::settled(THREE, 29);
+    (0..3).for_each(|index| scene.kill(index));
+    let (other, stale) = repeat_epoch(&scene);
+    scene.start(0);
+    scene.run_for(50 * MS);
+    let expected = MemberError::Stale(stale);
+    assert_eq!(*scene.places[0].end.borrow(), Some(expected));
+    assert_eq!(scene.stored(), other);
 }
 
 #[test]

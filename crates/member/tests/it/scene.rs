@@ -4,14 +4,15 @@
 //! its store would conclude at that moment from its own clock, also while it stands still: its memory can be read meanwhile.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::rc::Rc;
 
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random, random_from_seed};
 use stonecast_cluster::{
-    Attempt, ConfigStore as _, Configuration, EpochCell, Known, Node, NodeName, Nonce, Pending,
-    Policy, Subject, Term, Timing,
+    Attempt, ConfigStore as _, Configuration, EpochCell, Found, FoundCopy, Known, Node, NodeName,
+    Nonce, Pending, Policy, Start, Subject, Survived, Term, Timing,
 };
 use stonecast_config_sim::{ConfigService, ServiceOptions};
 use stonecast_fabric::Runtime;
@@ -66,11 +67,28 @@ pub struct Place {
     pub machine: Machine,
     clock: LocalClock,
     cell: Memory,
+    /// The groups of which the pool has lost something since its last start.
+    pub lost: RefCell<BTreeSet<Subject>>,
     pub process: RefCell<Option<Process>>,
     pub member: Slot,
     pub diary: Rc<RefCell<Vec<(Nanoseconds, MemberEvent)>>>,
     pub end: End,
     pub paused_until: Cell<Nanoseconds>,
+}
+
+impl Place {
+    /// The content of the pool at a start.
+    fn found(&self) -> Found {
+        let gap = FoundCopy {
+            contiguous: 88,
+            horizon: 90,
+        };
+        let lost = self.lost.borrow();
+        Found {
+            survived: Survived::ProcessDeath,
+            copies: lost.iter().map(|subject| (subject.clone(), gap)).collect(),
+        }
+    }
 }
 
 /// See the module documentation.
@@ -79,6 +97,8 @@ pub struct Scene {
     pub seats: Vec<Machine>,
     pub places: Vec<Place>,
     readers: RefCell<Vec<Reader>>,
+    /// The last term of each group that had a leader.
+    led: RefCell<BTreeMap<Subject, Term>>,
     drift_ppm: i64,
     timing: Timing,
     pub observer: Rc<dyn Runtime>,
@@ -88,8 +108,15 @@ pub struct Scene {
 }
 
 /// A pool's cell.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Memory(Rc<RefCell<Option<Known>>>);
+
+impl Memory {
+    /// Of a node that was in the epoch of `configuration`.
+    pub fn in_epoch_of(configuration: &Configuration) -> Self {
+        Self(Rc::new(RefCell::new(Some(Known::of(configuration)))))
+    }
+}
 
 impl EpochCell for Memory {
     type Error = &'static str;
@@ -135,7 +162,8 @@ pub fn first_configuration(shape: Shape, address: impl Fn(usize) -> String) -> C
     let mut configuration = Configuration::create(NONCE, policy, attempt);
     for index in 0..shape.nodes {
         let node = node(index, &address(index));
-        configuration = configuration.register(&name(index), node).unwrap();
+        let start = Start::first(node);
+        configuration = configuration.register(&name(index), &start).unwrap();
     }
     configuration.place_shards().unwrap()
 }
@@ -149,6 +177,7 @@ impl Scene {
         let seats: Vec<Machine> = (0..3).map(|_| machine()).collect();
         let options = ServiceOptions::default();
         let service = ConfigService::start(&world, "config", &seats, seed, options).unwrap();
+        let first = first_configuration(shape, address);
         let places = (0..shape.nodes).map(|index| Place {
             name: name(index),
             machine: machine(),
@@ -157,7 +186,8 @@ impl Scene {
                 // The extremes are what matters.
                 drift_ppm: shape.drift_ppm * random.random_range(-1..=1),
             },
-            cell: Memory::default(),
+            cell: Memory::in_epoch_of(&first),
+            lost: RefCell::default(),
             process: RefCell::default(),
             member: Rc::default(),
             diary: Rc::default(),
@@ -165,12 +195,12 @@ impl Scene {
             paused_until: Cell::new(0),
         });
         let places = places.collect();
-        let first = first_configuration(shape, address);
         let scene = Self {
             service,
             seats,
             places,
             readers: RefCell::default(),
+            led: RefCell::default(),
             drift_ppm: shape.drift_ppm,
             timing: shape.policy.lease,
             observer: world.observer(),
@@ -243,6 +273,7 @@ impl Scene {
             cluster: NONCE,
             name: place.name.clone(),
             node: node(index, address),
+            found: place.found(),
             random: random_from_seed(self.random.borrow_mut().random()),
         };
         let (diary, observer) = (place.diary.clone(), self.observer.clone());
@@ -330,6 +361,26 @@ impl Scene {
         self.member(index).filter(|_| is_awake)
     }
 
+    /// The term whose writes a READ of a node's memory would find at this moment, also while the node stands still: the last one that had
+    /// a leader, as far as the node has heard of it. `None`: the process has gone, and its memory with it.
+    pub fn term_in_memory(&self, node: &NodeName, subject: &Subject) -> Option<Term> {
+        let place = self.places.iter().find(|place| place.name == *node)?;
+        let member = place.member.borrow();
+        let configuration = member.as_ref()?.configuration();
+        let entered = configuration.group(subject)?.term;
+        let led = self.led.borrow().get(subject).copied()?;
+        Some(led.min(entered))
+    }
+
+    /// Reads that counted so far.
+    pub fn counted_reads(&self) -> u64 {
+        self.readers
+            .borrow()
+            .iter()
+            .map(|reader| reader.counted)
+            .sum()
+    }
+
     /// What the service has.
     pub fn stored(&self) -> Configuration {
         Configuration::decode(&self.service.value().unwrap().bytes).unwrap()
@@ -388,6 +439,9 @@ impl Scene {
             let leaders = self.leaders(subject);
             let at = self.world.now();
             assert!(leaders.len() <= 1, "at {at} {leaders:?} all lead {subject}");
+            if let [(_, term)] = leaders[..] {
+                self.led.borrow_mut().insert(subject.clone(), term);
+            }
             for reader in &*self.readers.borrow() {
                 let Some((node, term)) = reader.trusts(subject) else {
                     continue;

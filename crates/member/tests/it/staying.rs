@@ -1,9 +1,19 @@
 //! What becomes of leaders and copies when nodes die, stand still, or hear each other no more.
 
-use stonecast_cluster::{Configuration, NodeName, NodeState};
+use stonecast_cluster::{ChangeError, Configuration, Epoch, NodeName, NodeState, Refusal};
 use stonecast_member::MemberEvent;
 
 use crate::scene::{MS, PolicyWords, Scene, Shape, THREE};
+
+/// Two nodes with two copies of three shards.
+const TWO: Shape = Shape {
+    nodes: 2,
+    policy: PolicyWords {
+        replicas: 2,
+        ..THREE.policy
+    },
+    ..THREE
+};
 
 /// The first group that node `index` leads.
 fn led_by(scene: &Scene, index: usize) -> usize {
@@ -92,15 +102,7 @@ pub fn nodes_that_all_stood_still_at_once_lose_no_copy() {
 /// Needs the wait for forgotten grants: the copy is the only one that has granted the lease that is still held.
 #[test]
 pub fn a_copy_that_starts_again_and_is_left_alone_waits_for_the_lease_that_it_forgot() {
-    let two = Shape {
-        nodes: 2,
-        policy: PolicyWords {
-            replicas: 2,
-            ..THREE.policy
-        },
-        ..THREE
-    };
-    let scene = Scene::settled(two, 10);
+    let scene = Scene::settled(TWO, 10);
     scene.cut_off(0, 100 * MS);
     scene.kill(1);
     scene.start(1);
@@ -123,6 +125,62 @@ pub fn a_copy_that_starts_again_and_is_left_alone_waits_for_the_lease_that_it_fo
             .first()
             .is_some_and(|(leader, _)| *leader == 1)
     }));
+}
+
+/// Needs the loss to be part of the registration: a primary that is registered first leads with nothing.
+#[test]
+pub fn a_node_that_has_lost_its_copies_starts_without_them() {
+    let scene = Scene::settled(THREE, 13);
+    scene.kill(0);
+    scene.places[0].lost.borrow_mut().extend(scene.subjects());
+    scene.start(0);
+    assert!(scene.run_until(20 * MS, || scene.member(0).is_some()));
+    let stored = scene.stored();
+    let name = &scene.places[0].name;
+    assert_eq!(stored.groups_of(name).count(), 0);
+    assert!(scene.run_until(100 * MS, || scene.all_led()));
+}
+
+/// Needs numbers of joins: what the joiner got before it left is gone.
+#[test]
+pub fn a_join_that_was_broken_off_does_not_finish_the_one_after_it() {
+    let scene = Scene::settled(Shape { nodes: 4, ..THREE }, 12);
+    let stored = scene.stored();
+    let group = &stored.groups[0];
+    let subject = &group.subject;
+    let mut names = scene.places.iter().map(|place| &place.name);
+    let joiner = names.find(|name| !group.has_copy(name)).unwrap();
+    let (leader, _) = scene.leaders(subject)[0];
+    let member = scene.member(leader).unwrap();
+    let begin = || {
+        let begin = |present: &Configuration| present.begin_join(subject, joiner).map(Some);
+        let begun = scene.world.block_on(member.change(begin)).unwrap();
+        begun.group(subject).unwrap().joining[joiner]
+    };
+    let finish = |join: Epoch| {
+        let mut outcome = Ok(false);
+        for _ in 0..30 {
+            scene.run_for(MS);
+            let finish = member.finish_join(subject, joiner, join);
+            outcome = scene.world.block_on(finish);
+            if outcome != Ok(false) {
+                break;
+            }
+        }
+        outcome
+    };
+    let first = begin();
+    let leave = |present: &Configuration| present.leave(subject, joiner).map(Some);
+    scene.world.block_on(member.change(leave)).unwrap();
+    let second = begin();
+    let refusal = Refusal::EarlierJoin {
+        node: joiner.clone(),
+        subject: subject.clone(),
+        found: first,
+        known: second,
+    };
+    assert_eq!(finish(first), Err(ChangeError::Refused(refusal)));
+    assert_eq!(finish(second), Ok(true));
 }
 
 #[test]
@@ -196,6 +254,26 @@ fn a_copy_that_does_not_reach_the_store_hears_of_a_change_from_its_peers() {
     assert!(is_copy(&scene, &scene.places[2].name));
 }
 
+/// Needs a start to be heard that is not known yet: no third node can tell the copy of it.
+#[test]
+fn a_node_that_starts_again_tells_so_to_a_copy_that_does_not_reach_the_store() {
+    let scene = Scene::settled(TWO, 14);
+    scene.cut_from_store(1, 400 * MS);
+    scene.kill(0);
+    scene.start(0);
+    let hears = || {
+        let member = scene.member(1).unwrap();
+        member.configuration().epoch == scene.stored().epoch
+    };
+    let incarnation = scene.stored().nodes[&scene.places[0].name].incarnation;
+    assert!(scene.run_until(200 * MS, || hears() && scene.all_led()));
+    let stored = scene.stored();
+    assert!(stored.nodes[&scene.places[0].name].incarnation > incarnation);
+    scene.run_for(100 * MS);
+    assert!(scene.all_led());
+    assert!(is_copy(&scene, &scene.places[1].name), "nobody is removed");
+}
+
 #[test]
 fn what_died_during_an_outage_of_the_store_is_succeeded_when_that_is_over() {
     let scene = Scene::settled(THREE, 8);
@@ -207,7 +285,7 @@ fn what_died_during_an_outage_of_the_store_is_succeeded_when_that_is_over() {
 }
 
 #[test]
-fn a_node_that_starts_again_leads_in_a_later_term_and_its_peers_come_back_to_it() {
+pub fn a_node_that_starts_again_leads_in_a_later_term_and_its_peers_come_back_to_it() {
     let scene = Scene::settled(THREE, 9);
     let led = led_by(&scene, 0);
     let term = scene.stored().groups[led].term;

@@ -12,7 +12,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, TlsConfig};
 
 use super::Certificates;
 
-/// Why there is no etcd here; `None`: there is one.
+/// The reason why there is no etcd here; `None` if there is one.
 pub fn missing() -> Option<&'static str> {
     let version = Command::new("etcd")
         .arg("--version")
@@ -30,7 +30,7 @@ pub struct Member {
     peer: String,
     initial: String,
     folder: PathBuf,
-    /// Where the server's certificates are; `None`: it speaks no TLS.
+    /// The directory of the server's certificates; `None` if it does not speak TLS.
     tls: Option<PathBuf>,
     agent: Agent,
     child: Option<Child>,
@@ -166,7 +166,7 @@ impl Member {
 
     /// Kills the server as a crash would.
     pub fn kill(&mut self) {
-        let mut child = self.child.take().expect("it runs");
+        let mut child = self.child.take().expect("the server runs");
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -176,22 +176,22 @@ impl Member {
         self.child.is_some()
     }
 
-    /// Removes what the server stored.
+    /// Removes the data of the server.
     pub fn forget(&self) {
         fs::remove_dir_all(self.folder.join("data")).unwrap();
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.as_ref().expect("it runs").id()
+        self.child.as_ref().expect("the server runs").id()
     }
 
-    /// The answer to a request, where it is done.
+    /// The answer to a request, if it succeeds.
     pub fn post(&self, path: &str, request: &str) -> Option<String> {
         let post = self.agent.post(format!("{}{path}", self.url()));
         post.send(request).ok()?.body_mut().read_to_string().ok()
     }
 
-    /// From now on the server wants a password: `secret`, of the user `root`.
+    /// Makes the server require a password from now on: `secret`, of the user `root`.
     pub fn enable_users(&self) {
         for (path, request) in [
             (
@@ -216,7 +216,7 @@ impl Member {
         }
     }
 
-    /// Whether this server leads.
+    /// Whether this server is the leader.
     pub fn leads(&self) -> bool {
         let status = self
             .post("/v3/maintenance/status", "{}")
@@ -232,7 +232,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It may have ended.
+            // The server may have ended.
             let _ = child.kill();
             let _ = child.wait();
         }
