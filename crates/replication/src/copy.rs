@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use stonecast_base::mutant;
-use stonecast_cluster::Term;
+use stonecast_cluster::{Nonce, Term};
 
 use crate::entry::{Entry, Kind};
 use crate::lineage::{Judgement, Lineage};
 use crate::point::Point;
 
-/// What a node knows of its copy of a shard, as a backup and as a primary.
+/// The copy of a shard on a node, as a backup and as a primary.
 ///
 /// Entries are found in any order: those of other shards, torn ones and places that are still empty lie between them. Each entry names
 /// the one before it in its shard, so gaps are gaps of this shard alone.
@@ -20,17 +20,19 @@ use crate::point::Point;
 pub struct ShardCopy {
     shard: u32,
     lineage: Lineage,
+    /// Whether the node has the lineage durably.
+    is_kept: bool,
     /// Of each term above the floor: the last version without a gap below it.
     runs: BTreeMap<Term, u64>,
     /// Entries without a gap below them that were not digested.
     chain: VecDeque<Entry>,
-    /// Entries behind a gap, by the version before them.
-    ahead: BTreeMap<(Term, u64), Entry>,
+    /// Entries behind a gap: by term, then by the version before them.
+    ahead: BTreeMap<Term, BTreeMap<u64, Entry>>,
     digested: Point,
     horizon: u64,
 }
 
-/// What became of an entry that was found.
+/// The fate of an entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// Everything up to here is there.
@@ -55,6 +57,39 @@ pub struct LaterTerm {
     pub term: Term,
 }
 
+/// The history of another primary than the one that this copy follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdopted {
+    /// The history is of another cluster, or of this one before its configuration was restored.
+    #[error("the history is of cluster {found}, and this copy of cluster {known}")]
+    OtherCluster {
+        /// The heir's.
+        found: Nonce,
+        /// The copy's.
+        known: Nonce,
+    },
+    /// A later heir's history has been adopted.
+    #[error("the history is of term {found}, and this copy in term {known}")]
+    EarlierTerm {
+        /// The heir's.
+        found: Term,
+        /// The copy's.
+        known: Term,
+    },
+}
+
+/// A copy that lost entries which it is known to have had. The node must not lead the shard: it joins with an empty copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the copy ends at {found}, and everything up to version {needed} was on all copies: it must be filled anew"
+)]
+pub struct Incomplete {
+    /// The last point without a gap below it.
+    pub found: Point,
+    /// The last version that the copy must have.
+    pub needed: u64,
+}
+
 impl ShardCopy {
     /// The copy of `shard` with the history that the node kept, and nothing above its floor.
     pub fn new(shard: u32, lineage: Lineage) -> Self {
@@ -63,6 +98,7 @@ impl ShardCopy {
             digested: lineage.floor,
             horizon: lineage.floor.version,
             lineage,
+            is_kept: true,
             runs: BTreeMap::new(),
             chain: VecDeque::new(),
             ahead: BTreeMap::new(),
@@ -91,7 +127,7 @@ impl ShardCopy {
     /// The entry is of a later term, and nothing has changed.
     ///
     /// # Panics
-    /// Where the entry is of another shard.
+    /// If the entry is of another shard.
     pub fn take(&mut self, entry: Entry) -> Result<Taken, LaterTerm> {
         assert_eq!(entry.shard, self.shard, "an entry of another shard");
         let point = entry.point();
@@ -114,7 +150,12 @@ impl ShardCopy {
         if entry.kind == Kind::Horizon || point <= self.end() {
             return Ok(Taken::Known);
         }
-        self.ahead.insert((entry.term, entry.previous), entry);
+        let before = match mutant!(CutByStream) {
+            true => entry.version - 1,
+            false => entry.previous,
+        };
+        let of_term = self.ahead.entry(entry.term).or_default();
+        of_term.insert(before, entry);
         let before = self.end();
         self.advance();
         Ok(match self.end() {
@@ -125,22 +166,18 @@ impl ShardCopy {
 
     /// Moves entries whose gap is filled to the chain.
     fn advance(&mut self) {
-        loop {
-            let end = self.end();
-            let follows = |(key, entry): (&(Term, u64), &Entry)| {
-                let contiguous = match mutant!(CutByStream) {
-                    true => entry.version == end.version + 1,
-                    false => entry.previous == end.version,
-                };
-                (contiguous && entry.point() > end).then_some(*key)
-            };
-            let Some(key) = self.ahead.iter().find_map(follows) else {
-                return;
-            };
-            let entry = self.ahead.remove(&key).expect("the key was found");
+        while let Some(entry) = self.take_next() {
             self.runs.insert(entry.term, entry.version);
             self.chain.push_back(entry);
         }
+        self.ahead.retain(|_, entries| !entries.is_empty());
+    }
+
+    /// The entry that follows the end, if it is there: of the same term, or the first one of a later term.
+    fn take_next(&mut self) -> Option<Entry> {
+        let end = self.end();
+        let mut later = self.ahead.range_mut(end.term..);
+        later.find_map(|(_, entries)| entries.remove(&end.version))
     }
 
     /// The last point without a gap below it.
@@ -196,22 +233,28 @@ impl ShardCopy {
         &self.chain
     }
 
-    /// What the node keeps durably once everything that was digested is durable elsewhere. Entries up to the new floor may go as soon as
-    /// this is durable, and not before: without them, and below the old floor, a gap would hide everything that follows.
-    pub fn raised_floor(&self) -> Lineage {
+    /// The lineage that the node keeps durably once everything that was digested is durable elsewhere. Entries up to the new floor may go as soon as
+    /// that lineage is durable, and not before: without them, and below the old floor, a gap would hide everything that follows.
+    ///
+    /// `None`: the node has entered a term, and has not [kept](ShardCopy::kept) the history of that term. A floor would make that history durable
+    /// before its entries.
+    pub fn raised_floor(&self) -> Option<Lineage> {
+        if !self.is_kept && !mutant!(FloorBeforeHistory) {
+            return None;
+        }
         let floor = self.digested.max(self.lineage.floor);
         let cuts = self.lineage.cuts.range(floor.term..);
-        Lineage {
-            term: self.lineage.term,
+        Some(Lineage {
             floor,
             cuts: cuts.map(|(&term, &last)| (term, last)).collect(),
-        }
+            ..self.lineage
+        })
     }
 
     /// A new floor is durable.
     ///
     /// # Panics
-    /// Where it is not what [`ShardCopy::raised_floor`] gave in the same term.
+    /// If it is not what [`ShardCopy::raised_floor`] gave in the same term.
     pub fn floor_kept(&mut self, kept: Lineage) {
         assert!(
             kept.term == self.lineage.term && kept.floor <= self.digested.max(self.lineage.floor),
@@ -219,6 +262,44 @@ impl ShardCopy {
         );
         self.runs.retain(|&term, _| term >= kept.floor.term);
         self.lineage = kept;
+    }
+
+    /// The history that the node keeps durably as soon as all entries that were found are durable, and confirms to the heir then; `None`: the copy does
+    /// not have everything that the heir has settled. A history that is durable before its entries would hide that they are lost.
+    pub fn to_keep(&self) -> Option<&Lineage> {
+        let is_whole = self.end() >= self.lineage.end();
+        (is_whole || mutant!(LineageBeforeEntries)).then_some(&self.lineage)
+    }
+
+    /// The history that [`ShardCopy::to_keep`] gave in `term` is durable. A history of another term says nothing: the copy has entered a later one since.
+    pub fn kept(&mut self, term: Term) {
+        self.is_kept |= term == self.lineage.term;
+    }
+
+    /// Whether everything is there that is known to have been on all copies. To be asked when all entries in memory were taken.
+    ///
+    /// # Errors
+    /// The copy has lost entries.
+    pub fn is_complete(&self) -> Result<(), Incomplete> {
+        let found = self.end();
+        let needed = self.lineage.end().version.max(self.horizon);
+        if found.version < needed && !mutant!(LostCutLeads) {
+            return Err(Incomplete { found, needed });
+        }
+        Ok(())
+    }
+
+    /// The lineage of a joiner that is appended everything above `begin`: all up to there comes by its pull.
+    ///
+    /// The floor is the place of an entry, also where `begin` was settled in an earlier term: copies without that floor must find that they have it.
+    pub(crate) fn lineage_of_joiner(&self, begin: u64) -> Lineage {
+        let appended = self.chain.partition_point(|entry| entry.version <= begin);
+        let below = self.chain.range(..appended).next_back();
+        Lineage {
+            floor: below.map_or(self.digested, Entry::point),
+            cuts: BTreeMap::new(),
+            ..self.lineage
+        }
     }
 
     /// The number of the shard.
@@ -230,16 +311,28 @@ impl ShardCopy {
     pub(crate) fn close(&mut self, term: Term) {
         self.lineage.term = term;
         self.lineage.cuts = self.runs.clone();
+        self.is_kept = false;
         self.ahead.clear();
     }
 
     /// Enters the term of an heir with the heir's history: what the heir does not have is void. What this copy does not have comes from the heir.
     ///
+    /// # Errors
+    /// The history is not that of an heir of this shard, and nothing has changed.
+    ///
     /// # Panics
-    /// Where `heir` is of an earlier term, or something was digested that the heir does not have: it was on all copies.
-    pub fn adopt(&mut self, heir: &Lineage) {
-        assert!(heir.term >= self.lineage.term, "an heir of an earlier term");
-        self.lineage = self.lineage.adopted(heir);
+    /// If something was digested that the heir does not have: it was on all copies.
+    pub fn adopt(&mut self, heir: &Lineage) -> Result<(), NotAdopted> {
+        self.check_heir(heir)?;
+        assert!(
+            self.digested.term == heir.term || self.digested <= heir.end(),
+            "{} was digested, and the heir's history ends at {}",
+            self.digested,
+            heir.end()
+        );
+        let adopted = self.lineage.adopted(heir);
+        self.is_kept &= adopted == self.lineage;
+        self.lineage = adopted;
         let lineage = &self.lineage;
         if !mutant!(SuffixKept) {
             self.runs.retain(|term, last| match lineage.cuts.get(term) {
@@ -252,14 +345,28 @@ impl ShardCopy {
         }
         let counts = |entry: &Entry| lineage.judge(entry.point()) == Judgement::Counts;
         self.chain.retain(counts);
-        self.ahead.retain(|_, entry| counts(entry));
+        self.ahead
+            .values_mut()
+            .for_each(|entries| entries.retain(|_, entry| counts(entry)));
         self.advance();
+        Ok(())
     }
 
-    /// Whether this copy has everything that the heir has settled.
-    pub fn has_settled(&self) -> bool {
-        let settled = self.lineage.end();
-        self.end() >= settled
+    fn check_heir(&self, heir: &Lineage) -> Result<(), NotAdopted> {
+        let known = &self.lineage;
+        if heir.nonce != known.nonce {
+            return Err(NotAdopted::OtherCluster {
+                found: heir.nonce,
+                known: known.nonce,
+            });
+        }
+        if heir.term < known.term {
+            return Err(NotAdopted::EarlierTerm {
+                found: heir.term,
+                known: known.term,
+            });
+        }
+        Ok(())
     }
 }
 

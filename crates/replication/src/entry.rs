@@ -17,7 +17,7 @@
 use std::mem::size_of;
 
 use stonecast_base::{LINE_SIZE, hash, mutant};
-use stonecast_cluster::{Epoch, Term};
+use stonecast_cluster::{Epoch, Nonce, Term};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -49,9 +49,11 @@ struct HeaderBytes {
 
 const _: () = assert!(size_of::<HeaderBytes>() == HEADER_SIZE);
 
-/// Opens the log of one pool to appends. Each pool draws a key of its own, and keeps it durably as long as entries lie in the pool.
+/// Opens the log of one pool to appends by one cluster. Each pool draws two words of its own, and keeps them durably as long as entries lie
+/// in the pool.
 ///
-/// Primaries of the pool's shards have the key, and no client has: the key is all that is needed to make entries.
+/// Primaries of the pool's shards have the key, and no client has: the key is all that is needed to make entries. The nonce of the cluster
+/// is a part of the key: after a configuration is restored under a new nonce, entries of the cluster before count nowhere.
 #[derive(Clone)]
 pub struct AppendKey {
     tag: [u64; 2],
@@ -60,11 +62,20 @@ pub struct AppendKey {
 }
 
 impl AppendKey {
-    /// From the two random words that the pool keeps.
-    pub fn new(words: [u64; 2]) -> Self {
+    /// From the two random words that the pool keeps, for primaries of the cluster `nonce`.
+    pub fn new(words: [u64; 2], nonce: Nonce) -> Self {
+        let nonce = match mutant!(NonceNotInKey) {
+            true => Nonce::nil(),
+            false => nonce,
+        };
+        let derived = |purpose: u8| {
+            let mut input = [purpose; 1 + size_of::<Nonce>()];
+            input[1..].copy_from_slice(nonce.as_bytes());
+            hash::siphash24(words, &input)
+        };
         Self {
-            tag: words,
-            digest: hash::siphash24(words, b"digest of bodies"),
+            tag: [derived(1), derived(2)],
+            digest: derived(3),
         }
     }
 
@@ -77,7 +88,7 @@ impl AppendKey {
     }
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A record. The body is opaque here.
@@ -101,7 +112,7 @@ impl Kind {
     }
 }
 
-/// What an entry says of its place among the writes of a shard.
+/// The place of an entry among the writes of a shard, as its header says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Number of the shard.
@@ -114,7 +125,7 @@ pub struct Entry {
     pub previous: u64,
     /// Commit horizon: every entry of the shard up to this version is persisted on all copies.
     pub horizon: u64,
-    /// What the entry is.
+    /// The kind.
     pub kind: Kind,
 }
 
@@ -132,7 +143,7 @@ impl Entry {
     /// entry is for the pool that has `key`. Bytes after it, up to the next multiple of [`GRAIN`], mean nothing.
     ///
     /// # Panics
-    /// Where the numbers cannot belong together, or the body is longer than [`BODY_SIZE_MAX`].
+    /// If the numbers cannot belong together, or the body is longer than [`BODY_SIZE_MAX`].
     pub fn write_header(&self, key: &AppendKey, bytes: &mut [u8]) {
         let (header, body) = bytes.split_at_mut(HEADER_SIZE);
         assert!(
@@ -160,7 +171,7 @@ impl Entry {
 /// A header that is right: its pool's key made it. Its body has still to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the entry says.
+    /// The entry, without its body.
     pub entry: Entry,
     /// Bytes of the body.
     pub body_size: usize,
@@ -221,7 +232,7 @@ impl Header {
     /// The body has not arrived as a whole, or a crash has torn it.
     ///
     /// # Panics
-    /// Where `body` is not of the size that the header says.
+    /// If `body` is not of the size that the header says.
     pub fn check_body(&self, key: &AppendKey, body: &[u8]) -> Result<(), NotAnEntry> {
         assert_eq!(body.len(), self.body_size, "the header says the size");
         let found = key.digest_of(body);
@@ -261,7 +272,7 @@ pub enum NotAnEntry {
     /// The tag is right, and the numbers cannot belong together: a bug of the sender.
     #[error("the numbers of {entry:?} with a body of {body_size} bytes cannot belong together")]
     Impossible {
-        /// What the header says.
+        /// The entry of the header.
         entry: Entry,
         /// The size that it says.
         body_size: usize,

@@ -1,43 +1,56 @@
-//! What a primary knows of a node that it fills.
+//! A node that a primary fills.
 
 use stonecast_base::mutant;
 
-use crate::primary::Progress;
+use crate::sending::{Connection, Progress};
 
 /// A node on its way from nothing to everything.
 ///
 /// ```text
-///   appends begin ──▶ everything stamped before is published ──▶ pull ──▶ awaited ──▶ named
+///   fill ──▶ dropped: appends begin behind the horizon ──▶ pulled ──▶ awaited ──▶ named
 /// ```
-#[derive(Clone, Copy, Debug)]
+///
+/// The pull brings what is published, and the appends bring everything above the horizon of the moment at which the join began: nothing
+/// lies between.
+#[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub progress: Progress,
-    /// The last version that was stamped before the first append.
-    barrier: u64,
-    pulled: bool,
+    /// The number of the join.
+    pub join: u64,
+    pub stage: Stage,
+}
+
+/// The progress of a joiner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// The joiner may still have entries of an earlier life.
+    Dropping,
+    /// Entries are appended.
+    Appending,
+    /// Everything that was published is durable there.
+    Pulled,
 }
 
 impl Joining {
-    /// Everything above `last` will be appended.
-    pub fn after(last: u64) -> Self {
+    /// Everything above `horizon` will be appended, by connections later than `dropped`.
+    pub fn above(horizon: u64, join: u64, dropped: Option<Connection>) -> Self {
         Self {
-            progress: Progress::up_to(last),
-            barrier: last,
-            pulled: false,
+            progress: Progress::behind(dropped, horizon),
+            join,
+            stage: Stage::Dropping,
         }
     }
 
-    /// What was stamped before the first append comes by the pull, so the pull begins when all of that is published.
-    pub fn may_pull(&self, published: u64) -> bool {
-        published >= self.barrier || mutant!(PullWithoutBarrier)
-    }
-
-    pub fn pulled(&mut self) {
-        self.pulled = true;
+    /// The joiner reports that it has come to `stage` of its join `join`. A report of an earlier join says nothing: the joiner has dropped what it
+    /// reported.
+    pub fn comes_to(&mut self, stage: Stage, join: u64) {
+        if join == self.join || mutant!(EarlierPullCounts) {
+            self.stage = self.stage.max(stage);
+        }
     }
 
     /// Whether the node has everything that is published.
     pub fn is_filled(&self, published: u64) -> bool {
-        self.pulled && self.progress.persisted >= published
+        self.stage == Stage::Pulled && self.progress.persisted() >= published
     }
 }

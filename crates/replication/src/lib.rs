@@ -5,11 +5,13 @@
 //!   point     term and version: a place in the history of a shard
 //!   lineage   which entries count: floor and cuts, kept durably
 //!   copy      one node's copy: gaps, horizon, what may be digested, the history of an heir
-//!   primary   writes on their way: who has them, which are done, what waits for them
+//!   primary   writes on their way: which are done, what waits for them
+//!     peers     copies that are awaited, copies that are named, joiners
+//!     sending   how far one node is, by which connection
 //!     joining   a node on its way from nothing to everything
 //!   takeover  the way of an heir, from its durable epoch until it serves
 //!
-//!   copy ──(heir of a new term)──▶ takeover ──(serve)──▶ primary ──(resign)──▶ copy
+//!   copy ──(heir of a new term)──▶ takeover ──(serve)──▶ primary ──(resign, hand_over)──▶ copy
 //! ```
 //!
 //! The crate knows no record, no connection and no medium: a body is opaque, and the store that drives the crate says what arrived, what
@@ -20,10 +22,11 @@
 //! A primary makes an entry in place, and the backup reads it from a copy of its own memory:
 //!
 //! ```
-//! use stonecast_cluster::Epoch;
+//! use stonecast_cluster::{Epoch, Nonce};
 //! use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Header, Kind};
 //!
-//! let key_of_backup = AppendKey::new([1, 2]);
+//! let nonce = Nonce::from_u128(7);
+//! let key_of_backup = AppendKey::new([1, 2], nonce);
 //! let entry = Entry { shard: 7, term: Epoch(3), version: 41, previous: 38, horizon: 36, kind: Kind::Record };
 //! let mut bytes = vec![0; HEADER_SIZE];
 //! bytes.extend_from_slice(b"a record");
@@ -40,13 +43,16 @@ mod copy;
 mod entry;
 mod joining;
 mod lineage;
+mod peers;
 mod point;
 mod primary;
+mod sending;
 mod takeover;
 
-pub use copy::{LaterTerm, ShardCopy, Taken};
+pub use copy::{Incomplete, LaterTerm, NotAdopted, ShardCopy, Taken};
 pub use entry::{AppendKey, BODY_SIZE_MAX, Entry, GRAIN, HEADER_SIZE, Header, Kind, NotAnEntry};
 pub use lineage::{Judgement, Lineage};
 pub use point::Point;
-pub use primary::{LeaseSays, Primary, ReportedOutOfOrder, Resigned, Settled, TooFewCopies};
-pub use takeover::{Fence, Step, Takeover, TermNotNew};
+pub use primary::{LeaseSays, NotStamped, Primary, Resigned, Settled};
+pub use sending::{Connection, Report, ReportedOutOfOrder};
+pub use takeover::{Consent, Fence, Step, Takeover, TermNotNew};

@@ -1,13 +1,13 @@
-//! Which entries of a shard count: floor and cuts.
+//! The history of a shard: floor and cuts say which entries count.
 
 use std::collections::BTreeMap;
 
 use stonecast_base::mutant;
-use stonecast_cluster::Term;
+use stonecast_cluster::{Nonce, Term};
 
 use crate::point::Point;
 
-/// What a copy keeps durably of a shard's history, so that it judges every entry that it ever finds in its memory.
+/// The history of a shard, as a copy keeps it durably: by it the copy judges every entry that it ever finds in its memory.
 ///
 /// ```text
 ///   term 1     1  2  3  4  5 | 6  7           cut at 5: 6 and 7 are void everywhere
@@ -19,6 +19,8 @@ use crate::point::Point;
 /// A closed term that is not named has no entry that counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineage {
+    /// The cluster whose shard it is. Terms of another cluster mean nothing here.
+    pub nonce: Nonce,
     /// The open term: what a primary of this term stamps counts.
     pub term: Term,
     /// All up to here has been digested and is durable elsewhere.
@@ -41,6 +43,14 @@ pub enum Judgement {
 }
 
 impl Lineage {
+    /// The history of a shard of the cluster `nonce` in which nothing was ever written.
+    pub fn new(nonce: Nonce) -> Self {
+        Self {
+            nonce,
+            ..Self::default()
+        }
+    }
+
     /// Judges the entry at `point`.
     pub fn judge(&self, point: Point) -> Judgement {
         if point <= self.floor {
@@ -77,8 +87,8 @@ impl Lineage {
         cuts.extend(&heir.cuts);
         Self {
             term: heir.term,
-            floor: self.floor,
             cuts,
+            ..*self
         }
     }
 }

@@ -1,23 +1,25 @@
-//! What the primary of a shard knows of its writes: who has them, which are done, and what waits for them.
+//! The primary of a shard: its writes, the nodes that have them, and the calls that wait for them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use stonecast_base::mutant;
 use stonecast_cluster::{NodeName, Term};
 
 use crate::copy::ShardCopy;
 use crate::entry::{Entry, Kind};
-use crate::joining::Joining;
+use crate::joining::Stage;
 use crate::lineage::Lineage;
+use crate::peers::Peers;
+use crate::sending::{Connection, Report, ReportedOutOfOrder};
 
 /// The primary of a shard in one term.
 ///
 /// ```text
-///   decide ──▶ stamp ──▶ take_unsent (each backup) ──▶ persisted (each copy) ──▶ settle ──▶ publish, answer
-///      └─────▶ refuse ───────────────────────────────────────────────────────────┘
+///   decide ──▶ stamp ──▶ take_unsent (each copy) ──▶ persisted (each copy) ──▶ settle ──▶ publish, answer
+///      └─────▶ refuse ──────────────────────────────────────────────────────────┘
 /// ```
 ///
-/// `W` is what waits: a write that is to be published and answered, or an answer that appends nothing. The primary is one of its own
+/// `W` is a call that waits: a write that is to be published and answered, or an answer that appends nothing. The primary is one of its own
 /// copies, so its own persist is reported like that of the others.
 ///
 /// A crash loses all of it: the process that starts again is no primary any more, since each start of a primary takes a new term.
@@ -25,30 +27,13 @@ use crate::lineage::Lineage;
 pub struct Primary<W> {
     copy: ShardCopy,
     min_copies: usize,
-    copies: BTreeMap<NodeName, Progress>,
-    joiners: BTreeMap<NodeName, Joining>,
+    peers: Peers,
+    is_draining: bool,
     writes: VecDeque<(u64, W)>,
     refusals: BTreeMap<u64, Vec<W>>,
 }
 
-/// Versions up to which a node was sent everything, and has everything durably.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    pub sent: u64,
-    pub persisted: u64,
-}
-
-impl Progress {
-    /// Of a node that lacks nothing up to `version`.
-    pub fn up_to(version: u64) -> Self {
-        Self {
-            sent: version,
-            persisted: version,
-        }
-    }
-}
-
-/// What the lease of the primary says at the moment at which [`Primary::settle`] is called.
+/// The word of the primary's lease at the moment at which [`Primary::settle`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseSays {
     /// It holds.
@@ -62,11 +47,11 @@ pub enum LeaseSays {
 pub enum Settled<W> {
     /// The write is on all copies: publish its word, then answer.
     Written(W),
-    /// What the refusal saw is on all copies: answer.
+    /// The state that the refusal saw is on all copies: answer.
     Refused(W),
 }
 
-/// What becomes of what waited when a primary ends.
+/// The calls that waited when a primary ended.
 #[derive(Debug)]
 pub struct Resigned<W> {
     /// The node stays a copy.
@@ -79,42 +64,30 @@ pub struct Resigned<W> {
 
 /// Why a write was not stamped. Nothing of it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the shard has {found} copies, and a write needs {needed}: add a node, or lower the fewest copies of the policy"
-)]
-pub struct TooFewCopies {
-    /// Copies that are awaited.
-    pub found: usize,
-    /// `min_copies` of the policy.
-    pub needed: usize,
-}
-
-/// A copy reports something that was not sent to it, or leaves out what was. End its connection.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{copy} reports version {found}, where version {expected:?} comes next")]
-pub struct ReportedOutOfOrder {
-    /// The copy.
-    pub copy: NodeName,
-    /// The version that it reports.
-    pub found: u64,
-    /// The next version that was sent to it; `None`: all that was sent is persisted.
-    pub expected: Option<u64>,
+pub enum NotStamped {
+    /// Too few nodes would keep it.
+    #[error(
+        "the shard has {found} copies, and a write needs {needed}: add a node, or lower the fewest copies of the policy"
+    )]
+    TooFewCopies {
+        /// Copies that the configuration names.
+        found: usize,
+        /// `min_copies` of the policy.
+        needed: usize,
+    },
+    /// The shard is about to be led by another node, which the configuration will name.
+    #[error("the shard is being handed over: ask its next primary")]
+    Draining,
 }
 
 impl<W> Primary<W> {
     /// Begins with everything settled on all of `in_sync`, the primary itself included.
-    pub(crate) fn new(
-        copy: ShardCopy,
-        in_sync: impl IntoIterator<Item = NodeName>,
-        min_copies: usize,
-    ) -> Self {
-        let settled = copy.end().version;
-        let progress = Progress::up_to(settled);
+    pub(crate) fn new(copy: ShardCopy, in_sync: BTreeSet<NodeName>, min_copies: usize) -> Self {
         Self {
+            peers: Peers::new(in_sync, copy.end().version),
             copy,
             min_copies,
-            copies: in_sync.into_iter().map(|name| (name, progress)).collect(),
-            joiners: BTreeMap::new(),
+            is_draining: false,
             writes: VecDeque::new(),
             refusals: BTreeMap::new(),
         }
@@ -138,14 +111,18 @@ impl<W> Primary<W> {
     /// Stamps a write that was decided. The caller persists it here and appends it to all copies, in the order of this call.
     ///
     /// # Errors
-    /// There are too few copies, and nothing has changed.
+    /// The write must not be done, and nothing has changed.
     ///
     /// # Panics
     /// Unless `version` is above the last one.
-    pub fn stamp(&mut self, version: u64, write: W) -> Result<Entry, TooFewCopies> {
-        if self.copies.len() < self.min_copies {
-            return Err(TooFewCopies {
-                found: self.copies.len(),
+    pub fn stamp(&mut self, version: u64, write: W) -> Result<Entry, NotStamped> {
+        if self.is_draining {
+            return Err(NotStamped::Draining);
+        }
+        let found = self.peers.count();
+        if found < self.min_copies {
+            return Err(NotStamped::TooFewCopies {
+                found,
                 needed: self.min_copies,
             });
         }
@@ -167,90 +144,83 @@ impl<W> Primary<W> {
         }
     }
 
-    /// The horizon for backups of a shard in which nothing is written: without it they never digest the last writes.
-    pub fn idle(&self) -> Entry {
-        self.entry(self.last(), Kind::Horizon)
+    /// The entries that are to be appended to `copy` next, in this order on `connection`. Each is given once for each connection.
+    ///
+    /// From the first call with a later connection on, everything that is not persisted is sent again, and earlier connections get nothing and say
+    /// nothing.
+    pub fn take_unsent(&mut self, copy: &NodeName, connection: Connection) -> Vec<Entry> {
+        let chain = self.copy.undigested();
+        let progress = self.peers.progress(copy);
+        progress.map_or_else(Vec::new, |progress| progress.take_unsent(chain, connection))
     }
 
-    /// The entries that are to be appended to `copy` next, in this order on one connection. Each is given once, until the connection ends.
-    pub fn take_unsent(&mut self, copy: &NodeName) -> Vec<Entry> {
-        let entries = self.copy.undigested();
-        let Some(progress) = progress_of(&mut self.copies, &mut self.joiners, copy) else {
-            return Vec::new();
-        };
-        let sent = progress.sent;
-        let first = entries.partition_point(|entry| entry.version <= sent);
-        progress.sent = entries.back().map_or(sent, |last| last.version.max(sent));
-        entries.range(first..).copied().collect()
+    /// The horizon for a copy that was sent everything else: without it a backup of a shard in which nothing is written never digests the last
+    /// writes. Appended and reported like a record; `None`: the copy was told the horizon, or will be by entries that were not sent.
+    pub fn take_idle(&mut self, copy: &NodeName, connection: Connection) -> Option<Entry> {
+        let idle = self.entry(self.last(), Kind::Horizon);
+        let progress = self.peers.progress(copy)?;
+        let is_due = progress.takes_horizon(idle.version, idle.horizon, connection);
+        is_due.then_some(idle)
     }
 
-    /// The connection to `copy` is a new one: what is not persisted there is sent again.
-    pub fn reconnected(&mut self, copy: &NodeName) {
-        if let Some(progress) = progress_of(&mut self.copies, &mut self.joiners, copy)
-            && !mutant!(ResentFromLastSent)
-        {
-            progress.sent = progress.persisted;
-        }
-    }
-
-    /// `copy` has the entry of `version` durably, as the plan for its platform says. Reports come in the order of sending, one for each entry.
-    /// A report by a node that is no copy any more says nothing.
+    /// `copy` has an entry durably. Reports of a connection come in the order of sending, one for each entry. A report of an earlier connection or
+    /// term says nothing, nor does that of a node that is no copy any more.
     ///
     /// # Errors
-    /// Another version comes next, and nothing has changed.
-    pub fn persisted(&mut self, copy: &NodeName, version: u64) -> Result<(), ReportedOutOfOrder> {
-        let entries = self.copy.undigested();
-        let Some(progress) = progress_of(&mut self.copies, &mut self.joiners, copy) else {
-            return Ok(());
-        };
-        let next = entries.partition_point(|entry| entry.version <= progress.persisted);
-        let expected = entries.get(next).map(|entry| entry.version);
-        let expected = expected.filter(|&next| next <= progress.sent);
-        if expected != Some(version) && !mutant!(PersistedOutOfOrder) {
-            return Err(ReportedOutOfOrder {
-                copy: copy.clone(),
-                found: version,
-                expected,
-            });
+    /// Another entry comes next, and nothing has changed.
+    pub fn persisted(&mut self, copy: &NodeName, report: Report) -> Result<(), ReportedOutOfOrder> {
+        let term = self.term();
+        let chain = self.copy.undigested();
+        let progress = self.peers.progress(copy);
+        match progress.filter(|_| report.term == term) {
+            Some(progress) => progress.report(chain, copy, report),
+            None => Ok(()),
         }
-        progress.persisted = version;
-        Ok(())
     }
 
     /// A configuration without `copy` is in force: nobody waits for it any more. Not before: an heir may be that copy.
     pub fn removed(&mut self, copy: &NodeName) {
-        self.copies.remove(copy);
-        self.joiners.remove(copy);
+        self.peers.removed(copy);
     }
 
-    /// Begins to fill `joiner`: everything that is stamped from now on is appended to it, too, and is kept until the joiner has persisted it.
+    /// A configuration that names `copy` as in sync is in force: `copy` counts for the fewest copies.
+    pub fn named(&mut self, copy: &NodeName) {
+        self.peers.named(copy);
+    }
+
+    /// Begins to fill `joiner`, in the join of number `join`: everything that is not on all copies, and everything that is stamped from now on, is
+    /// appended to it, too, and is kept until the joiner has persisted it.
     ///
-    /// The joiner forgets all that it has of the shard and keeps the lineage that is returned, durably, before it accepts the first entry. Called
-    /// again, the joiner begins anew.
+    /// The joiner forgets all that it has of the shard and keeps the lineage that is returned, durably, before it accepts the first entry
+    /// ([`Primary::dropped`]). Called again, the joiner begins anew. Entries take a connection that is later than all that brought this node
+    /// entries before: a report of an earlier one may be of an entry that the joiner has dropped.
     ///
     /// # Panics
-    /// Where `joiner` is awaited as a copy.
-    pub fn fill(&mut self, joiner: &NodeName) -> Lineage {
-        assert!(!self.copies.contains_key(joiner), "{joiner} is a copy");
-        self.joiners
-            .insert(joiner.clone(), Joining::after(self.last()));
-        Lineage {
-            term: self.term(),
-            floor: self.copy.end(),
-            cuts: BTreeMap::new(),
-        }
+    /// If `joiner` is awaited as a copy, or has begun a join of this number.
+    pub fn fill(&mut self, joiner: &NodeName, join: u64) -> Lineage {
+        assert!(!self.peers.is_awaited(joiner), "{joiner} is a copy");
+        // No pull brings the writes between the horizon and the last stamp: they are not published.
+        let begin = match mutant!(UnpublishedLeftOut) {
+            true => self.last(),
+            false => self.horizon(),
+        };
+        self.peers.fill(joiner, begin, join);
+        self.copy.lineage_of_joiner(begin)
     }
 
-    /// Whether `joiner` may pull what is published: everything that was stamped before its first append is.
-    pub fn may_pull(&self, joiner: &NodeName) -> bool {
-        let joining = self.joiners.get(joiner);
-        joining.is_some_and(|joining| joining.may_pull(self.horizon()))
+    /// `joiner` has kept the lineage of its join `join`: it may be appended to, and may pull everything that is published.
+    pub fn dropped(&mut self, joiner: &NodeName, join: u64) {
+        self.comes_to(joiner, Stage::Appending, join);
     }
 
-    /// `joiner` has persisted all that it pulled.
-    pub fn pulled(&mut self, joiner: &NodeName) {
-        if let Some(joining) = self.joiners.get_mut(joiner) {
-            joining.pulled();
+    /// `joiner` has persisted all that it pulled in its join `join`.
+    pub fn pulled(&mut self, joiner: &NodeName, join: u64) {
+        self.comes_to(joiner, Stage::Pulled, join);
+    }
+
+    fn comes_to(&mut self, joiner: &NodeName, stage: Stage, join: u64) {
+        if let Some(joining) = self.peers.joining(joiner) {
+            joining.comes_to(stage, join);
         }
     }
 
@@ -258,29 +228,28 @@ impl<W> Primary<W> {
     /// a copy, whatever becomes of the compare-and-set.
     pub fn admit(&mut self, joiner: &NodeName) -> bool {
         let published = self.horizon();
-        let joining = self.joiners.get(joiner);
-        let filled = joining.filter(|joining| joining.is_filled(published));
-        if let Some(progress) = filled.map(|joining| joining.progress) {
-            if mutant!(NamedBeforeAwaited) {
-                return true;
-            }
-            self.joiners.remove(joiner);
-            self.copies.insert(joiner.clone(), progress);
-        }
-        self.copies.contains_key(joiner)
+        self.peers.admit(joiner, published)
     }
 
-    /// Keeps an answer that appends nothing (a conflict, an absent key, an outcome) until the version that it saw is on all copies. What it
-    /// saw may be stamped and not done.
-    pub fn refuse(&mut self, saw: u64, answer: W) {
-        let saw = if mutant!(RefusalUncommitted) { 0 } else { saw };
+    /// Keeps an answer that appends nothing (a conflict, an absent key, an outcome) until the version that it saw is on all copies: what it saw may be
+    /// stamped and not done. `None`: it saw that there is nothing, and the delete may be any of the writes that were stamped.
+    pub fn refuse(&mut self, saw: Option<u64>, answer: W) {
+        let saw = match saw {
+            _ if mutant!(RefusalUncommitted) => 0,
+            None if mutant!(AbsenceSawNothing) => 0,
+            None => self.last(),
+            Some(version) => version,
+        };
         self.refusals.entry(saw).or_default().push(answer);
     }
 
-    /// The version up to which all copies have everything.
+    /// The version up to which all copies have everything, and enough of them are named. It does not fall: writes that were done stay done.
     fn on_all_copies(&self) -> u64 {
-        let persisted = self.copies.values().map(|one| one.persisted);
-        persisted.min().expect("a primary is one of its copies")
+        if self.peers.count() < self.min_copies && !mutant!(FewestAtStampAlone) {
+            return self.horizon();
+        }
+        let persisted = self.peers.persisted();
+        *persisted.first().expect("a primary is one of its copies")
     }
 
     /// The version up to which writes are done.
@@ -289,14 +258,13 @@ impl<W> Primary<W> {
             return self.last();
         }
         if mutant!(MajorityEnough) {
-            let mut persisted: Vec<_> = self.copies.values().map(|one| one.persisted).collect();
-            persisted.sort_unstable();
+            let persisted = self.peers.persisted();
             return persisted[(persisted.len() - 1) / 2];
         }
         self.on_all_copies()
     }
 
-    /// What may go on, in order. `None`: the lease is over, and the caller has the primary [resign](Self::resign).
+    /// The calls that may go on, in order. `None`: the lease is over, and the caller has the primary [resign](Self::resign).
     ///
     /// `lease` is asked after the last report that was handed over: a primary that stood still must not tell what it saw before.
     pub fn settle(&mut self, lease: LeaseSays) -> Option<Vec<Settled<W>>> {
@@ -309,9 +277,7 @@ impl<W> Primary<W> {
         let written = self.writes.drain(..written);
         let mut settled: Vec<_> = written.map(|(_, write)| Settled::Written(write)).collect();
         self.copy.raise_horizon(self.on_all_copies());
-        let joiners = self.joiners.values().map(|one| one.progress.persisted);
-        let kept_for_joiners = joiners.min().unwrap_or(u64::MAX);
-        self.copy.published(kept_for_joiners);
+        self.copy.published(self.peers.persisted_by_joiners());
         settled.extend(self.settled_refusals());
         Some(settled)
     }
@@ -332,14 +298,24 @@ impl<W> Primary<W> {
             unanswered: self.refusals.into_values().flatten().collect(),
         }
     }
-}
 
-/// How far a node is that entries are sent to.
-fn progress_of<'a>(
-    copies: &'a mut BTreeMap<NodeName, Progress>,
-    joiners: &'a mut BTreeMap<NodeName, Joining>,
-    node: &NodeName,
-) -> Option<&'a mut Progress> {
-    let joining = joiners.get_mut(node).map(|one| &mut one.progress);
-    joining.or_else(|| copies.get_mut(node))
+    /// Stamps nothing from here on, so that everything that waits comes to be settled; `false`: stamps again.
+    pub fn drain(&mut self, drains: bool) {
+        self.is_draining = drains;
+    }
+
+    /// Whether a primary that drains has nothing left that waits.
+    pub fn is_drained(&self) -> bool {
+        let waits = !self.writes.is_empty() || !self.refusals.is_empty();
+        self.is_draining && !waits && self.horizon() == self.last()
+    }
+
+    /// Ends a primary that has drained, so that another node may lead the shard at once, by the [`Consent`](crate::Consent) of this one.
+    ///
+    /// # Panics
+    /// Unless the primary [has drained](Primary::is_drained): a move leaves no write of unknown outcome.
+    pub fn hand_over(self) -> ShardCopy {
+        assert!(self.is_drained(), "something waits");
+        self.copy
+    }
 }

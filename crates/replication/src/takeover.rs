@@ -1,16 +1,16 @@
-//! How an heir takes over a shard: one path for failover, restart and cold start.
+//! The takeover of a shard by an heir: one path for failover, restart and cold start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stonecast_base::mutant;
-use stonecast_cluster::{Epoch, NodeName, Term};
+use stonecast_cluster::{NodeName, Term};
 
-use crate::copy::ShardCopy;
+use crate::copy::{Incomplete, ShardCopy};
 use crate::entry::Entry;
 use crate::lineage::Lineage;
 use crate::primary::Primary;
 
-/// How the appends of a peer ended.
+/// The end of the appends of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Nothing of that peer lands any more.
@@ -19,7 +19,7 @@ pub enum Fence {
     Unquiesced,
 }
 
-/// What the heir does next.
+/// The next step of an heir.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Quiesce all append queue pairs of these peers, and report each by [`Takeover::fenced`].
@@ -42,6 +42,8 @@ pub enum Step {
 ///   quiesce peers ──▶ [leases over, if a peer is unquiesced] ──▶ read ──▶ decide: the own log is the history
 ///     ──▶ keep ──▶ settle on every copy ──▶ [leases over] ──▶ serve
 /// ```
+///
+/// An heir with the [`Consent`] of its predecessor neither quiesces nor awaits leases.
 ///
 /// Acknowledged means: on every copy in sync. So the heir's log has everything that was acknowledged, and what it has beyond that was told
 /// to nobody: it is settled on all copies before anybody hears of it.
@@ -66,40 +68,51 @@ enum Progress {
     Kept,
 }
 
-/// A takeover in a term that this node has been in. Each start of a primary takes a new term: in its old one it may have given versions
+/// The word of a primary that it has ended with nothing left that waits ([`Primary::hand_over`]), and that the next change of the configuration
+/// named the heir.
+///
+/// The predecessor gives it after three steps, in this order: it hands over, revokes what its readers hold, and then has the compare-and-set of its own
+/// term succeed. So it answers nothing any more, whatever its lease says, no entry of it that anybody waits for is on its way, and no other
+/// primary was between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consent {
+    /// The term of the heir.
+    pub to: Term,
+}
+
+/// A takeover in a term in which this copy has been. Each start of a primary takes a new term: in its old one it may have given versions
 /// and cuts that it does not know any more.
+///
+/// Terms of other shards and the epoch of the node do not matter: one change may make a node lead several shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("term {found} is not new: the node was in epoch {known}; change the configuration first")]
+#[error("term {found} is not new: the copy was in term {known}; change the configuration first")]
 pub struct TermNotNew {
     /// The term of the takeover.
     pub found: Term,
-    /// The epoch of the node before.
-    pub known: Epoch,
+    /// The term of the copy.
+    pub known: Term,
 }
 
 impl Takeover {
-    /// Begins: `me` is the heir of `term`, which is durable on this node; it was in epoch `before` until then. `lost` are the nodes that
+    /// Begins: `me` is the heir of `term`; an epoch that is not below it is durable on this node. `lost` are the nodes that
     /// may append in earlier terms: all of `in_sync` and those that the configuration has removed, but `me`.
     ///
     /// # Errors
-    /// The node has been in this term: a process that starts again, also in the middle of a takeover, needs another one.
+    /// The copy has been in this term: a process that starts again, also in the middle of a takeover, needs another one.
     ///
     /// # Panics
-    /// Where `me` is not in sync: a primary has everything.
+    /// If `me` is not in sync: a primary has everything.
     pub fn new(
         term: Term,
-        before: Epoch,
         me: &NodeName,
         copy: ShardCopy,
         in_sync: BTreeSet<NodeName>,
         lost: impl IntoIterator<Item = NodeName>,
     ) -> Result<Self, TermNotNew> {
         assert!(in_sync.contains(me), "an heir is in sync");
-        if term <= before && !mutant!(TermReused) {
-            return Err(TermNotNew {
-                found: term,
-                known: before,
-            });
+        let known = copy.lineage().term;
+        if term <= known && !mutant!(TermReused) {
+            return Err(TermNotNew { found: term, known });
         }
         let mut unconfirmed = in_sync.clone();
         unconfirmed.remove(me);
@@ -114,7 +127,7 @@ impl Takeover {
         })
     }
 
-    /// What to do next. It stays the same until it is reported.
+    /// The next step. It stays the same until it is reported.
     pub fn next(&self) -> Step {
         if self.progress == Progress::Fencing {
             return self.next_fence();
@@ -141,7 +154,7 @@ impl Takeover {
             .fences
             .values()
             .any(|fence| *fence == Some(Fence::Unquiesced));
-        // What lands after the look at the memory is void. Its sender may call it done until the sender's lease is over.
+        // An entry that lands after the look at the memory is void. Its sender may call it done until the sender's lease is over.
         if unquiesced && !self.leases_over && !mutant!(UnquiescedIgnored) {
             return Step::AwaitLeases;
         }
@@ -149,7 +162,11 @@ impl Takeover {
     }
 
     /// The append queue pairs of `peer` have ended so.
+    ///
+    /// # Panics
+    /// After [`Takeover::decide`]: the memory was looked at without that peer's end.
     pub fn fenced(&mut self, peer: &NodeName, fence: Fence) {
+        assert_eq!(self.progress, Progress::Fencing, "a fence after the look");
         if let Some(known) = self.fences.get_mut(peer) {
             *known = Some(fence);
         }
@@ -160,6 +177,21 @@ impl Takeover {
         self.leases_over = true;
     }
 
+    /// The predecessor consents. Its own fences and leases stand for those of all terms before it, so nobody is left to be fenced or awaited. The consent to
+    /// another heir says nothing.
+    pub fn consented(&mut self, consent: Consent) {
+        if consent.to == self.term || mutant!(ConsentOfAnyTerm) {
+            self.leases_over = true;
+            self.fences.clear();
+        }
+    }
+
+    /// A configuration without `copy` is in force: the heir does not wait for it.
+    pub fn removed(&mut self, copy: &NodeName) {
+        self.unconfirmed.remove(copy);
+        self.in_sync.remove(copy);
+    }
+
     /// The copy, to take what is in memory.
     pub fn copy(&mut self) -> &mut ShardCopy {
         &mut self.copy
@@ -167,31 +199,49 @@ impl Takeover {
 
     /// The own log decides: everything without a gap is the history of the shard, and nothing else of earlier terms is.
     ///
+    /// # Errors
+    /// The copy has lost entries, and must not lead: another copy takes over.
+    ///
     /// # Panics
     /// Before [`Step::Read`].
-    pub fn decide(&mut self) {
+    pub fn decide(&mut self) -> Result<(), Incomplete> {
         assert_eq!(self.next(), Step::Read, "the memory may change yet");
+        self.copy.is_complete()?;
         self.copy.close(self.term);
         self.progress = Progress::Decided;
         if mutant!(NotSettled) {
             self.progress = Progress::Kept;
         }
+        Ok(())
     }
 
-    /// What was found and the history are durable here.
+    /// The entries that were found and the history are durable here.
+    ///
+    /// # Panics
+    /// Before [`Step::Keep`].
     pub fn kept(&mut self) {
-        self.progress = self.progress.max(Progress::Kept);
+        assert_eq!(self.progress, Progress::Decided, "nothing was decided");
+        self.copy.kept(self.term);
+        self.progress = Progress::Kept;
     }
 
-    /// What `copy` is sent: the history, by which it judges, then all entries that may be missing there. It knows most of them.
+    /// The letter to every copy: the history, by which it judges, then all entries that may be missing there. It knows most of them.
+    ///
+    /// # Panics
+    /// Before [`Step::Settle`]: a history that only its heir's memory has may be decided otherwise after a crash.
     pub fn history(&self) -> (Lineage, Vec<Entry>) {
+        assert_eq!(self.progress, Progress::Kept, "the history is not durable");
         let entries = self.copy.undigested().iter().copied().collect();
         (self.copy.lineage().clone(), entries)
     }
 
-    /// `copy` has entered the term, and has persisted all of [`Takeover::history`].
-    pub fn confirmed(&mut self, copy: &NodeName) {
-        self.unconfirmed.remove(copy);
+    /// `copy` has entered `term`, and has persisted all of [`Takeover::history`]. A confirmation of another term says nothing, nor does one of a
+    /// history that was not sent.
+    pub fn confirmed(&mut self, copy: &NodeName, term: Term) {
+        let is_ours = term == self.term || mutant!(ConfirmationOfAnyTerm);
+        if is_ours && self.progress == Progress::Kept {
+            self.unconfirmed.remove(copy);
+        }
     }
 
     /// The term in which the heir will serve.

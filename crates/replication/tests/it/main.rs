@@ -4,4 +4,3 @@ mod entries;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod stories;
-mod world;

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stonecast_cluster::{Epoch, NodeName};
+use stonecast_cluster::{Epoch, NodeName, Nonce};
 use stonecast_replication::{
-    Entry, Fence, Judgement, Kind, LaterTerm, LeaseSays, Lineage, Point, Primary,
-    ReportedOutOfOrder, Settled, ShardCopy, Step, Taken, Takeover, TermNotNew, TooFewCopies,
+    Connection, Consent, Entry, Fence, Incomplete, Judgement, Kind, LaterTerm, LeaseSays, Lineage,
+    NotAdopted, NotStamped, Point, Primary, Report, ReportedOutOfOrder, Settled, ShardCopy, Step,
+    Taken, Takeover, TermNotNew,
 };
 
 fn name(text: &str) -> NodeName {
@@ -34,34 +35,43 @@ fn point(term: u64, version: u64) -> Point {
     }
 }
 
-fn takeover(before: u64, lost: &str) -> Result<Takeover, TermNotNew> {
-    let copy = ShardCopy::new(1, Lineage::default());
-    let lost = names(lost);
-    Takeover::new(
-        Epoch(1),
-        Epoch(before),
-        &name("a"),
-        copy,
-        names("a b"),
-        lost,
-    )
+fn takeover(lineage: Lineage, lost: &str) -> Result<Takeover, TermNotNew> {
+    let copy = ShardCopy::new(1, lineage);
+    Takeover::new(Epoch(1), &name("a"), copy, names("a b"), names(lost))
+}
+
+fn heir(lost: &str) -> Takeover {
+    takeover(Lineage::default(), lost).expect("the term is new")
 }
 
 /// A primary of term 1 on `a`, with a backup on `b`.
 fn primary(min_copies: usize) -> Primary<&'static str> {
-    let mut heir = takeover(0, "").unwrap();
-    heir.decide();
+    let mut heir = heir("");
+    heir.decide().unwrap();
     heir.kept();
-    heir.confirmed(&name("b"));
+    heir.confirmed(&name("b"), Epoch(1));
     heir.leases_over();
     heir.serve(min_copies, |_| panic!("nothing is left to digest"))
+}
+
+/// `node` has persisted everything that was not sent to it.
+fn persist(primary: &mut Primary<&'static str>, node: &str) {
+    for entry in primary.take_unsent(&name(node), Connection::OWN) {
+        let report = Report::of(Connection::OWN, &entry);
+        primary.persisted(&name(node), report).unwrap();
+    }
+}
+
+/// The report that the record of `version` is persisted.
+fn report(connection: Connection, version: u64) -> Report {
+    Report::of(connection, &record(1, version, version - 1, 0))
 }
 
 #[test]
 fn a_write_that_too_few_copies_would_keep_is_refused() {
     let mut primary = primary(2);
     primary.removed(&name("b"));
-    let refused = TooFewCopies {
+    let refused = NotStamped::TooFewCopies {
         found: 1,
         needed: 2,
     };
@@ -70,12 +80,34 @@ fn a_write_that_too_few_copies_would_keep_is_refused() {
 }
 
 #[test]
+fn a_write_whose_copies_became_too_few_waits_until_a_joiner_is_named() {
+    let mut primary = primary(2);
+    primary.stamp(5, "put").unwrap();
+    primary.removed(&name("b"));
+    persist(&mut primary, "a");
+    assert_eq!(primary.settle(LeaseSays::Holds), Some(vec![]));
+    primary.fill(&name("c"), 1);
+    primary.dropped(&name("c"), 1);
+    persist(&mut primary, "c");
+    primary.pulled(&name("c"), 1);
+    assert!(primary.admit(&name("c")));
+    assert_eq!(
+        primary.settle(LeaseSays::Holds),
+        Some(vec![]),
+        "c is awaited, and not named"
+    );
+    primary.named(&name("c"));
+    let written = vec![Settled::Written("put")];
+    assert_eq!(primary.settle(LeaseSays::Holds), Some(written));
+}
+
+#[test]
 fn a_write_waits_for_every_copy_until_the_configuration_is_without_it() {
     let mut primary = primary(1);
     let entry = primary.stamp(5, "put").unwrap();
-    assert_eq!(primary.take_unsent(&name("b")), [entry]);
-    assert_eq!(primary.take_unsent(&name("a")), [entry]);
-    primary.persisted(&name("a"), 5).unwrap();
+    let sent = primary.take_unsent(&name("b"), Connection::OWN);
+    assert_eq!(sent, [entry]);
+    persist(&mut primary, "a");
     assert_eq!(primary.settle(LeaseSays::Holds), Some(vec![]));
     primary.removed(&name("b"));
     let written = vec![Settled::Written("put")];
@@ -87,23 +119,197 @@ fn a_write_waits_for_every_copy_until_the_configuration_is_without_it() {
 fn a_report_of_what_was_not_sent_is_refused_by_name() {
     let mut primary = primary(1);
     primary.stamp(5, "put").unwrap();
-    let wrong = |expected| ReportedOutOfOrder {
+    let wrong = ReportedOutOfOrder {
         copy: name("b"),
-        found: 5,
-        expected,
+        found: (5, Kind::Record),
+        expected: None,
     };
-    assert_eq!(primary.persisted(&name("b"), 5), Err(wrong(None)));
+    let first = report(Connection::OWN, 5);
+    assert_eq!(primary.persisted(&name("b"), first), Err(wrong));
     primary.stamp(7, "put").unwrap();
-    primary.take_unsent(&name("b"));
-    assert!(primary.persisted(&name("b"), 7).is_err(), "5 comes first");
-    assert_eq!(primary.persisted(&name("b"), 5), Ok(()));
+    primary.take_unsent(&name("b"), Connection::OWN);
+    let second = report(Connection::OWN, 7);
+    assert!(
+        primary.persisted(&name("b"), second).is_err(),
+        "5 comes first"
+    );
+    assert_eq!(primary.persisted(&name("b"), first), Ok(()));
+}
+
+#[test]
+pub fn a_report_of_a_connection_that_has_ended_says_nothing() {
+    let mut primary = primary(1);
+    let (old, new) = (Connection(1), Connection(2));
+    primary.stamp(5, "put").unwrap();
+    persist(&mut primary, "a");
+    primary.take_unsent(&name("b"), old);
+    assert_eq!(primary.take_unsent(&name("b"), new).len(), 1);
+    assert_eq!(primary.take_unsent(&name("b"), old), []);
+    primary.persisted(&name("b"), report(old, 5)).unwrap();
+    assert_eq!(primary.settle(LeaseSays::Holds), Some(vec![]));
+    primary.persisted(&name("b"), report(new, 5)).unwrap();
+    assert_eq!(primary.settle(LeaseSays::Holds).unwrap().len(), 1);
+}
+
+#[test]
+fn the_report_of_a_horizon_has_its_place_among_those_of_records() {
+    let mut primary = primary(1);
+    let b = name("b");
+    primary.stamp(5, "put").unwrap();
+    persist(&mut primary, "a");
+    persist(&mut primary, "b");
+    primary.settle(LeaseSays::Holds);
+    let horizon = primary
+        .take_idle(&b, Connection::OWN)
+        .expect("5 is on all copies");
+    assert_eq!(
+        (horizon.kind, horizon.version, horizon.horizon),
+        (Kind::Horizon, 5, 5)
+    );
+    assert_eq!(primary.take_idle(&b, Connection::OWN), None, "b was told");
+    primary.stamp(7, "put").unwrap();
+    primary.take_unsent(&b, Connection::OWN);
+    let early = report(Connection::OWN, 7);
+    assert!(
+        primary.persisted(&b, early).is_err(),
+        "the horizon comes first"
+    );
+    let horizon = Report::of(Connection::OWN, &horizon);
+    assert_eq!(primary.persisted(&b, horizon), Ok(()));
+    assert_eq!(primary.persisted(&b, early), Ok(()));
+}
+
+#[test]
+fn an_absent_key_is_told_when_everything_stamped_before_is_on_all_copies() {
+    let mut primary = primary(1);
+    primary.stamp(5, "delete").unwrap();
+    primary.refuse(None, "absent");
+    assert_eq!(primary.settle(LeaseSays::Holds), Some(vec![]));
+    persist(&mut primary, "a");
+    persist(&mut primary, "b");
+    let both = vec![Settled::Written("delete"), Settled::Refused("absent")];
+    assert_eq!(primary.settle(LeaseSays::Holds), Some(both));
+}
+
+#[test]
+fn a_joiner_is_appended_what_is_not_published_once_it_has_dropped_what_it_had() {
+    let mut primary = primary(1);
+    let c = name("c");
+    primary.stamp(5, "published").unwrap();
+    persist(&mut primary, "a");
+    persist(&mut primary, "b");
+    primary.settle(LeaseSays::Holds);
+    let waits = primary.stamp(7, "waits").unwrap();
+    assert_eq!(primary.fill(&c, 1).floor, point(1, 5));
+    assert_eq!(primary.take_unsent(&c, Connection::OWN), []);
+    primary.dropped(&c, 1);
+    assert_eq!(primary.take_unsent(&c, Connection::OWN), [waits]);
+}
+
+#[test]
+fn a_report_of_an_earlier_join_says_nothing() {
+    let mut primary = primary(1);
+    let c = name("c");
+    primary.fill(&c, 1);
+    primary.fill(&c, 2);
+    primary.dropped(&c, 2);
+    primary.pulled(&c, 1);
+    assert!(
+        !primary.admit(&c),
+        "the state of the first join was dropped"
+    );
+    primary.pulled(&c, 2);
+    assert!(primary.admit(&c));
+}
+
+#[test]
+fn a_joiner_that_begins_anew_is_sent_to_and_heard_by_a_later_connection_alone() {
+    let mut primary = primary(1);
+    let c = name("c");
+    let (old, new) = (Connection(1), Connection(2));
+    let put = primary.stamp(5, "put").unwrap();
+    primary.fill(&c, 1);
+    primary.dropped(&c, 1);
+    assert_eq!(primary.take_unsent(&c, old), [put]);
+    primary.removed(&c);
+    primary.fill(&c, 2);
+    primary.dropped(&c, 2);
+    assert_eq!(primary.take_unsent(&c, old), []);
+    // Of the entry that the joiner has dropped.
+    assert_eq!(primary.persisted(&c, Report::of(old, &put)), Ok(()));
+    assert_eq!(primary.take_unsent(&c, new), [put]);
+}
+
+#[test]
+fn a_primary_hands_over_when_nothing_waits_and_stamps_nothing_meanwhile() {
+    let mut primary = primary(1);
+    primary.stamp(5, "put").unwrap();
+    primary.drain(true);
+    assert_eq!(primary.stamp(6, "put"), Err(NotStamped::Draining));
+    assert!(!primary.is_drained());
+    persist(&mut primary, "a");
+    persist(&mut primary, "b");
+    primary.settle(LeaseSays::Holds);
+    assert!(primary.is_drained());
+    assert_eq!(primary.hand_over().end(), point(1, 5));
+}
+
+#[test]
+pub fn an_heir_with_consent_awaits_nobody_and_consent_to_another_heir_says_nothing() {
+    let mut heir = heir("b");
+    heir.consented(Consent { to: Epoch(9) });
+    assert_eq!(heir.next(), Step::Quiesce(names("b")));
+    heir.consented(Consent { to: Epoch(1) });
+    assert_eq!(heir.next(), Step::Read);
+    heir.decide().unwrap();
+    heir.kept();
+    heir.confirmed(&name("b"), Epoch(1));
+    assert_eq!(heir.next(), Step::Serve, "no lease is awaited");
+}
+
+#[test]
+fn an_heir_does_not_wait_for_a_copy_that_was_removed() {
+    let mut heir = heir("");
+    heir.decide().unwrap();
+    heir.kept();
+    assert_eq!(heir.next(), Step::Settle(names("b")));
+    heir.removed(&name("b"));
+    heir.leases_over();
+    let mut primary: Primary<&str> = heir.serve(1, |_| ());
+    primary.stamp(5, "put").unwrap();
+    persist(&mut primary, "a");
+    assert_eq!(primary.settle(LeaseSays::Holds).unwrap().len(), 1);
+}
+
+#[test]
+fn a_confirmation_of_another_term_says_nothing() {
+    let mut heir = heir("");
+    heir.confirmed(&name("b"), Epoch(1));
+    heir.decide().unwrap();
+    heir.kept();
+    heir.confirmed(&name("b"), Epoch(2));
+    assert_eq!(heir.next(), Step::Settle(names("b")));
+}
+
+#[test]
+#[should_panic(expected = "nothing was decided")]
+fn a_history_is_not_kept_before_it_is_decided() {
+    heir("").kept();
+}
+
+#[test]
+#[should_panic(expected = "something waits")]
+fn a_primary_that_has_not_drained_hands_nothing_over() {
+    let mut primary = primary(1);
+    primary.stamp(5, "put").unwrap();
+    primary.hand_over();
 }
 
 #[test]
 fn a_primary_that_resigns_gives_back_what_waited_and_stays_a_copy() {
     let mut primary = primary(1);
     primary.stamp(5, "put").unwrap();
-    primary.refuse(5, "conflict");
+    primary.refuse(Some(5), "conflict");
     assert_eq!(primary.settle(LeaseSays::Over), None);
     let resigned = primary.resign();
     assert_eq!(resigned.unknown, ["put"]);
@@ -112,8 +318,8 @@ fn a_primary_that_resigns_gives_back_what_waited_and_stays_a_copy() {
 }
 
 #[test]
-fn an_heir_looks_at_its_memory_after_the_leases_where_a_peer_may_still_append() {
-    let mut heir = takeover(0, "b").unwrap();
+pub fn an_heir_looks_at_its_memory_after_the_leases_where_a_peer_may_still_append() {
+    let mut heir = heir("b");
     assert_eq!(heir.next(), Step::Quiesce(names("b")));
     heir.fenced(&name("b"), Fence::Unquiesced);
     assert_eq!(heir.next(), Step::AwaitLeases);
@@ -123,8 +329,100 @@ fn an_heir_looks_at_its_memory_after_the_leases_where_a_peer_may_still_append() 
 
 #[test]
 fn a_process_that_starts_again_needs_a_new_term() {
-    let refused = takeover(1, "b").expect_err("the node was in this epoch");
+    let kept = Lineage {
+        term: Epoch(1),
+        ..Lineage::default()
+    };
+    let refused = takeover(kept, "b").expect_err("the copy was in this term");
     assert_eq!((refused.found, refused.known), (Epoch(1), Epoch(1)));
+}
+
+#[test]
+fn an_heir_that_lost_entries_which_were_settled_does_not_lead() {
+    let kept = Lineage {
+        term: Epoch(2),
+        cuts: BTreeMap::from([(Epoch(1), 5)]),
+        ..Lineage::default()
+    };
+    let copy = ShardCopy::recover(1, kept, [record(1, 3, 0, 0)]).unwrap();
+    let mut heir = Takeover::new(Epoch(3), &name("a"), copy, names("a"), []).unwrap();
+    let refused = Incomplete {
+        found: point(1, 3),
+        needed: 5,
+    };
+    assert_eq!(heir.decide(), Err(refused));
+}
+
+#[test]
+pub fn a_history_is_kept_after_its_entries_and_a_floor_after_its_history() {
+    let open = Lineage {
+        term: Epoch(1),
+        ..Lineage::default()
+    };
+    let mut copy = ShardCopy::recover(1, open, []).unwrap();
+    let heir = Lineage {
+        term: Epoch(2),
+        cuts: BTreeMap::from([(Epoch(1), 5)]),
+        ..Lineage::default()
+    };
+    copy.adopt(&heir).unwrap();
+    assert_eq!(copy.to_keep(), None, "5 is missing");
+    copy.take(record(1, 5, 0, 0)).unwrap();
+    assert_eq!(copy.to_keep(), Some(&heir));
+    assert_eq!(copy.raised_floor(), None, "the history is not durable");
+    copy.kept(Epoch(2));
+    assert_eq!(copy.raised_floor(), Some(heir));
+}
+
+#[test]
+fn a_history_of_another_cluster_or_an_earlier_term_is_not_adopted() {
+    let of = |nonce: u128, term: u64| Lineage {
+        term: Epoch(term),
+        ..Lineage::new(Nonce::from_u128(nonce))
+    };
+    let mut copy = ShardCopy::new(1, of(1, 2));
+    let other = NotAdopted::OtherCluster {
+        found: Nonce::from_u128(2),
+        known: Nonce::from_u128(1),
+    };
+    assert_eq!(copy.adopt(&of(2, 3)), Err(other));
+    let earlier = NotAdopted::EarlierTerm {
+        found: Epoch(1),
+        known: Epoch(2),
+    };
+    assert_eq!(copy.adopt(&of(1, 1)), Err(earlier));
+    assert_eq!(copy.lineage(), &of(1, 2));
+}
+
+#[test]
+#[should_panic(expected = "was digested, and the heir's history ends at")]
+fn an_heir_without_something_that_was_digested_breaks_an_invariant() {
+    let open = Lineage {
+        term: Epoch(1),
+        ..Lineage::default()
+    };
+    let found = [record(1, 5, 0, 0), record(1, 6, 5, 5)];
+    let mut copy = ShardCopy::recover(1, open, found).unwrap();
+    assert!(copy.digest().is_some());
+    let heir = Lineage {
+        term: Epoch(2),
+        ..Lineage::default()
+    };
+    copy.adopt(&heir).unwrap();
+}
+
+/// Needs a look-up of the entry behind the end: a search among all entries behind the gap takes minutes.
+#[test]
+fn a_copy_whose_entries_are_found_from_the_last_to_the_first_takes_each_once() {
+    const ENTRIES: u64 = 400_000;
+    let open = Lineage {
+        term: Epoch(1),
+        ..Lineage::default()
+    };
+    let found = (1..=ENTRIES).rev();
+    let found = found.map(|version| record(1, version, version - 1, 0));
+    let copy = ShardCopy::recover(1, open, found).unwrap();
+    assert_eq!(copy.end(), point(1, ENTRIES));
 }
 
 #[test]
@@ -149,11 +447,11 @@ fn an_heir_voids_what_it_does_not_have_and_may_give_the_same_versions() {
     assert_eq!(copy.end(), point(1, 8));
     let heir = Lineage {
         term: Epoch(2),
-        floor: Point::default(),
         cuts: BTreeMap::from([(Epoch(1), 5)]),
+        ..Lineage::default()
     };
-    copy.adopt(&heir);
-    assert!(copy.has_settled());
+    copy.adopt(&heir).unwrap();
+    assert_eq!(copy.to_keep(), Some(&heir));
     assert_eq!(copy.end(), point(1, 5));
     assert_eq!(copy.take(record(1, 7, 5, 0)), Ok(Taken::Void));
     let taken = copy.take(record(2, 7, 5, 5));
@@ -166,17 +464,17 @@ fn an_heir_voids_what_it_does_not_have_and_may_give_the_same_versions() {
 fn an_heir_with_a_higher_floor_leaves_a_copy_the_history_below_it() {
     let open = Lineage {
         term: Epoch(2),
-        floor: Point::default(),
         cuts: BTreeMap::from([(Epoch(1), 5)]),
+        ..Lineage::default()
     };
     let found = [record(1, 5, 0, 0), record(2, 6, 5, 5), record(2, 9, 6, 6)];
     let mut copy = ShardCopy::recover(1, open, found).unwrap();
     let heir = Lineage {
         term: Epoch(3),
         floor: point(2, 6),
-        cuts: BTreeMap::new(),
+        ..Lineage::default()
     };
-    copy.adopt(&heir);
+    copy.adopt(&heir).unwrap();
     assert_eq!(copy.end(), point(2, 6));
     assert_eq!(copy.lineage().judge(point(1, 5)), Judgement::Counts);
     assert_eq!(copy.lineage().judge(point(2, 9)), Judgement::Void);

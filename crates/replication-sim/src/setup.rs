@@ -1,0 +1,110 @@
+//! The choices of a run, drawn from its seed.
+
+use rand::RngExt as _;
+use stonecast_base::{Random, random_from_seed};
+
+/// The choices of a run.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The seed.
+    pub seed: u64,
+    /// Keys of each shard.
+    pub keys: u8,
+    /// Clients.
+    pub clients: u32,
+    /// Calls after which nothing goes wrong any more.
+    pub calls: u64,
+    /// The fewest copies of a write.
+    pub min_copies: usize,
+    /// The mishaps.
+    pub faults: Faults,
+}
+
+/// Chances of mishaps, for each event in a thousand unless said otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The power of a node fails.
+    pub power: u32,
+    /// The power of all nodes fails.
+    pub power_everywhere: u32,
+    /// A process dies, and its machine goes on.
+    pub deaths: u32,
+    /// A process stands still.
+    pub stops: u32,
+    /// Of a hundred stops: those in the middle of an append.
+    pub stops_inside: u32,
+    /// A connection ends.
+    pub connection_ends: u32,
+    /// Of a hundred entries that land: those that an earlier one lets pass.
+    pub two_orders: u32,
+    /// Of a hundred letters: those that get lost.
+    pub mail_lost: u32,
+    /// Of a hundred cells that are not durable in a power cut: those that survive torn.
+    pub torn: u32,
+    /// Of a hundred power cuts: those in which a device loses a durable entry.
+    pub lost: u32,
+    /// An entry of the cluster before it was restored comes to lie in the memory of a node.
+    pub foreign: u32,
+    /// Another node is made primary.
+    pub changes_of_primary: u32,
+    /// Of a hundred changes of primary: those that remove the old one.
+    pub removes: u32,
+    /// A primary hands its shard over.
+    pub moves: u32,
+}
+
+impl Setup {
+    /// The choices of `seed`.
+    pub fn new(seed: u64) -> Self {
+        let random = &mut random_from_seed(seed);
+        Self {
+            seed,
+            keys: 3,
+            clients: random.random_range(3..10),
+            calls: 150,
+            min_copies: random.random_range(1..4),
+            faults: Faults::draw(random),
+        }
+    }
+}
+
+impl Faults {
+    /// Mishaps of `class` do not happen, by its name among the classes of faults of the simulated world.
+    pub fn leave_out(&mut self, class: &str) {
+        match class {
+            "power_cut" => (self.power, self.power_everywhere) = (0, 0),
+            "process_killed" => self.deaths = 0,
+            "host_hung" => self.stops = 0,
+            "nic_reset" => self.connection_ends = 0,
+            "read_on_other_queue_pair" => self.two_orders = 0,
+            "partition" => self.mail_lost = 0,
+            "torn_write" => self.torn = 0,
+            "lost_write" => self.lost = 0,
+            "hostile_client" => self.foreign = 0,
+            _ => {}
+        }
+    }
+
+    fn draw(random: &mut Random) -> Self {
+        let mut upto = |most: u32| match random.random_bool(0.5) {
+            true => random.random_range(0..=most),
+            false => 0,
+        };
+        Self {
+            power: upto(3),
+            power_everywhere: upto(2),
+            deaths: upto(3),
+            stops: upto(10),
+            stops_inside: upto(100),
+            connection_ends: upto(12),
+            two_orders: upto(20),
+            mail_lost: upto(40),
+            torn: upto(60),
+            lost: upto(60),
+            foreign: upto(10),
+            changes_of_primary: 2 + upto(8),
+            removes: upto(60),
+            moves: upto(80),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The state of a shard, as an index has it.
+
+use std::collections::BTreeMap;
+
+use stonecast_replication::Point;
+
+/// A key.
+pub type Key = u8;
+
+/// A write, told from every other one by its number. A client that repeats a write repeats the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The number.
+    pub number: u64,
+    /// The key.
+    pub key: Key,
+    /// Whether the key is there afterwards.
+    pub present: bool,
+}
+
+/// A write at its place in the history of its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The place.
+    pub point: Point,
+    /// The write.
+    pub write: Write,
+}
+
+/// The words of all keys, and the outcomes of all writes. A deleted key keeps its word here, so that oracles know the delete; primaries
+/// do not look at it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub words: BTreeMap<Key, Word>,
+    /// By the numbers of the writes.
+    pub done: BTreeMap<u64, Word>,
+}
+
+impl State {
+    /// The next word of the history.
+    pub fn apply(&mut self, word: Word) {
+        self.words.insert(word.write.key, word);
+        self.done.insert(word.write.number, word);
+    }
+
+    /// Takes everything of `other` that is not known, and of each key the later word.
+    pub fn merge(&mut self, other: &Self) {
+        for (&key, &word) in &other.words {
+            let known = self.words.entry(key).or_insert(word);
+            if word.point > known.point {
+                *known = word;
+            }
+        }
+        self.done.extend(&other.done);
+    }
+}

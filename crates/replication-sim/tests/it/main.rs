@@ -1,0 +1,5 @@
+//! Replication in its world, told as stories.
+
+#[cfg(feature = "mutants")]
+mod mutants;
+mod promises;
