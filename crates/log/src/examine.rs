@@ -130,7 +130,7 @@ pub(crate) fn examine(
     Ok(SegmentVerdict::Used(state, report))
 }
 
-/// The verdict on a segment that appends fill: none of its bytes is looked at for records.
+/// The verdict on a segment that appends fill: none of its bytes is searched for records.
 fn appended(
     region: &dyn Region,
     place: &Place<'_>,
@@ -148,7 +148,7 @@ fn appended(
     }
     let (seal, damage) = Seal::newest(region, place, generation);
     let lost = (seal.is_none() && generation > FIRST_GENERATION).then(|| {
-        let expected = format!("one of generation {generation}, with what the log remembers");
+        let expected = format!("one of generation {generation}, with the log's heritage");
         place.corruption("segment seal", 1, "no whole seal".to_owned(), expected)
     });
     for corruption in damage.into_iter().chain(lost) {

@@ -60,7 +60,7 @@ mod tests {
                 table,
                 "| {offset} | {size} | {name} | {writer} | {meaning} |"
             )
-            .expect("a String takes everything");
+            .expect("writing to a String cannot fail");
         }
         table
     }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_page_shows_the_tables_that_the_types_give() {
+    fn the_format_page_shows_the_tables_of_the_types() {
         let log = ("log.md", include_str!("../../../docs/formats/log.md"));
         let append_log = (
             "append-log.md",

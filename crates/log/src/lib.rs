@@ -14,8 +14,8 @@
 //! above it each stamp links to the previous one. `docs/formats/log.md` describes the bytes, and
 //! `docs/design/0001-the-log-is-the-database.md` the reasons.
 //!
-//! `appended/` has segments of another kind: those that other nodes fill with entries for the copies that
-//! this node keeps.
+//! The module `appended` has segments of another kind: other nodes fill them with entries for the copies that this node
+//! keeps. The module `own` finds the history of the shards that this node leads in the records that the node stamped.
 //!
 //! Invariants:
 //! - Records of a segment are stamped in ascending order of position, and a position is stamped once in a generation
@@ -27,9 +27,8 @@
 //! - Memory of a region is copied before it is examined, since clients may write to it at any
 //!   moment.
 //!
-//! A crash leaves everything that was persisted, and any 8-byte words of the rest. [`scan_segment`]
-//! finds the former, accepts whole records of the latter, and refuses damage that no crash can
-//! cause.
+//! A crash leaves everything that was persisted, and arbitrary 8-byte words of the rest. [`scan_segment`] finds the
+//! persisted records, accepts whole records of the rest, and refuses damage that no crash can cause.
 //!
 //! This crate persists nothing: it returns spans, and documents the order in which the caller must
 //! persist them.
@@ -41,6 +40,7 @@ mod format;
 mod inspect;
 mod judge;
 mod layout;
+mod own;
 mod record;
 mod recovery;
 mod seal;
@@ -56,10 +56,11 @@ mod memory;
 
 pub use appended::{
     Arrival, ArrivalScan, Buffers, Consumption, EntryFacts, EntryFormat, Floors, Ledger,
-    LedgerFull, Turn, Turned, first_unit, mend_header,
+    LedgerFull, Search, Turn, Turned, first_unit, mend_header,
 };
 pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};
+pub use own::{History, Link, OwnRecords, OwnVerdict, Unsettled, Versions};
 pub use record::{
     Condition, Draft, GENERATION_MAX, KEY_SIZE_MAX, Kind, RECORD_START_SIZE, Reading, Record,
     RecordFault, RecordHeader, STAMP_SIZE, VALUE_SIZE_MAX, check, check_read, read_of_key,

@@ -30,13 +30,13 @@ layout! {
     checksum: U128, "server", "XXH3-128 over bytes 0 to 48, the UUID (16 bytes), the segment's number (4) and its generation (4)";
 }
 
-/// What the log remembers about dropped records of freed segments. Each freed segment carries the
-/// newest state into its next generation, so the segment that was freed last always has the newest.
+/// The log's memory of dropped records of freed segments. Each freed segment carries the newest state into its next
+/// generation, so the segment that was freed last always has the newest state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heritage {
     /// Tokens of writes up to this sequence may be gone.
     pub tokens_lost: u64,
-    /// Sequences up to this one were given out.
+    /// Sequences up to this value were given out.
     pub sequence_floor: u64,
 }
 
@@ -57,11 +57,11 @@ pub struct Seal {
     pub serial: u32,
     /// Unit after the last sealed record.
     pub end: u32,
-    /// How many records there are.
+    /// Number of records.
     pub count: u32,
     /// XOR of their commit tags.
     pub xor: u64,
-    /// What the log remembers of freed segments.
+    /// The log's memory of freed segments.
     pub heritage: Heritage,
 }
 
@@ -102,7 +102,7 @@ impl Seal {
             .then_some(seal)
     }
 
-    /// Writes the seal over the one before the last, and returns what the caller must persist.
+    /// Writes the seal over the seal before the last, and returns the bytes that the caller must persist.
     pub(crate) fn write(
         &self,
         region: &dyn Region,
@@ -224,7 +224,7 @@ mod tests {
 
     /// Needs pool, number and generation in the checksum.
     #[test]
-    fn a_seal_of_another_pool_segment_or_generation_is_none() {
+    fn a_seal_of_another_pool_segment_or_generation_is_invalid() {
         let format = format(4096, 2);
         let memory = Memory::new(8192);
         seal(1).write(&memory, &format, 0, 1);
@@ -245,7 +245,7 @@ mod tests {
 
     /// Needs the bounds: arithmetic uses the numbers of the seal.
     #[test]
-    fn a_seal_that_says_what_cannot_be_is_none() {
+    fn a_seal_with_impossible_values_is_invalid() {
         let format = format(4096, 2);
         for wrong in [
             Seal {

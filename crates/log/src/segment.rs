@@ -1,21 +1,19 @@
-//! The header of a segment: which segment of which pool it is, and in which generation of use.
+//! The header of a segment: the pool and number of the segment, and its generation of use.
 //!
-//! There are two copies, in the first and the last line before the records, so that damage to one
-//! is repaired from the other. Everything in a header but the generation is known beforehand, and
-//! the generation shares its 8-byte word with the check: one word in each copy takes a segment from
-//! one generation to the next, so it is always in one of the two. Only the first use, over zeros,
-//! can leave an invalid header.
+//! There are two copies, in the first and the last line before the records, so that damage to one copy is repaired from the
+//! other. Everything in a header except the generation is known in advance, and the generation shares its 8-byte word with
+//! the check: one word in each copy takes a segment from one generation to the next, so the segment is always in one of the
+//! two. Only the first use, over zeros, can leave an invalid header.
 //!
 //! The second copy also keeps a word that is not part of this header: the witness of the next
 //! segment (`witness.rs`).
 //!
-//! The magic says what fills the segment: records of this log, or appends of other nodes. A segment
-//! that changes its kind gets another generation, and each copy changes in more than one word. So
-//! the caller persists the first copy before it changes the second: one of them is always whole.
+//! The magic tells whether records of this log or appends of other nodes fill the segment. A segment that changes its kind
+//! gets another generation, and each copy changes in more than one word. So the caller persists the first copy before it
+//! changes the second: one of them is always whole.
 //!
-//! The first use is persisted together with the first records. So where a crash leaves no valid
-//! copy, the `durable` of every stamped record in the segment says that nothing there was durable
-//! yet.
+//! The first use is persisted together with the first records. So if a crash leaves no valid copy, the `durable` of every
+//! stamped record in the segment states that nothing there was durable yet.
 
 use stonecast_base::{Span, hash};
 use stonecast_media::Region;
@@ -32,7 +30,7 @@ const VERSION: u32 = 2;
 const COPIES: [u32; 2] = [0, 3];
 /// The copy that holds a witness of the next segment.
 const WITNESS_COPY: usize = 1;
-/// Its unit.
+/// The unit of that copy.
 pub(crate) const WITNESS_UNIT: u32 = COPIES[WITNESS_COPY];
 const CHECK_OFFSET: usize = std::mem::offset_of!(HeaderBytes, check);
 const _: () = assert!(std::mem::offset_of!(HeaderBytes, witness) == WITNESS_OFFSET as usize);
@@ -50,7 +48,7 @@ layout! {
     reserved: [u8; 16], "server", "zero";
 }
 
-/// What fills a segment.
+/// The content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
     /// Records of this log.
@@ -110,7 +108,7 @@ impl HeaderBytes {
         header
     }
 
-    /// What fills the segment; `None` where the magic is none.
+    /// The content of the segment; `None` if the magic is unknown.
     fn kind(&self) -> Option<SegmentKind> {
         SegmentKind::ALL
             .into_iter()
@@ -226,8 +224,7 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
     }
 }
 
-/// The generation of segment `number`, whatever fills it; `None` where no copy of its header is
-/// valid.
+/// The generation of segment `number`, whatever its content; `None` if no copy of its header is valid.
 pub fn generation_of(region: &dyn Region, format: &LogFormat, number: u32) -> Option<u32> {
     match read(region, format, number) {
         HeaderFound::Valid { generation, .. } => Some(generation),
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_another_segment_or_pool_is_none() {
+    fn a_header_of_another_segment_or_pool_is_invalid() {
         let format = format(4096, 2);
         let memory = Memory::new(8192);
         write(&memory, &format, 0, 1);
@@ -308,7 +305,7 @@ mod tests {
 
     /// Needs `write` to leave the word unchanged, and `read` to check it only in the second copy.
     #[test]
-    fn a_header_keeps_what_is_known_of_the_next_segment() {
+    fn a_header_keeps_the_witness_of_the_next_segment() {
         let format = format(4096, 2);
         let memory = Memory::new(8192);
         let told = Witness {
@@ -336,7 +333,7 @@ mod tests {
         assert_eq!(
             read(&memory, &format, 1),
             damaged,
-            "it stands in the first copy"
+            "the word is in the first copy"
         );
         memory.store(4096 + WITNESS_OFFSET, 0);
         let of_other = Witness::word(Some(told), &format, 1);
@@ -344,13 +341,13 @@ mod tests {
         assert_eq!(
             read(&memory, &format, 1),
             damaged,
-            "it is of another segment"
+            "the word belongs to another segment"
         );
     }
 
     /// A crash leaves any of the stored words. Needs generation and check in one word.
     #[test]
-    fn a_segment_that_changes_its_generation_is_always_in_one_of_the_two() {
+    fn a_segment_that_changes_its_generation_is_always_in_the_old_or_the_new_one() {
         let format = format(4096, 2);
         let (old, new) = (Memory::new(4096), Memory::new(4096));
         write(&old, &format, 0, 4);

@@ -1,23 +1,22 @@
-//! Stamps: what the server adds to a record to publish it.
+//! Stamps: the words that the server adds to a record to publish it.
 //!
 //! ```text
 //!   byte   0          8            16                                 24
-//!          sequence   commit tag   previous | durable | opening         what the writer wrote
+//!          sequence   commit tag   previous | durable | opening         the writer's bytes
 //!                                  24 bits    24 bits   16 bits
 //! ```
 //!
-//! A stamp is the first three words of a record. They are stored one by one, over the earlier
-//! content of the place: zeros, or the stamp of an earlier use. Since the commit tag covers all
-//! three words and the record's tag, place, generation and size, a mixture of old and new words
-//! never passes, and neither does a stamp in front of another record.
+//! A stamp is the first three words of a record. They are stored one by one, over the earlier content of the place: zeros,
+//! or the stamp of an earlier use. The commit tag covers all three words and the record's tag, place, generation and size.
+//! So a mixture of old and new words never passes, and neither does a stamp in front of another record.
 //!
 //! The size is covered so that a scan can trust it before it has read the record: a client that may
 //! still write its published records cannot make the scan hash a mebibyte for each of them.
 //!
-//! **Void.** A publishing client stamps a record before it is certain that the record will count,
-//! and takes it back with one store: the commit tag becomes another one that nothing else can have.
-//! A void record is a link of its segment's chain like any other, is counted by its seal, and names
-//! no key. A cleared record would look like damage, and a new stamp takes three stores.
+//! **Void.** A publishing client stamps a record before it is certain that the record will count, and takes the record back
+//! with one store: a different commit tag, which nothing else can have. A void record is an ordinary link of its segment's
+//! chain, is counted by its seal, and names no key. A cleared record would look like damage, and a new stamp takes three
+//! stores.
 
 use stonecast_base::mutant;
 use stonecast_media::Region;
@@ -63,7 +62,7 @@ impl Links {
 pub struct Stamp {
     /// Commit sequence number, from 1.
     pub sequence: u64,
-    /// Unit of the stamped record before this one in the segment; 0: the first above the seal.
+    /// Unit of the preceding stamped record in the segment; 0 for the first record above the seal.
     pub previous: u32,
     /// Every record stamped in this segment below this unit is durable.
     pub durable: u32,
@@ -104,8 +103,8 @@ impl Stamp {
     /// Stamps the record at `position` and returns the commit tag. The record is published once these bytes and the
     /// record are durable.
     ///
-    /// `tag` and `size` are those of the checked copy: bytes that a client may have put into the
-    /// record since then are not read again, and do not pass.
+    /// `tag` and `size` belong to the checked copy: bytes that a client may have put into the record since then are not
+    /// read again, and do not pass.
     pub fn write(
         &self,
         region: &dyn Region,
@@ -177,7 +176,7 @@ impl Stamp {
 /// The verdict on a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// There is no stamp, or one that was not made for this record.
+    /// There is no stamp, or it was not made for this record.
     Unstamped,
     /// The record counts.
     Published,
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_passes_at_its_place_alone() {
+    fn a_stamp_passes_only_at_its_place() {
         let (format, record) = stamped();
         assert!(passes(&format, &record, 256, 3));
         assert!(!passes(&format, &record, 320, 3));
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stamp_says_is_read_at_both_ends_of_every_field() {
+    fn the_values_of_a_stamp_are_read_back_at_both_ends_of_every_field() {
         let unit_max = (1 << UNIT_BITS) - 1;
         for links in [
             (0, 0, 0),
@@ -300,7 +299,7 @@ mod tests {
 
     /// Needs the third standing: without it a void record counts, or is missing in the chain.
     #[test]
-    fn a_stamp_that_was_taken_back_by_one_store_is_told_from_all_others() {
+    fn a_void_stamp_is_distinguished_from_all_others() {
         let (format, mut record) = stamped();
         let tag = u64::from_le_bytes(record[8..16].try_into().unwrap());
         record[8..16].copy_from_slice(&void_tag(tag).to_le_bytes());
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_put_into_a_draft_is_the_one_that_is_stored_into_the_log() {
+    fn a_stamp_put_into_a_draft_equals_the_stamp_stored_into_the_log() {
         let (format, record) = stamped();
         let draft = Draft {
             kind: Kind::Put,
@@ -337,9 +336,8 @@ mod tests {
         assert_eq!(bytes, record[..bytes.len()]);
     }
 
-    /// Tries every proper subset of the three words: over zeros, over the stamp of an earlier
-    /// generation of the same record, and over one that a crash left of the same record in the same
-    /// generation and that recovery cleared.
+    /// Tries every proper subset of the three words: over zeros, over the stamp of an earlier generation of the same
+    /// record, and over a stamp of the same record in the same generation that a crash left and recovery cleared.
     #[test]
     fn an_interrupted_stamp_never_passes() {
         let (format, record) = stamped();
@@ -387,7 +385,7 @@ mod tests {
 
     /// Needs the size in the words that the commit tag covers.
     #[test]
-    fn a_header_whose_length_was_changed_after_the_stamp_is_not_believed() {
+    fn a_header_whose_length_was_changed_after_the_stamp_is_refused() {
         let (format, mut record) = stamped();
         record[34] |= 0x08;
         assert!(RecordHeader::parse(&record).is_ok());

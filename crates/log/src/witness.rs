@@ -11,9 +11,9 @@
 //!         unit less 1 | generation      | check   |
 //! ```
 //!
-//! The word is a lower bound, stored by one 8-byte store after the persist that made it true. A
-//! crash leaves an older word or this one, and neither says too much, so the word needs no order
-//! with other stores. The check binds it to pool and segment.
+//! The word is a lower bound, stored by one 8-byte store after the persist that made it true. A crash leaves an older word
+//! or this one, and neither claims too much, so the word needs no order with other stores. The check binds it to pool and
+//! segment.
 
 use stonecast_base::{Corruption, Span, hash};
 use stonecast_media::Region;
@@ -91,7 +91,7 @@ impl Witness {
     }
 }
 
-/// The check of a word whose other bits are `told`, in its place in the word.
+/// The check of a word with the other bits `told`, in its place in the word.
 fn check(told: u64, uuid: u128, number: u32) -> u64 {
     let mut bound = [0; 28];
     bound[..16].copy_from_slice(&uuid.to_be_bytes());
@@ -154,7 +154,7 @@ mod tests {
     const UNITS_MAX: u32 = 1 << 24;
 
     #[test]
-    fn a_witness_is_read_as_it_was_stored_at_both_ends_of_each_field() {
+    fn a_witness_is_read_back_at_both_ends_of_each_field() {
         let format = format(4096, 2);
         for (generation, unit) in [(1, 4), (1, UNITS_MAX), (GENERATION_MAX, 4), (7, 99)] {
             let witness = Witness { generation, unit };
@@ -169,7 +169,7 @@ mod tests {
 
     /// Needs the check over pool, number and the other bits.
     #[test]
-    fn a_witness_of_another_segment_or_pool_and_most_damaged_ones_are_none() {
+    fn a_witness_of_another_segment_or_pool_and_most_damaged_ones_are_invalid() {
         let format = format(4096, 2);
         let mut believed = 0;
         for unit in 4..1004 {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_segment_is_known_to_the_last_and_every_other_one_to_the_one_before_it() {
+    fn each_segment_has_its_witness_in_the_previous_one_and_the_first_in_the_last() {
         let format = format(4096, 3);
         let keepers = [0, 1, 2].map(|number| Witness::keeper(&format, number));
         assert_eq!(keepers, [2, 0, 1]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_may_be_newer_and_never_older() {
+    fn a_scan_may_find_a_newer_state_than_the_witness_and_never_an_older_one() {
         let format = format(4096, 2);
         let memory = Memory::new(8192);
         let check = |found: Option<(u32, u32)>| {

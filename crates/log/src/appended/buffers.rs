@@ -35,6 +35,10 @@ struct Held {
     doubtful: BTreeSet<u64>,
 }
 
+/// A search of all that lay in the segments at one moment; see [`Buffers::begin_search`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Search(Vec<(u32, u32, u64)>);
+
 /// How much of a buffer was taken, for the credits of senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consumption {
@@ -160,6 +164,47 @@ impl Buffers {
         let state = state.unwrap_or_else(|| panic!("segment {number} is needed"));
         self.held.retain(|held| held.state.number != number);
         state
+    }
+
+    /// Begins to look for everything that lies in the segments at this moment: for a peer that is quiet, and whose last bytes must be
+    /// known. Steps whose bounds cover what senders hold of credits do the work.
+    pub fn begin_search(&self) -> Search {
+        let segment = |held: &Held| {
+            let SegmentState {
+                number, generation, ..
+            } = held.state;
+            (number, generation, held.scan.searched_at())
+        };
+        Search(self.held.iter().map(segment).collect())
+    }
+
+    /// Whether everything was found that lay in the segments when `search` began.
+    pub fn has_searched(&self, search: &Search) -> bool {
+        search.0.iter().all(|&(number, generation, rounds)| {
+            let mut held = self.held.iter();
+            let same =
+                |held: &&Held| (held.state.number, held.state.generation) == (number, generation);
+            held.find(same)
+                .is_none_or(|held| held.scan.has_searched(rounds))
+        })
+    }
+
+    /// The states of all segments, oldest first.
+    pub fn states(&self) -> impl Iterator<Item = SegmentState> {
+        self.held.iter().map(|held| held.state)
+    }
+
+    /// Units without an entry, below the last entry found of each segment whose search goes on.
+    pub fn open_units(&self) -> u64 {
+        let unsettled = self.held.iter().filter(|held| !held.scan.is_settled());
+        let open = unsettled.flat_map(|held| held.scan.open_units());
+        open.map(|range| u64::from(range.end - range.start)).sum()
+    }
+
+    /// The segments whose search goes on, oldest first: entries may still be found there.
+    pub fn unsettled(&self) -> impl Iterator<Item = SegmentState> {
+        let unsettled = self.held.iter().filter(|held| !held.scan.is_settled());
+        unsettled.map(|held| held.state)
     }
 
     /// All segments, oldest first.

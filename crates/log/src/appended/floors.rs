@@ -79,6 +79,21 @@ impl Floors {
         floor.is_some_and(|floor| term <= floor.closed || version <= floor.version)
     }
 
+    /// Everything of `shard` up to this version is settled.
+    pub fn settled_up_to(&self, shard: u32) -> u64 {
+        self.shards.get(&shard).map_or(0, |floor| floor.version)
+    }
+
+    /// The last version of `shard` that counts of the terms before `term`, as far as it is above the floor; else the floor.
+    pub(crate) fn end_before(&self, shard: u32, term: u64) -> u64 {
+        let Some(floor) = self.shards.get(&shard) else {
+            return 0;
+        };
+        let cuts = floor.cuts.range(..term);
+        cuts.map(|(_, &version)| version)
+            .fold(floor.version, u64::max)
+    }
+
     pub(super) fn rows(&self) -> impl Iterator<Item = (u32, Row)> {
         self.shards.iter().flat_map(|(&shard, floor)| {
             let (version, closed) = (floor.version, floor.closed);
@@ -183,6 +198,19 @@ mod tests {
         assert!(!floors.settles(3, 1, 20), "11 and 12 count");
         floors.raise(3, 12);
         assert!(floors.settles(3, 1, 20) && !floors.settles(3, 2, 13));
+    }
+
+    #[test]
+    fn a_term_begins_behind_the_last_cut_before_it_or_behind_the_floor() {
+        let mut floors = Floors::default();
+        assert_eq!(floors.end_before(3, 9), 0);
+        floors.raise(3, 10);
+        floors.cut(3, 2, 12);
+        floors.cut(3, 4, 15);
+        let ends = [2, 3, 4, 5].map(|term| floors.end_before(3, term));
+        assert_eq!(ends, [10, 12, 12, 15]);
+        floors.raise(3, 20);
+        assert_eq!((floors.end_before(3, 5), floors.settled_up_to(3)), (20, 20));
     }
 
     #[test]

@@ -5,32 +5,34 @@
 //!          | head, rows ... | head, rows ...   | entries
 //! ```
 //!
+//! Beside the floors a ledger has the meaning of the versions that this node has stamped ([`Versions`]).
+//!
 //! A ledger has a serial that grows by 1 with each ledger of the pool, in whatever segment: the highest one counts. A ledger is
 //! written to the slot of its segment that does not have the segment's newest one, so a crash while it is written leaves that.
 //! The checksum binds it to pool, segment and generation. A segment is posted after a ledger of its generation is durable in it.
 //! Later ones are of the same generation, or of the next one: that of a [`Turn`](super::Turn) that a crash interrupted, once or
 //! several times. So a segment without any of these is damaged.
 
-use stonecast_base::{Corruption, Span, hash, mutant};
+use stonecast_base::{Corruption, Span, hash};
 use stonecast_media::Region;
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::floors::{Floors, Row};
+use super::floors::Floors;
+use super::rows::{ROW_SIZE, Told};
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use crate::judge::Place;
 use crate::layout::layout;
+use crate::own::Versions;
 use crate::segment::{self, HeaderFound, SegmentKind};
 use crate::state::SegmentState;
 
 const MAGIC: [u8; 8] = *b"stonledg";
 /// Units of a segment for each unit of a slot.
 const SLOT_SHARE: u32 = 64;
-/// Units of the largest slot: rows of 2,730 shards, more than the 64 nodes of a cluster spread.
+/// Units of the largest slot: 2,730 rows, of which a shard takes one, and one more where the node leads it.
 const SLOT_UNITS_MAX: u32 = 1024;
 const CHECKSUM_OFFSET: usize = std::mem::offset_of!(HeadBytes, checksum);
-const FLOOR: u32 = 1;
-const CUT: u32 = 2;
 
 layout! {
     /// The head of a ledger; its rows follow.
@@ -44,17 +46,6 @@ layout! {
     checksum: U128, "server", "XXH3-128 over bytes 0 to 48, the UUID (16 bytes) and the rows";
 }
 
-/// A row: what is said of one shard.
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct RowBytes {
-    shard: U32,
-    /// 1: floor, the term is the last closed one; 2: cut.
-    what: U32,
-    term: U64,
-    version: U64,
-}
-
 /// Units of a slot.
 fn slot_units(format: &LogFormat) -> u32 {
     (format.segment_units() / SLOT_SHARE).clamp(1, SLOT_UNITS_MAX)
@@ -65,10 +56,10 @@ pub fn first_unit(format: &LogFormat) -> u32 {
     SEGMENT_HEADER_UNITS + 2 * slot_units(format)
 }
 
-/// The floors have more rows than a segment of this size keeps. Nothing was written.
+/// The ledger has more rows than a segment of this size keeps. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{rows} floors and cuts, and a segment keeps {rows_max}: use larger segments, or let fewer shards have copies on this node"
+    "{rows} rows of floors, cuts, terms and versions, and a segment keeps {rows_max}: use larger segments, or let fewer shards have copies on this node"
 )]
 pub struct LedgerFull {
     /// Rows that there are.
@@ -77,10 +68,10 @@ pub struct LedgerFull {
     pub rows_max: usize,
 }
 
-/// The floors of a pool, and the segment whose slot holds the newest ledger.
+/// The floors of a pool, the facts about the records that its node stamped, and the segment whose slot holds the newest ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    floors: Floors,
+    told: Told,
     serial: u64,
     home: Option<u32>,
 }
@@ -89,7 +80,7 @@ pub struct Ledger {
 struct Slot {
     serial: u64,
     generation: u32,
-    floors: Floors,
+    told: Told,
 }
 
 impl Ledger {
@@ -125,7 +116,7 @@ impl Ledger {
             };
             if slot.serial > newest.serial {
                 newest = Self {
-                    floors: slot.floors,
+                    told: slot.told,
                     serial: slot.serial,
                     home: Some(state.number),
                 };
@@ -136,12 +127,22 @@ impl Ledger {
 
     /// What counts.
     pub fn floors(&self) -> &Floors {
-        &self.floors
+        &self.told.floors
     }
 
     /// Changes what counts. The change is durable when a later [`Ledger::write`] is persisted.
     pub fn floors_mut(&mut self) -> &mut Floors {
-        &mut self.floors
+        &mut self.told.floors
+    }
+
+    /// The meaning of the versions that this node has stamped.
+    pub fn versions(&self) -> &Versions {
+        &self.told.versions
+    }
+
+    /// Changes the meaning of versions. The change is durable when a later [`Ledger::write`] is persisted.
+    pub fn versions_mut(&mut self) -> &mut Versions {
+        &mut self.told.versions
     }
 
     /// The segment with the newest ledger: it keeps its kind until a ledger was persisted in another one.
@@ -162,9 +163,9 @@ impl Ledger {
         format: &LogFormat,
         state: &SegmentState,
     ) -> Result<Span, LedgerFull> {
-        let rows = self.encode_rows();
+        let rows = self.told.encode();
         let slot_size = u64::from(slot_units(format)) * UNIT_SIZE;
-        let rows_max = (slot_size - UNIT_SIZE) as usize / size_of::<RowBytes>();
+        let rows_max = (slot_size - UNIT_SIZE) as usize / ROW_SIZE;
         if rows.len() > rows_max {
             let rows = rows.len();
             return Err(LedgerFull { rows, rows_max });
@@ -190,25 +191,6 @@ impl Ledger {
         region.write(position + UNIT_SIZE, rows.as_bytes());
         let size = UNIT_SIZE + rows.as_bytes().len() as u64;
         Ok(Span::new(position, size.next_multiple_of(UNIT_SIZE)))
-    }
-
-    fn encode_rows(&self) -> Vec<RowBytes> {
-        let rows = self.floors.rows();
-        let rows =
-            rows.filter(|(_, row)| !(matches!(row, Row::Cut { .. }) && mutant!(CutNotWritten)));
-        rows.map(|(shard, row)| {
-            let (what, term, version) = match row {
-                Row::Floor { version, closed } => (FLOOR, closed, version),
-                Row::Cut { term, version } => (CUT, term, version),
-            };
-            RowBytes {
-                shard: shard.into(),
-                what: what.into(),
-                term: term.into(),
-                version: version.into(),
-            }
-        })
-        .collect()
     }
 }
 
@@ -252,7 +234,7 @@ fn read_slot(region: &dyn Region, format: &LogFormat, number: u32, slot: u32) ->
     region.read(position, &mut bytes);
     let (head, rest) = bytes.split_at(UNIT_SIZE as usize);
     let head = HeadBytes::read_from_bytes(head).expect("a head is one line");
-    let size = (head.rows.get() as usize).checked_mul(size_of::<RowBytes>())?;
+    let size = (head.rows.get() as usize).checked_mul(ROW_SIZE)?;
     let rows = rest.get(..size)?;
     let is_whole = head.magic == MAGIC
         && head.number.get() == number
@@ -260,24 +242,11 @@ fn read_slot(region: &dyn Region, format: &LogFormat, number: u32, slot: u32) ->
     if !is_whole {
         return None;
     }
-    let mut floors = Floors::default();
-    for row in rows.chunks_exact(size_of::<RowBytes>()) {
-        let row = RowBytes::read_from_bytes(row).expect("the rows are cut by their size");
-        let (term, version) = (row.term.get(), row.version.get());
-        let told = match row.what.get() {
-            FLOOR => Row::Floor {
-                version,
-                closed: term,
-            },
-            CUT => Row::Cut { term, version },
-            _ => return None,
-        };
-        floors.take_row(row.shard.get(), told);
-    }
+    let told = Told::decode(rows)?;
     Some(Slot {
         serial: head.serial.get(),
         generation: head.generation.get(),
-        floors,
+        told,
     })
 }
 

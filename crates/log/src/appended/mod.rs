@@ -29,10 +29,11 @@ mod buffers;
 mod entry;
 mod floors;
 mod ledger;
+mod rows;
 mod scan;
 mod turn;
 
-pub use buffers::{Buffers, Consumption};
+pub use buffers::{Buffers, Consumption, Search};
 pub use entry::{EntryFacts, EntryFormat};
 pub use floors::Floors;
 #[cfg(test)]

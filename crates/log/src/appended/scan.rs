@@ -46,6 +46,8 @@ pub struct ArrivalScan {
     cursor: u32,
     /// The end of the round. It stays where it is while the reach moves on, so that each round ends.
     round_end: u32,
+    /// Rounds that have ended. One that was over before a step counts again.
+    rounds: u64,
     /// Nothing arrives any more.
     closed: bool,
     settled: bool,
@@ -63,6 +65,7 @@ impl ArrivalScan {
             open: Vec::new(),
             cursor: format.segment_units(),
             round_end: first,
+            rounds: 0,
             closed: false,
             settled: false,
         }
@@ -81,6 +84,18 @@ impl ArrivalScan {
     /// Whether every entry of the segment was reported, and what is open stays empty.
     pub fn is_settled(&self) -> bool {
         self.settled
+    }
+
+    /// A number of rounds by which one has begun after this call and has ended: whatever lay in open units at this moment, within
+    /// the bound of each step, was found.
+    pub(super) fn searched_at(&self) -> u64 {
+        // The round under way may have passed a unit before.
+        self.rounds + 2
+    }
+
+    /// Whether so many rounds have ended, or nothing is left to look for.
+    pub(super) fn has_searched(&self, rounds: u64) -> bool {
+        self.settled || self.rounds >= rounds
     }
 
     /// The unit after the last entry found.
@@ -121,6 +136,7 @@ impl ArrivalScan {
         while look.looked < budget && !self.settled {
             let Some(unit) = self.open_from(self.cursor) else {
                 self.settled = self.closed;
+                self.rounds += 1;
                 if began {
                     self.cursor = self.units;
                     break;

@@ -1,11 +1,11 @@
-//! Scans that start where a checkpoint ends.
+//! Scans that start at the end of a checkpoint.
 
 use stonecast_log::{ScanPolicy, SegmentState};
 
 use crate::server::{Server, damage_body, log, pool, position, scan_with, used};
 
 #[test]
-fn only_what_came_after_the_checkpoint_is_looked_at() {
+fn only_records_after_the_checkpoint_are_examined() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", &[1; 500]);
@@ -59,7 +59,7 @@ fn a_seal_that_is_newer_than_the_checkpoint_is_still_checked() {
 
 /// Some records were not sealed when the checkpoint was taken: the chain continues across it.
 #[test]
-fn the_chain_goes_on_across_a_checkpoint() {
+fn the_chain_continues_across_a_checkpoint() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", b"");
@@ -82,7 +82,7 @@ fn the_chain_goes_on_across_a_checkpoint() {
 }
 
 #[test]
-fn a_segment_that_was_used_again_since_the_checkpoint_is_looked_at_from_its_start() {
+fn a_segment_that_was_reused_since_the_checkpoint_is_examined_from_its_start() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", &[1; 500]);
@@ -99,7 +99,7 @@ fn a_segment_that_was_used_again_since_the_checkpoint_is_looked_at_from_its_star
 }
 
 #[test]
-fn what_contradicts_the_checkpoint_is_corruption() {
+fn a_contradiction_to_the_checkpoint_is_corruption() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", b"");

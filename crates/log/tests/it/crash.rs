@@ -1,8 +1,8 @@
-//! Any history of writes, seals and crashes, also inside recovery: durable records are found, every
-//! record found was written, and a record that recovery did not find never comes back.
+//! Any history of writes, seals and crashes, even inside recovery: durable records are found, every record found was
+//! written, and a record that recovery did not find never comes back.
 //!
-//! After a power cut each 8-byte word that was not persisted has any value that it held since it
-//! last was.
+//! After a power cut each 8-byte word that was not persisted has any of the values that it has held since it was last
+//! persisted.
 
 use proptest::prelude::*;
 use stonecast_base::random_from_seed;
@@ -19,7 +19,7 @@ enum Step {
         size: usize,
         skip: u32,
     },
-    /// A client writes and dies before the server hears of it.
+    /// A client writes and dies before the server learns of it.
     Leave {
         key: u8,
         size: usize,
@@ -33,7 +33,7 @@ enum Step {
     PowerCut(Cut),
 }
 
-/// Which values survive, and how far the interrupted recoveries get.
+/// The surviving values, and the extent of the interrupted recoveries.
 #[derive(Clone, Debug)]
 struct Cut {
     seed: u64,
@@ -95,9 +95,9 @@ pub fn cut_power(memory: &Memory, seed: u64, habit: u8) {
 struct History<'m> {
     memory: &'m Memory,
     server: Server<'m>,
-    /// Must be found.
+    /// The entries that must be found.
     durable: Vec<Entry>,
-    /// May be found.
+    /// The entries that may be found.
     stamped: Vec<Entry>,
 }
 
@@ -158,7 +158,7 @@ impl<'m> History<'m> {
             if stage >= 1 {
                 self.memory.persist(state.unsealed(&pool()).as_slice());
             }
-            // Stage 2 leaves its writes to the power cut, stage 3 persists them, too.
+            // Stage 2 leaves its writes to the power cut; stage 3 persists them, too.
             if stage >= 2 {
                 let spans = state.settle(self.memory, &pool());
                 if stage >= 3 {
@@ -168,7 +168,7 @@ impl<'m> History<'m> {
         }
     }
 
-    /// Scans, and compares the result with the records that must and that may be there.
+    /// Scans, and compares the result with the records that must and may exist.
     fn look(&self) -> SegmentVerdict {
         let (verdict, found) = scan(self.memory)
             .unwrap_or_else(|corruption| panic!("a crash is not damage: {corruption}"));
@@ -213,11 +213,10 @@ impl<'m> History<'m> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
-    /// Needs each of these: the check of the stamp, and in it tag, sequence and links; the record's
-    /// tag; persisting before settling; in `settle` the header, the clearing and the seal, and the
-    /// spans of each; the seal's checksum.
+    /// Needs each of these: the check of the stamp, and in it tag, sequence and links; the record's tag; persisting before
+    /// settling; in `settle` the header, the clearing and the seal, and the spans of each; the seal's checksum.
     #[test]
-    fn no_crash_loses_what_was_durable_or_brings_back_what_was_not(steps in prop::collection::vec(step(), 1..40)) {
+    fn no_crash_loses_a_durable_record_or_brings_back_another(steps in prop::collection::vec(step(), 1..40)) {
         let memory = log();
         let mut history = History::new(&memory);
         for step in &steps {
@@ -233,8 +232,7 @@ const WORDS: usize = 6;
 /// and the key.
 const DIFFERING: usize = 4;
 
-/// Cuts the power while one record with `words` changed words is not persisted; of those the ones
-/// in the set `keep` survive.
+/// Cuts the power while one record with `words` changed words is not persisted; the words in the set `keep` survive.
 fn tear(memory: &Memory, keep: usize, words: usize) {
     let mut word = 0;
     memory.cut_power(|_, count| {
@@ -249,7 +247,7 @@ fn tear(memory: &Memory, keep: usize, words: usize) {
 }
 
 #[test]
-fn every_way_to_tear_a_stamped_record_leaves_it_whole_or_not_there() {
+fn every_way_to_tear_a_stamped_record_leaves_it_whole_or_absent() {
     for keep in 0..1 << WORDS {
         let memory = log();
         let mut server = Server::first_use(&memory, 1);
@@ -264,7 +262,7 @@ fn every_way_to_tear_a_stamped_record_leaves_it_whole_or_not_there() {
 /// The place of a stamp is not cleared. Needs the tag, or the generation, among the words that the
 /// commit tag covers.
 #[test]
-fn every_way_to_tear_a_record_where_the_same_one_stood_before_leaves_it_whole_or_not_there() {
+fn every_way_to_tear_a_record_over_an_equal_one_leaves_it_whole_or_absent() {
     for keep in 0..1 << DIFFERING {
         let memory = log();
         let mut server = Server::first_use(&memory, 1);
@@ -301,7 +299,7 @@ fn a_torn_record_that_recovery_did_not_find_is_not_completed_by_a_retry() {
             (torn.unit, torn.sequence),
             "only the opening differs"
         );
-        // The words that survive of the second try are those lost of the first.
+        // The words that survive of the second try are those that were lost of the first.
         memory.cut_power(|offset, count| {
             let word = (offset - crate::server::position(torn.unit)) / 8;
             if word < WORDS as u64 && keep >> word & 1 == 0 {

@@ -11,7 +11,7 @@ use crate::server::{
     stamp_placed,
 };
 
-/// A segment with a past: two seals, a hole that recovery accepted, remains of a client, several batches.
+/// A segment with a history: two seals, a hole that recovery accepted, remains of a client, several batches.
 fn segment_with_a_past(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
     let mut server = Server::first_use(memory, 1);
     server.put(b"a", &[1; 30]);
@@ -54,9 +54,9 @@ fn flip_every_bit(memory: &Memory, entries: &[Entry], last_batch: usize) {
     }
 }
 
-/// Needs every rule of `judge.rs` but the one on sequences, which only a faulty server breaks.
+/// Needs every rule of `judge.rs` except the rule on sequences, which only a faulty server breaks.
 #[test]
-fn no_flipped_bit_changes_what_is_found_except_in_the_last_batch() {
+fn no_flipped_bit_changes_the_findings_except_in_the_last_batch() {
     let memory = log();
     let (_, entries) = segment_with_a_past(&memory);
     flip_every_bit(&memory, &entries, 2);
@@ -64,7 +64,7 @@ fn no_flipped_bit_changes_what_is_found_except_in_the_last_batch() {
 
 /// Needs the seal.
 #[test]
-fn no_flipped_bit_changes_what_is_found_in_a_sealed_segment() {
+fn no_flipped_bit_changes_the_findings_in_a_sealed_segment() {
     let memory = log();
     let (mut server, entries) = segment_with_a_past(&memory);
     server.seal();
@@ -74,10 +74,9 @@ fn no_flipped_bit_changes_what_is_found_in_a_sealed_segment() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Malice without the secret: whatever is written, nothing panics, and every record found was
-    /// there before.
+    /// Malice without the secret: no written bytes cause a panic, and every record found existed before.
     #[test]
-    fn no_bytes_whatever_make_recovery_panic_or_find_what_was_never_written(
+    fn no_bytes_make_recovery_panic_or_find_a_record_that_was_never_written(
         writes in prop::collection::vec((0..SEGMENT_SIZE / 8, any::<u64>()), 1..60),
         copies in prop::collection::vec((0..256_u32, 0..256_u32), 0..4),
     ) {
@@ -103,7 +102,7 @@ proptest! {
 
     /// Malice with the secret: stamps that no server would make, seals with any content.
     #[test]
-    fn no_stamp_or_seal_whatever_makes_recovery_panic(
+    fn no_stamp_or_seal_makes_recovery_panic(
         stamps in prop::collection::vec((4..40_u32, any::<u64>(), 0..300_u32, 0..300_u32), 0..30),
         seals in prop::collection::vec((4..=256_u32, 0..9_u32, any::<u64>(), 0..5_u32), 0..4),
         known in (0..300_u32, 0..300_u32, 0..300_u32, 0..5_u32, 0..300_u32),
@@ -132,7 +131,7 @@ proptest! {
             for tolerate_missing in [false, true] {
                 let outcome = scan_with(&memory, from, ScanPolicy { tolerate_missing });
                 prop_assert!(outcome.is_ok() || !tolerate_missing);
-                prop_assert!(from.is_some() || tolerate_missing || outcome.is_err() == (faults > 0), "both judge alike");
+                prop_assert!(from.is_some() || tolerate_missing || outcome.is_err() == (faults > 0), "both judge in the same way");
                 if let Ok((stonecast_log::SegmentVerdict::Used(mut state, _), _)) = outcome {
                     state.unsealed(&pool());
                     state.settle(&memory.copy(), &pool());

@@ -1,4 +1,4 @@
-//! Records that a client forged: everything right but the stamp.
+//! Records that a client forged: everything is right except the stamp.
 
 use stonecast_log::{
     KEY_SIZE_MAX, LogFormat, RECORD_START_SIZE, Secret, Stamp, UNIT_SIZE, record_size,
@@ -8,7 +8,7 @@ use stonecast_media::Region as _;
 use crate::memory::Memory;
 use crate::server::{KEY_START, Server, log, pool, position, scan, stamp_placed, used};
 
-/// A record for `unit`, stamped under a secret that the client made up.
+/// A record for `unit`, stamped under a secret that the client invented.
 fn forged(server: &Server<'_>, unit: u32, value: &[u8]) -> Vec<u8> {
     let format = LogFormat {
         secret: Some(Secret::new([0, 0])),
@@ -33,7 +33,7 @@ fn forged(server: &Server<'_>, unit: u32, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Needs the check of the commit tag, even where the scan has lost its way.
+/// Needs the check of the commit tag, even if the scan has lost its way.
 #[test]
 fn records_inside_a_value_are_never_found() {
     for torn in [false, true] {
@@ -57,16 +57,16 @@ fn records_inside_a_value_are_never_found() {
     }
 }
 
-/// The room of an extent, full of headers that claim the longest values.
+/// The free room of an extent, full of headers that claim the longest values.
 #[test]
-fn headers_that_claim_giant_records_are_not_believed() {
+fn headers_that_claim_giant_records_are_refused() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let first = server.put_durably(b"a", b"");
     let last = pool().segment_units();
     for unit in server.state.end..last - 20 {
         let mut line = forged(&server, unit, b"")[..64].to_vec();
-        // The facts: a put of so many bytes and 2, a key of 6 bytes, generation 1.
+        // The facts: a put of `rest` bytes, coded as `rest + 2`, a key of 6 bytes, generation 1.
         let rest = u64::from(last - unit) * UNIT_SIZE - 56 - 6;
         line[32..40].copy_from_slice(&((rest + 2) | 5 << 21 | 1 << 34).to_le_bytes());
         memory.write(position(unit), &line);
@@ -75,10 +75,10 @@ fn headers_that_claim_giant_records_are_not_believed() {
     assert_eq!(scan(&memory).unwrap().1, [first, above]);
 }
 
-/// A client may still write its extent after its records were published. Its changes are noticed;
-/// changed lengths are not even trusted.
+/// A client may still write its extent after its records were published. Changes are noticed; changed lengths are not even
+/// trusted.
 #[test]
-fn a_published_record_that_its_client_rewrote_is_missed() {
+fn a_published_record_that_its_client_rewrote_is_noticed() {
     let write = |memory: &Memory, unit: u32, offset: u64, word: u64| {
         memory.store(position(unit) + offset, word)
     };

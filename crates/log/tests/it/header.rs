@@ -62,7 +62,7 @@ fn records_of_a_first_batch_count_without_a_header() {
     assert!(!used(verdict).1.header_damaged);
 }
 
-/// Needs the check of `durable` where the header is lost.
+/// Needs the check of `durable` for a lost header.
 #[test]
 fn a_header_lost_after_something_was_durable_is_corruption() {
     let memory = log();
@@ -96,7 +96,7 @@ fn a_header_lost_after_a_second_seal_is_corruption() {
 
 /// Only the seal is left. Needs the check of the seal: there is no stamp.
 #[test]
-fn a_header_lost_with_all_that_was_sealed_is_corruption() {
+fn a_header_lost_with_all_sealed_records_is_corruption() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let entry = server.put_durably(b"a", b"");
@@ -108,7 +108,7 @@ fn a_header_lost_with_all_that_was_sealed_is_corruption() {
 
 /// Needs the check of stamps whose records are not whole.
 #[test]
-fn a_header_lost_where_only_a_torn_stamp_tells_of_better_days_is_corruption() {
+fn a_lost_header_is_corruption_even_if_only_a_torn_stamp_proves_it() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let first = server.put_durably(b"a", b"");
@@ -147,7 +147,7 @@ fn a_segment_with_remains_and_no_header_is_cleared_before_it_is_used() {
 }
 
 #[test]
-fn an_inspection_goes_on_without_a_header() {
+fn an_inspection_continues_without_a_header() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", b"");

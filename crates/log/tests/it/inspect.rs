@@ -33,7 +33,7 @@ fn told(memory: &Memory) -> (Vec<String>, SegmentVerdict) {
 }
 
 #[test]
-fn an_inspection_tells_records_holes_and_seals_in_order() {
+fn an_inspection_reports_records_holes_and_seals_in_order() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_above(2, b"a", b"");
@@ -54,12 +54,12 @@ fn an_inspection_tells_records_holes_and_seals_in_order() {
     assert_eq!(
         verdict,
         scan(&memory).unwrap().0,
-        "and it judges like recovery"
+        "the inspection judges like recovery"
     );
 }
 
 #[test]
-fn an_inspection_tells_every_fault_where_recovery_stops_at_the_first() {
+fn an_inspection_reports_every_fault_where_recovery_stops_at_the_first() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let sealed = server.put_durably(b"a", b"");

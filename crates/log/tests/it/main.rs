@@ -1,4 +1,4 @@
-//! The log as a server uses it, and what crashes and damage make of it.
+//! The log as a server uses it, under crashes and damage.
 
 #![forbid(unsafe_code)]
 
@@ -11,8 +11,11 @@ mod damage;
 mod forged;
 mod golden;
 mod header;
+#[cfg(feature = "mutants")]
+mod hunt;
 mod inspect;
 mod memory;
+mod own;
 mod reuse;
 mod rules;
 mod server;

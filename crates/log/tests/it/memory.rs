@@ -18,15 +18,15 @@ pub fn format(segment_size: u64, segment_count: u32) -> LogFormat {
     }
 }
 
-/// Memory that can lose power. `words` is the visible content; for each word that was stored since
-/// it was last persisted, `pending` has every value that it had, the persisted one first.
+/// Memory that can lose power. `words` is the visible content. For each word that was stored since it was last persisted,
+/// `pending` has every value that it had, the persisted value first.
 pub struct Memory {
     words: Vec<Cell<u64>>,
     pending: RefCell<BTreeMap<usize, Vec<u64>>>,
     tracking: bool,
 }
 
-#[allow(dead_code, reason = "each test uses what it needs")]
+#[allow(dead_code, reason = "each test uses a part")]
 impl Memory {
     /// Memory of zeros.
     pub fn new(size: u64) -> Self {
@@ -37,7 +37,7 @@ impl Memory {
         }
     }
 
-    /// Memory of zeros that cannot lose power, and costs nothing beside the copy.
+    /// Memory of zeros that cannot lose power, and costs nothing besides the copy.
     pub fn steady(size: u64) -> Self {
         Self {
             tracking: false,
@@ -61,9 +61,8 @@ impl Memory {
         }
     }
 
-    /// Cuts the power: one value of each word that was not persisted survives. `choose` takes the
-    /// word's offset and the number of its values and returns which; value 0 is the persisted one,
-    /// the last the newest.
+    /// Cuts the power: one value of each word that was not persisted survives. `choose` takes the word's offset and the
+    /// number of its values and returns the index of the survivor; value 0 is the persisted one, the last the newest.
     pub fn cut_power(&self, mut choose: impl FnMut(u64, usize) -> usize) {
         for (word, values) in std::mem::take(&mut *self.pending.borrow_mut()) {
             self.words[word].set(values[choose(word as u64 * 8, values.len())]);

@@ -80,7 +80,7 @@ fn stamped(sequence: u64, kind: Kind, token: u64) -> RecordHeader {
 }
 
 #[test]
-fn a_moved_record_keeps_what_it_says_and_forgets_its_condition() {
+fn a_moved_record_keeps_its_content_and_forgets_its_condition() {
     for kind in [Kind::Put, Kind::Delete] {
         let header = stamped(7, kind, 55);
         let mut bytes = Vec::new();
@@ -110,10 +110,10 @@ fn a_moved_record_keeps_what_it_says_and_forgets_its_condition() {
     }
 }
 
-/// Needs the moment of a move in the rule of ascending sequences: an old version that was moved
-/// into a young segment is not damage, and one that was written there is.
+/// Needs the moment of a move in the rule of ascending sequences: an old version that was moved into a young segment is not
+/// damage, and an old version that was written there is.
 #[test]
-fn old_versions_may_follow_younger_ones_where_they_were_moved() {
+fn old_versions_may_follow_younger_ones_if_they_were_moved() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.next_sequence = 10;
@@ -149,7 +149,7 @@ fn old_versions_may_follow_younger_ones_where_they_were_moved() {
 /// Tries every crash while a segment is freed: the segment has one generation or the other, and is
 /// empty in the next. Needs the slot of the older seal, and generation and check in one word.
 #[test]
-fn a_segment_that_is_freed_is_in_one_generation_or_the_other_and_remembers_what_went() {
+fn a_freed_segment_is_in_one_generation_or_the_other_and_keeps_its_heritage() {
     for seals in 0..4 {
         let memory = log();
         let mut server = Server::first_use(&memory, 1);
@@ -200,7 +200,7 @@ fn a_segment_that_is_freed_is_in_one_generation_or_the_other_and_remembers_what_
 /// Needs the generation in the tagged bytes of a record, and its low bits in the reader's
 /// comparison.
 #[test]
-fn a_record_of_the_generation_before_is_none() {
+fn a_record_of_the_previous_generation_does_not_count() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let old = server.put_durably(b"k", b"old");
@@ -213,14 +213,14 @@ fn a_record_of_the_generation_before_is_none() {
     memory.read(position(old.unit), &mut bytes);
     assert!(
         check_read(&pool(), position(old.unit), 1, &bytes).is_ok(),
-        "its bytes are still there"
+        "the bytes are still there"
     );
     assert!(check_read(&pool(), position(old.unit), 2, &bytes).is_err());
     assert!(check(&pool(), position(old.unit), (2, 1), &bytes).is_err());
 }
 
 #[test]
-fn a_walk_in_pieces_finds_what_a_scan_finds() {
+fn a_walk_in_pieces_finds_the_same_as_a_scan() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     for number in 0..20_u8 {

@@ -1,4 +1,4 @@
-//! The rules of recovery, one by one: what counts as torn and what as corrupt.
+//! The rules of recovery, one by one: torn records, and corruption.
 
 use stonecast_log::{
     Found, LogFormat, ScanPolicy, SegmentState, Stamp, VALUE_SIZE_MAX, Visitor, scan_segment,
@@ -22,7 +22,7 @@ fn three_batches(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
 }
 
 #[test]
-fn everything_that_was_stamped_is_found() {
+fn every_stamped_record_is_found() {
     let memory = log();
     let (server, entries) = three_batches(&memory);
     let (verdict, found) = scan(&memory).unwrap();
@@ -61,7 +61,7 @@ fn a_missing_record_below_the_durable_mark_of_a_later_one_is_corruption() {
 }
 
 #[test]
-fn several_missing_records_are_pointed_to_where_the_first_was() {
+fn several_missing_records_are_reported_at_the_place_of_the_first() {
     let memory = log();
     let (_, entries) = three_batches(&memory);
     erase(&memory, &entries[1]);
@@ -73,7 +73,7 @@ fn several_missing_records_are_pointed_to_where_the_first_was() {
 /// below that. Needs the comparison with the start of the gap, rather than with the record that the
 /// link names.
 #[test]
-fn a_durable_record_hidden_behind_one_that_was_not_is_missed() {
+fn a_missing_durable_record_is_noticed_behind_a_missing_one_that_was_not_durable() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", b"");
@@ -88,7 +88,7 @@ fn a_durable_record_hidden_behind_one_that_was_not_is_missed() {
 /// There are two gaps: the proof that the record in the first had been durable says nothing about
 /// the second. Needs the judge to remember the first.
 #[test]
-fn a_loss_is_seen_across_a_later_gap_that_is_torn() {
+fn a_loss_is_noticed_across_a_later_torn_gap() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", b"");
@@ -105,7 +105,7 @@ fn a_loss_is_seen_across_a_later_gap_that_is_torn() {
 
 /// Needs `durable` in the first record of the second batch: nothing links to the missing records.
 #[test]
-fn the_whole_first_batch_after_a_seal_is_missed() {
+fn the_loss_of_the_whole_first_batch_after_a_seal_is_noticed() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", b"");
@@ -134,9 +134,9 @@ fn a_gap_in_the_last_batch_is_torn_and_the_rest_of_it_counts() {
     assert_eq!(report.torn_tail, Some(position(torn.unit)));
 }
 
-/// Nothing reveals the last batch when none of it is left; that is the limit of detection.
+/// Nothing reveals the last batch if none of it is left: this is the limit of detection.
 #[test]
-fn a_last_batch_that_is_gone_whole_leaves_no_trace() {
+fn a_wholly_lost_last_batch_leaves_no_trace() {
     let memory = log();
     let (_, entries) = three_batches(&memory);
     erase(&memory, &entries[3]);
@@ -147,7 +147,7 @@ fn a_last_batch_that_is_gone_whole_leaves_no_trace() {
 
 /// Needs the seal: above it the same damage is a torn tail.
 #[test]
-fn a_sealed_last_batch_is_missed() {
+fn the_loss_of_a_sealed_last_batch_is_noticed() {
     for damage in [
         |memory: &Memory, entry: &Entry| erase(memory, entry),
         |memory: &Memory, entry: &Entry| damage_body(memory, entry.unit),
@@ -176,7 +176,7 @@ fn a_hole_that_was_accepted_and_sealed_is_not_judged_again() {
     damage_body(&memory, torn.unit);
     let (mut server, found) = Server::recover(&memory, 2).unwrap();
     assert_eq!(found, entries);
-    // Without the seal, these would prove that the torn record had been durable.
+    // Without the seal, this record would prove that the torn record had been durable.
     entries.push(server.put_durably(b"b", b""));
     entries.push(server.put_durably(b"c", b""));
     let (verdict, found) = scan(&memory).unwrap();
@@ -186,7 +186,7 @@ fn a_hole_that_was_accepted_and_sealed_is_not_judged_again() {
 
 /// Needs the rule that the first record above a seal names the seal's end.
 #[test]
-fn a_seal_that_is_gone_is_missed_when_records_follow_it() {
+fn a_lost_seal_is_noticed_when_records_follow_it() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put_durably(b"a", b"");
@@ -200,10 +200,9 @@ fn a_seal_that_is_gone_is_missed_when_records_follow_it() {
     );
 }
 
-/// The same, where the sealed records are gone with the seal: only `durable` can contradict the
-/// link.
+/// The same story, where the sealed records are lost with the seal: only `durable` can contradict the link.
 #[test]
-fn a_seal_that_is_gone_with_all_that_it_sealed_is_missed() {
+fn a_seal_lost_with_all_its_records_is_noticed() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let sealed = server.put_durably(b"a", b"");
@@ -215,7 +214,7 @@ fn a_seal_that_is_gone_with_all_that_it_sealed_is_missed() {
 }
 
 #[test]
-fn a_seal_that_is_torn_leaves_the_one_before_it() {
+fn a_torn_seal_leaves_the_previous_one() {
     let memory = log();
     let (mut server, mut entries) = three_batches(&memory);
     server.seal();
@@ -352,7 +351,7 @@ fn links_that_no_server_makes_are_corruption() {
 
 /// Needs the comparison with the rest of the segment: the record would extend into the next one.
 #[test]
-fn a_stamped_header_whose_record_does_not_fit_the_segment_is_no_record() {
+fn a_stamped_header_whose_record_does_not_fit_the_segment_is_not_a_record() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let entry = server.put_durably(b"a", b"");
@@ -444,7 +443,7 @@ fn a_record_as_long_as_the_rest_of_the_segment_is_found() {
 }
 
 #[test]
-fn a_pool_that_outlives_processes_only_counts_what_a_power_cycle_took() {
+fn a_pool_that_outlives_only_processes_counts_the_records_lost_in_a_power_cycle() {
     let policy = ScanPolicy {
         tolerate_missing: true,
     };
@@ -487,7 +486,7 @@ fn a_scanned_segment_cannot_be_written_before_it_is_settled() {
 
 #[test]
 #[should_panic(expected = "covers only what is durable")]
-fn what_is_not_durable_cannot_be_sealed() {
+fn a_record_that_is_not_durable_cannot_be_sealed() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     server.put(b"a", b"");

@@ -83,10 +83,10 @@ fn walked(memory: &Memory) -> Vec<(u32, bool)> {
     all
 }
 
-/// Needs the void standing in the walk, and needs listeners not to see void records: otherwise the
-/// record counts, or its absence is damage.
+/// Needs the void standing in the walk, and needs listeners not to see void records: otherwise the record counts, or its
+/// absence is damage.
 #[test]
-fn a_record_that_was_taken_back_names_no_key_and_is_missed_by_nobody() {
+fn a_void_record_names_no_key_and_its_absence_is_not_damage() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let entries: Vec<Entry> = (0..5u8)
@@ -101,7 +101,7 @@ fn a_record_that_was_taken_back_names_no_key_and_is_missed_by_nobody() {
         found,
         [entries[0].clone(), entries[1].clone(), entries[3].clone()]
     );
-    // Its sequence was given out all the same.
+    // Its sequence was given out nonetheless.
     assert_eq!(
         (
             report.records,
@@ -122,7 +122,7 @@ fn a_record_that_was_taken_back_names_no_key_and_is_missed_by_nobody() {
 
 /// Needs the stored tag of the void record in the XOR of the seal.
 #[test]
-fn a_sealed_segment_with_records_taken_back_before_the_seal_is_whole() {
+fn a_sealed_segment_with_records_made_void_before_the_seal_is_whole() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let entries: Vec<Entry> = (0..4u8)
@@ -136,8 +136,7 @@ fn a_sealed_segment_with_records_taken_back_before_the_seal_is_whole() {
         (found.len(), recovered.state.seal_end),
         (3, recovered.state.end)
     );
-    // Taking a record back below the seal is damage like any other: its client could not do it,
-    // since the lease was over.
+    // A record made void below the seal is ordinary damage: its client could not do that, because the lease was over.
     make_void(&memory, &entries[2]);
     assert!(scan(&memory).is_err());
 }
@@ -145,7 +144,7 @@ fn a_sealed_segment_with_records_taken_back_before_the_seal_is_whole() {
 /// The server takes over records that a client stamped, with their links: a scan and a seal find
 /// them as if the server had stamped them.
 #[test]
-fn records_that_a_client_stamped_are_taken_over_and_unfinished_ones_are_not() {
+fn stamped_records_of_a_client_are_taken_over_and_unfinished_ones_are_not() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let first = server.put_durably(b"first", b"of the server");
@@ -165,7 +164,7 @@ fn records_that_a_client_stamped_are_taken_over_and_unfinished_ones_are_not() {
         (server.state.count, server.state.last, server.state.end),
         (7, entries[5].unit, torn.unit)
     );
-    // Nothing is left of the torn record that the next one at its place could complete.
+    // Nothing is left of the torn record that the next record at its place could complete.
     assert_eq!(memory.load(commit_tag_position(position(torn.unit))), 0);
     entries.retain(|entry| entry.sequence % 3 == 0);
     entries.insert(0, first);
@@ -180,9 +179,9 @@ fn records_that_a_client_stamped_are_taken_over_and_unfinished_ones_are_not() {
     );
 }
 
-/// Needs to write nothing where there is nothing to take back: such a page stays clean.
+/// Needs the call to write nothing if there is nothing to make void: such a page stays clean.
 #[test]
-fn taking_over_what_is_whole_and_named_changes_nothing() {
+fn taking_over_whole_and_named_records_changes_nothing() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let mut writer = Writer::of(&memory, &server.state);

@@ -7,3 +7,5 @@ mod kinds;
 mod mutants;
 mod node;
 mod scan;
+
+pub use node::Format;

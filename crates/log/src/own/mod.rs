@@ -1,0 +1,31 @@
+//! The history of the records that this node stamped itself, for the shards that it leads.
+//!
+//! ```text
+//!   version     ... 40 | 41  42  43 | 44 45 46 | 47  48  --  50
+//!   shard              |  a   b   a |          |  a   b       b       records that were moved, or came from elsewhere, are not here
+//!              settled '            '-skipped--'             '        49 is missing, and 50 counts for no shard
+//! ```
+//!
+//! One counter gives the versions of all shards of a log. Each of them is stamped in this log, and a batch becomes durable after the
+//! batch before it. So a missing version was never acknowledged, and nothing behind it was: the history consists of the records before
+//! the first missing version. In each shard the record before another one in the history is the record that the other was stamped
+//! behind. A record needs no byte for that.
+//!
+//! [`Versions`] has the facts that the records do not tell: skipped versions, terms, and void records. The [`Ledger`](crate::Ledger)
+//! keeps these facts durably. A scan makes the [`History`] with [`OwnRecords`]. While records are stamped, [`Unsettled`] knows up to
+//! which version they are settled.
+//!
+//! Invariants, which the caller keeps:
+//! - A row of the ledger is durable before a record that needs the row is stamped: a term before its first record, skipped versions before the
+//!   first record behind them.
+//! - Records become durable in the order of their versions.
+//! - No segment with a record above [`Versions::settled`] is freed, and no such record is moved.
+
+mod records;
+mod unsettled;
+mod versions;
+
+pub use records::{History, Link, OwnRecords};
+pub use unsettled::Unsettled;
+pub(crate) use versions::VersionRow;
+pub use versions::{OwnVerdict, Versions};

@@ -1,0 +1,205 @@
+//! The history of a node's own records, as a scan of its log finds it.
+
+use std::collections::BTreeMap;
+
+use stonecast_base::{Corruption, mutant};
+
+use super::versions::{OwnVerdict, Versions};
+use crate::appended::Floors;
+use crate::walk::Found;
+
+/// A record of the history: one link of the chain of its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Bytes from the start of the log.
+    pub position: u64,
+    /// The term in which it was stamped.
+    pub term: u64,
+    /// Its version.
+    pub version: u64,
+    /// The version before it in its shard.
+    pub previous: u64,
+}
+
+/// The history of the shards that a node led, as its log has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// For each shard its records above the floor, in order and without a gap.
+    pub chains: BTreeMap<u32, Vec<Link>>,
+    /// Positions of records that count as well: those at or below the floors of their shards.
+    pub settled: Vec<u64>,
+    /// The first version that is missing before a record.
+    pub missing: Option<u64>,
+    /// Number of records behind the missing version. None of them counts.
+    pub behind_missing: u64,
+    /// The highest version that a record has or a row of the ledger names.
+    pub given: u64,
+    /// The first version that no record of the history has.
+    end: u64,
+    /// Shards and versions of the records that are there and never count.
+    void: Vec<(u32, u64)>,
+}
+
+/// Takes the records of a scan of the whole log, in any order, and makes the history of them.
+pub struct OwnRecords<'a> {
+    versions: &'a Versions,
+    shard_of: &'a dyn Fn(&[u8]) -> u32,
+    /// Those above the settled version that are not skipped.
+    open: Vec<Open>,
+    void: Vec<(u32, u64)>,
+    given: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    version: u64,
+    shard: u32,
+    position: u64,
+}
+
+impl<'a> OwnRecords<'a> {
+    /// `shard_of` tells the shard of a key: the same one on all nodes.
+    pub fn new(versions: &'a Versions, shard_of: &'a dyn Fn(&[u8]) -> u32) -> Self {
+        Self {
+            versions,
+            shard_of,
+            open: Vec::new(),
+            void: Vec::new(),
+            given: versions.highest(),
+        }
+    }
+
+    /// Takes a record, and returns the verdict on it. A record that is [open](OwnVerdict::Open) counts if the history has it.
+    pub fn take(&mut self, found: &Found<'_>) -> OwnVerdict {
+        let header = &found.header;
+        if header.moved_at().is_some() && !mutant!(MovedRecordInHistory) {
+            // Only settled records are moved, and a record from elsewhere is written like a moved one.
+            return OwnVerdict::Counts;
+        }
+        let version = header.sequence();
+        let shard = match mutant!(ShardOfKeyIgnored) {
+            true => 0,
+            false => (self.shard_of)(found.key),
+        };
+        self.given = self.given.max(version);
+        let verdict = self.versions.judge(shard, version);
+        if verdict == OwnVerdict::Void {
+            self.void.push((shard, version));
+        }
+        // The version of a void record of one shard is not missing to the others.
+        if version > self.versions.settled() && self.versions.expected_from(version) == version {
+            self.open.push(Open {
+                version,
+                shard,
+                position: found.position,
+            });
+        }
+        verdict
+    }
+
+    /// The history, of the log that messages call `file`.
+    ///
+    /// # Errors
+    /// Two records have one version, or a record is of a shard that the node did not lead: no crash leaves that.
+    pub fn finish(self, floors: &Floors, file: &str) -> Result<History, Corruption> {
+        let Self {
+            versions,
+            mut open,
+            void,
+            given,
+            ..
+        } = self;
+        open.sort_unstable_by_key(|record| record.version);
+        let mut history = History {
+            void,
+            given,
+            ..History::default()
+        };
+        let mut expected = versions.expected_from(versions.settled() + 1);
+        let mut records = open.into_iter().peekable();
+        let is_next = |record: &Open, expected: u64| {
+            record.version <= expected || mutant!(MissingVersionIgnored)
+        };
+        while let Some(record) = records.next_if(|record| is_next(record, expected)) {
+            if record.version < expected {
+                return Err(twice(file, &record));
+            }
+            expected = versions.expected_from(record.version + 1);
+            if versions.judge(record.shard, record.version) != OwnVerdict::Void {
+                history.count(record, (versions, floors), file)?;
+            }
+        }
+        history.end = expected;
+        history.missing = records.peek().map(|_| expected);
+        history.behind_missing = records.len() as u64;
+        let behind = records.map(|record| (record.shard, record.version));
+        history.void.extend(behind);
+        Ok(history)
+    }
+}
+
+impl History {
+    fn count(
+        &mut self,
+        record: Open,
+        (versions, floors): (&Versions, &Floors),
+        file: &str,
+    ) -> Result<(), Corruption> {
+        let Open {
+            version,
+            shard,
+            position,
+        } = record;
+        if version <= floors.settled_up_to(shard) {
+            self.settled.push(position);
+            return Ok(());
+        }
+        let term = versions.term_of(shard, version);
+        let term = term.ok_or_else(|| without_term(file, &record))?;
+        let chain = self.chains.entry(shard).or_default();
+        let before = chain.last().map_or(0, |link| link.version);
+        chain.push(Link {
+            position,
+            term,
+            version,
+            previous: before.max(floors.end_before(shard, term)),
+        });
+        Ok(())
+    }
+
+    /// Notes in `versions`, with which this history was found, that nothing behind its end counts, and drops ranges whose
+    /// records are gone. The caller makes that durable before a record is stamped. Later records get versions above [`given`](Self::given).
+    pub fn note_in(&self, versions: &mut Versions) {
+        // If none is missing before a record, versions that a row names may still be lost with all behind them.
+        versions.skip(self.end, self.given);
+        versions.forget_gone(&self.void);
+    }
+}
+
+fn twice(file: &str, record: &Open) -> Corruption {
+    damage(
+        file,
+        record,
+        format!("version {} for the second time", record.version),
+        "a version that no other record has".to_owned(),
+    )
+}
+
+fn without_term(file: &str, record: &Open) -> Corruption {
+    damage(
+        file,
+        record,
+        format!("version {} of shard {}", record.version, record.shard),
+        "a record of a shard that this node led: its term was durable before".to_owned(),
+    )
+}
+
+fn damage(file: &str, record: &Open, found: String, expected: String) -> Corruption {
+    Corruption {
+        what: "record history".into(),
+        file: file.to_owned().into(),
+        offset: record.position,
+        found,
+        expected,
+    }
+}

@@ -1,0 +1,304 @@
+//! The meaning of a log's versions, beyond the records that have them.
+
+use std::collections::BTreeMap;
+
+use stonecast_base::mutant;
+
+/// The meaning of the versions that a node has stamped.
+///
+/// Ranges are kept by their first version; their last one belongs to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    settled: u64,
+    /// Versions that no record of any shard has, or none that counts.
+    skipped: BTreeMap<u64, u64>,
+    /// For each shard the terms that the node led, by the last version that the counter had given before.
+    led: BTreeMap<u32, BTreeMap<u64, u64>>,
+    /// For each shard the versions whose records are void: an heir has cut them off.
+    void: BTreeMap<u32, BTreeMap<u64, u64>>,
+}
+
+/// The verdict on a record that a node stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnVerdict {
+    /// The record counts, whatever else is found.
+    Counts,
+    /// The history decides.
+    Open,
+    /// The record never counts.
+    Void,
+}
+
+/// One line of a ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VersionRow {
+    Settled { version: u64 },
+    Skipped { first: u64, last: u64 },
+    Led { shard: u32, term: u64, given: u64 },
+    Void { shard: u32, first: u64, last: u64 },
+}
+
+impl Versions {
+    /// Every own record up to this version is settled: at or below the floor of its shard, or void.
+    pub fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Everything up to `version` is settled. A lower version than before changes nothing.
+    pub fn settle(&mut self, version: u64) {
+        self.settled = self.settled.max(version);
+        let settled = self.settled;
+        for terms in self.led.values_mut() {
+            // The last term that began at or below is that of the records above.
+            let current = terms.range(..=settled).next_back().map(|(&given, _)| given);
+            terms.retain(|&given, _| current.is_none_or(|current| given >= current));
+        }
+    }
+
+    /// The node leads `shard` in `term`, and the counter has given the versions up to `given`.
+    ///
+    /// # Panics
+    /// Where the node led the shard in this term or a later one before, or in one that began behind this version.
+    pub fn lead(&mut self, shard: u32, term: u64, given: u64) {
+        let terms = self.led.entry(shard).or_default();
+        let before = terms.last_key_value();
+        assert!(
+            before.is_none_or(|(&began, &led)| led < term && began <= given),
+            "term {term} of shard {shard} behind version {given} does not follow {before:?}"
+        );
+        terms.insert(given, term);
+    }
+
+    /// The versions from `first` to `last` are not given, of whatever shard. A record that has one never counts.
+    pub fn skip(&mut self, first: u64, last: u64) {
+        add_range(&mut self.skipped, first, last);
+    }
+
+    /// Own records of `shard` above `version` are void: an heir has cut the shard there. The counter has given the versions up to
+    /// `given`, and the node does not lead the shard.
+    pub fn cut(&mut self, shard: u32, version: u64, given: u64) {
+        add_range(self.void.entry(shard).or_default(), version + 1, given);
+    }
+
+    /// The verdict on a record of `shard` that this node stamped with `version`, and that was not moved.
+    pub fn judge(&self, shard: u32, version: u64) -> OwnVerdict {
+        let is_void = self.is_void(shard, version);
+        if self.skipped_at(version).is_some() && !mutant!(SkippedVersionCounts) || is_void {
+            return OwnVerdict::Void;
+        }
+        match version <= self.settled {
+            true => OwnVerdict::Counts,
+            false => OwnVerdict::Open,
+        }
+    }
+
+    fn is_void(&self, shard: u32, version: u64) -> bool {
+        let ranges = self.void.get(&shard);
+        ranges.is_some_and(|ranges| range_of(ranges, version).is_some())
+            && !mutant!(VoidOwnRecordCounts)
+    }
+
+    fn skipped_at(&self, version: u64) -> Option<(u64, u64)> {
+        range_of(&self.skipped, version)
+    }
+
+    /// The first version from `version` on that a record must have.
+    pub(super) fn expected_from(&self, version: u64) -> u64 {
+        let mut expected = version;
+        while let Some((_, last)) = self.skipped_at(expected) {
+            expected = last + 1;
+        }
+        expected
+    }
+
+    /// The term of a record; `None`: the node did not lead the shard.
+    pub(super) fn term_of(&self, shard: u32, version: u64) -> Option<u64> {
+        let terms = self.led.get(&shard)?;
+        let upto = match mutant!(LastTermForAll) {
+            true => u64::MAX,
+            false => version,
+        };
+        terms.range(..upto).next_back().map(|(_, &term)| term)
+    }
+
+    /// The highest version that is named here. A record that is stamped gets a higher one.
+    pub(super) fn highest(&self) -> u64 {
+        let began = self.led.values().flat_map(BTreeMap::keys);
+        let voided = self.void.values().flat_map(BTreeMap::values);
+        let named = began.chain(voided).chain(self.skipped.values()).copied();
+        named.fold(self.settled, u64::max)
+    }
+
+    /// Drops the ranges at or below the settled version in which a scan of the whole log found no record: `found` has the shards and
+    /// versions of the void records that are there.
+    pub(super) fn forget_gone(&mut self, found: &[(u32, u64)]) {
+        let settled = self.settled;
+        self.skipped.retain(|&first, last| {
+            *last > settled
+                || found
+                    .iter()
+                    .any(|&(_, version)| (first..=*last).contains(&version))
+        });
+        for (&shard, ranges) in &mut self.void {
+            let is_there = |first, last| {
+                let ours = found.iter().filter(|(of, _)| *of == shard);
+                ours.into_iter()
+                    .any(|&(_, version)| (first..=last).contains(&version))
+            };
+            ranges.retain(|&first, last| *last > settled || is_there(first, *last));
+        }
+        self.void.retain(|_, ranges| !ranges.is_empty());
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = VersionRow> {
+        let settled = VersionRow::Settled {
+            version: self.settled,
+        };
+        let settled = (self.settled > 0).then_some(settled);
+        let skipped = self.skipped.iter();
+        let skipped = skipped.map(|(&first, &last)| VersionRow::Skipped { first, last });
+        let led = self.led.iter().flat_map(|(&shard, terms)| {
+            let terms = terms.iter();
+            terms.map(move |(&given, &term)| VersionRow::Led { shard, term, given })
+        });
+        let void = self.void.iter().flat_map(|(&shard, ranges)| {
+            let ranges = ranges.iter();
+            ranges.map(move |(&first, &last)| VersionRow::Void { shard, first, last })
+        });
+        settled.into_iter().chain(skipped).chain(led).chain(void)
+    }
+
+    pub(crate) fn take_row(&mut self, row: VersionRow) {
+        match row {
+            VersionRow::Settled { version } => self.settled = version,
+            VersionRow::Skipped { first, last } => {
+                self.skipped.insert(first, last);
+            }
+            VersionRow::Led { shard, term, given } => {
+                self.led.entry(shard).or_default().insert(given, term);
+            }
+            VersionRow::Void { shard, first, last } => {
+                self.void.entry(shard).or_default().insert(first, last);
+            }
+        }
+    }
+}
+
+/// Adds a range, empty or not, and joins the ranges that it touches.
+fn add_range(ranges: &mut BTreeMap<u64, u64>, first: u64, last: u64) {
+    if first > last {
+        return;
+    }
+    let (first, mut last) = match range_of(ranges, first) {
+        Some((start, end)) => (start, last.max(end)),
+        None => (first, last),
+    };
+    while let Some((&inner, &end)) = ranges.range(first..=last).next_back() {
+        ranges.remove(&inner);
+        last = last.max(end);
+    }
+    ranges.insert(first, last);
+}
+
+/// The range of `ranges` that holds `version`.
+fn range_of(ranges: &BTreeMap<u64, u64>, version: u64) -> Option<(u64, u64)> {
+    let (&first, &last) = ranges.range(..=version).next_back()?;
+    (version <= last).then_some((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions() -> Versions {
+        let mut versions = Versions::default();
+        versions.lead(3, 70_001, 0);
+        versions.lead(4, 5, 2);
+        versions.skip(11, 20);
+        versions.lead(3, 70_009, 20);
+        versions.cut(4, 7, 22);
+        versions
+    }
+
+    #[test]
+    fn a_record_is_of_the_last_term_that_began_before_it() {
+        let versions = versions();
+        let term = |shard, version| versions.term_of(shard, version);
+        assert_eq!(
+            [
+                term(3, 1),
+                term(3, 20),
+                term(3, 21),
+                term(4, 2),
+                term(4, 3),
+                term(9, 50)
+            ],
+            [
+                Some(70_001),
+                Some(70_001),
+                Some(70_009),
+                None,
+                Some(5),
+                None
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_skipped_or_lies_above_a_cut_never_counts_and_the_rest_counts_once_it_is_settled() {
+        let mut versions = versions();
+        let judge = |versions: &Versions| {
+            [(3, 7), (3, 8), (4, 8), (3, 15), (4, 25)]
+                .map(|(shard, version)| versions.judge(shard, version))
+        };
+        use OwnVerdict::{Counts, Open, Void};
+        assert_eq!(judge(&versions), [Open, Open, Void, Void, Open]);
+        versions.settle(23);
+        assert_eq!(judge(&versions), [Counts, Counts, Void, Void, Open]);
+        versions.settle(7);
+        assert_eq!(versions.settled(), 23, "nothing is unsettled again");
+    }
+
+    /// Needs the search for the records that are left: without it a range goes too early, and its records count, or stays for ever.
+    #[test]
+    fn a_range_goes_when_it_is_settled_and_no_record_of_it_is_left() {
+        let mut versions = versions();
+        versions.forget_gone(&[]);
+        assert_eq!(versions, super::tests::versions(), "nothing is settled");
+        versions.settle(23);
+        versions.forget_gone(&[(4, 8)]);
+        assert_eq!(versions.judge(4, 8), OwnVerdict::Void);
+        assert_eq!(
+            versions.expected_from(11),
+            11,
+            "nothing is skipped any more"
+        );
+        versions.forget_gone(&[]);
+        assert_eq!(versions.judge(4, 8), OwnVerdict::Counts);
+    }
+
+    /// Needs the union: the part of a range that another one inside it hides would count again.
+    #[test]
+    fn ranges_that_touch_are_one() {
+        let mut ranges = BTreeMap::new();
+        for (first, last) in [(10, 12), (20, 22), (30, 30), (9, 8), (11, 25), (24, 24)] {
+            add_range(&mut ranges, first, last);
+        }
+        assert_eq!(ranges, BTreeMap::from([(10, 25), (30, 30)]));
+    }
+
+    #[test]
+    fn the_rows_of_a_ledger_say_all_of_it() {
+        let mut versions = versions();
+        versions.settle(21);
+        let mut read = Versions::default();
+        versions.rows().for_each(|row| read.take_row(row));
+        assert_eq!((read.highest(), &read), (22, &versions));
+    }
+
+    #[test]
+    #[should_panic(expected = "does not follow")]
+    fn a_term_is_not_led_twice() {
+        versions().lead(3, 70_009, 30);
+    }
+}

@@ -1,0 +1,295 @@
+//! Any history of stamps, takeovers, floors, reuse and power cuts: each acknowledged record is in the history of its shard, with its term
+//! and the version before it; the history has everything that was stamped up to some moment; and a record that did not count once never counts
+//! again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::RngExt as _;
+use stonecast_base::random_from_seed;
+use stonecast_log::{History, Link};
+
+use super::node::{Look, Node, SEGMENTS, pool};
+use crate::crash::cut_power;
+
+const SHARDS: u32 = 3;
+const STEPS: u32 = 70;
+const SEEDS: u64 = 1_000;
+
+/// The facts about a shard that nobody may forget.
+#[derive(Default)]
+struct Shard {
+    /// Whether the node leads it.
+    is_led: bool,
+    term: u64,
+    /// The end of its history when this term began: all of that is on all copies.
+    began: u64,
+    /// The last version of its history, here or elsewhere.
+    end: u64,
+    floor: u64,
+}
+
+struct World {
+    node: Node,
+    random: Box<dyn FnMut(u64) -> u64>,
+    shards: BTreeMap<u32, Shard>,
+    /// The records that this node stamped and that count, by version: shard, and what the history says of them.
+    own: BTreeMap<u64, (u32, Link)>,
+    /// Positions of records that came from elsewhere.
+    digested: BTreeSet<u64>,
+    /// Everything stamped up to here was acknowledged.
+    persisted: u64,
+    /// Crashes after which a version was missing before a record.
+    torn: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = random_from_seed(seed);
+        Self {
+            node: Node::new(),
+            random: Box::new(move |below| random.random_range(0..below)),
+            shards: (0..SHARDS).map(|shard| (shard, Shard::default())).collect(),
+            own: BTreeMap::new(),
+            digested: BTreeSet::new(),
+            persisted: 0,
+            torn: 0,
+        }
+    }
+
+    fn any(&mut self, below: u64) -> u64 {
+        (self.random)(below)
+    }
+
+    fn step(&mut self) {
+        match self.any(20) {
+            0..=8 => self.stamp(),
+            9..=10 => self.persist(),
+            11 => self.node.seal(),
+            12..=13 => self.raise_floor(),
+            14 => self.cut(),
+            15..=16 => self.lead(),
+            17 => self.free(),
+            _ => self.crash(),
+        }
+    }
+
+    /// A shard that is led, or not.
+    fn pick(&mut self, is_led: bool) -> Option<u32> {
+        let shards = self
+            .shards
+            .iter()
+            .filter(|(_, shard)| shard.is_led == is_led);
+        let shards: Vec<u32> = shards.map(|(&number, _)| number).collect();
+        (!shards.is_empty()).then(|| shards[self.any(shards.len() as u64) as usize])
+    }
+
+    fn segment(&mut self) -> Option<u32> {
+        let number = 1 + self.any(u64::from(SEGMENTS) - 1) as u32;
+        self.node.has_room(number).then_some(number)
+    }
+
+    fn stamp(&mut self) {
+        let (Some(number), Some(segment)) = (self.pick(true), self.segment()) else {
+            return;
+        };
+        let (version, position) = self.node.stamp(segment, number);
+        let shard = self.shards.get_mut(&number).unwrap();
+        let (term, previous) = (shard.term, shard.end);
+        shard.end = version;
+        let link = Link {
+            position,
+            term,
+            version,
+            previous,
+        };
+        self.own.insert(version, (number, link));
+    }
+
+    fn persist(&mut self) {
+        self.node.persist();
+        self.persisted = self.node.next - 1;
+    }
+
+    /// A part of what is acknowledged of a shard is settled, durably or, before a power cut, perhaps.
+    fn raise_floor(&mut self) {
+        let number = self.any(SHARDS.into()) as u32;
+        let (floor, persisted) = (self.shards[&number].floor, self.persisted);
+        let own = self.own.range(floor + 1..);
+        let versions =
+            own.filter(|&(&version, &(shard, _))| shard == number && version <= persisted);
+        let versions: Vec<u64> = versions.map(|(&version, _)| version).collect();
+        if versions.is_empty() {
+            return;
+        }
+        let floor = versions[self.any(versions.len() as u64) as usize];
+        self.node.raise(number, floor);
+        if self.any(4) == 0 {
+            self.node.write_ledger();
+            return self.crash();
+        }
+        self.node.keep_ledger();
+        self.shards.get_mut(&number).unwrap().floor = floor;
+    }
+
+    /// Another node takes a shard over, which may not have the last records of this one, and stamps some of its own.
+    fn cut(&mut self) {
+        let (Some(number), Some(segment)) = (self.pick(true), self.segment()) else {
+            return;
+        };
+        let Shard {
+            floor, term, began, ..
+        } = self.shards[&number];
+        let settled = floor.max(began);
+        let ours = self.own.range(settled + 1..);
+        let ours = ours.filter(|(_, (shard, _))| *shard == number);
+        let ends: Vec<u64> = std::iter::once(settled)
+            .chain(ours.map(|(&version, _)| version))
+            .collect();
+        let end = ends[self.any(ends.len() as u64) as usize];
+        let given = self.node.next - 1;
+        // A cut is never durable before what counts below it.
+        self.persist();
+        self.node.ledger.floors_mut().cut(number, term, end);
+        self.node.ledger.versions_mut().cut(number, end, given);
+        self.node.keep_ledger();
+        self.own
+            .retain(|&version, (shard, _)| *shard != number || version <= end);
+        let shard = self.shards.get_mut(&number).unwrap();
+        (shard.is_led, shard.end) = (false, end);
+        if self.any(2) == 0 {
+            let version = end + 1 + self.any(6);
+            let position = self.node.digest(segment, number, version);
+            self.node.persist();
+            self.digested.insert(position);
+            self.node.raise(number, version);
+            self.node.keep_ledger();
+            let shard = self.shards.get_mut(&number).unwrap();
+            (shard.end, shard.floor) = (version, version);
+        }
+    }
+
+    /// The node leads a shard that it does not lead. Terms are far apart, or differ in their high bits alone.
+    fn lead(&mut self) {
+        let Some(number) = self.pick(false) else {
+            return;
+        };
+        let later = [1, 2, 1 << 16][self.any(3) as usize];
+        let shard = self.shards.get_mut(&number).unwrap();
+        (shard.is_led, shard.term) = (true, shard.term + later);
+        shard.began = shard.end;
+        let (term, end) = (shard.term, shard.end);
+        self.node.lead(number, term, end);
+    }
+
+    /// A segment whose records are settled is freed; the records are gone.
+    fn free(&mut self) {
+        self.persist();
+        let number = 1 + self.any(u64::from(SEGMENTS) - 1) as u32;
+        let settled = self.node.ledger.versions().settled();
+        let is_here = |position: u64| pool().locate(position).0 == u64::from(number);
+        let held = self
+            .own
+            .values()
+            .any(|(_, link)| is_here(link.position) && link.version > settled);
+        let is_used = self
+            .node
+            .segments
+            .get(&number)
+            .is_some_and(|state| !state.is_blank());
+        if is_used && !held && self.void_is_settled(number) {
+            self.node.free(number);
+            self.own.retain(|_, (_, link)| !is_here(link.position));
+            self.digested.retain(|&position| !is_here(position));
+        }
+    }
+
+    /// Whether no void record in a segment is needed to prove that later ones have none missing before them.
+    fn void_is_settled(&self, number: u32) -> bool {
+        let look = self.node.look().unwrap();
+        let settled = self.node.ledger.versions().settled();
+        let above = look.void.iter().filter(|(version, _)| *version > settled);
+        above
+            .map(|&(_, position)| pool().locate(position).0)
+            .all(|segment| segment != u64::from(number))
+    }
+
+    /// The process dies, or the power fails, perhaps in several recoveries one after the other.
+    fn crash(&mut self) {
+        let (seed, habit) = (self.any(u64::MAX), self.any(6) as u8);
+        cut_power(&self.node.memory, seed, habit);
+        let look = self.node.look();
+        let look = look.unwrap_or_else(|corruption| panic!("a crash is not damage: {corruption}"));
+        self.judge(&look);
+        let node = std::mem::replace(&mut self.node, Node::new());
+        self.node = node.recover(look);
+    }
+
+    fn judge(&mut self, look: &Look) {
+        let History {
+            chains,
+            settled: below_floors,
+            missing,
+            ..
+        } = &look.history;
+        self.torn += u64::from(missing.is_some());
+        let settled = look.ledger.versions().settled();
+        let mut found: BTreeSet<u64> = below_floors.iter().copied().collect();
+        for (&number, chain) in chains {
+            for link in chain {
+                let stamped = self.own.get(&link.version);
+                assert_eq!(stamped, Some(&(number, *link)), "it is as it was stamped");
+                found.insert(link.position);
+            }
+        }
+        let in_history = |link: &Link| found.contains(&link.position);
+        let open = || self.own.values().filter(|(_, link)| link.version > settled);
+        let end = open()
+            .filter(|(_, link)| in_history(link))
+            .map(|(_, link)| link.version)
+            .max();
+        let end = end.unwrap_or(settled).max(settled);
+        for (number, link) in open() {
+            let must = link.version <= self.persisted || link.version <= end;
+            assert!(in_history(link) || !must, "{link:?} is of the history");
+            let floor = look.ledger.floors().settled_up_to(*number);
+            let is_linked = chains.get(number).is_some_and(|chain| chain.contains(link));
+            assert!(
+                !must || is_linked != (link.version <= floor),
+                "{link:?} above its floor is a link"
+            );
+        }
+        let ours = self.own.values().map(|(_, link)| link);
+        let count = ours
+            .filter(|link| link.version <= settled)
+            .map(|link| link.position);
+        let count: BTreeSet<u64> = count.chain(self.digested.iter().copied()).collect();
+        assert_eq!(
+            look.counts, count,
+            "what is settled counts, and nothing else"
+        );
+        // A record that was not found is gone for ever.
+        self.own.retain(|&version, _| version <= end);
+        for (&number, shard) in &mut self.shards {
+            let last = chains.get(&number).and_then(|chain| chain.last());
+            shard.floor = look.ledger.floors().settled_up_to(number);
+            (shard.is_led, shard.end) = (false, last.map_or(shard.floor, |link| link.version));
+        }
+        self.persisted = end;
+    }
+}
+
+/// Runs a history. Returns the number of crashes after which a version was missing before a record.
+pub fn run(seed: u64) -> u64 {
+    let mut world = World::new(seed);
+    for _ in 0..STEPS {
+        world.step();
+    }
+    world.crash();
+    world.torn
+}
+
+#[test]
+fn no_crash_makes_a_history_that_was_not_stamped_or_loses_what_was_acknowledged() {
+    let torn: u64 = (0..SEEDS).map(run).sum();
+    assert!(torn > SEEDS / 10, "{torn} crashes tore a history");
+}

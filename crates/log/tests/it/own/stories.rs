@@ -1,0 +1,136 @@
+//! The shards that a node led, as it finds them after one crash.
+
+use stonecast_base::Span;
+use stonecast_log::Link;
+use stonecast_media::Region as _;
+
+use super::node::{Look, Node};
+
+/// Versions and the versions before them, of a shard.
+fn chain(look: &Look, shard: u32) -> Vec<(u64, u64)> {
+    let chain = look.history.chains.get(&shard);
+    let pair = |link: &Link| (link.version, link.previous);
+    chain.map_or_else(Vec::new, |chain| chain.iter().map(pair).collect())
+}
+
+/// Erases the record at `position`, as a power cut does when none of its bytes were written.
+fn erase(node: &Node, position: u64) {
+    node.memory.write(position, &[0; 128]);
+    node.memory.persist(&[Span::new(position, 128)]);
+}
+
+/// A node that leads shards 1 and 2 in terms 70,000 and 5.
+fn leader() -> Node {
+    let mut node = Node::new();
+    node.lead(1, 70_000, 0);
+    node.lead(2, 5, 0);
+    node
+}
+
+#[test]
+fn each_shard_has_its_own_chain_in_one_log_with_one_counter() {
+    let mut node = leader();
+    for (number, shard) in [(1, 1), (2, 2), (1, 1), (1, 2), (2, 1)] {
+        node.stamp(number, shard);
+    }
+    let look = node.look().unwrap();
+    assert_eq!(chain(&look, 1), [(1, 0), (3, 1), (5, 3)]);
+    assert_eq!(chain(&look, 2), [(2, 0), (4, 2)]);
+    let terms = [1, 2].map(|shard| look.history.chains[&shard][0].term);
+    assert_eq!(terms, [70_000, 5]);
+}
+
+/// Needs the counter of the whole log: the record that is missing was the first of its shard here, so nothing names it.
+#[test]
+fn the_history_of_all_shards_ends_where_one_misses_a_record_and_what_was_behind_it_never_comes_back()
+ {
+    let mut node = leader();
+    node.stamp(1, 1);
+    node.persist();
+    let (missing, position) = node.stamp(2, 2);
+    node.stamp(1, 1);
+    erase(&node, position);
+    let look = node.look().unwrap();
+    assert_eq!(
+        (look.history.missing, look.history.behind_missing),
+        (Some(missing), 1)
+    );
+    assert_eq!((chain(&look, 1), chain(&look, 2)), (vec![(1, 0)], vec![]));
+    let mut node = node.recover(look);
+    node.lead(1, 70_001, 1);
+    assert_eq!(
+        node.stamp(1, 1).0,
+        4,
+        "no version is given again that a record has"
+    );
+    node.persist();
+    let look = node.look().unwrap();
+    assert_eq!(
+        (look.history.missing, chain(&look, 1)),
+        (None, vec![(1, 0), (4, 1)])
+    );
+    node.raise(1, 4);
+    node.keep_ledger();
+    let look = node.look().unwrap();
+    assert_eq!(
+        look.counts.len(),
+        2,
+        "the record behind the missing one is still there"
+    );
+}
+
+/// Needs the skip up to the version that a term names: the lost versions would be missing before what is acknowledged later.
+#[test]
+fn versions_that_were_lost_at_the_end_are_not_missing_later() {
+    let mut node = leader();
+    let (_, position) = node.stamp(1, 1);
+    node.lead(3, 9, 0);
+    erase(&node, position);
+    let look = node.look().unwrap();
+    assert_eq!((look.history.missing, look.history.given), (None, 1));
+    let mut node = node.recover(look);
+    node.lead(1, 70_001, 0);
+    node.stamp(2, 1);
+    node.persist();
+    assert_eq!(chain(&node.look().unwrap(), 1), [(2, 0)]);
+}
+
+#[test]
+fn a_term_begins_behind_what_other_nodes_stamped_before_it() {
+    let mut node = leader();
+    node.stamp(1, 1);
+    node.persist();
+    let given = node.next - 1;
+    node.ledger.floors_mut().cut(1, 70_000, 1);
+    node.ledger.versions_mut().cut(1, 1, given);
+    node.digest(2, 1, 30);
+    node.persist();
+    node.raise(1, 30);
+    node.lead(1, 70_002, 30);
+    assert_eq!(node.stamp(1, 1).0, 31);
+    node.persist();
+    let look = node.look().unwrap();
+    assert_eq!(
+        (look.history.missing, chain(&look, 1)),
+        (None, vec![(31, 30)])
+    );
+}
+
+#[test]
+fn a_record_of_a_shard_that_the_node_never_led_is_damage() {
+    let mut node = leader();
+    node.stamp(1, 3);
+    let damage = node.look().map(drop).unwrap_err().to_string();
+    assert!(damage.contains("version 1 of shard 3"), "{damage}");
+}
+
+#[test]
+fn two_records_of_one_version_are_damage() {
+    let mut node = leader();
+    node.stamp(1, 1);
+    node.next = 1;
+    node.unsettled = Default::default();
+    node.stamp(2, 1);
+    let damage = node.look().map(drop).unwrap_err().to_string();
+    assert!(damage.contains("version 1 for the second time"), "{damage}");
+}
