@@ -1,0 +1,201 @@
+//! Credits of one session, and those of sessions that have ended.
+//!
+//! ```text
+//!   granted  =  used (found and handed on)  +  in the peer's hands or on their way
+//! ```
+//!
+//! The receiver counts what it finds, so a peer that leaves a gap in its stream gets no more credit than a window.
+//!
+//! A session that ends leaves a *debt*: credits of which nobody knows whether a message that died has used them. Places are given out in
+//! the order of arrival. So when an entry of a later connection is found, all that ended sessions have used lies before that entry, and what is
+//! open there bounds their debts: mostly nothing. When every segment that a session may have written is settled, its debt is known.
+
+use std::collections::VecDeque;
+
+use stonecast_base::mutant;
+
+/// Credits of one session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    size: u64,
+    /// Credits of the longest entry.
+    longest: u64,
+    granted: u64,
+    used: u64,
+}
+
+impl Window {
+    pub fn new(size: u64, longest: u64) -> Self {
+        Self {
+            size,
+            longest,
+            granted: 0,
+            used: 0,
+        }
+    }
+
+    /// Credits to ask the queue for: where half the window is used, or where the longest entry cannot be paid. In a window of less than
+    /// two of the longest entries the first alone would wait for a sender that waits.
+    pub fn wanted(&self) -> u64 {
+        let left = self.held();
+        let is_short = left < self.size.div_ceil(2);
+        let cannot_pay = left < self.longest && !mutant!(RefilledAtHalfAlone);
+        match is_short || cannot_pay {
+            true => self.size - left,
+            false => 0,
+        }
+    }
+
+    /// Whether the peer can send an entry of any size.
+    pub fn pays_longest(&self) -> bool {
+        self.held() >= self.longest
+    }
+
+    pub fn add(&mut self, granted: u64) {
+        self.granted += granted;
+    }
+
+    /// Entries of so many credits were found. A peer that has used more than it was granted has taken what others paid for.
+    pub fn use_up(&mut self, cost: u64) {
+        self.used = self.granted.min(self.used + cost);
+    }
+
+    /// All that was granted.
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// Credits that the peer may still use, or has used for what was not found.
+    pub fn held(&self) -> u64 {
+        self.granted - self.used
+    }
+}
+
+/// Credits that one ended session held, until the segments `until` are settled.
+struct Debt {
+    /// The newest connection when the session ended.
+    newest: u64,
+    credits: u64,
+    until: Vec<u32>,
+}
+
+/// Credits of ended sessions of which nobody knows whether they were used.
+#[derive(Default)]
+pub(super) struct Debts {
+    open: VecDeque<Debt>,
+    /// Grains of settled segments that no found entry explains.
+    unexplained: u64,
+}
+
+impl Debts {
+    /// A session ended and held `credits`; it may have written into the segments `until`, by number. Connections that begin later have
+    /// numbers above `newest`: entries of the others may lie before those of the session.
+    pub fn add(&mut self, newest: u64, credits: u64, until: Vec<u32>) {
+        if credits > 0 {
+            self.open.push_back(Debt {
+                newest,
+                credits,
+                until,
+            });
+        }
+    }
+
+    /// All of them.
+    pub fn held(&self) -> u64 {
+        self.open.iter().map(|debt| debt.credits).sum()
+    }
+
+    /// A segment is settled: `taken` grains of it were used, and found entries explain `explained`.
+    pub fn note_settled(&mut self, number: u32, (taken, explained): (u64, u64)) {
+        self.unexplained += taken.saturating_sub(explained);
+        for debt in &mut self.open {
+            debt.until.retain(|&waits| waits != number);
+        }
+    }
+
+    /// An entry of `connection` was found, and `open` grains of unsettled segments have none. Returns the credits that sessions which had
+    /// ended before cannot have used.
+    pub fn bound(&mut self, connection: u64, open: u64) -> u64 {
+        let earlier = self.open.iter_mut().filter(|debt| debt.newest < connection);
+        let mut used = open + self.unexplained;
+        let mut unused = 0;
+        for debt in earlier {
+            let rest = debt.credits.min(used);
+            used -= rest;
+            unused += debt.credits - rest;
+            debt.credits = rest;
+        }
+        self.open.retain(|debt| debt.credits > 0);
+        if mutant!(EndedCreditsKept) { 0 } else { unused }
+    }
+
+    /// Forgives the oldest debt: nothing is left to give, so no entry would ever be found that bounds it. What its session has used is
+    /// given twice then, and a sender may wait for the next segment.
+    pub fn forgive(&mut self) -> u64 {
+        let forgiven = self.open.pop_front().map_or(0, |debt| debt.credits);
+        if mutant!(EndedCreditsKept) {
+            0
+        } else {
+            forgiven
+        }
+    }
+
+    /// Credits that were not used after all.
+    pub fn take_unused(&mut self) -> u64 {
+        let mut unused = 0;
+        while let Some(debt) = self.open.pop_front_if(|debt| debt.until.is_empty()) {
+            let used = debt.credits.min(self.unexplained);
+            self.unexplained -= used;
+            unused += debt.credits - used;
+        }
+        if mutant!(EndedCreditsKept) { 0 } else { unused }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Needs the look at the longest entry.
+    #[test]
+    fn a_peer_can_always_pay_the_longest_entry_once_all_that_it_sent_is_found_whatever_the_window()
+    {
+        for longest in 1..=12 {
+            for size in longest..=3 * longest {
+                let mut window = Window::new(size, longest);
+                for cost in (1..=longest).cycle().take(200) {
+                    window.add(window.wanted());
+                    assert!(window.held() >= longest, "window {size}, longest {longest}");
+                    assert!(window.held() <= size);
+                    window.use_up(cost);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_ended_session_held_comes_back_less_the_places_that_nothing_explains() {
+        let mut debts = Debts::default();
+        debts.add(1, 10, vec![1, 2]);
+        debts.add(2, 4, vec![2]);
+        debts.note_settled(2, (100, 97));
+        assert_eq!(debts.take_unused(), 0, "segment 1 may hold more of it");
+        assert_eq!(debts.held(), 14);
+        debts.note_settled(1, (50, 50));
+        assert_eq!(debts.take_unused(), 10 - 3 + 4);
+        assert_eq!((debts.held(), debts.take_unused()), (0, 0));
+    }
+
+    /// Needs the order of places: an entry of a later connection lies behind all that earlier ones have used.
+    #[test]
+    fn an_entry_of_a_later_connection_bounds_what_earlier_ones_have_used_by_what_is_open() {
+        let mut debts = Debts::default();
+        debts.add(1, 10, vec![1]);
+        debts.add(4, 8, vec![1]);
+        assert_eq!(debts.bound(1, 0), 0, "the session itself proves nothing");
+        assert_eq!(debts.bound(3, 7), 3, "7 of 10 may be used");
+        assert_eq!(debts.bound(5, 2), 5 + 8);
+        assert_eq!(debts.held(), 2);
+        assert_eq!((debts.forgive(), debts.forgive()), (2, 0));
+    }
+}

@@ -1,0 +1,187 @@
+//! Hellos, and the ends of sessions.
+
+use std::task::Context;
+
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::NodeName;
+use stonecast_fabric::ConnectionRequest;
+use stonecast_session::{Queues, accept, close};
+
+use super::error::EndCause;
+use super::gate::Refusal;
+use super::notices::Notices;
+use super::session::{Session, Stage};
+use super::{Ended, Intake};
+use crate::hello::Welcome;
+use crate::notice::NOTICE_SIZE;
+
+/// Whether a peer that was fenced can still change what this node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Nothing of it lands any more, and all that had landed was handed on.
+    Silent,
+    /// It is being quieted, or its last bytes are searched.
+    UnderWay,
+    /// It may still finish a write, and is asked again until its process goes on or is gone. Whoever cannot wait decides after its lease.
+    Doubtful,
+}
+
+impl Intake {
+    /// Takes a request to connect, with what the peer said. It is accepted, refused with the reason, or waits until the earlier session of
+    /// the same node is over.
+    pub fn hear(&mut self, request: ConnectionRequest, said: &[u8]) {
+        if let Err(refusal) = self.admit(request, said) {
+            self.refuse(request, &refusal);
+        }
+    }
+
+    fn admit(&mut self, request: ConnectionRequest, said: &[u8]) -> Result<(), Refusal> {
+        let node = self.gate.judge(said)?;
+        let mut sessions = self.sessions.values_mut();
+        if let Some(earlier) = sessions.find(|session| session.peer == node) {
+            if earlier.is_doubtful() {
+                return Err(Refusal::Doubtful { node });
+            }
+            earlier.end(EndCause::ConnectedAgain);
+            if let Some(older) = self.gate.keep(node.clone(), request) {
+                self.refuse(older, &Refusal::ConnectedAgain { node });
+            }
+            return Ok(());
+        }
+        let limit = self.terms.sessions_max;
+        if self.sessions.len() >= limit {
+            return Err(Refusal::TooMany { limit });
+        }
+        self.accept(request, node);
+        Ok(())
+    }
+
+    /// Makes a session. A device that has nothing left has told the peer so.
+    fn accept(&mut self, request: ConnectionRequest, peer: NodeName) {
+        let connection = self.terms.first_connection + self.gate.number();
+        let welcome = Welcome {
+            connection,
+            key: self.terms.key,
+        };
+        let queues = Queues {
+            shared_receive_queue: Some(self.room.shared_queue()),
+            ..self.terms.queues
+        };
+        let accepted = accept(&self.port, request, |making| {
+            let qp = making.queue_pair(queues)?;
+            self.inbox.claim(qp);
+            let memory = making.allocate(NOTICE_SIZE as u64)?;
+            Ok((welcome.say(), memory))
+        });
+        let Ok((qp, memory)) = accepted else {
+            return;
+        };
+        self.room.admit(qp);
+        self.streams.tell_again(&peer);
+        let session = Session {
+            peer,
+            connection,
+            qp,
+            memory,
+            window: self.terms.window,
+            notices: Notices::new(memory, connection),
+            arrivals: 0,
+            stage: Stage::Accepted,
+        };
+        self.sessions.insert(connection, session);
+    }
+
+    fn refuse(&self, request: ConnectionRequest, refusal: &Refusal) {
+        // A peer that is gone does not hear it.
+        let _ = self.port.device().reject(request, &refusal.to_string());
+    }
+
+    /// Ends the session of `peer`, and lets it in no more until it is [allowed](Intake::allow) again. [`Intake::silence`] says when
+    /// that is done.
+    pub fn fence(&mut self, peer: &NodeName) {
+        if let Some(request) = self.gate.refuse(peer) {
+            let node = peer.clone();
+            self.refuse(request, &Refusal::NotAllowed { node });
+        }
+        for session in self.sessions.values_mut().filter(|one| one.peer == *peer) {
+            session.end(EndCause::Fenced);
+        }
+    }
+
+    /// The progress of the end of a peer's session. The last entries of a silent peer are in what was found: take that once more.
+    pub fn silence(&self, peer: &NodeName) -> Silence {
+        let mut sessions = self.sessions.values();
+        match sessions.find(|session| session.peer == *peer) {
+            // Any peer may have filled the segments that an earlier run left.
+            None if !self.is_left_searched() => Silence::UnderWay,
+            None => Silence::Silent,
+            Some(session) if session.is_doubtful() => Silence::Doubtful,
+            Some(_) => Silence::UnderWay,
+        }
+    }
+
+    /// Whether all entries that earlier runs left were handed on: until then nobody is silent, and a store does not know what it has.
+    pub fn is_left_searched(&self) -> bool {
+        let mut unsettled = self.space.unsettled();
+        unsettled.all(|number| self.room.holds(number))
+    }
+
+    /// Ends all sessions, and lets nobody in any more. The segments stay as they are: a later run adopts them.
+    pub fn close(&mut self) {
+        for request in self.gate.shut() {
+            let reason = "this backup is closing";
+            let _ = self.port.device().reject(request, reason);
+        }
+        for session in self.sessions.values_mut() {
+            session.end(EndCause::Closed);
+        }
+    }
+
+    /// Peers whose sessions are not over.
+    pub fn peers(&self) -> impl Iterator<Item = &NodeName> {
+        self.sessions.values().map(|session| &session.peer)
+    }
+
+    /// Goes on with the sessions that end.
+    pub(super) fn step_ends(&mut self, now: Nanoseconds, context: &mut Context<'_>) {
+        let times = (now, self.terms.ask_again_ns);
+        let mut over = Vec::new();
+        for session in self.sessions.values_mut() {
+            let what = (&self.port, self.space.buffers());
+            if let Some(cause) = session.step_end(what, times, context) {
+                over.push((session.connection, cause));
+            }
+        }
+        for (connection, cause) in over {
+            let session = self.sessions.remove(&connection).expect("just seen");
+            self.finish(session, cause);
+        }
+    }
+
+    fn finish(&mut self, mut session: Session, cause: EndCause) {
+        let terms = self.room.terms();
+        Self::charge_waiting(&self.streams, &mut session, |size| terms.cost(size));
+        let Session {
+            peer,
+            connection,
+            qp,
+            memory,
+            window,
+            arrivals,
+            ..
+        } = session;
+        // Sessions that live on may have entries before those of this one.
+        let newest = self.terms.first_connection + self.gate.newest();
+        self.room.forget((qp, newest), &window, arrivals);
+        close(&self.port, qp, [memory]);
+        let next = self.gate.take(&peer);
+        self.outbox.ended.push(Ended {
+            peer: peer.clone(),
+            connection,
+            cause,
+        });
+        if let Some(request) = next {
+            self.accept(request, peer);
+        }
+    }
+}

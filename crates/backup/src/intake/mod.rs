@@ -1,0 +1,229 @@
+//! The responder's half: it takes the entries that other nodes append to this one.
+//!
+//! ```text
+//!   hear    hello --> session, or a refusal
+//!   look    ends of sessions, what came back from the device, a step of the search, credits, notices      never waits
+//!   settle  write back or sync what was found; then it is answered; a step of a segment to the device      waits for the medium
+//!   take_found, take_ended
+//! ```
+//!
+//! The store calls these in its loop. Nothing here has a task, a timer or a clock.
+
+mod credit;
+mod ending;
+mod error;
+mod gate;
+mod medium;
+mod notices;
+mod room;
+mod search;
+mod session;
+mod space;
+mod start;
+mod streams;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::task::Context;
+
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::{NodeName, Term};
+use stonecast_fabric::append::AppendTerms;
+use stonecast_fabric::{Inbox, Port};
+use stonecast_log::Floors;
+use stonecast_persist::Persisted;
+use stonecast_persist::execute::AppendReceiver;
+
+use crate::stream::StreamName;
+pub use ending::Silence;
+pub use error::{EndCause, IntakeError};
+use gate::Gate;
+use room::Room;
+use session::Session;
+pub use space::Lent;
+use space::Space;
+use start::Terms;
+pub use start::{IntakeOptions, Pool};
+pub use streams::Found;
+use streams::Streams;
+
+/// A session that is over: nothing of it lands any more, and all that had landed was handed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The node.
+    pub peer: NodeName,
+    /// Number of the connection.
+    pub connection: u64,
+    /// Why.
+    pub cause: EndCause,
+}
+
+/// Takes the appends of other nodes. See the module documentation.
+pub struct Intake {
+    port: Rc<Port>,
+    inbox: Inbox,
+    gate: Gate,
+    sessions: BTreeMap<u64, Session>,
+    streams: Streams,
+    space: Space,
+    room: Room,
+    receiver: AppendReceiver,
+    terms: Terms,
+    /// Entries and ends that the store has not taken.
+    outbox: Outbox,
+    failed: bool,
+}
+
+#[derive(Default)]
+struct Outbox {
+    found: Vec<Found>,
+    ended: Vec<Ended>,
+}
+
+impl Intake {
+    /// Lets `peer` append here, from its next hello on.
+    pub fn allow(&mut self, peer: NodeName) {
+        self.gate.allow(peer);
+    }
+
+    /// Opens a stream: `peer` leads its shard in its term, and the history that this node keeps of the shard, without what cuts have voided, ends
+    /// at the version `after` and is durable. A version that was voided is stamped again in a later term: `after` must not cover it.
+    /// Before the peer appends; an earlier stream of the shard and term is forgotten.
+    pub fn open_stream(&mut self, stream: StreamName, peer: NodeName, after: u64) {
+        self.streams.open(stream, peer, after);
+    }
+
+    /// Closes a stream: the term is over, or the shard has moved away. Entries that are found later are strays.
+    pub fn close_stream(&mut self, shard: u32, term: Term) {
+        self.streams.close(shard, term);
+    }
+
+    /// Gives a blank segment away, to be filled by appends.
+    pub fn lend(&mut self, lent: Lent) {
+        self.space.lend(lent);
+    }
+
+    /// Segments that are needed beyond those that can be used again.
+    pub fn segments_wanted(&self) -> usize {
+        self.space.wanted()
+    }
+
+    /// The floors, which say what counts of the entries. A change is durable after [`Intake::keep_floors`], and with each segment that is posted later. Whoever
+    /// raises a floor has written elsewhere, durably, what is needed below it.
+    pub fn floors(&mut self) -> &mut Floors {
+        self.space.ledger().floors_mut()
+    }
+
+    /// Makes the floors and cuts durable. Dropping the future loses nothing: the next call begins again.
+    ///
+    /// # Errors
+    /// [`IntakeError::NoSegment`], [`IntakeError::LedgerFull`], or the medium failed.
+    pub async fn keep_floors(&mut self) -> Result<Persisted, IntakeError> {
+        self.check()?;
+        let kept = self.space.keep_floors().await;
+        self.judge(kept)
+    }
+
+    /// The cost of entries here.
+    pub fn append_terms(&self) -> AppendTerms {
+        self.room.terms()
+    }
+
+    /// Entries that were found since the last call: of each stream in its order, each once; strays as they were found.
+    pub fn take_found(&mut self) -> Vec<Found> {
+        std::mem::take(&mut self.outbox.found)
+    }
+
+    /// Sessions that are over since the last call. What they brought is in what [`Intake::take_found`] gives out before.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.outbox.ended)
+    }
+
+    /// Takes everything that has come, does a bounded step of the search, gives credits and sends notices. Wakes `context` when a peer
+    /// that was asked to be quiet is, and when a notice has arrived; nothing wakes it when an entry arrives.
+    ///
+    /// # Errors
+    /// [`IntakeError::Failed`].
+    pub fn look(&mut self, now: Nanoseconds, context: &mut Context<'_>) -> Result<(), IntakeError> {
+        self.check()?;
+        self.take_arrivals();
+        self.step_ends(now, context);
+        self.search();
+        self.refill();
+        self.send_notices(context);
+        Ok(())
+    }
+
+    /// Makes durable what was found, as the plan says, so that the next look answers; and takes a step towards the next segment that is
+    /// wanted. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// [`IntakeError`]: the medium failed, and nobody hears of what was under way; or the device did not take the segment, which the next call
+    /// offers again.
+    pub async fn settle(&mut self) -> Result<(), IntakeError> {
+        self.check()?;
+        let persisted = self.receiver.persist().await;
+        self.judge(persisted.map_err(IntakeError::from))?;
+        self.streams.note_durable();
+        let turned = self.space.turn(&mut self.room).await;
+        self.judge(turned)
+    }
+
+    fn check(&self) -> Result<(), IntakeError> {
+        match self.failed {
+            true => Err(IntakeError::Failed),
+            false => Ok(()),
+        }
+    }
+
+    /// After a failure of the medium nothing of it is believed.
+    fn judge<T>(&mut self, result: Result<T, IntakeError>) -> Result<T, IntakeError> {
+        self.failed |= matches!(result, Err(IntakeError::Medium(_)));
+        result
+    }
+
+    /// Gives what there is to the sessions that have least.
+    fn refill(&mut self) {
+        let open = self
+            .sessions
+            .values_mut()
+            .filter(|session| session.is_open());
+        let mut open: Vec<&mut Session> = open.collect();
+        open.sort_by_key(|session| session.window.held());
+        for session in open {
+            self.room.refill(session.qp, &mut session.window);
+        }
+    }
+
+    fn send_notices(&mut self, context: &mut Context<'_>) {
+        let Self {
+            sessions, streams, ..
+        } = self;
+        for session in sessions.values_mut().filter(|session| session.is_open()) {
+            let sent = session.notices.is_busy(context).and_then(|is_busy| {
+                if is_busy {
+                    return Ok(());
+                }
+                let rows = match self.terms.answers {
+                    true => streams.take_news(&session.peer),
+                    false => Vec::new(),
+                };
+                let way = (&self.port, session.qp);
+                let granted = session.window.granted();
+                session.notices.send(way, granted, rows, context)
+            });
+            if let Err(reason) = sent {
+                session.end(EndCause::Notice(reason));
+            }
+        }
+    }
+}
+
+impl Drop for Intake {
+    /// Posted segments stay the device's until the device is gone.
+    fn drop(&mut self) {
+        for session in std::mem::take(&mut self.sessions).into_values() {
+            stonecast_session::close(&self.port, session.qp, [session.memory]);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The notices of one session: one notice under way, and the next one says everything that is new by then.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion, Operation, Port, QueuePair, Status};
+use stonecast_persist::execute::RECEIVING_SIZE;
+
+use crate::notice::{NOTICE_SIZE, Notice};
+use crate::stream::Reached;
+
+type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
+
+/// See the module documentation.
+pub(super) struct Notices {
+    memory: MemoryRegion,
+    connection: u64,
+    /// Told once.
+    terms: Option<[u8; RECEIVING_SIZE]>,
+    /// The total of credits that was told.
+    granted: u64,
+    under_way: Option<Completion>,
+}
+
+impl Notices {
+    pub fn new(memory: MemoryRegion, connection: u64) -> Self {
+        Self {
+            memory,
+            connection,
+            terms: None,
+            granted: 0,
+            under_way: None,
+        }
+    }
+
+    /// The first notice says what this backup is.
+    pub fn begin(&mut self, terms: [u8; RECEIVING_SIZE]) {
+        self.terms = Some(terms);
+    }
+
+    /// Whether the peer has not taken the notice before.
+    pub fn is_busy(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
+        let Some(completion) = &mut self.under_way else {
+            return Ok(false);
+        };
+        let Poll::Ready(ended) = completion.as_mut().poll(context) else {
+            return Ok(true);
+        };
+        self.under_way = None;
+        match ended {
+            Ok(Status::Success) => Ok(false),
+            Ok(status) => Err(status.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Sends what is new, if anything is. Not while a notice is under way.
+    pub fn send(
+        &mut self,
+        (port, qp): (&Rc<Port>, QueuePair),
+        granted: u64,
+        reached: Vec<Reached>,
+        context: &mut Context<'_>,
+    ) -> Result<(), String> {
+        if granted == self.granted && reached.is_empty() && self.terms.is_none() {
+            return Ok(());
+        }
+        let notice = Notice {
+            connection: self.connection,
+            granted,
+            terms: self.terms.take(),
+            reached,
+        };
+        self.granted = granted;
+        port.device().memory(self.memory).write(0, &notice.encode());
+        let local = LocalSpan {
+            region: self.memory,
+            offset: 0,
+            size: NOTICE_SIZE as u32,
+        };
+        let port = port.clone();
+        self.under_way = Some(Box::pin(async move {
+            port.submit(qp, &[Operation::Send { local }]).await
+        }));
+        // The first poll posts.
+        self.is_busy(context).map(drop)
+    }
+}

@@ -1,0 +1,135 @@
+//! Room in posted segments, and the sessions that hold it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_fabric::append::{AppendOptions, AppendQueue, AppendTerms};
+use stonecast_fabric::{Device, DeviceError, LocalSpan, QueuePair, Received, SharedReceiveQueue};
+use stonecast_log::{Consumption, UNIT_SIZE};
+
+use super::credit::{Debts, Window};
+
+/// The queue that senders append to, and the use of its room.
+pub(super) struct Room {
+    queue: AppendQueue,
+    /// The device packs messages, and makes no completions.
+    packs: bool,
+    /// Bytes of a segment that entries take.
+    buffer_size: u32,
+    /// Grains that found entries of sessions explain, by segment that is posted and not settled.
+    explained: BTreeMap<u32, u64>,
+    debts: Debts,
+}
+
+impl Room {
+    pub fn new(device: &Rc<dyn Device>, options: AppendOptions) -> Result<Self, DeviceError> {
+        let buffer_size = options.buffer_size_max;
+        Ok(Self {
+            buffer_size,
+            queue: AppendQueue::new(device.clone(), options)?,
+            packs: device.capabilities().multi_packet,
+            explained: BTreeMap::new(),
+            debts: Debts::default(),
+        })
+    }
+
+    pub fn terms(&self) -> AppendTerms {
+        self.queue.terms()
+    }
+
+    /// Credits that a segment pays, whatever the sizes of entries.
+    pub fn room_of_buffer(&self) -> u64 {
+        let terms = self.terms();
+        let grains = u64::from(self.buffer_size / terms.grain);
+        // The longest entry may leave less than itself at the end.
+        (grains + 1).saturating_sub(terms.cost(terms.message_size_max))
+    }
+
+    pub fn shared_queue(&self) -> SharedReceiveQueue {
+        self.queue.shared_queue()
+    }
+
+    pub fn post(&mut self, number: u32, buffer: LocalSpan) -> Result<(), DeviceError> {
+        self.queue.post(number.into(), buffer)?;
+        self.explained.insert(number, 0);
+        Ok(())
+    }
+
+    /// Whether this run has posted a segment that is not settled.
+    pub fn holds(&self, number: u32) -> bool {
+        self.explained.contains_key(&number)
+    }
+
+    /// Names a sender, whose arrivals count from here on.
+    pub fn admit(&mut self, sender: QueuePair) {
+        self.queue.grant(sender, 0);
+    }
+
+    /// Takes the completion of an arrival, which a device has that does not pack. Returns whether it has used a credit.
+    pub fn note_arrival(&mut self, arrival: &Received) -> bool {
+        self.queue.note_arrival(arrival)
+    }
+
+    /// Numbers of the segments in which nothing lands any more.
+    pub fn take_consumed(&mut self) -> Vec<u32> {
+        let mut consumed = Vec::new();
+        self.queue.take_consumed(&mut consumed);
+        consumed.into_iter().map(|number| number as u32).collect()
+    }
+
+    /// An entry of a session was found in a segment.
+    pub fn explain(&mut self, number: u32, size: u32) {
+        let cost = self.terms().cost(size);
+        if let Some(explained) = self.explained.get_mut(&number) {
+            *explained += cost;
+        }
+    }
+
+    /// A segment is settled. One that an earlier run posted has nothing to give.
+    pub fn settle(&mut self, consumption: Consumption) {
+        let Consumption { number, units } = consumption;
+        let Some(explained) = self.explained.remove(&number) else {
+            return;
+        };
+        let taken = u64::from(units) * UNIT_SIZE / u64::from(self.terms().grain);
+        self.queue.settle(number.into(), taken);
+        self.debts.note_settled(number, (taken, explained));
+        self.queue.give_back(self.debts.take_unused());
+    }
+
+    /// An entry of `connection` was found, and so many units below the last entries have none.
+    pub fn bound(&mut self, connection: u64, open_units: u64) {
+        self.queue
+            .give_back(self.debts.bound(connection, open_units));
+    }
+
+    /// Gives a session what its window wants, as far as there is room.
+    pub fn refill(&mut self, sender: QueuePair, window: &mut Window) {
+        let wanted = window.wanted();
+        if wanted == 0 {
+            return;
+        }
+        window.add(self.queue.grant(sender, wanted));
+        if !window.pays_longest() && self.debts.held() > 0 {
+            self.queue.give_back(self.debts.forgive());
+            window.add(self.queue.grant(sender, window.wanted()));
+        }
+    }
+
+    /// Forgets a quiet sender, `arrivals` of whose messages completed; `newest` is the highest number of a connection. Where the device packs, nobody knows what became of credits that
+    /// no found entry has used, until all segments are settled that it may have written.
+    pub fn forget(&mut self, (sender, newest): (QueuePair, u64), window: &Window, arrivals: u64) {
+        if !self.packs {
+            return self.queue.forget(sender, arrivals);
+        }
+        self.queue.forget(sender, window.granted());
+        let unsettled = self.explained.keys().copied().collect();
+        self.debts.add(newest, window.held(), unsettled);
+        self.queue.give_back(self.debts.take_unused());
+    }
+
+    /// Credits of ended sessions that may be under way.
+    pub fn owed(&self) -> u64 {
+        self.debts.held()
+    }
+}

@@ -1,0 +1,126 @@
+//! Arrivals, segments that come back from the device, and the search for entries.
+
+use stonecast_base::Span;
+use stonecast_fabric::{ConnectionEvent, Received};
+use stonecast_log::UNIT_SIZE;
+
+use super::error::EndCause;
+use super::streams::{Found, Noted, Streams};
+use super::{Intake, Session};
+
+impl Intake {
+    /// Takes arrivals, which a device has that does not pack, events of sessions, and buffers that have come back.
+    pub(super) fn take_arrivals(&mut self) {
+        while let Some(arrival) = self.inbox.take_received() {
+            self.note_arrival(&arrival);
+        }
+        while let Some(event) = self.inbox.take_event() {
+            self.note_event(&event);
+        }
+        for number in self.room.take_consumed() {
+            self.space.buffers().consumed(number);
+        }
+    }
+
+    fn note_arrival(&mut self, arrival: &Received) {
+        if !self.room.note_arrival(arrival) {
+            return;
+        }
+        let mut sessions = self.sessions.values_mut();
+        if let Some(session) = sessions.find(|session| session.qp == arrival.qp) {
+            session.arrivals += 1;
+        }
+    }
+
+    fn note_event(&mut self, event: &ConnectionEvent) {
+        let (qp, ended) = match event {
+            ConnectionEvent::Established { qp, .. } => (*qp, None),
+            ConnectionEvent::Disconnected { qp, cause } => {
+                (*qp, Some(EndCause::Disconnected(*cause)))
+            }
+            ConnectionEvent::Rejected { qp, reason } => {
+                (*qp, Some(EndCause::Notice(reason.clone())))
+            }
+            ConnectionEvent::Request { .. } => unreachable!("of no queue pair"),
+        };
+        let mut sessions = self.sessions.values_mut();
+        let Some(session) = sessions.find(|session| session.qp == qp) else {
+            return;
+        };
+        match ended {
+            Some(cause) => session.end(cause),
+            None => self.terms.begin(&self.port, session),
+        }
+    }
+
+    /// One bounded step of the search in each segment.
+    pub(super) fn search(&mut self) {
+        let bounds = (self.terms.look_units, self.under_way());
+        let (streams, room, receiver) = (&mut self.streams, &mut self.room, &mut self.receiver);
+        let (sessions, outbox) = (&mut self.sessions, &mut self.outbox);
+        let segment_size = self.space.medium().format.segment_size;
+        let mut newest = 0;
+        let settled = self.space.search(bounds, &mut |entries, arrival| {
+            let header = entries.header(arrival.bytes);
+            let entry = header.expect("the scan judged the same copy").entry;
+            let place = Span::new(arrival.position, arrival.facts.size.into());
+            let number = (arrival.position / segment_size) as u32;
+            // No session of this run has paid for what an earlier one left.
+            let peer = streams.peer_of(&entry).filter(|_| room.holds(number));
+            let session =
+                peer.and_then(|peer| sessions.values_mut().find(|session| session.peer == *peer));
+            let sender = session
+                .as_ref()
+                .map(|session| (session.peer.clone(), session.connection));
+            if let Some(session) = &session {
+                newest = session.connection.max(newest);
+                room.explain(number, arrival.facts.size);
+            }
+            let found = Found {
+                entry,
+                place,
+                sender,
+            };
+            let first = outbox.found.len();
+            let noted = streams.note(found, &mut outbox.found);
+            if let (Noted::Again, Some(session)) = (noted, session) {
+                session.window.use_up(room.terms().cost(arrival.facts.size));
+            }
+            for found in &outbox.found[first..] {
+                receiver.take(&[found.place]);
+                charge(sessions, found, room.terms().cost(found.place.size as u32));
+            }
+        });
+        for consumption in settled {
+            self.room.settle(consumption);
+        }
+        self.room.bound(newest, self.space.buffers().open_units());
+    }
+
+    /// Units behind the last entry found in which something may have arrived: all credits that anybody may have used.
+    fn under_way(&self) -> u32 {
+        let held = self.sessions.values().map(|session| session.window.held());
+        let credits = held.sum::<u64>() + self.room.owed();
+        let units = credits * u64::from(self.room.terms().grain) / UNIT_SIZE;
+        u32::try_from(units).unwrap_or(u32::MAX)
+    }
+
+    /// Charges a session that is over for what it brought and waits behind a gap.
+    pub(super) fn charge_waiting(
+        streams: &Streams,
+        session: &mut Session,
+        cost: impl Fn(u32) -> u64,
+    ) {
+        for size in streams.waiting(session.connection) {
+            session.window.use_up(cost(size as u32));
+        }
+    }
+}
+
+/// Charges the session that brought an entry, if it has not ended.
+fn charge(sessions: &mut std::collections::BTreeMap<u64, Session>, found: &Found, cost: u64) {
+    let connection = found.sender.as_ref().map(|&(_, connection)| connection);
+    if let Some(session) = connection.and_then(|connection| sessions.get_mut(&connection)) {
+        session.window.use_up(cost);
+    }
+}

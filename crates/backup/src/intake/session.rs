@@ -1,0 +1,101 @@
+//! One connection of a peer, to its very end.
+//!
+//! ```text
+//!   accepted --> open --> quieting --> searching --> gone
+//!                            |   ^
+//!                            v   '-- asked again
+//!                         doubtful
+//! ```
+//!
+//! A session is over when nothing of its peer can land any more, and when everything that had landed was found. Whoever fences a peer
+//! waits for both: entries that were persisted and not found would count nowhere.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use stonecast_base::{Nanoseconds, mutant};
+use stonecast_cluster::NodeName;
+use stonecast_fabric::{MemoryRegion, Port, QueuePair};
+use stonecast_log::{Buffers, Search};
+
+use super::credit::Window;
+use super::error::EndCause;
+use super::notices::Notices;
+
+/// See the module documentation.
+pub(super) struct Session {
+    pub peer: NodeName,
+    pub connection: u64,
+    pub qp: QueuePair,
+    /// Memory of its notices.
+    pub memory: MemoryRegion,
+    pub window: Window,
+    pub notices: Notices,
+    /// Messages that completed.
+    pub arrivals: u64,
+    pub stage: Stage,
+}
+
+pub(super) enum Stage {
+    Accepted,
+    Open,
+    Quieting(EndCause),
+    /// The peer may still finish a write. It is asked again at this moment.
+    Doubtful(EndCause, Nanoseconds),
+    Searching(EndCause, Search),
+}
+
+impl Session {
+    pub fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open)
+    }
+
+    pub fn is_ending(&self) -> bool {
+        !matches!(self.stage, Stage::Accepted | Stage::Open)
+    }
+
+    pub fn is_doubtful(&self) -> bool {
+        matches!(self.stage, Stage::Doubtful(..))
+    }
+
+    /// Begins to end. The cause of an earlier begin stays.
+    pub fn end(&mut self, cause: EndCause) {
+        if !self.is_ending() {
+            self.stage = Stage::Quieting(cause);
+        }
+    }
+
+    /// Goes on to end; the cause when the session is over. A peer that may still write is asked again every `ask_again_ns`: it confirms
+    /// when it goes on, or is gone.
+    pub fn step_end(
+        &mut self,
+        (port, buffers): (&Rc<Port>, &mut Buffers),
+        (now, ask_again_ns): (Nanoseconds, Nanoseconds),
+        context: &mut Context<'_>,
+    ) -> Option<EndCause> {
+        let cause = match &self.stage {
+            Stage::Accepted | Stage::Open => return None,
+            Stage::Searching(cause, search) => {
+                return buffers.has_searched(search).then(|| cause.clone());
+            }
+            Stage::Doubtful(_, ask_at) if now < *ask_at || mutant!(DoubtAskedOnce) => return None,
+            Stage::Doubtful(cause, _) | Stage::Quieting(cause) => cause.clone(),
+        };
+        match port.device().poll_quiesce(self.qp, context) {
+            Poll::Pending => None,
+            Poll::Ready(Ok(())) => {
+                // Completions of arrivals go with the queue pair, and their slots with them.
+                while port.pump() {}
+                buffers.trust(self.connection);
+                self.stage = Stage::Searching(cause.clone(), buffers.begin_search());
+                mutant!(FencedBeforeSearch).then_some(cause)
+            }
+            // Whatever the device says: as long as it does not promise quiet, there is none.
+            Poll::Ready(Err(_)) => {
+                buffers.doubt(self.connection);
+                self.stage = Stage::Doubtful(cause, now.saturating_add(ask_again_ns));
+                None
+            }
+        }
+    }
+}

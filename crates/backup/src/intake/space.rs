@@ -1,0 +1,205 @@
+//! The segments that appends fill: turned, posted, searched, used again.
+//!
+//! ```text
+//!   lent --turn--> posted --> consumed --> settled --floors--> reusable --turn--> posted
+//!                     '------- search: entries -------'
+//! ```
+
+use std::collections::VecDeque;
+
+use stonecast_base::Span;
+use stonecast_fabric::{LocalSpan, MemoryRegion};
+use stonecast_log::{
+    Arrival, Buffers, Consumption, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
+    first_unit,
+};
+use stonecast_persist::Persisted;
+
+use super::error::IntakeError;
+use super::medium::Medium;
+use super::room::Room;
+use crate::entries::Entries;
+
+/// A blank segment that the owner of the pool gives away, to be filled by appends.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent {
+    /// Number of the segment.
+    pub number: u32,
+    /// Its state, where it was used before.
+    pub before: Option<SegmentState>,
+    /// The log's memory of freed segments.
+    pub heritage: Heritage,
+}
+
+/// See the module documentation.
+pub(super) struct Space {
+    medium: Medium,
+    entries: Entries,
+    registered: MemoryRegion,
+    buffers: Buffers,
+    ledger: Ledger,
+    lent: VecDeque<Lent>,
+    turning: Option<Turning>,
+    /// Bytes of a ledger that are not durable yet.
+    unkept: Vec<Span>,
+}
+
+/// A segment on its way to the device.
+struct Turning {
+    turn: Turn,
+    /// Bytes of the last step that are not durable yet.
+    unkept: Vec<Span>,
+    /// The segment has its new kind, durably.
+    done: Option<SegmentState>,
+}
+
+impl Space {
+    /// With segments that an earlier run left, and what it kept of them.
+    pub fn new(
+        (medium, registered): (Medium, MemoryRegion),
+        entries: Entries,
+        ahead: usize,
+        (ledger, adopted): (Ledger, &[SegmentState]),
+    ) -> Self {
+        let mut buffers = Buffers::new(ahead);
+        for &state in adopted {
+            buffers.adopt(&medium.format, state);
+        }
+        Self {
+            medium,
+            entries,
+            registered,
+            buffers,
+            ledger,
+            lent: VecDeque::new(),
+            turning: None,
+            unkept: Vec::new(),
+        }
+    }
+
+    pub fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    pub fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+
+    /// Numbers of the segments whose search goes on.
+    pub fn unsettled(&self) -> impl Iterator<Item = u32> {
+        self.buffers.unsettled().map(|state| state.number)
+    }
+
+    pub fn ledger(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    pub fn lend(&mut self, lent: Lent) {
+        self.lent.push_back(lent);
+    }
+
+    /// Segments that the owner of the pool should lend now.
+    pub fn wanted(&self) -> usize {
+        let under_way = usize::from(self.turning.is_some()) + self.lent.len();
+        let reusable = self.buffers.reusable(self.ledger.floors()).len();
+        self.buffers.wanted().saturating_sub(under_way + reusable)
+    }
+
+    /// One step of the search; see [`Buffers::step`].
+    pub fn search(
+        &mut self,
+        bounds: (u32, u32),
+        visit: &mut dyn FnMut(&Entries, &Arrival<'_>),
+    ) -> Vec<Consumption> {
+        let Self {
+            medium,
+            entries,
+            buffers,
+            ledger,
+            ..
+        } = self;
+        let place = (
+            &*medium.region as &dyn stonecast_media::Region,
+            &medium.format,
+        );
+        buffers.step(place, entries, ledger.floors(), bounds, &mut |arrival| {
+            visit(entries, arrival);
+        })
+    }
+
+    /// Takes one step towards the next posted segment, if one is wanted. Dropping the future loses nothing.
+    pub async fn turn(&mut self, room: &mut Room) -> Result<(), IntakeError> {
+        if self.turning.is_none() {
+            self.turning = self.begin_turn();
+        }
+        let Some(turning) = &mut self.turning else {
+            return Ok(());
+        };
+        if !turning.unkept.is_empty() {
+            let _durable = self.medium.persist(&mut turning.unkept).await?;
+        }
+        let Some(state) = turning.done else {
+            let (region, format) = (&*self.medium.region, &self.medium.format);
+            match turning
+                .turn
+                .step(region, format, &self.entries, &mut self.ledger)?
+            {
+                Turned::Persist(spans) => turning.unkept = spans,
+                Turned::Done(state) => turning.done = Some(state),
+            }
+            return Ok(());
+        };
+        room.post(state.number, self.buffer_of(state.number))?;
+        self.buffers.posted(&self.medium.format, state);
+        self.turning = None;
+        Ok(())
+    }
+
+    fn begin_turn(&mut self) -> Option<Turning> {
+        if self.buffers.wanted() == 0 {
+            return None;
+        }
+        let reusable = self.buffers.reusable(self.ledger.floors());
+        let again = reusable.iter().find(|state| state.may_be_used_again());
+        let lent = match again {
+            Some(state) => {
+                let state = self.buffers.release(state.number, self.ledger.floors());
+                Lent {
+                    number: state.number,
+                    before: Some(state),
+                    heritage: state.heritage,
+                }
+            }
+            None => self.lent.pop_front()?,
+        };
+        Some(Turning {
+            turn: Turn::to_appends(lent.number, lent.before.as_ref(), lent.heritage),
+            unkept: Vec::new(),
+            done: None,
+        })
+    }
+
+    /// The bytes of a segment that appends fill.
+    fn buffer_of(&self, number: u32) -> LocalSpan {
+        let format = &self.medium.format;
+        let first = first_unit(format);
+        LocalSpan {
+            region: self.registered,
+            offset: format.position(number, first),
+            size: ((format.segment_units() - first) * UNIT_SIZE as u32),
+        }
+    }
+
+    /// Makes all floors and cuts durable. Dropping the future loses nothing: the next call begins again.
+    pub async fn keep_floors(&mut self) -> Result<Persisted, IntakeError> {
+        // A ledger takes the slot that the one before it has left, which has to be durable by then.
+        if !self.unkept.is_empty() {
+            let _durable = self.medium.persist(&mut self.unkept).await?;
+        }
+        let home = self.buffers.states().last();
+        let home = home.ok_or(IntakeError::NoSegment)?;
+        let (region, format) = (&*self.medium.region, &self.medium.format);
+        self.unkept.push(self.ledger.write(region, format, &home)?);
+        Ok(self.medium.persist(&mut self.unkept).await?)
+    }
+}

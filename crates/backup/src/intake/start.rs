@@ -1,0 +1,221 @@
+//! The beginning of an intake, and the terms that it tells its peers.
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::Nonce;
+use stonecast_fabric::append::AppendOptions;
+use stonecast_fabric::{Access, Inbox, MemoryRegion, Port, RemoteAddress, Rkey};
+use stonecast_log::{Ledger, LogFormat, SegmentState, UNIT_SIZE, first_unit};
+use stonecast_media::{Durability, Means, PersistentRegion};
+use stonecast_persist::execute::{Agreement, AppendReceiver, RECEIVING_SIZE, Receiving};
+use stonecast_persist::{Platform, Step};
+use stonecast_replication::AppendKey;
+use stonecast_session::Queues;
+
+use super::credit::Window;
+use super::error::{EndCause, IntakeError};
+use super::gate::Gate;
+use super::medium::Medium;
+use super::room::Room;
+use super::session::{Session, Stage};
+use super::space::Space;
+use super::streams::Streams;
+use super::{Intake, Outbox};
+use crate::entries::Entries;
+
+/// The pool that entries land in, as recovery found it.
+pub struct Pool {
+    /// Its log.
+    pub region: Rc<dyn PersistentRegion>,
+    /// The facts of the log.
+    pub format: LogFormat,
+    /// The two random words of the append key.
+    pub key: [u64; 2],
+    /// The newest ledger.
+    pub ledger: Ledger,
+    /// Segments that appends fill. Nobody appends to them any more: their entries are found again, and they are used again.
+    pub segments: Vec<SegmentState>,
+}
+
+/// Options of an intake.
+#[derive(Clone, Copy, Debug)]
+pub struct IntakeOptions {
+    /// Nonce of the cluster's configuration.
+    pub nonce: Nonce,
+    /// Counts the starts of this node: connections of different runs have different numbers.
+    pub run: u32,
+    /// The declared platform of the memory.
+    pub platform: Platform,
+    /// The failure that entries have to outlive.
+    pub durability: Durability,
+    /// Most sessions, those that are ending included.
+    pub sessions_max: usize,
+    /// Segments that are posted at any time.
+    pub ahead: usize,
+    /// Bytes of the longest entry.
+    pub entry_size_max: u32,
+    /// Bytes of the entries that one session may have under way.
+    pub window_size: u64,
+    /// Units of each segment that a look examines.
+    pub look_units: u32,
+    /// Pause before a peer that may still write is asked again.
+    pub ask_again_ns: Nanoseconds,
+    /// Retries of a notice while its peer has no receive buffer; the session ends then.
+    pub rnr_retry_count: u32,
+    /// Pause before each such retry.
+    pub rnr_retry_delay_ns: Nanoseconds,
+}
+
+/// The facts that hold for all sessions.
+pub(super) struct Terms {
+    pub key: [u64; 2],
+    pub first_connection: u64,
+    pub sessions_max: usize,
+    pub look_units: u32,
+    pub ask_again_ns: Nanoseconds,
+    pub window: Window,
+    pub queues: Queues,
+    /// Whether the plan has answers.
+    pub answers: bool,
+    /// Whether the plan has READs, for which each peer gets a window.
+    reads: bool,
+    receiving: Receiving,
+    means: Means,
+    registered: MemoryRegion,
+}
+
+/// Bytes that a READ of the plan names: any of the memory that entries land in. The header of the log's first segment is no secret.
+const READ_SIZE: u64 = 8;
+
+impl Intake {
+    /// Takes appends on `port`, whose owner hands on the requests to connect ([`Intake::hear`]). The port holds the completions of all
+    /// sessions: a notice each, and on a device that packs no messages a receive for each slot of the posted segments.
+    ///
+    /// # Errors
+    /// [`IntakeError`]: nothing survives here, or the memory is not what was declared, or the options contradict each other.
+    pub fn start(
+        port: &Rc<Port>,
+        pool: Pool,
+        options: &IntakeOptions,
+    ) -> Result<Self, IntakeError> {
+        let (platform, durability) = (&options.platform, options.durability);
+        let device = port.device();
+        let receiver = AppendReceiver::new(pool.region.clone(), platform, durability)?;
+        let medium = Medium::new(pool.region, pool.format, (platform, durability))?;
+        // Peers place entries without a key, and a key that opened the region would open all of the log.
+        let registered = device.register_persistent(medium.region.clone(), Access::NONE)?;
+        let buffer_units = pool.format.segment_units() - first_unit(&pool.format);
+        let room = Room::new(
+            device,
+            AppendOptions {
+                buffers: options.ahead as u32,
+                buffer_size_max: buffer_units * UNIT_SIZE as u32,
+                grain: UNIT_SIZE as u32,
+                message_size_max: options.entry_size_max.next_multiple_of(UNIT_SIZE as u32),
+            },
+        )?;
+        let terms = Terms::new((port, &medium, registered), &room, options, pool.key)?;
+        let entries = Entries::of(AppendKey::new(pool.key, options.nonce));
+        let left = (pool.ledger, &*pool.segments);
+        Ok(Self {
+            port: port.clone(),
+            inbox: Inbox::new(port),
+            gate: Gate::new(options.nonce),
+            sessions: Default::default(),
+            streams: Streams::default(),
+            space: Space::new((medium, registered), entries, options.ahead, left),
+            room,
+            receiver,
+            terms,
+            outbox: Outbox::default(),
+            failed: false,
+        })
+    }
+}
+
+impl Terms {
+    fn new(
+        (port, medium, registered): (&Rc<Port>, &Medium, MemoryRegion),
+        room: &Room,
+        options: &IntakeOptions,
+        key: [u64; 2],
+    ) -> Result<Self, IntakeError> {
+        let append = room.terms();
+        let longest = append.cost(options.entry_size_max);
+        let window = options.window_size / u64::from(append.grain);
+        if window < longest {
+            return Err(IntakeError::WindowTooSmall { window, longest });
+        }
+        let windows = window.saturating_mul(options.sessions_max as u64);
+        let behind = options.ahead.saturating_sub(1) as u64;
+        let room = behind.saturating_mul(room.room_of_buffer());
+        if room < windows {
+            return Err(IntakeError::RoomTooSmall { windows, room });
+        }
+        let nowhere = RemoteAddress {
+            address: 0,
+            rkey: Rkey(0),
+        };
+        let receiving = Receiving {
+            platform: options.platform,
+            durability: options.durability,
+            terms: append,
+            flush: nowhere,
+        };
+        let means = medium.means();
+        // The terms of a session are checked before there is one.
+        let said = receiving.say(means, port.device().placing())?;
+        let agreement = Agreement::hear(&said, options.durability);
+        let agreement = agreement.expect("a receiver agrees with itself");
+        let plan = agreement.plan();
+        Ok(Self {
+            key,
+            first_connection: u64::from(options.run) << 32,
+            sessions_max: options.sessions_max,
+            look_units: options.look_units,
+            ask_again_ns: options.ask_again_ns,
+            window: Window::new(window, longest),
+            queues: Queues {
+                send_capacity: 2,
+                receive_capacity: 1,
+                shared_receive_queue: None,
+                windows: false,
+                rnr_retry_count: options.rnr_retry_count,
+                rnr_retry_delay_ns: options.rnr_retry_delay_ns,
+            },
+            answers: !plan.is_one_sided(),
+            reads: plan.steps().contains(&Step::Read),
+            receiving,
+            means,
+            registered,
+        })
+    }
+
+    /// The connection of a session stands: the peer gets its window, and hears what this backup is.
+    pub fn begin(&self, port: &Rc<Port>, session: &mut Session) {
+        if !matches!(session.stage, Stage::Accepted) {
+            return;
+        }
+        match self.say(port, session) {
+            Ok(said) => {
+                session.notices.begin(said);
+                session.stage = Stage::Open;
+            }
+            Err(error) => session.end(EndCause::Notice(error.to_string())),
+        }
+    }
+
+    fn say(&self, port: &Rc<Port>, session: &Session) -> Result<[u8; RECEIVING_SIZE], IntakeError> {
+        let (device, memory) = (port.device(), self.registered);
+        let mut receiving = self.receiving;
+        if self.reads {
+            let rkey = device.bind_window(session.qp, memory, 0, READ_SIZE, Access::REMOTE_READ)?;
+            receiving.flush = RemoteAddress {
+                address: memory.address,
+                rkey,
+            };
+        }
+        Ok(receiving.say(self.means, device.placing())?)
+    }
+}

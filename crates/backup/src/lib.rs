@@ -1,0 +1,36 @@
+//! Appends between nodes: the two halves by which primaries keep copies on backups, below any store.
+//!
+//! ```text
+//!   primary of shards 1, 4, 9                            backup
+//!     BackupLink   append, flush   --- SEND, READ --->   segments of its pool      no processor
+//!                  report          <--- notices -----    Intake   look, settle     finds, makes durable, answers, fences
+//! ```
+//!
+//! A store above drives the rules of `stonecast-replication` with them: a link's [`Report`] is what a primary hears of its copies, and what an
+//! [`Intake`] finds is what a copy takes. `docs/design/0035-appends-between-nodes.md` has the reasons.
+//!
+//! Invariants:
+//! - A record that is reported lies whole and durable in the backup's pool, as the plan for the declared platform says.
+//! - An intake hands each entry of an open stream on once, in the order of the stream.
+//! - A peer is [silent](Silence::Silent) when nothing of it lands any more, and when all that had landed was handed on.
+//! - A sender that pays finds room: credits do not drift, whatever became of earlier sessions.
+//! - No peer makes a side wait, or keep state, without a bound.
+//!
+//! A crash of the backup leaves what the log of appends promises: every reported entry that no floor settles is found again. A crash of the
+//! primary leaves nothing of a link; entries that were not reported may be persisted or not.
+#![forbid(unsafe_code)]
+
+mod entries;
+mod hello;
+mod intake;
+mod link;
+mod notice;
+mod stream;
+
+pub use entries::Entries;
+pub use hello::{Hello, Unheard};
+pub use intake::{EndCause, Ended, Found, Intake, IntakeError, IntakeOptions, Lent, Pool, Silence};
+pub use link::{
+    BackupLink, LinkEnded, LinkOptions, NoCreditInTime, NotLinked, NotSent, Posted, Report, Trouble,
+};
+pub use stream::StreamName;

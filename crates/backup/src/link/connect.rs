@@ -1,0 +1,150 @@
+//! The beginning of a link: hello, welcome, and the first notice, which says what the backup is.
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{DeviceError, LocalSpan, Port, Runtime};
+use stonecast_media::Durability;
+use stonecast_persist::execute::{Agreement, Appender, NoAgreement};
+use stonecast_replication::AppendKey;
+use stonecast_session::{ConnectError, Endpoint, Queues};
+
+use super::ears::{Ears, NOTICES, Trouble};
+use super::sent::Sent;
+use super::staging::Staging;
+use super::{BackupLink, Limits};
+use crate::hello::{Hello, Unheard, Welcome};
+
+/// Options of a link.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// The node that connects.
+    pub hello: Hello,
+    /// The failure that entries have to outlive.
+    pub durability: Durability,
+    /// Most entries that are appended and not reported.
+    pub entries_max: u32,
+    /// Bytes of memory that entries are sent from.
+    pub staging_size: u64,
+    /// Longest time until the backup has said what it is. A backup that has to fence an earlier session of this node first takes
+    /// its time.
+    pub patience_ns: Nanoseconds,
+    /// Retries of a SEND while the backup has no receive buffer: a sender that pays seldom meets one.
+    pub rnr_retry_count: u32,
+    /// Pause before each such retry.
+    pub rnr_retry_delay_ns: Nanoseconds,
+}
+
+/// Why there is no link. Nothing of the connection is left.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotLinked {
+    /// The backup refused, for the reason that it gives, or nothing listens there.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The backup speaks another protocol.
+    #[error(transparent)]
+    Unheard(#[from] Unheard),
+    /// The connection ended before the backup had said what it is.
+    #[error("the backup accepted, and said nothing of itself: {0}")]
+    NoTerms(#[from] Trouble),
+    /// The backup is not what the entries need.
+    #[error(transparent)]
+    NoAgreement(#[from] NoAgreement),
+    /// No word for as long as this side waits.
+    #[error("no word from {address} for {waited_ns} ns")]
+    Silent {
+        /// The address.
+        address: String,
+        /// The time.
+        waited_ns: Nanoseconds,
+    },
+    /// The device of this side refused a call.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+const SCRATCH_SIZE: u32 = 8;
+
+impl BackupLink {
+    /// Connects to the backup at `address`, and agrees on a plan. `port` holds `2 * entries_max` more completions of sends, and a few
+    /// of receives. A future that is dropped leaves nothing.
+    ///
+    /// # Errors
+    /// [`NotLinked`] names the reason, and the backup by its own words where it refused.
+    pub async fn connect(
+        port: &Rc<Port>,
+        runtime: &Rc<dyn Runtime>,
+        address: &str,
+        options: &LinkOptions,
+    ) -> Result<Self, NotLinked> {
+        let waited_ns = options.patience_ns;
+        let made = runtime.within(waited_ns, Self::make(port, address, options));
+        made.await.unwrap_or_else(|_elapsed| {
+            Err(NotLinked::Silent {
+                address: address.to_owned(),
+                waited_ns,
+            })
+        })
+    }
+
+    async fn make(
+        port: &Rc<Port>,
+        address: &str,
+        options: &LinkOptions,
+    ) -> Result<Self, NotLinked> {
+        let endpoint = Endpoint::new(
+            port,
+            Queues {
+                // A batch has a READ behind its entries, and an entry at least.
+                send_capacity: 2 * options.entries_max,
+                receive_capacity: NOTICES,
+                shared_receive_queue: None,
+                windows: false,
+                rnr_retry_count: options.rnr_retry_count,
+                rnr_retry_delay_ns: options.rnr_retry_delay_ns,
+            },
+        )?;
+        let mut ears = Ears::open(&endpoint)?;
+        let memory = endpoint.allocate(options.staging_size)?;
+        let scratch = LocalSpan {
+            region: endpoint.allocate(SCRATCH_SIZE.into())?,
+            offset: 0,
+            size: SCRATCH_SIZE,
+        };
+        let said = endpoint.connect(address, &options.hello.say()).await?;
+        let welcome = Welcome::hear(&said)?;
+        ears.connected(welcome.connection);
+        let (terms, credits, reached) = loop {
+            match ears.take(endpoint.inbox())? {
+                Some((notice, credits)) => match notice.terms {
+                    Some(terms) => break (terms, credits, notice.reached),
+                    None => return Err(Trouble::NotANotice { size: 0 }.into()),
+                },
+                None => endpoint.inbox().activity().await,
+            }
+        };
+        let agreement = Agreement::hear(&terms, options.durability)?;
+        let terms = agreement.receiving().terms;
+        let appender = Appender::new(port.clone(), endpoint.qp(), scratch, &agreement)?;
+        appender.add_credits(credits);
+        let mut sent = Sent::new(!agreement.plan().is_one_sided());
+        sent.note_all(reached)?;
+        let longest = u64::from(terms.message_size_max).min(options.staging_size);
+        Ok(Self {
+            endpoint,
+            connection: welcome.connection,
+            key: AppendKey::new(welcome.key, options.hello.nonce),
+            appender,
+            ears,
+            staging: Staging::new(options.staging_size),
+            memory,
+            sent,
+            limits: Limits {
+                entries_max: options.entries_max as usize,
+                entry_size_max: longest as u32,
+            },
+            trouble: None,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Refused entries, and the end of a link.
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::DeviceError;
+
+use super::ears::Trouble;
+use super::sent::Posted;
+
+/// Why an entry was not taken. Nothing was done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotSent {
+    /// The backup has not granted enough. [`BackupLink::credited`](crate::BackupLink::credited) waits.
+    #[error("an entry of {cost} credits, and the backup has granted {left}")]
+    NoCredit {
+        /// Cost of the entry.
+        cost: u64,
+        /// Credits that are left.
+        left: u64,
+    },
+    /// Too much is appended and not reported.
+    #[error("{entries} entries are under way, and this one has no room; take reports first")]
+    Full {
+        /// Entries under way.
+        entries: usize,
+    },
+    /// No link to this backup ever takes the entry.
+    #[error(
+        "an entry of {size} bytes, and the longest one has {longest}; cut the value into pieces"
+    )]
+    TooLong {
+        /// Bytes of the entry.
+        size: u64,
+        /// Bytes of the longest.
+        longest: u32,
+    },
+    /// The device refused the batch. Its entries wait for the next flush.
+    #[error(transparent)]
+    Refused(DeviceError),
+    /// The connection has ended; [`BackupLink::report`](crate::BackupLink::report) says what that means for each entry.
+    #[error("the connection has ended; connect again")]
+    Ended,
+}
+
+/// The connection has ended. All that is known to be persisted was reported before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "connection {connection} to a backup ended ({trouble}): {} entries may be persisted, {} were never sent", unknown.len(),
+    never_sent.len()
+)]
+pub struct LinkEnded {
+    /// Number of the connection.
+    pub connection: u64,
+    /// Why it ended.
+    pub trouble: Trouble,
+    /// Entries that may be persisted, or not, or become so until the backup has fenced this session.
+    pub unknown: Vec<Posted>,
+    /// Entries that were never sent.
+    pub never_sent: Vec<Posted>,
+}
+
+/// The backup grants nothing for as long as this side waits.
+#[derive(Debug, thiserror::Error)]
+#[error("no credit for an entry of {size} bytes in {waited_ns} ns: {left} credits are left")]
+pub struct NoCreditInTime {
+    /// Bytes of the entry.
+    pub size: u32,
+    /// Credits that are left.
+    pub left: u64,
+    /// The time.
+    pub waited_ns: Nanoseconds,
+}

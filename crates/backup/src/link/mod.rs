@@ -1,0 +1,271 @@
+//! The requester's half: one primary node's way to one backup.
+//!
+//! ```text
+//!   append --> staging memory --> flush: SEND ... SEND, READ ----> segments of the backup
+//!                                        notices: credits, answers <----
+//!   report <-- Persisted, with connection, stream and version
+//! ```
+//!
+//! A link lives as long as its connection. A new link has another number, and knows nothing of the entries of the one before: a primary
+//! sends again what was not reported.
+
+mod connect;
+mod ears;
+mod error;
+mod sent;
+mod staging;
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{LocalSpan, MemoryRegion, Runtime};
+use stonecast_persist::Persisted;
+use stonecast_persist::execute::{AppendFailure, Appender, NotAppended};
+use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind};
+use stonecast_session::Endpoint;
+
+use crate::stream::StreamName;
+pub use connect::{LinkOptions, NotLinked};
+use ears::Ears;
+pub use ears::Trouble;
+pub use error::{LinkEnded, NoCreditInTime, NotSent};
+pub use sent::Posted;
+use sent::Sent;
+use staging::Staging;
+
+/// Appends the entries of all shards that one node leads to one backup. See the module documentation.
+pub struct BackupLink {
+    endpoint: Endpoint,
+    connection: u64,
+    key: AppendKey,
+    appender: Appender,
+    ears: Ears,
+    staging: Staging,
+    memory: MemoryRegion,
+    sent: Sent,
+    limits: Limits,
+    trouble: Option<Trouble>,
+}
+
+struct Limits {
+    entries_max: usize,
+    entry_size_max: u32,
+}
+
+/// An entry is persisted on the backup. Everything that a primary has to compare is named: a report of an earlier connection, term or
+/// join says nothing of a later one.
+#[derive(Debug)]
+pub struct Report {
+    /// Number that the backup gave the connection.
+    pub connection: u64,
+    /// The stream of the entry.
+    pub stream: StreamName,
+    /// Its version.
+    pub version: u64,
+    /// Its kind. A horizon repeats the version of the record before it, and an answer speaks for records: a horizon is reported when all
+    /// records before it are persisted, and losing it loses nothing.
+    pub kind: Kind,
+    /// The proof.
+    pub persisted: Persisted,
+}
+
+impl BackupLink {
+    /// Number that the backup gave the connection.
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
+    /// Takes an entry of a stream that is in its `join`, with the header that the backup's pool wants. The next
+    /// [`BackupLink::flush`] sends it.
+    ///
+    /// # Errors
+    /// [`NotSent`], and nothing has changed.
+    pub fn append(&mut self, join: u64, entry: &Entry, body: &[u8]) -> Result<(), NotSent> {
+        self.hear();
+        let size = (HEADER_SIZE + body.len()) as u64;
+        let longest = self.limits.entry_size_max;
+        if size > longest.into() {
+            return Err(NotSent::TooLong { size, longest });
+        }
+        let (cost, left) = (self.appender.cost(size as u32), self.appender.credits());
+        if self.trouble.is_some() {
+            return Err(NotSent::Ended);
+        }
+        if cost > left {
+            return Err(NotSent::NoCredit { cost, left });
+        }
+        let entries = self.sent.len();
+        let room = self.staging.room(size);
+        let Some(offset) = room.filter(|_| entries < self.limits.entries_max) else {
+            return Err(NotSent::Full { entries });
+        };
+        let mut bytes = vec![0; HEADER_SIZE];
+        bytes.extend_from_slice(body);
+        entry.write_header(&self.key, &mut bytes);
+        let device = self.endpoint.port().device();
+        device.memory(self.memory).write(offset, &bytes);
+        let local = LocalSpan {
+            region: self.memory,
+            offset,
+            size: size as u32,
+        };
+        // Credits were looked at, so the end of the connection is the one reason left.
+        self.appender.append(local).map_err(|_| NotSent::Ended)?;
+        self.staging.push(offset, size);
+        self.sent.push(Posted::new(entry, join));
+        Ok(())
+    }
+
+    /// Sends all entries that were taken with one doorbell, and makes them durable as the plan says.
+    ///
+    /// # Errors
+    /// [`NotSent::Refused`]: the device took nothing; [`NotSent::Ended`].
+    pub fn flush(&mut self) -> Result<(), NotSent> {
+        self.appender.flush().map_err(|refused| match refused {
+            NotAppended::Refused(error) => NotSent::Refused(error),
+            _ => NotSent::Ended,
+        })?;
+        self.sent.note_posted();
+        self.hear();
+        Ok(())
+    }
+
+    /// Waits for the next report. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// [`LinkEnded`], after all reports.
+    pub async fn report(&mut self) -> Result<Report, LinkEnded> {
+        let inbox = self.endpoint.inbox().clone();
+        let mut activity = Box::pin(inbox.activity());
+        poll_fn(|context| {
+            loop {
+                self.hear();
+                if let Poll::Ready(report) = self.poll_report(context) {
+                    return Poll::Ready(report);
+                }
+                if activity.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                activity = Box::pin(inbox.activity());
+            }
+        })
+        .await
+    }
+
+    /// The next report, if there is one at this moment.
+    ///
+    /// # Errors
+    /// [`LinkEnded`], after all reports.
+    pub fn take_report(&mut self) -> Result<Option<Report>, LinkEnded> {
+        self.hear();
+        match self.poll_report(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(report) => report.map(Some),
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// Sends what was taken, and waits until an entry of `size` bytes is paid for, for `patience_ns` at most. Entries that were paid
+    /// for and not sent would hold up the credits for this one.
+    ///
+    /// # Errors
+    /// [`NoCreditInTime`]. The end of the connection is told by the next append.
+    pub async fn credited(
+        &mut self,
+        runtime: &Rc<dyn Runtime>,
+        size: u32,
+        patience_ns: Nanoseconds,
+    ) -> Result<(), NoCreditInTime> {
+        // Entries that the device refuses wait for the next flush, and the time tells.
+        let _ = self.flush();
+        let inbox = self.endpoint.inbox().clone();
+        let granted = runtime.within(patience_ns, async {
+            loop {
+                self.hear();
+                if self.trouble.is_some() || self.appender.cost(size) <= self.appender.credits() {
+                    return;
+                }
+                inbox.activity().await;
+            }
+        });
+        granted.await.map_err(|_elapsed| NoCreditInTime {
+            size,
+            left: self.appender.credits(),
+            waited_ns: patience_ns,
+        })
+    }
+
+    /// Takes all notices, and the end of the connection.
+    fn hear(&mut self) {
+        while self.trouble.is_none() {
+            match self.take_notice() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(trouble) => {
+                    // An appender that has failed hears no answer.
+                    self.answer();
+                    self.appender.fail(&trouble.to_string());
+                    self.trouble = Some(trouble);
+                }
+            }
+        }
+        self.answer();
+    }
+
+    /// Takes a notice, if one has come.
+    fn take_notice(&mut self) -> Result<bool, Trouble> {
+        let Some((notice, credits)) = self.ears.take(self.endpoint.inbox())? else {
+            return Ok(false);
+        };
+        self.appender.add_credits(credits);
+        self.sent.note_all(notice.reached)?;
+        Ok(true)
+    }
+
+    /// Tells the appender how far answers cover what was sent.
+    fn answer(&mut self) {
+        if let Some(number) = self.sent.take_covered()
+            && let Err(wrong) = self.appender.answered(number)
+        {
+            self.trouble
+                .get_or_insert(Trouble::Appends(wrong.to_string()));
+        }
+    }
+
+    fn poll_report(&mut self, context: &mut Context<'_>) -> Poll<Result<Report, LinkEnded>> {
+        match self.appender.poll_persisted(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok((_number, persisted))) => {
+                let Posted {
+                    stream,
+                    version,
+                    kind,
+                } = self.sent.pop();
+                self.staging.pop();
+                Poll::Ready(Ok(Report {
+                    connection: self.connection,
+                    stream,
+                    version,
+                    kind,
+                    persisted,
+                }))
+            }
+            Poll::Ready(Err(failure)) => Poll::Ready(Err(self.ended(failure))),
+        }
+    }
+
+    fn ended(&mut self, failure: AppendFailure) -> LinkEnded {
+        let AppendFailure { standing, cause } = failure;
+        let trouble = self.trouble.get_or_insert(Trouble::Appends(cause)).clone();
+        let mut unknown = self.sent.rest();
+        let sent = standing.unknown.end() + 1 - standing.unknown.start();
+        let never_sent = unknown.split_off(sent as usize);
+        LinkEnded {
+            connection: self.connection,
+            trouble,
+            unknown,
+            never_sent,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Names of what is appended, and how far it is durable.
+
+use stonecast_cluster::Term;
+
+/// The entries of a shard in one term, as one backup gets them. A node that leaves a shard and joins it again gets another stream:
+/// nothing that was said of the earlier one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamName {
+    /// Number of the shard.
+    pub shard: u32,
+    /// The term in which the primary stamped.
+    pub term: Term,
+    /// Number of the backup's join.
+    pub join: u64,
+}
+
+/// Every entry of a stream up to a version is durable on the backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub stream: StreamName,
+    pub version: u64,
+}

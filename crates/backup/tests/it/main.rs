@@ -1,0 +1,10 @@
+//! Stories of appends between nodes, on the simulated network.
+
+mod credits;
+mod ends;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod pipeline;
+mod refusals;
+mod restarts;
+mod world;

@@ -1,0 +1,74 @@
+//! Every seeded bug of backups is found by its story, which finds nothing without the bug.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+
+use stonecast_base::mutants::{Mutant, plant};
+
+use crate::{credits, ends, pipeline};
+
+/// The story that finds each.
+const STORIES: [(Mutant, fn()); 8] = [
+    (
+        Mutant::FencedBeforeSearch,
+        ends::who_is_silent_has_nothing_left_that_was_reported_and_not_found,
+    ),
+    (
+        Mutant::DoubtAskedOnce,
+        ends::a_peer_in_doubt_is_asked_again_and_silent_when_it_has_left,
+    ),
+    (
+        Mutant::RefilledAtHalfAlone,
+        credits::a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever,
+    ),
+    (
+        Mutant::EndedCreditsKept,
+        credits::after_any_number_of_sessions_the_next_one_finds_the_room_that_there_is,
+    ),
+    (
+        Mutant::StagingNeverWraps,
+        credits::memory_of_two_long_entries_sends_any_number_of_them,
+    ),
+    (
+        Mutant::EarlierJoinAnswers,
+        pipeline::an_answer_about_an_earlier_join_persists_nothing_of_a_later_one,
+    ),
+    (
+        Mutant::GapAnswered,
+        pipeline::an_entry_behind_a_gap_is_neither_handed_on_nor_reported,
+    ),
+    (
+        Mutant::DroppedPersistForgotten,
+        ends::a_settle_that_is_dropped_half_way_is_done_again,
+    ),
+];
+
+#[test]
+fn every_seeded_bug_of_backups_is_found() {
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let objects = |story: fn()| catch_unwind(AssertUnwindSafe(story)).is_err();
+    let ours = Mutant::ALL.iter().copied();
+    let ours = ours.filter(|mutant| mutant.place() == "backup");
+    let found: Vec<_> = ours
+        .map(|mutant| {
+            let story = STORIES.iter().find(|(found, _)| *found == mutant);
+            let is_found = story.is_some_and(|&(_, story)| {
+                plant(Some(mutant));
+                let is_found = objects(story);
+                plant(None);
+                is_found && !objects(story)
+            });
+            (mutant, is_found)
+        })
+        .collect();
+    set_hook(hook);
+    for (mutant, is_found) in &found {
+        let how = if *is_found {
+            "found by its story"
+        } else {
+            "NOT FOUND"
+        };
+        println!("{:<28} {how}", mutant.name());
+    }
+    assert!(found.len() == STORIES.len() && found.iter().all(|(_, is_found)| *is_found));
+}

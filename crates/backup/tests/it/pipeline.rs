@@ -1,0 +1,232 @@
+//! Entries on their way: reported in order, found once, durable when they are reported.
+
+use std::rc::Rc;
+
+use stonecast_backup::StreamName;
+use stonecast_fabric_sim::{Fate, Features, SimBacking, World};
+use stonecast_media::{Backing as _, Durability};
+use stonecast_replication::{HEADER_SIZE, Kind};
+
+use crate::world::{Backup, Primary, Setup, Writer, open, recover};
+
+/// The kinds of plans, on devices that pack messages and on one that does not.
+fn setups() -> [(&'static str, Setup); 6] {
+    let (one_sided, answered) = (Setup::one_sided(), Setup::answered());
+    let process = Setup {
+        durability: Durability::Process,
+        ..answered
+    };
+    let slots = |setup| Setup {
+        features: Features::COMMON,
+        ..setup
+    };
+    [
+        ("one-sided", one_sided),
+        ("answered", answered),
+        ("synced", Setup::synced()),
+        ("arrival", process),
+        ("one-sided in slots", slots(one_sided)),
+        ("answered in slots", slots(answered)),
+    ]
+}
+
+#[test]
+fn entries_of_two_shards_are_reported_in_order_and_found_once_whatever_the_plan() {
+    const ENTRIES: u64 = 40;
+    for (plan, setup) in setups() {
+        let world = Rc::new(World::new(3));
+        let backup = Backup::start(&world, setup);
+        let primary = Primary::start(&world, &setup, "a");
+        let mut writers = [Writer::of(1), Writer::of(2)];
+        for writer in &writers {
+            open(&backup, writer, "a");
+        }
+        let mut link = primary.link();
+        let (mut sent, mut reported) = (Vec::new(), Vec::new());
+        for turn in 0..ENTRIES {
+            let writer = &mut writers[(turn % 3 == 0) as usize];
+            let body_size = [1, 64, 300][turn as usize % 3];
+            primary.credited(&mut link, (HEADER_SIZE + body_size) as u32);
+            writer.append(&mut link, body_size).unwrap();
+            sent.push((writer.stream, writer.last));
+            if turn % 4 == 3 {
+                link.flush().unwrap();
+                while reported.len() < sent.len() {
+                    let report = world.block_on(link.report()).unwrap();
+                    assert_eq!(report.connection, link.connection());
+                    reported.push((report.stream, report.version));
+                }
+            }
+        }
+        assert_eq!(reported, sent, "{plan}");
+        for writer in writers {
+            let shard = writer.stream.shard;
+            backup.wait(|backup| backup.versions(shard).len() as u64 >= writer.last);
+            assert!(
+                backup.versions(shard).into_iter().eq(1..=writer.last),
+                "{plan}"
+            );
+        }
+        assert_eq!(backup.trouble(), None, "{plan}");
+    }
+}
+
+/// Needs the whole plan, and the ledger and header of each segment before it is posted.
+#[test]
+fn a_power_cut_after_any_event_takes_no_entry_that_was_reported() {
+    for (plan, setup) in setups() {
+        if setup.durability == Durability::Process {
+            continue;
+        }
+        let world = Rc::new(World::new(5));
+        let backup = Backup::start(&world, setup);
+        let primary = Primary::start(&world, &setup, "a");
+        let mut writer = Writer::of(1);
+        open(&backup, &writer, "a");
+        let mut link = primary.link();
+        let (mut reported, mut cuts, mut looked) = (0, 0, 0);
+        while reported < 24 {
+            while writer.last < 24 && writer.append(&mut link, 40 + writer.last as usize).is_ok() {}
+            link.flush().unwrap();
+            assert!(world.step(), "{plan}");
+            while let Some(report) = link.take_report().unwrap() {
+                reported = report.version;
+            }
+            if world.events() >= looked + 5 {
+                looked = world.events();
+                cuts += 1;
+                let kept = least(&world, &backup);
+                assert!(
+                    (1..=reported).all(|version| kept.contains(&(1, version))),
+                    "{plan}"
+                );
+            }
+        }
+        assert!(cuts > 10, "{plan}: {cuts} power cuts");
+    }
+}
+
+/// The least that a power cut at this moment leaves of a backup's entries.
+fn least(world: &Rc<World>, backup: &Backup) -> std::collections::BTreeSet<(u32, u64)> {
+    let wreck = world.wreck(backup.machine, &backup.module);
+    let survivor = wreck.survivor(&vec![Fate::default(); wreck.undecided()]);
+    let after = World::new(1);
+    let module = after.module(after.machine(backup.setup.machine()), survivor);
+    let region = SimBacking::new(&module)
+        .open_log(backup.setup.log())
+        .unwrap();
+    let format = backup.setup.format();
+    recover(&*region, &format).entries(&*region, &format)
+}
+
+/// Needs the chain of each stream: an answer for the third entry would speak for the second, which never came.
+pub fn an_entry_behind_a_gap_is_neither_handed_on_nor_reported() {
+    let setup = Setup::answered();
+    let world = Rc::new(World::new(9));
+    let backup = Backup::start(&world, setup);
+    let primary = Primary::start(&world, &setup, "a");
+    let mut writer = Writer::of(1);
+    open(&backup, &writer, "a");
+    let mut link = primary.link();
+    primary.write(&mut link, &mut writer, 64);
+    assert_eq!(primary.reported(&mut link), Ok(1));
+    writer.last = 2;
+    primary.write(&mut link, &mut writer, 64);
+    primary.sleep(1_000_000);
+    assert!(link.take_report().unwrap().is_none());
+    assert_eq!(backup.versions(1), [1]);
+}
+
+#[test]
+fn nothing_behind_a_gap_is_told() {
+    an_entry_behind_a_gap_is_neither_handed_on_nor_reported();
+}
+
+/// Needs the join in answers: the backup has dropped what the earlier join brought, and stands still when it is sent again.
+pub fn an_answer_about_an_earlier_join_persists_nothing_of_a_later_one() {
+    let setup = Setup::answered();
+    let world = Rc::new(World::new(11));
+    let backup = Backup::start(&world, setup);
+    let primary = Primary::start(&world, &setup, "a");
+    let mut writer = Writer::of(1);
+    open(&backup, &writer, "a");
+    let mut link = primary.link();
+    for version in 1..=3 {
+        primary.write(&mut link, &mut writer, 64);
+        assert_eq!(primary.reported(&mut link), Ok(version));
+    }
+    let mut again = Writer {
+        stream: StreamName {
+            join: 1,
+            ..writer.stream
+        },
+        last: 0,
+    };
+    open(&backup, &again, "a");
+    backup.process.pause(3_000_000);
+    primary.write(&mut link, &mut again, 64);
+    primary.sleep(1_000_000);
+    assert!(
+        link.take_report().unwrap().is_none(),
+        "the backup stands still"
+    );
+    let report = world.block_on(link.report()).unwrap();
+    assert_eq!((report.stream.join, report.version), (1, 1));
+}
+
+#[test]
+fn a_report_speaks_for_its_own_join() {
+    an_answer_about_an_earlier_join_persists_nothing_of_a_later_one();
+}
+
+/// Needs a report of each entry: the rules of a primary count horizons, and take the next record for one out of order otherwise.
+#[test]
+fn a_horizon_reaches_the_backup_and_is_reported_in_its_turn() {
+    for setup in [Setup::one_sided(), Setup::answered()] {
+        let world = Rc::new(World::new(13));
+        let backup = Backup::start(&world, setup);
+        let primary = Primary::start(&world, &setup, "a");
+        let mut writer = Writer::of(1);
+        open(&backup, &writer, "a");
+        let mut link = primary.link();
+        primary.write(&mut link, &mut writer, 64);
+        let mut idle = writer.entry(1, 1);
+        (idle.horizon, idle.kind) = (1, Kind::Horizon);
+        link.append(0, &idle, b"").unwrap();
+        primary.write(&mut link, &mut writer, 64);
+        let reports = [(); 3].map(|()| world.block_on(link.report()).unwrap());
+        let reports = reports.map(|report| (report.version, report.kind));
+        let expected = [(1, Kind::Record), (1, Kind::Horizon), (2, Kind::Record)];
+        assert_eq!(reports, expected);
+        backup.wait(|backup| backup.found().len() == 3);
+        let horizons = backup.found().into_iter().map(|found| found.entry.horizon);
+        assert_eq!(horizons.max(), Some(1));
+    }
+}
+
+/// Bytes of the medium for each byte of entries with values of 64 bytes, over whole segments.
+#[test]
+fn the_backup_stores_hardly_more_than_the_entries() {
+    let setup = Setup {
+        segment_size: 256 * 1024,
+        window_size: 8 * 1024,
+        ..Setup::one_sided()
+    };
+    let world = Rc::new(World::new(15));
+    let backup = Backup::start(&world, setup);
+    let primary = Primary::start(&world, &setup, "a");
+    let mut writer = Writer::of(1);
+    open(&backup, &writer, "a");
+    let mut link = primary.link();
+    let before = backup.module.counts();
+    let mut entries = 0;
+    while entries < 600 * 1024 {
+        primary.write(&mut link, &mut writer, 64);
+        entries += 128;
+        while link.take_report().unwrap().is_some() {}
+    }
+    while primary.reported(&mut link) != Ok(writer.last) {}
+    let stored = (backup.module.counts() - before).bytes_stored;
+    let amplification = stored as f64 / f64::from(entries);
+    assert!((1.0..1.05).contains(&amplification), "{amplification}");
+}
