@@ -45,14 +45,14 @@ life() {
     case_ "$pool: a value is found" says '^hello$' $stonecast get greeting
     refused "$pool: a second server is refused" "is in use by another process (process $server)" \
         $stonecast serve --data "$pool" --listen shm:/tmp/other
-    case_ "$pool: inspect says who serves" says "by process $server" $stonecast inspect "$pool"
+    case_ "$pool: inspect names the server" says "by process $server" $stonecast inspect "$pool"
     kill_server
     case_ "$pool: what a killed server left verifies" $stonecast verify "$pool"
     case_ "$pool: a killed server's pool is served again" serve "$pool"
-    case_ "$pool: what was acknowledged is there" says '^hello$' $stonecast get greeting
+    case_ "$pool: acknowledged writes are there" says '^hello$' $stonecast get greeting
     case_ "$pool: a client closes in good order" $stonecast delete greeting
     case_ "$pool: it is closed in good order" stop
     case_ "$pool: its platform is $platform" says "\"platform\":\"$platform\"" $stonecast inspect "$pool" --json
-    case_ "$pool: it says that it was closed" says '"clean":true' $stonecast inspect "$pool" --json
+    case_ "$pool: the pool reports that it was closed" says '"clean":true' $stonecast inspect "$pool" --json
     case_ "$pool: it verifies" $stonecast verify "$pool"
 }

@@ -9,12 +9,12 @@ export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0 TMPDIR=/disk
 
 # Every plan of the planner, on persistent memory.
 /programs/persist-verbs-it --test-threads 1 verbs:: --skip a_flush
-# Memory of files: the temporary ones lie on the disk.
+# Memory of files: temporary files lie on the disk.
 /programs/fabric-verbs-it --test-threads 1 files::
 # The stories of the store, on files of a disk, whose pages devices may read and not write.
 /programs/kv-verbs-it --test-threads 1 basics:: fencing::puts growing::an_ metrics::both port:: rights::the_ \
     sharing::a_client sharing::a_peer sharing::clients sharing::operations tokens::a_
-# The same store as on a device without memory windows: each client in a protection domain of its own.
+# The same store, as if the device had no memory windows: each client in a protection domain of its own.
 STONECAST_RDMA_WITHOUT_WINDOWS=1 /programs/kv-verbs-it --test-threads 1 basics::v basics::w rights::the_ \
     sharing::clients_that_meet
 # REMOTELOG: the responder's log is the device.
@@ -39,19 +39,19 @@ case_ "a value is found" says '^hello$' $stonecast get greeting $at
 seq 1 300 | sed 's/.*/{"key":"key-&","value":"value-&"}/' >/tmp/import
 case_ "values are imported" $stonecast import /tmp/import $at
 case_ "and exported" says '"value-300"' $stonecast export $at
-case_ "all of them" test "$(grep -c '"key-' /tmp/says.output)" = 300
+case_ "all entries are exported" test "$(grep -c '"key-' /tmp/says.output)" = 300
 case_ "a key is deleted" $stonecast delete greeting $at
-refused "and is gone" 'is not there' $stonecast get greeting $at
+refused "and is absent then" 'is absent' $stonecast get greeting $at
 refused "a client with another key is refused" 'does not accept the key' \
     $stonecast get key-1 --connect verbs://10.9.0.2:7171 --rdma-device rxe0 --keys /tmp/other-keys
-refused "a server that is not there is named" 'nobody answers at verbs:10.9.0.2:7172' \
+refused "the error names an address without a server" 'no server answers at verbs:10.9.0.2:7172' \
     $stonecast get key-1 --connect verbs://10.9.0.2:7172 --rdma-device rxe0 --keys /tmp/keys
-refused "without a key nobody is called" 'key file' $stonecast get key-1 --connect verbs://10.9.0.2:7171
+refused "a client without a key connects to no server" 'key file' $stonecast get key-1 --connect verbs://10.9.0.2:7171
 case_ "garbage at the control port" sh -c 'head -c 4096 /dev/urandom | nc -w 1 10.9.0.2 7171; true'
-case_ "who spoke another protocol is in the log" await 5 grep -q 'refused .* speaks another protocol' /tmp/serve.output
-case_ "and who had another key" grep -q 'refused .* does not hold the key of guest' /tmp/serve.output
-case_ "others are served as before" says '^value-1$' $stonecast get key-1 $at
-case_ "the doctor sees what the devices can do" says 'FLUSH (persistent), ATOMIC_WRITE' $stonecast doctor
+case_ "the log names a peer of another protocol" await 5 grep -q 'refused .* speaks another protocol' /tmp/serve.output
+case_ "and the client with another key" grep -q 'refused .* does not hold the key of guest' /tmp/serve.output
+case_ "other clients are served as before" says '^value-1$' $stonecast get key-1 $at
+case_ "the doctor sees the operations of the devices" says 'FLUSH (persistent), ATOMIC_WRITE' $stonecast doctor
 ycsb="$stonecast bench ycsb --connect verbs://10.9.0.2:7171 --rdma-device rxe0 --key-file /tmp/keys --json"
 case_ "YCSB: half updates, 4 in flight" says '"errors":0' $ycsb --workload a --keys 500 --ops 1000 --in-flight 4
 cat /tmp/says.output
@@ -59,13 +59,13 @@ case_ "YCSB: 5 % updates, two clients" says '"errors":0' $ycsb --workload b --ke
 cat /tmp/says.output
 
 # The yardstick of GETs: READs of the tools that come with the drivers, of the two sizes that a GET reads, one program
-# right after the other. A program that polls and the kernel's part of the devices now and then land on one processor, and
-# a processor now and then wakes early: then either program takes half or twice its time, for a second or for a whole
-# boot. So each round has its own ratio, and the median of the rounds counts. The tool posts a READ as soon as the previous
-# one completes; a program first looks at the bytes read. In between a processor of this machine falls asleep, and waking it is
-# a large part of a READ. So the tool runs a third time, with a pause before each READ, which its report includes and the job
-# subtracts: this explains the ratio and is no part of it. Where the host is busy, READs of the tool take hundreds of
-# microseconds and more, and the ratio says nothing.
+# right after the other. Sometimes a program that polls and the kernel's part of the devices share one processor, and
+# sometimes a processor wakes early: either program then takes half or twice its time, for a second or for a whole boot.
+# Each round therefore has its own ratio, and the median of the rounds counts. The tool posts a READ as soon as the
+# previous one completes; a program first looks at the bytes read. In between, a processor of the guest falls asleep, and
+# its wake-up is a large part of a READ. The tool therefore runs a third time, with a pause before each READ, which its
+# report includes and the job subtracts: this run explains the ratio and is not part of it. On a busy host, READs of the
+# tool take hundreds of microseconds and more, and the ratio says nothing.
 rounds=7
 busy=100
 pause=10
@@ -126,7 +126,7 @@ case_ "a value is found on the disk" says '^hello$' $stonecast get greeting $at
 case_ "YCSB on the disk: half updates, 4 in flight" says '"errors":0' $ycsb --workload a --keys 200 --ops 400 --in-flight 4
 kill_server
 case_ "the killed server is served again" serve /disk/pool --listen verbs:10.9.0.2:7171 --rdma-device rxe1 --keys /tmp/keys
-case_ "and has what was put" says '^hello$' $stonecast get greeting $at
+case_ "and has the value that was put" says '^hello$' $stonecast get greeting $at
 
 # Lost packets. The devices send WRITE, READ and SEND again; a FLUSH fails, and its range is unknown until the FLUSH is repeated.
 lose end0 2
@@ -137,7 +137,7 @@ case_ "the server on the disk closes in good order" stop
 case_ "the pool on the disk verifies" $stonecast verify /disk/pool
 export STONECAST_LOSSY=1
 /programs/persist-verbs-it --test-threads 1 --nocapture verbs::a_flush
-case_ "with lost packets: REMOTELOG does again what ended unknown" says '"retried":[1-9]' $remotelog --appends 20
+case_ "with lost packets: REMOTELOG repeats appends of unknown outcome" says '"retried":[1-9]' $remotelog --appends 20
 for end in end0 end1; do
     case_ "packets were lost that $end sent ($(dropped $end))" test "$(dropped $end)" -gt 0
 done

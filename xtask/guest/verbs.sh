@@ -25,7 +25,7 @@ recovers() {
 lose end0 5
 lose end1 5
 recovers a_write_of_any_size_and_alignment_changes_exactly_its_bytes
-recovers a_read_of_any_size_and_alignment_brings_exactly_its_bytes
+recovers a_read_of_any_size_and_alignment_returns_exactly_its_bytes
 recovers a_read_sees_every_earlier_write_of_its_queue_pair
 recovers a_write_is_visible_before_a_later_send_is_received
 recovers sends_arrive_in_posting_order
@@ -35,7 +35,7 @@ for end in end0 end1; do
 done
 lose_nothing end0
 lose_nothing end1
-# Down, a link loses the routes of its addresses, so nothing follows.
+# A link that is down loses the routes of its addresses, so this case is the last.
 case_ "quiet comes while the link is down" env STONECAST_RDMA_LINK=end1 \
     /programs/fabric-verbs-it --test-threads 1 --exact \
-    quiesced::quiet_comes_while_the_link_is_down_and_nothing_lands_when_it_is_up_again
+    quiesced::quiet_comes_while_the_link_is_down_and_nothing_lands_after_the_link_is_up_again

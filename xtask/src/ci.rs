@@ -1,8 +1,8 @@
 //! The whole test command of the project, step by step.
 //!
-//! Every step runs, whatever happened before it, so that one run shows everything that is wrong.
-//! Unit and integration tests are built with the `dev` profile, which has assertions of overflow
-//! and the fast build; the end-to-end tests start processes of the release build, which users run.
+//! Every step runs, whatever happened before, so that a single run shows every failure. Unit and integration tests are
+//! built with the `dev` profile, which has assertions of overflow and the fast build; the end-to-end tests start
+//! processes of the release build, which users run.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -40,7 +40,8 @@ const FUZZ_SECONDS: u32 = 30;
 struct Step {
     name: &'static str,
     what: &'static str,
-    /// Time that the step should take on two cores, builds included. A shared machine may take longer: that is said, and fails nothing.
+    /// The time that the step should take on two cores, builds included. A shared machine may take longer, which is
+    /// reported and fails nothing.
     budget_minutes: u64,
     run: fn(&Surroundings) -> Result<Outcome>,
 }
@@ -65,7 +66,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "layers",
-        what: "every crate names only crates that it may, and clocks and unsafe code stand only where they may",
+        what: "every crate names only permitted crates, and clocks and unsafe code stand only in permitted places",
         budget_minutes: 1,
         run: layers,
     },
@@ -201,10 +202,10 @@ fn budget(steps: &[Step]) -> Duration {
 /// Runs the figures of the laboratory. Returns `false` if one missed its ratio.
 pub fn bench(arguments: &[String]) -> Result<bool> {
     if let Err(missing) = needs::ensure("bench") {
-        println!("not run: every comparison with a server that is not there ({missing})");
+        println!("not run: every comparison with a server that is not installed ({missing})");
     }
     let metadata = Metadata::of_the_workspace()?;
-    // Its servers are processes of the binary that users run, which it expects beside itself.
+    // The servers are processes of the binary that users run. The laboratory expects the binary beside itself.
     let binary = cargo(
         &metadata.workspace_root,
         &["build", "--release", "--package", BINARY_PACKAGE],
@@ -460,8 +461,7 @@ fn in_a_guest(at: &Surroundings) -> Result<Outcome> {
     guest::outcome(&at.metadata, &guest::Options::default())
 }
 
-/// Installs the needs of a step's tests. A test that does not find its needs reports itself as not
-/// run.
+/// Installs the programs that a step's tests need. A test without its programs reports itself as not run.
 fn ensure_for_tests(step: &str) {
     if let Err(missing) = needs::ensure(step) {
         println!("{missing}");

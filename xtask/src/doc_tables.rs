@@ -51,7 +51,7 @@ pub fn run(write: bool) -> Result<Vec<String>> {
             .with_context(|| format!("writing {PAGE}"))?;
     } else if table != printed {
         findings.push(format!(
-            "{PAGE}: the table is not what Cargo.toml says; run `cargo xtask doc-tables --write`"
+            "{PAGE}: the table differs from Cargo.toml; run `cargo xtask doc-tables --write`"
         ));
     }
     Ok(findings)
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn judgements_survive_printing_and_rows_that_nobody_needs_go() {
+    fn judgements_survive_printing_and_rows_without_a_crate_are_removed() {
         let table = format!(
             "{HEADINGS}| `old` | MIT | cli | x | y |\n| `clap` | ? | ? | parses | by hand |\n"
         );

@@ -1,4 +1,4 @@
-//! The layers: which crate may name which.
+//! The layers: the crates that each crate may name.
 //!
 //! ```text
 //!   lab  cli      bench     gateway     xtask      lab: also check, fabric-sim, published; cli: none of these
@@ -7,9 +7,12 @@
 //!          kv                   structures        never import each other; know no provider
 //!            \          |          /
 //!             v         v         v
+//!        backup -----------------.
+//!          |                       |
+//!          v                       v
 //!          log        member   replication     workload   published
 //!                       |          |
-//!                    cluster  <----'             also config-store
+//!                    cluster  <----'             also config-store, replication-sim
 //!                       |
 //!                    persist
 //!                    /     \
@@ -47,6 +50,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cluster", &["persist", "session", "fabric", "media"]),
     ("member", &["cluster", "session", "fabric", "media"]),
     ("replication", &["cluster", "fabric", "media"]),
+    (
+        "backup",
+        &[
+            "log",
+            "replication",
+            "cluster",
+            "persist",
+            "session",
+            "fabric",
+            "media",
+        ],
+    ),
+    (
+        "replication-sim",
+        &["replication", "cluster", "fabric", "media"],
+    ),
     ("config-store", &["cluster", "fabric"]),
     (
         "config-sim",
@@ -55,6 +74,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "kv",
         &[
+            "backup",
             "log",
             "replication",
             "persist",
@@ -68,6 +88,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "structures",
         &[
+            "backup",
             "log",
             "replication",
             "persist",
@@ -82,8 +103,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("workload", &[]),
 ];
 
-/// The top roles, from the bottom up: each may name every role of the table and the earlier ones
-/// here.
+/// The top roles, from the bottom up: each may name every role of the table and every earlier role of this list.
 const ON_TOP: &[&str] = &[
     "check",
     "stonecast",
@@ -101,6 +121,7 @@ const PRODUCT: &str = "stonecast-cli";
 const NOT_OF_THE_PRODUCT: &[&str] = &[
     "stonecast-fabric-sim",
     "stonecast-config-sim",
+    "stonecast-replication-sim",
     "stonecast-check",
     "stonecast-published",
     "stonecast-lab",
@@ -149,7 +170,8 @@ fn laboratory_in_the_product<'a>(named: impl Fn(&str) -> Vec<&'a str>) -> Vec<St
         for dependency in named(package) {
             if NOT_OF_THE_PRODUCT.contains(&dependency) {
                 findings.push(format!(
-                    "{package} may not depend on {dependency}: a build of {PRODUCT} compiles it, and it belongs to stonecast-lab"
+                    "{package} may not depend on {dependency}: a build of {PRODUCT} compiles {dependency}, which belongs to \
+                     stonecast-lab"
                 ));
             } else if !seen.contains(&dependency) {
                 seen.push(dependency);
@@ -179,7 +201,7 @@ fn findings_of(package: &Package) -> Vec<String> {
 fn judge(package: &str, named: &[&str]) -> Vec<String> {
     let Some(allowed) = role(package).and_then(allowed_for) else {
         return vec![format!(
-            "{package} has no place in the layers; give it one in xtask/src/layers.rs"
+            "{package} has no place in the layers; add a row in xtask/src/layers.rs"
         )];
     };
     let outside =
@@ -209,9 +231,9 @@ fn allowed_for(role: &str) -> Option<Vec<&'static str>> {
 
 fn reason(allowed: &[&str]) -> String {
     if allowed.is_empty() {
-        "it may name only base".into()
+        "the crate may name only base".into()
     } else {
-        format!("it may name base, {}", allowed.join(", "))
+        format!("the crate may name base, {}", allowed.join(", "))
     }
 }
 
@@ -257,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_laboratory_is_found_in_the_product_however_far_down() {
+    fn a_dependency_of_the_product_on_the_laboratory_is_found_however_deep_it_is() {
         let product = |bench: &'static [&'static str]| {
             move |package: &str| match package {
                 "stonecast-cli" => vec!["stonecast-bench", "clap"],

@@ -1,6 +1,6 @@
 //! Every script of the project: `cargo xtask COMMAND`.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
 //! | `ci.rs` | the whole test command: its steps, in order |
 //! | `step.rs` | one step: runs a command, shows it, counts its tests |
@@ -9,15 +9,15 @@
 //! | `fresh/` | the first commands of a newcomer, and every step that installs something, in a bare Debian |
 //! | `metadata.rs` | the workspace, from `cargo metadata` |
 //! | `mutants.rs` | the campaign that must find every seeded bug |
-//! | `layers.rs` | which crate may name which |
+//! | `layers.rs` | the crates that each crate may name |
 //! | `build_time.rs` | processor time of the release build, beside that of an older commit |
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `sim.rs` | seeds of the simulated world |
-//! | `campaign.rs` | the long campaign, once for each release |
+//! | `campaign/` | the long campaign, once for each release |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
-//! | `design_index.rs` | the index of the design pages names every page |
+//! | `design_index.rs` | the check that the index of the design pages names every page |
 #![forbid(unsafe_code)]
 
 mod build_time;
@@ -60,16 +60,25 @@ enum Command {
         /// Only these steps (see `--list`).
         #[arg(long = "step", value_name = "NAME")]
         steps: Vec<String>,
-        /// Names the steps and ends.
+        /// Prints the names of the steps.
         #[arg(long)]
         list: bool,
     },
-    /// Runs the long campaign: 10,000 full runs, 1,000 runs with copies, 10 million crash states of the store, every seeded bug. Prints commit and totals in
-    /// the form of docs/testing.md. Takes hours.
+    /// Runs the long campaign: seeds of every scenario, 10 million crash states of the store, every seeded bug. Prints commit and totals in
+    /// the form of docs/testing.md. Takes hours; a part that is done is not run again at the same commit.
     Campaign {
-        /// Part of the counts.
+        /// Percentage of the counts.
         #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
         percent: f64,
+        /// Only this part of each order: `2/8` is the second of eight. Seeded bugs belong to the first.
+        #[arg(long, value_name = "PART", default_value = "1/1")]
+        part: campaign::Part,
+        /// Only this order: a scenario, or `mutants`; may be given more than once.
+        #[arg(long = "order", value_name = "ORDER")]
+        orders: Vec<String>,
+        /// Runs nothing, and prints the totals of what is done.
+        #[arg(long)]
+        report: bool,
         /// Plants no seeded bugs.
         #[arg(long)]
         no_mutants: bool,
@@ -83,8 +92,7 @@ enum Command {
     },
     /// Runs real Redis clients against the gateway, each installed in a pinned version.
     Conformance,
-    /// Runs tests that need their own machine in an emulated one: persistent memory, real verbs,
-    /// power cuts.
+    /// Runs tests in an emulated machine: persistent memory, real verbs, power cuts.
     Guest {
         /// Only these jobs.
         #[arg(long, value_name = "NAME")]
@@ -102,14 +110,15 @@ enum Command {
         #[arg(long)]
         no_build: bool,
     },
-    /// Plants one seeded bug after the other and runs seeds in the simulated world until an oracle
-    /// objects: all must be found, each within 10,000 seeds, and nothing in the unchanged store.
+    /// Plants one seeded bug after the other, and runs seeds in the simulated world until an oracle objects. Every bug
+    /// must be found within 10,000 seeds, and no oracle may object to the unchanged store.
     Mutants {
         /// Names of mutants (all, if none is named), and `--seeds N` as the maximum.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Measures the processor time of the release build, from nothing and with one job, beside that of commit BASE. Takes minutes.
+    /// Measures the processor time of the release build, from nothing and with one job, beside that of commit BASE.
+    /// Takes minutes.
     BuildTime {
         /// The commit to compare with.
         #[arg(value_name = "BASE")]
@@ -118,15 +127,13 @@ enum Command {
     /// Builds the content of a package into target/packaging: binary, manual, completions, unit,
     /// example configuration.
     Packaging,
-    /// Runs fresh seeds of the simulated world for a while. A failure is printed with the command
-    /// that replays it.
+    /// Runs fresh seeds of the simulated world for a while. A failure is printed with the command that repeats the run.
     Sim {
         /// Duration of the campaign.
         #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
         minutes: f64,
     },
-    /// Lists the needs of the steps of `ci` beside Rust and a C compiler, and whether they are
-    /// there.
+    /// Lists the needs of the steps of `ci` beside Rust and a C compiler, and whether each is installed.
     Needs {
         /// Only the needs of these steps.
         #[arg(value_name = "STEP")]
@@ -135,11 +142,11 @@ enum Command {
         #[arg(long)]
         install: bool,
     },
-    /// Checks which crate names which, and searches source text for forbidden words.
+    /// Checks the dependencies between crates, and searches source text for forbidden words.
     Layers,
     /// Checks the tables of the documentation that are printed from facts.
     DocTables {
-        /// Writes them instead.
+        /// Writes the tables.
         #[arg(long)]
         write: bool,
     },
@@ -167,8 +174,17 @@ fn run(command: Command) -> Result<bool> {
         Command::Ci { steps, list: false } => ci::run(&steps),
         Command::Campaign {
             percent,
+            part,
+            orders,
+            report,
             no_mutants,
-        } => campaign::run(percent, !no_mutants),
+        } => campaign::run(&campaign::Options {
+            percent,
+            part,
+            orders,
+            with_mutants: !no_mutants,
+            only_report: report,
+        }),
         Command::Bench { arguments } => ci::bench(&arguments),
         Command::Conformance => ci::run(&["conformance".to_owned()]),
         Command::Guest {

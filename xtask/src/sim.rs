@@ -3,7 +3,7 @@
 //! ```text
 //!   ci            fixed seeds: full runs, crash states, each fault class hit, the same hash twice
 //!   --minutes N   fresh seeds until the time is over; a failure is printed with the command that replays it
-//!   campaign      fixed seeds in the counts of a release (campaign.rs)
+//!   campaign      fixed seeds in the counts of a release (campaign/)
 //! ```
 //!
 //! The binary uses every processor. Nothing here depends on its speed: a campaign of fixed seeds
@@ -12,12 +12,13 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::metadata::Metadata;
 use crate::step::cargo;
@@ -29,6 +30,10 @@ const FULL: &str = "kv";
 const CRASHES: &str = "kv-crashes";
 /// The scenario that cuts the power of any of several machines at every moment.
 const COPIES: &str = "copies";
+/// The scenario of entries that several senders append to the memory of receivers.
+const APPENDS: &str = "appends";
+/// The scenario of shards with copies on several nodes.
+const REPLICATION: &str = "replication";
 /// Full runs in each run of the whole test command.
 const FULL_SEEDS: u64 = 2000;
 /// Minimum number of operations of a full run.
@@ -47,12 +52,22 @@ const WHOLE_COURSE_SEEDS_MIN: u64 = 10;
 const CRASH_STATES: u64 = 1_000_000;
 /// Seeds of records with copies on several machines.
 const COPIES_SEEDS: u64 = 40;
+/// Seeds of appends.
+const APPENDS_SEEDS: u64 = 30;
+/// Seeds of replication.
+const REPLICATION_SEEDS: u64 = 500;
 /// Seeds that are run twice.
 const TWICE_SEEDS: u64 = 100;
 /// Seeds of the scenario of crashes in one batch: about a hundred thousand states.
 const CRASH_SEEDS_AT_A_TIME: u64 = 4;
-/// Seeds of a longer campaign in one batch.
-const SEEDS_AT_A_TIME: u64 = 200;
+/// The scenarios of which fresh seeds are run in turn, with their seeds in one batch.
+const FRESH: [(&str, u64); 5] = [
+    (FULL, 200),
+    (CRASHES, CRASH_SEEDS_AT_A_TIME),
+    (COPIES, 10),
+    (APPENDS, 200),
+    (REPLICATION, 200),
+];
 
 /// One run, as `stonecast-lab sim --json` prints it.
 #[derive(Debug, Deserialize)]
@@ -137,12 +152,13 @@ impl Sum {
 }
 
 /// The release build of the binary.
-struct Binary {
+pub struct Binary {
     path: PathBuf,
 }
 
 impl Binary {
-    fn build(metadata: &Metadata) -> Result<Self> {
+    /// Builds it.
+    pub fn build(metadata: &Metadata) -> Result<Self> {
         build(&metadata.workspace_root)?;
         Ok(Self {
             path: metadata.target_directory.join("release/stonecast-lab"),
@@ -273,6 +289,19 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
         copies.broken == 0,
     );
 
+    let mut appends = Sum::default();
+    binary.run(APPENDS, 0, APPENDS_SEEDS, &mut appends)?;
+    appends.tell(APPENDS);
+    checks.note("no mishap of appends breaks a promise", appends.broken == 0);
+
+    let mut replication = Sum::default();
+    binary.run(REPLICATION, 0, REPLICATION_SEEDS, &mut replication)?;
+    replication.tell(REPLICATION);
+    checks.note(
+        "no mishap of replication breaks a promise",
+        replication.broken == 0,
+    );
+
     let mut again = Sum::default();
     binary.run(FULL, 0, TWICE_SEEDS, &mut again)?;
     let same = again
@@ -288,7 +317,7 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
 
     checks.note(
         "every class of faults that can be reached was hit",
-        coverage(&binary.classes()?, &full, &crashes),
+        coverage(&binary.classes()?, &[full, crashes]),
     );
     speed(&binary)?;
     Ok((checks.passed, checks.failed))
@@ -312,11 +341,14 @@ impl Checks {
 }
 
 /// Prints how often each class was hit. Returns whether every reachable class was.
-fn coverage(classes: &[Class], full: &Sum, crashes: &Sum) -> bool {
+fn coverage(classes: &[Class], sums: &[Sum]) -> bool {
     let mut all = true;
+    let mut count = 0;
     for class in classes {
-        let of = |sum: &Sum| sum.faults.get(&class.name).copied().unwrap_or_default();
-        let (hits, seeds) = (of(full).0 + of(crashes).0, of(full).1 + of(crashes).1);
+        let of_class = sums.iter().filter_map(|sum| sum.faults.get(&class.name));
+        let (hits, seeds) = of_class.fold((0, 0), |(hits, seeds), more| {
+            (hits + more.0, seeds + more.1)
+        });
         let verdict = match (hits, class.reachable) {
             (0, true) => "NOT HIT".to_owned(),
             (0, false) => format!(
@@ -326,16 +358,10 @@ fn coverage(classes: &[Class], full: &Sum, crashes: &Sum) -> bool {
             _ => format!("{hits} times in {seeds} seeds"),
         };
         all &= hits > 0 || !class.reachable;
+        count += u64::from(hits > 0);
         println!("  {:<28} {verdict}", class.name);
     }
-    let hit = classes.iter().filter(|class| {
-        full.faults.contains_key(&class.name) || crashes.faults.contains_key(&class.name)
-    });
-    println!(
-        "{} of {} classes of faults were hit",
-        hit.count(),
-        classes.len()
-    );
+    println!("{count} of {} classes of faults were hit", classes.len());
     all && !classes.is_empty()
 }
 
@@ -378,18 +404,9 @@ fn speed(binary: &Binary) -> Result<()> {
     Ok(())
 }
 
-/// The counts of a campaign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
-    /// Seeds of full runs. Runs with copies get a tenth: each examines some thousand crash states.
-    pub seeds: u64,
-    /// Crash states of the store, beside those of runs with copies.
-    pub crash_states: u64,
-}
-
 /// The totals of one scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Total {
-    pub scenario: &'static str,
     pub seeds: u64,
     pub operations: u64,
     pub crash_states: u64,
@@ -398,9 +415,8 @@ pub struct Total {
 }
 
 impl Sum {
-    fn total(&self, scenario: &'static str) -> Total {
+    fn total(&self) -> Total {
         Total {
-            scenario,
             seeds: self.seeds,
             operations: self.operations,
             crash_states: self.crash_states,
@@ -409,24 +425,26 @@ impl Sum {
     }
 }
 
-/// Runs the seeds from 0 on of every scenario until `counts` are reached.
-pub fn totals(metadata: &Metadata, counts: Counts) -> Result<Vec<Total>> {
-    let binary = Binary::build(metadata)?;
-    let (mut full, mut copies) = (Sum::default(), Sum::default());
-    binary.run(FULL, 0, counts.seeds, &mut full)?;
-    full.tell(FULL);
-    binary.run(COPIES, 0, counts.seeds.div_ceil(10), &mut copies)?;
-    copies.tell(COPIES);
-    let mut crashes = Sum::default();
-    while full.crash_states + crashes.crash_states < counts.crash_states && crashes.broken == 0 {
-        binary.run(CRASHES, crashes.seeds, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
-        crashes.tell(CRASHES);
+impl Binary {
+    /// Runs `seeds` of a scenario.
+    pub fn run_seeds(&self, scenario: &str, seeds: Range<u64>) -> Result<Total> {
+        let mut sum = Sum::default();
+        if !seeds.is_empty() {
+            self.run(scenario, seeds.start, seeds.end - seeds.start, &mut sum)?;
+        }
+        sum.tell(scenario);
+        Ok(sum.total())
     }
-    Ok(vec![
-        full.total(FULL),
-        copies.total(COPIES),
-        crashes.total(CRASHES),
-    ])
+
+    /// Runs seeds of a scenario from `first` on until `states` crash states were judged, or a promise was broken.
+    pub fn run_crash_states(&self, scenario: &str, first: u64, states: u64) -> Result<Total> {
+        let mut sum = Sum::default();
+        while sum.crash_states < states && sum.broken == 0 {
+            self.run(scenario, first + sum.seeds, CRASH_SEEDS_AT_A_TIME, &mut sum)?;
+            sum.tell(scenario);
+        }
+        Ok(sum.total())
+    }
 }
 
 /// Runs fresh seeds of each scenario in turn until the time is over. Returns `false` if one broke a
@@ -438,17 +456,17 @@ pub fn fresh_seeds(time: Duration) -> Result<bool> {
     let mut seed = RandomState::new().hash_one(0) >> 16;
     println!("fresh seeds from {seed} on");
     let start = Instant::now();
-    let (mut full, mut crashes) = (Sum::default(), Sum::default());
-    while start.elapsed() < time && full.broken + crashes.broken == 0 {
-        binary.run(FULL, seed, SEEDS_AT_A_TIME, &mut full)?;
-        seed += SEEDS_AT_A_TIME;
-        binary.run(CRASHES, seed, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
-        seed += CRASH_SEEDS_AT_A_TIME;
-        full.tell(FULL);
-        crashes.tell(CRASHES);
+    let mut sums = FRESH.map(|(scenario, count)| (scenario, count, Sum::default()));
+    while start.elapsed() < time && sums.iter().all(|(.., sum)| sum.broken == 0) {
+        for (scenario, count, sum) in &mut sums {
+            binary.run(scenario, seed, *count, sum)?;
+            seed += *count;
+            sum.tell(scenario);
+        }
     }
-    coverage(&binary.classes()?, &full, &crashes);
-    Ok(full.broken + crashes.broken == 0)
+    let sums = sums.map(|(.., sum)| sum);
+    coverage(&binary.classes()?, &sums);
+    Ok(sums.iter().all(|sum| sum.broken == 0))
 }
 
 #[cfg(test)]
@@ -464,10 +482,15 @@ mod tests {
         serde_json::from_str(&line).unwrap()
     }
 
+    fn sum_of(fault: &str) -> Sum {
+        let mut sum = Sum::default();
+        sum.add(run(1, fault));
+        sum
+    }
+
     #[test]
     fn a_class_that_can_be_reached_and_was_not_hit_fails_and_others_do_not() {
-        let mut sum = Sum::default();
-        sum.add(run(1, "a"));
+        let mut sum = sum_of("a");
         sum.add(run(2, "a"));
         assert_eq!(
             (sum.seeds, sum.events, sum.operations, sum.crash_states),
@@ -480,19 +503,14 @@ mod tests {
             reachable,
             why_not: None,
         };
-        let none = Sum::default();
+        let sums = [sum];
+        assert!(coverage(&[class("a", true), class("b", false)], &sums));
         assert!(coverage(
-            &[class("a", true), class("b", false)],
-            &sum,
-            &none
+            &[class("a", true)],
+            &[Sum::default(), sum_of("a")]
         ));
-        assert!(coverage(&[class("a", true)], &none, &sum));
-        assert!(!coverage(
-            &[class("a", true), class("b", true)],
-            &sum,
-            &none
-        ));
-        assert!(!coverage(&[class("never", true)], &sum, &none));
-        assert!(!coverage(&[], &sum, &none));
+        assert!(!coverage(&[class("a", true), class("b", true)], &sums));
+        assert!(!coverage(&[class("never", true)], &sums));
+        assert!(!coverage(&[], &sums));
     }
 }

@@ -31,20 +31,24 @@ const MAY_BE_UNREPEATABLE: &[&str] = &[
     "fabric-verbs",
 ];
 /// Files of other crates at that edge: the pool in a directory has threads that prepare space and
-/// keep a processor awake.
-const FILES_THAT_MAY_BE_UNREPEATABLE: &[&str] = &["crates/media/src/directory"];
+/// keep a processor awake; the clock of real providers stands once, beside their executor.
+const FILES_THAT_MAY_BE_UNREPEATABLE: &[&str] = &[
+    "crates/fabric/src/boot_time.rs",
+    "crates/media/src/directory",
+];
 /// Words that make two runs differ.
 const UNREPEATABLE: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
+    "boot_time()",
+    "clock_gettime",
     "thread::spawn",
     "thread::Builder",
     "thread::sleep",
     "rand::rng",
 ];
 
-/// Crates that call media and regions themselves: those that implement them, and the one that runs
-/// plans.
+/// Crates that call media and regions themselves: the crates that implement them, and the crate that runs plans.
 const MAY_PERSIST: &[&str] = &[
     "media",
     "persist",
@@ -57,7 +61,7 @@ const AROUND_PLANS: &[&str] = &["persist_spans", "poll_persist", "make_durable"]
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
-/// Every breach, as `file:line: sentence`.
+/// Returns every breach, as `file:line: sentence`.
 pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let sources_of_all = metadata
@@ -107,7 +111,7 @@ fn sources_of(package: &Package) -> Result<Vec<(PathBuf, String)>> {
         .collect()
 }
 
-/// The files that `file` takes as modules by `#[path = "..."]`: test support that crates share.
+/// The files that `file` includes as modules by `#[path = "..."]`: test support that crates share.
 fn files_named_by_path(file: &Path, source: &str) -> Vec<PathBuf> {
     let folder = file.parent().unwrap_or(file);
     let attributes = source.lines().filter_map(|line| {
@@ -201,7 +205,7 @@ fn breaches(role: &str, file: &Path, source: &str) -> Vec<String> {
     findings
 }
 
-/// Whether a module of the name that `file` has is declared anywhere in the `code` of its package.
+/// Returns whether the `code` of the package declares a module with the name of `file`.
 fn is_named(file: &Path, code: &str) -> bool {
     let stem = if file.ends_with("mod.rs") {
         file.parent().and_then(Path::file_name)
@@ -212,7 +216,7 @@ fn is_named(file: &Path, code: &str) -> bool {
     lines_with_word(code, &declaration).next().is_some()
 }
 
-/// Whether a file is compiled only for tests.
+/// Returns whether a file is compiled only for tests.
 fn is_test(file: &Path) -> bool {
     let in_folder = file
         .components()
@@ -220,7 +224,7 @@ fn is_test(file: &Path) -> bool {
     in_folder || file.file_name().is_some_and(|name| name == "tests.rs")
 }
 
-/// Numbers of the lines of `code` where `word` stands by itself.
+/// The numbers of the lines of `code` in which `word` stands by itself.
 fn lines_with_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let in_word =
         |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_crate_takes_by_its_path_is_named_there() {
+    fn a_file_that_another_crate_includes_by_its_path_is_named() {
         let main = Path::new("/w/crates/kv/tests/it/main.rs");
         let source = "mod order;\n#[path = \"../../../fabric/tests/it/pause.rs\"]\nmod pause;";
         assert_eq!(
@@ -325,6 +329,19 @@ mod tests {
         );
         let through_a_plan = "async fn f() { commit.persist(&*log, &spans).await; }";
         assert_eq!(found("kv", "crates/kv/src/recovery.rs", through_a_plan), 0);
+    }
+
+    #[test]
+    fn the_clock_of_real_providers_is_read_by_them_alone() {
+        let source = "fn f() -> u64 { stonecast_fabric::boot_time() }";
+        assert_eq!(found("cluster", "crates/cluster/src/lease.rs", source), 1);
+        assert_eq!(
+            found("fabric-shm", "crates/fabric-shm/src/park.rs", source),
+            0
+        );
+        let source = "fn f() { clock_gettime(ClockId::Boottime) }";
+        assert_eq!(found("fabric", "crates/fabric/src/port.rs", source), 1);
+        assert_eq!(found("fabric", "crates/fabric/src/boot_time.rs", source), 0);
     }
 
     #[test]

@@ -35,14 +35,15 @@ pub enum Look {
     Enough,
 }
 
-/// Machines of which every selection is cut; those beyond are cut with all others, or in the random states.
+/// Maximum number of machines of which every selection is cut. Further machines are cut only together with all others, or in the
+/// random states.
 const MACHINES_MAX: usize = 8;
 
 /// The random search ends after this many known combinations for each new one.
 const TRIES_FOR_EACH: u64 = 8;
 
-/// Calls `look` with combinations of fates of the undecided units of `wrecks`, until `limit` were
-/// examined or `look` says enough. Returns how many were examined.
+/// Calls `look` with combinations of fates of the undecided units of `wrecks`, until `limit` states were examined or `look`
+/// returns [`Look::Enough`]. Returns the number of examined states.
 pub fn each(
     wrecks: &Wrecks,
     limit: u64,
@@ -69,7 +70,7 @@ pub fn each(
     states.count
 }
 
-/// The fates of one unit, the first of which is that nothing survived.
+/// The fates of one unit. In the first fate, nothing survived.
 fn fates_of(wrecks: &Wrecks, unit: usize) -> Vec<Fate> {
     let stores = wrecks.stores(unit);
     let mut fates: Vec<Fate> = (0..=stores)
@@ -88,7 +89,7 @@ fn fates_of(wrecks: &Wrecks, unit: usize) -> Vec<Fate> {
     fates
 }
 
-/// The lower half of the bits that are set.
+/// The lower half of the set bits.
 fn lower_half(bits: u8) -> u8 {
     let mut half = 0;
     let mut rest = bits;
@@ -126,7 +127,7 @@ impl States<'_> {
             if !self.look(&fates) {
                 return;
             }
-            // Counts up, the first unit being the lowest digit.
+            // Counts up; the first unit is the lowest digit.
             let Some(unit) = (0..choice.len()).find(|&unit| choice[unit] + 1 < options[unit].len())
             else {
                 return;
@@ -157,8 +158,8 @@ impl States<'_> {
         }
     }
 
-    /// Examines cuts of some machines and not of all: of those nothing survives, or a prefix. There may be many: they take at most
-    /// half of the remaining states.
+    /// Examines cuts of some machines but not all: of the cut machines, nothing or a prefix survives. There may be many such
+    /// cuts, so they take at most half of the remaining states.
     fn some_machines(&mut self, wrecks: &Wrecks, everything: &[Fate]) {
         let end = self.count + self.limit.saturating_sub(self.count) / 2;
         let is_cut = |chosen: u64, machine: usize| chosen >> machine & 1 == 1;
@@ -193,7 +194,7 @@ impl States<'_> {
             self.look(&with(&everything, &[(unit, Fate::default())]));
             self.look(&with(&nothing, &[(unit, everything[unit])]));
         }
-        // There are many pairs: they take at most half of the remaining states.
+        // There are many pairs, so they take at most half of the remaining states.
         let pairs_end = self.count + self.limit.saturating_sub(self.count) / 2;
         'pairs: for first in 0..units {
             for second in first + 1..units {
@@ -241,7 +242,7 @@ mod tests {
         wrecks(&[stores])
     }
 
-    /// Machines with these stores each; those of the first come first.
+    /// Machines with the given stores. The stores of the first machine come first.
     fn wrecks(stores: &[&[(u64, &[u8])]]) -> Wrecks {
         let world = World::new(1);
         let wrecks = stores.iter().map(|stores| machine(&world, stores));
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn few_lines_are_looked_at_in_every_combination() {
+    fn every_combination_of_few_lines_is_examined() {
         let lines = wreck(&[(0, &[1; 8]), (64, &[1; 8]), (64, &[2; 8]), (128, &[1; 16])]);
         // One store; two stores; one store that tears in two ways.
         let (count, seen) = states(&lines, EXHAUSTIVE_MAX);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn many_lines_are_looked_at_in_the_states_that_matter_and_some_more() {
+    fn many_lines_are_examined_in_the_states_that_matter_and_some_more() {
         let bytes = [7; 64];
         let stores: Vec<(u64, &[u8])> = (0..40).map(|line| (line * 64, &bytes[..])).collect();
         let (count, seen) = states(&wreck(&stores), 2000);
@@ -337,9 +338,9 @@ mod tests {
         );
     }
 
-    /// Needs the choice of machines: without it one machine loses something in nearly every state, and the other one, too.
+    /// Fails without the choice of machines: in nearly every state, both machines lose something.
     #[test]
-    fn of_several_machines_any_may_lose_its_power_alone_or_with_others() {
+    fn any_of_several_machines_may_lose_its_power_alone_or_with_others() {
         let bytes = [7; 64];
         let stores: Vec<(u64, &[u8])> = (0..20).map(|line| (line * 64, &bytes[..])).collect();
         let both = wrecks(&[&stores, &stores]);
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_stops_when_it_is_told_to() {
+    fn the_search_stops_when_the_caller_has_enough() {
         let lines = wreck(&[(0, &[1; 8]), (64, &[1; 8])]);
         let mut count = 0;
         each(
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(count, 3);
     }
 
-    /// Needs the bound of tries: without it a search for states that do not exist never ends.
+    /// Fails without the bound of tries: a search for states that do not exist never ends.
     #[test]
     fn known_states_do_not_count_and_a_search_for_new_ones_ends() {
         let bytes = [7; 64];
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_bits_are_the_lower_ones() {
+    fn the_lower_half_of_the_set_bits_is_found() {
         assert_eq!(
             (
                 lower_half(0b1111_0000),

@@ -14,15 +14,15 @@ pub type NodeId = u32;
 pub struct Operation<C, A> {
     /// The client.
     pub client: u32,
-    /// The only node that can execute the operation; `None`: it is, or may get, on several nodes.
+    /// The only node that can execute the operation; `None`: several nodes have the operation, or may get it.
     pub node: Option<NodeId>,
-    /// The part of the object that the operation is about, a key for example.
+    /// The part of the object that the operation concerns, for example a key.
     pub part: u32,
     /// The call.
     pub call: C,
     /// The moment of the call.
     pub called: Moment,
-    /// The answer; `None`: an error, or no answer. Then the call may have been executed or not.
+    /// The answer; `None`: an error, or no answer. In that case the call may have been executed or not.
     pub answer: Option<A>,
     /// The moment of the answer; for an unknown outcome, the moment after which the operation can
     /// no longer take effect. [`NEVER`]: the operation may take effect at any later moment.
@@ -88,8 +88,8 @@ impl<C, A> History<C, A> {
             operation.answer.is_none(),
             "an operation is answered once: moment {now}"
         );
-        // An answer that arrives after the death of the operation's node is about an operation that
-        // took effect before it.
+        // An answer that arrives after the death of the operation's node belongs to an operation that took effect before the
+        // death.
         if answer.is_some() && operation.answered == NEVER {
             operation.answered = now;
         }
@@ -97,8 +97,7 @@ impl<C, A> History<C, A> {
         self.answers += 1;
     }
 
-    /// Notes that a client repeats an unanswered operation on `node`: from now on it can take
-    /// effect again.
+    /// Notes that a client repeats an unanswered operation on `node`, so that the operation can take effect again.
     pub fn again(&mut self, id: OperationId, node: Option<NodeId>) {
         let operation = &mut self.operations[id.0];
         assert!(
@@ -109,8 +108,8 @@ impl<C, A> History<C, A> {
         operation.node = node;
     }
 
-    /// Notes the death of `node`: no operation that was under way on this node alone can take effect later. Operations on other nodes can, and
-    /// so can operations that may be on several nodes.
+    /// Notes the death of `node`. No pending operation of this node alone can take effect later. Operations on other nodes can,
+    /// and so can operations that may be on several nodes.
     pub fn crash(&mut self, node: NodeId) -> Moment {
         let now = self.tick();
         self.operations
@@ -120,7 +119,7 @@ impl<C, A> History<C, A> {
         now
     }
 
-    /// The operations about `part`, in the order of their calls.
+    /// The operations on `part`, in the order of their calls.
     pub fn of_part(&self, part: u32) -> impl Iterator<Item = &Operation<C, A>> + Clone {
         self.by_part[part as usize]
             .iter()
@@ -147,10 +146,9 @@ impl<C, A> History<C, A> {
 mod tests {
     use super::*;
 
-    /// Needs the comparison of nodes: the death of one node says nothing about an operation on
-    /// another one.
+    /// Fails without the comparison of nodes: the death of one node does not affect an operation on another one.
     #[test]
-    fn the_death_of_a_node_cuts_off_what_was_on_that_node_alone() {
+    fn the_death_of_a_node_cuts_off_operations_on_that_node_alone() {
         let mut history: History<&str, ()> = History::new(1);
         let here = history.call(0, Some(0), 0, "on node 0");
         let there = history.call(1, Some(1), 0, "on node 1");
@@ -168,7 +166,7 @@ mod tests {
         assert_eq!(ends(&history, here), NEVER);
         let crash = history.crash(1);
         assert_eq!(ends(&history, here), crash);
-        // Its answer was late, not its effect.
+        // The answer was late, not the effect.
         history.answer(there, Some(()));
         assert_eq!(ends(&history, there), crash);
     }

@@ -85,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn states_that_differ_in_what_was_not_read_are_one() {
+    fn states_that_differ_only_in_unread_units_are_one() {
         let mut known = Known::new();
         assert_eq!(known.find(&fates(&[0, 0, 0])), None);
-        // A recovery reads the first unit and, where something of it survived, also the last one.
+        // A recovery reads the first unit and, if something of that unit survived, also the last one.
         known.learn(&fates(&[0, 0, 0]), &[0], "nothing");
         known.learn(&fates(&[1, 0, 0]), &[0, 2], "a");
         assert_eq!(known.find(&fates(&[0, 1, 1])), Some(&"nothing"));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "reads the same next")]
-    fn a_recovery_that_does_not_follow_from_what_it_reads_is_told() {
+    fn a_recovery_that_does_not_follow_from_what_it_reads_is_noticed() {
         let mut known = Known::new();
         known.learn(&fates(&[0, 0]), &[0, 1], ());
         known.learn(&fates(&[0, 0]), &[1, 0], ());

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   run(scenario, seed) -> Report
-//!     subject     what a store does                         subject.rs  direct/  copies/
+//!     subject     what a store does                         subject.rs  direct/  copies/  appends/
 //!     stage       nodes, clients, the loop of events         stage.rs
 //!     explorer    power cut of any machines -> states        explorer.rs  wrecks.rs  fates.rs  known.rs
 //!       lab       recovery of one state                      lab.rs
@@ -19,6 +19,8 @@
 //!
 //!   direct/       the store with one server: setup, drive, mishaps, visitors, progress, damage
 //!   copies/       records with copies on several machines
+//!   appends/      entries of several senders in the memory of receivers
+//!   replicated/   shards with copies on several nodes, by the rules of replication
 //! ```
 //!
 //! Invariants: a report follows only from scenario and seed; examining a crash does not disturb the
@@ -26,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod adjustment;
+mod appends;
 mod copies;
 mod direct;
 mod explorer;
@@ -37,6 +40,9 @@ pub mod linearizability;
 pub mod model;
 pub mod models;
 pub mod oracles;
+mod partitions;
+mod region;
+mod replicated;
 mod report;
 mod shrink;
 mod stage;
@@ -114,6 +120,23 @@ pub const SCENARIOS: &[Scenario] = &[
             let mut setup = copies::Setup::short(seed);
             setup.adjust(adjustment);
             copies::run("copies", &setup)
+        },
+    },
+    Scenario {
+        name: "appends",
+        summary: "entries of several senders in the memory of one or two receivers: ends of all of them, of their links and of power",
+        run: |seed, adjustment| {
+            let mut setup = appends::Setup::drawn(seed);
+            setup.adjust(adjustment);
+            appends::run("appends", &setup)
+        },
+    },
+    Scenario {
+        name: "replication",
+        summary: "the rules of copies: primaries change, nodes leave and come back, shards move, power, processes and letters are lost",
+        run: |seed, adjustment| {
+            let setup = replicated::setup(seed, adjustment);
+            replicated::run("replication", &setup, adjustment.canary)
         },
     },
 ];

@@ -6,14 +6,18 @@
 //!         ── step:    the next event; then ends, answers and broken promises are noted
 //! ```
 //!
-//! Invariants: whatever happens, happens in one order of events; a run ends at the first broken promise.
+//! Invariants: all events of a run have one order; a run ends at the first broken promise.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
-use stonecast_fabric_sim::{LocalClock, Machine, MachineOptions, Module, Process, Survivor, World};
+use rand::RngExt as _;
+use stonecast_base::{Nanoseconds, Random};
+use stonecast_fabric_sim::{
+    Fate, Fault, LocalClock, Machine, MachineOptions, Module, Process, Survivor, World,
+};
 
+use crate::explorer::{Explorer, Judge};
 use crate::history::NodeId;
 use crate::report::Report;
 use crate::subject::{Ended, Seat, Subject, Task};
@@ -23,7 +27,7 @@ use crate::wrecks::Wrecks;
 
 /// Time for which a machine or process is gone.
 const DOWN_NS: Nanoseconds = 300_000;
-/// Maximum number of events of a run: a longer one makes no progress.
+/// Maximum number of events of a run. A longer run makes no progress.
 const EVENTS_MAX: u64 = 20_000_000;
 
 /// See the module documentation.
@@ -32,7 +36,7 @@ pub(crate) struct Stage<S: Subject> {
     pub subject: Rc<S>,
     pub nodes: Vec<Node>,
     pub clients: Vec<Resident>,
-    /// If everything has healed: the time by which whatever the run waits for must have come.
+    /// Once everything has healed: the deadline for the event that the run waits for.
     pub healed_until: Option<Nanoseconds>,
     pub report: Report,
     notes: Notes,
@@ -72,6 +76,12 @@ impl Node {
         }
     }
 
+    /// A machine of `world`, with a module that holds nothing.
+    pub fn fresh(world: &World, options: MachineOptions) -> Self {
+        let machine = world.machine(options);
+        Self::new(machine, world.module(machine, Survivor::default()))
+    }
+
     /// The process that serves.
     pub fn process(&self) -> Option<&Process> {
         self.running.as_ref().map(|running| &running.seat.process)
@@ -90,14 +100,14 @@ impl Node {
         }
     }
 
-    /// Asks the process to end in good order.
+    /// Asks the process to close its pool and end.
     pub fn stop(&self) {
         if let Some(running) = &self.running {
             running.seat.stop();
         }
     }
 
-    /// Forgets about a restart.
+    /// Cancels a scheduled restart.
     pub fn stay_down(&mut self) {
         self.restart_at = None;
     }
@@ -105,7 +115,7 @@ impl Node {
     /// The result of the process, if it ended on its own.
     fn ended(&mut self) -> Option<Result<(), Ended>> {
         let ended = self.running.as_ref()?.ended.borrow_mut().take()?;
-        // The rest of its process ends, too: its device listens.
+        // The rest of the process ends, too: its device still listens.
         let running = self.running.take().expect("just looked");
         running.seat.process.kill();
         Some(ended)
@@ -172,6 +182,60 @@ impl<S: Subject> Stage<S> {
         self.subject.testimony().history.borrow_mut().crash(node);
     }
 
+    /// Cuts the power of some machines, of all at times; any part of the stores that are not certain survives.
+    pub fn cut_power_of_some(&mut self, random: &mut Random) {
+        let wrecks = self.wrecks();
+        let mut fates: Vec<Fate> = (0..wrecks.undecided())
+            .map(|unit| wrecks.whole(unit))
+            .collect();
+        let chosen = random.random_range(1..1_u64 << wrecks.machines());
+        let is_cut = |machine: usize| chosen >> machine & 1 == 1;
+        for machine in (0..wrecks.machines()).filter(|&machine| is_cut(machine)) {
+            for unit in wrecks.units(machine) {
+                fates[unit].stores = random.random_range(0..=wrecks.stores(unit));
+            }
+        }
+        let what = format!("power is cut; {}", self.tell(&wrecks, &fates));
+        let survivors = (0..).zip(wrecks.survivors(&fates));
+        let cut = survivors.filter(|(node, _)| is_cut(*node as usize));
+        self.cut_power(cut.collect(), what);
+        self.count("power_cuts");
+        self.world.hit(Fault::PowerCut);
+    }
+
+    /// Examines what a power cut of any machines at this moment would leave.
+    pub fn examine(&mut self, explorer: &mut Explorer<S>, judge: &dyn Judge<S::Contents>) {
+        let wrecks = self.wrecks();
+        self.world.hit(Fault::PowerCut);
+        if let Some(finding) = explorer.explore(&wrecks, judge) {
+            let left = self.tell(&wrecks, &finding.fates);
+            let event = self.world.events();
+            let Violation { oracle, found } = finding.violation;
+            self.mark(format!(
+                "if the power is cut here: {left}; then {oracle}: {found}"
+            ));
+            let text = format!("{found} (power cut after event {event}: {left})");
+            self.report.note(Violation::new(oracle, text));
+        }
+    }
+
+    /// Notes in the report what `explorer` examined.
+    pub fn note_explored(&mut self, explorer: &Explorer<S>) {
+        self.report.crash_states = explorer.states;
+        let cuts = [
+            (Fault::RecoveryCrash, explorer.cut),
+            (Fault::TornWrite, explorer.torn),
+        ];
+        for (fault, count) in cuts {
+            let hits = &mut self.report.faults_hit;
+            *hits.entry(fault.class().name).or_default() += count;
+        }
+    }
+
+    fn tell(&self, wrecks: &Wrecks, fates: &[Fate]) -> String {
+        wrecks.describe(fates, |machine| self.subject.name(machine as NodeId))
+    }
+
     /// The states that a power cut of all nodes at this moment may leave.
     pub fn wrecks(&self) -> Wrecks {
         let wrecks = self.nodes.iter();
@@ -179,7 +243,7 @@ impl<S: Subject> Stage<S> {
         Wrecks::new(wrecks.collect())
     }
 
-    /// Number of stores to the modules of all nodes: it changes whenever a power cut may leave something else.
+    /// Number of stores to the modules of all nodes. The number changes whenever the states that a power cut may leave change.
     pub fn stores(&self) -> u64 {
         self.nodes.iter().map(|node| node.module.stores()).sum()
     }
@@ -315,7 +379,7 @@ impl<S: Subject> Stage<S> {
         *self.report.course.entry(name).or_default() += 1;
     }
 
-    /// Adds an entry to the timeline that no client sees.
+    /// Adds an entry to the timeline that comes from no client.
     pub fn mark(&mut self, what: String) {
         let moment = self.subject.testimony().history.borrow().now();
         self.notes

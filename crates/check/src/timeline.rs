@@ -1,7 +1,7 @@
 //! A run for people: calls and answers of clients in the words of their store, and ends of processes.
 //!
-//! Moments of a history have no time; the run notes the virtual time and the event of each moment.
-//! The words are made only when a report needs them.
+//! Moments of a history have no time, so the run notes the virtual time and the event of each moment. Text is made only when a
+//! report needs it.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl Notes {
         self.marks.push((moment, Happening { at_ns, event, what }));
     }
 
-    /// Everything, in order.
+    /// All entries, in order.
     pub fn tell<C, A>(&self, history: &History<C, A>, words: Words<C, A>) -> Vec<Happening> {
         let mut all = Vec::new();
         for operation in history.operations() {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_did_and_what_ended_stand_in_one_order_with_their_times() {
+    fn calls_answers_and_ends_stand_in_one_order_with_their_times() {
         let words = Words {
             call: |part, what: &&str| format!("{what} {part}"),
             answer: |part, what, told: Option<&u32>| format!("told of its {what} {part}: {told:?}"),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Names a written value: each write of a history has its own. 0 means "absent".
+/// The name of a written value: each write of a history has its own. 0 means "absent".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
@@ -50,7 +50,7 @@ pub fn encode(id: ValueId, size: usize, into: &mut Vec<u8>) {
     }
 }
 
-/// The value of which `bytes` are the encoding; `None` if they are not one whole value.
+/// The value that `bytes` encode; `None` if they are not one whole value.
 pub fn decode(bytes: &[u8]) -> Option<ValueId> {
     let (head, rest) = bytes.split_first_chunk::<8>()?;
     let id = ValueId(u32::from_le_bytes(*head.first_chunk()?));
@@ -65,8 +65,7 @@ pub fn decode(bytes: &[u8]) -> Option<ValueId> {
     whole.then_some(id)
 }
 
-/// The `number`-th word of a value: it differs in each value and at each place, so that no mixture
-/// of two values passes.
+/// The `number`-th word of a value. The word differs in each value and at each place, so that no mixture of two values passes.
 fn filler(id: ValueId, number: u32) -> u64 {
     (u64::from(id.0) << 32 | u64::from(number))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_known_again_and_a_torn_one_is_not() {
+    fn a_whole_value_is_recognized_and_a_torn_one_is_not() {
         for size in [8, 9, 16, 63, 64, 300] {
             let (mut old, mut new) = (Vec::new(), Vec::new());
             encode(ValueId(7), size, &mut old);

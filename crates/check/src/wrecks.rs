@@ -6,8 +6,8 @@
 //!   machine 2:  nothing undecided   common order
 //! ```
 //!
-//! A machine that keeps its power is one of which everything survives: so the states of all machines contain the cuts of any
-//! of them.
+//! A machine that keeps its power counts as a machine of which everything survives, so the states of all machines contain the
+//! cuts of any of them.
 
 use std::ops::Range;
 
@@ -77,26 +77,26 @@ impl Wrecks {
         }
     }
 
-    /// What is left of each machine when the units met `fates`.
+    /// The survivors of all machines when the units met `fates`.
     pub fn survivors(&self, fates: &[Fate]) -> Vec<Survivor> {
         self.each()
             .map(|(machine, wreck)| wreck.survivor(&fates[self.units(machine)]))
             .collect()
     }
 
-    /// What is left of each machine when everything survived.
+    /// The survivors of all machines when everything survived.
     pub fn everything(&self) -> Vec<Survivor> {
         self.wrecks.iter().map(Wreck::everything).collect()
     }
 
-    /// Notes in `order` which units are read in `modules`, which hold survivors of the machines.
+    /// Notes in `order` the units that are read in `modules`, which hold survivors of the machines.
     pub fn watch<'a>(&self, modules: impl Iterator<Item = &'a Module>, order: &ReadOrder) {
         for ((machine, wreck), module) in self.each().zip(modules) {
             module.watch(wreck, self.starts[machine] as u32, order);
         }
     }
 
-    /// What `fates` mean, for people. `name` names a machine; a single machine goes without.
+    /// A description of `fates`. `name` names a machine; a single machine is not named.
     pub fn describe(&self, fates: &[Fate], name: impl Fn(usize) -> String) -> String {
         let texts = self.each().map(|(machine, wreck)| {
             let text = wreck.describe(&fates[self.units(machine)]);
@@ -131,9 +131,10 @@ mod tests {
         SimBacking::new(module).open_log(options).unwrap()
     }
 
-    /// Needs one counter of the world, also behind the restart of a machine: with one for each memory the orders mix.
+    /// Fails without one counter of the world that continues after the restart of a machine: with one counter for each memory,
+    /// the orders mix.
     #[test]
-    fn stores_to_several_machines_stand_in_one_order_even_after_one_of_them_lost_its_power() {
+    fn stores_to_several_machines_stand_in_one_order_even_after_one_machine_lost_its_power() {
         let world = World::new(1);
         let machines: [Machine; 2] =
             [0, 1].map(|_| world.machine(MachineOptions::new(MachineProfile::MODERN)));

@@ -1,5 +1,4 @@
-//! The load of the machine by other programs: figures of a busy machine say more about that load
-//! than about the store.
+//! The load of the machine by other programs. Figures of a busy machine say more about that load than about the store.
 
 use std::io;
 use std::time::Duration;
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_ticks_are_those_of_waiting_too_and_guests_count_once() {
+    fn ticks_of_waiting_are_idle_too_and_ticks_of_guests_count_once() {
         assert_eq!(
             parse("cpu  10 1 5 100 20 2 3 4 50 60\ncpu0 1 2 3 4\n").unwrap(),
             (120, 145)

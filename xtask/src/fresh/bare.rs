@@ -1,5 +1,5 @@
-//! The bare system: Debian with a C compiler, git and certificates, and nothing else. It is made once below the target
-//! folder, under a name that follows from its recipe, and copied for each run.
+//! The bare system: Debian with a C compiler, git and certificates, and nothing else. The system is made once below the
+//! target folder, under a name that follows from its recipe, and is copied for each run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use crate::tools::run;
 
 /// The oldest release of Debian on which every step runs.
 const RELEASE: &str = "bookworm";
-/// The README's needs beside Rust, a C compiler with its library, and the programs that clone the
+/// The packages that the README requires beside Rust: a C compiler with its library, and the programs that clone the
 /// sources.
 const PACKAGES: &str = "ca-certificates,gcc,libc6-dev,git";
 
-/// The bare system below `folder`, which is made if it is missing.
+/// Returns the bare system below `folder`, and makes a missing one.
 pub fn newest(folder: &Path) -> Result<PathBuf> {
     let place = folder.join(format!("{RELEASE}-{}", PACKAGES.replace(',', "-")));
     if place.exists() {
         return Ok(place);
     }
-    // It is made beside its place and renamed, so an existing system is whole.
+    // The system is made beside its place and renamed, so an existing system is complete.
     let half = folder.join("new");
     system::remove(&half)?;
     println!("making a bare Debian ({RELEASE}: {PACKAGES})");
-    // debootstrap mounts the kernel's file systems there.
+    // debootstrap mounts the kernel's file systems in the new system.
     let mut debootstrap = system::in_a_space_of_its_own();
     run(debootstrap
         .args(["debootstrap", "--variant=minbase"])
@@ -39,7 +39,8 @@ pub fn newest(folder: &Path) -> Result<PathBuf> {
         .arg(&half)
         .args(["/usr/bin/apt-get", "clean"]))?;
     for folder in ["rust", "src"] {
-        fs::create_dir(half.join(folder)).with_context(|| format!("making /{folder} there"))?;
+        fs::create_dir(half.join(folder))
+            .with_context(|| format!("making /{folder} in the bare Debian"))?;
     }
     fs::rename(&half, &place).with_context(|| format!("renaming {}", half.display()))?;
     Ok(place)

@@ -33,19 +33,19 @@ use crate::tools::output_of;
 /// Room for the bare system, its copy, and all builds in it.
 const DISK_MIN_GIB: u64 = 8;
 
-/// The cases, each in the system that the former ones left.
+/// The cases, each in the system that the former cases left.
 const CASES: &[(&str, &str)] = &[
     (
         "first commands",
         include_str!("../../fresh/first-commands.sh"),
     ),
     (
-        "what the steps need is installed",
+        "the needs of the steps are installed",
         "cargo xtask needs --install tests verbs conformance end-to-end guest",
     ),
     ("verbs", "cargo xtask ci --step verbs"),
     ("conformance", "cargo xtask ci --step conformance"),
-    // The tests of the step `tests` that stand beside a server that it installs.
+    // The tests of the step `tests` that need an installed server.
     (
         "tests beside redis-server",
         "cargo test --package stonecast-gateway --test it --locked differential::",
@@ -110,11 +110,11 @@ fn case(system: &System, line: &str) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Whether this machine can make a system below `folder`; the reason if not.
+/// Checks whether this machine can make a system below `folder`; the error is the reason why not.
 fn prerequisites(folder: &Path) -> Result<(), String> {
     let words = |error: anyhow::Error| format!("{error:#}");
     if mounts::is_in_another_system().map_err(words)? {
-        return Err("this is a system within another one".to_owned());
+        return Err("this system lies in another one".to_owned());
     }
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !is_root {
@@ -136,9 +136,9 @@ fn prerequisites(folder: &Path) -> Result<(), String> {
         .last()
         .and_then(|line| line.trim().parse::<u64>().ok());
     match free {
-        Some(free) if free < DISK_MIN_GIB => {
-            Err(format!("{free} GiB are free, and it takes {DISK_MIN_GIB}"))
-        }
+        Some(free) if free < DISK_MIN_GIB => Err(format!(
+            "{free} GiB are free, and the step takes {DISK_MIN_GIB}"
+        )),
         _ => Ok(()),
     }
 }

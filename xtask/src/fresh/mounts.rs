@@ -17,7 +17,7 @@ pub fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(points)
 }
 
-/// Whether this process lives in a folder of another system: then nothing is mounted at its root.
+/// Returns whether this process runs in a folder of another system: nothing is then mounted at its root.
 pub fn is_in_another_system() -> Result<bool> {
     Ok(!all()?.iter().any(|point| point == Path::new("/")))
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_known_by_what_is_mounted_below_it() {
+    fn mounts_at_a_folder_and_below_it_are_found() {
         let at_proc = PathBuf::from("/proc");
         assert!(below(Path::new("/")).unwrap().contains(&at_proc));
         assert!(below(Path::new("/proc")).unwrap().contains(&at_proc));

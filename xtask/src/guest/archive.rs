@@ -5,8 +5,8 @@
 //!   archive  entries, the last one named TRAILER!!!
 //! ```
 //!
-//! The archive is not compressed: under software emulation the guest takes longer to decompress it
-//! than the machine takes to read it.
+//! The archive is not compressed: under software emulation, the guest takes longer to decompress an archive than the
+//! machine takes to read one.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_as_the_format_wants_them() {
+    fn entries_have_the_bytes_of_the_format() {
         let mut archive = Archive::default();
         archive.add(b"a", FILE | 0o644, b"12345").unwrap();
         let bytes = archive.finish().unwrap();
@@ -133,7 +133,7 @@ mod tests {
             "{}",
             bytes.escape_ascii()
         );
-        // 110 bytes of header, the name with its zero, padded to 112; five bytes, padded to eight.
+        // The header has 110 bytes. The name with its zero is padded to 112, and the five bytes to eight.
         assert_eq!(&bytes[110..120], b"a\x0012345\0\0\0");
         assert_eq!(&bytes[120..126], b"070701");
         assert!(
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_added_with_its_folders_before_what_is_in_them() {
+    fn a_tree_is_added_with_each_folder_before_its_content() {
         let folder = std::env::temp_dir().join(format!("stonecast-archive-{}", std::process::id()));
         fs::create_dir_all(folder.join("d")).unwrap();
         fs::write(folder.join("d/f"), "x").unwrap();

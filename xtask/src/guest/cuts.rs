@@ -1,4 +1,4 @@
-//! Power cuts: machines that are killed at random moments under load, and booted again on the same media.
+//! Power cuts: machines that are killed at random moments under load, and then booted again on the same media.
 //!
 //! ```text
 //!   series    media of zeros, then up to SERIES cuts, then one more boot that only verifies
@@ -9,8 +9,7 @@
 //!
 //! A guest whose kernel panics under load counts as one more cut, at a moment that no seed chose.
 //!
-//! A machine has several pools at once (*sites*), each on a different kind of medium, so one cut
-//! meets all of them.
+//! A machine has several pools at once (*sites*), each on a different kind of medium, so that one cut hits all of them.
 
 use std::fs;
 use std::path::Path;
@@ -57,7 +56,7 @@ pub struct Cuts {
 pub enum Expected {
     /// Every acknowledged write.
     EverythingAcknowledged,
-    /// Less than that, from the second boot on.
+    /// A loss of acknowledged writes, from the second boot on.
     Loss,
 }
 
@@ -136,10 +135,10 @@ impl Cuts {
                     println!("one more cut, by itself: {error:#}");
                     *panics_left -= 1;
                     if boot == 0 {
-                        // There may be no pool yet, or half a file system.
+                        // The pool may be missing, or the file system may be incomplete.
                         return Ok(0);
                     }
-                    "its kernel gave up".to_owned()
+                    "its kernel panicked".to_owned()
                 }
                 ended => ended?,
             };
@@ -161,7 +160,7 @@ impl Cuts {
                 }
             }
             if outcome.failed > 0 {
-                bail!("what the cut left is kept in {}", job.display());
+                bail!("the media after the cut are kept in {}", job.display());
             }
             if last && !gave_up {
                 break;
@@ -240,7 +239,7 @@ fn a_loss_in(judged: Result<String>) -> Result<String> {
             .find(|line| line.contains("last acknowledged"))
         {
             Some(words) => Ok(format!("the loss was seen: {words}")),
-            None => Err(error.context("it failed for another reason than a loss")),
+            None => Err(error.context("the comparison failed for another reason than a loss")),
         },
     }
 }

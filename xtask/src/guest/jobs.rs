@@ -16,7 +16,7 @@ use crate::tally::Outcome;
 pub struct Job {
     pub name: &'static str,
     pub what: &'static str,
-    /// The programs that it runs.
+    /// The programs of the job.
     pub programs: &'static [Set],
     pub run: fn(&Bench) -> Result<Outcome>,
 }
@@ -99,7 +99,7 @@ const CUTS: Cuts = Cuts {
     expected: Expected::EverythingAcknowledged,
 };
 
-/// Shows that losses can be seen at all: a pool that syncs nothing must lose acknowledged writes.
+/// The control, which shows that losses can be seen: a pool that syncs nothing must lose acknowledged writes.
 const CONTROL: Cuts = Cuts {
     name: "power-cuts-control",
     sites: &["unsynced"],
@@ -118,7 +118,7 @@ struct Hardware {
     limit: Duration,
 }
 
-/// Longest run of a script; several times its usual duration.
+/// The longest run of a script: several times the usual duration.
 const LIMIT: Duration = Duration::from_secs(300);
 
 const MEMORY_CONTROLLER: Hardware = Hardware {
@@ -146,7 +146,7 @@ const VERBS: Hardware = Hardware {
     ..MEMORY_CONTROLLER
 };
 
-// Its stories wait for one another on two processors, so a busy host makes more of them than of others.
+// The stories wait for one another on two processors, so a busy host slows them more than others.
 const VERBS_STORE: Hardware = Hardware {
     disk_mib: Some(512),
     limit: Duration::from_secs(600),
@@ -202,7 +202,7 @@ impl Bench {
         };
         let status = machine.start()?.finish(hardware.limit)?;
         for medium in modules.into_iter().chain(disk) {
-            // Only space is at stake.
+            // A leftover medium only takes space.
             let _best_effort = fs::remove_file(medium);
         }
         let text = |name: &str| {
@@ -212,14 +212,14 @@ impl Bench {
     }
 }
 
-/// Lines that set the variables of [`HANDED_ON`] that are set here. Each is a number.
+/// Lines that set the variables of [`HANDED_ON`] that this process has. Each value is a number.
 fn handed_on() -> Result<String> {
     let mut lines = String::new();
     for name in HANDED_ON {
         if let Ok(value) = std::env::var(name) {
             let number: u64 = value
                 .parse()
-                .with_context(|| format!("{name} is a number, and not {value}"))?;
+                .with_context(|| format!("{name} must be a number, and is {value}"))?;
             lines += &format!("export {name}={number}\n");
         }
     }

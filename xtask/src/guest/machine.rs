@@ -1,10 +1,9 @@
-//! One guest machine: started, watched, and ended by its script, by its time limit, or by a power
-//! cut.
+//! A guest machine: started, watched, and ended by its script, by its time limit, or by a power cut.
 //!
-//! The machine is emulated, so it runs wherever QEMU does. Its persistent memory is a file that it
-//! maps shared: a store of the guest is in the host's memory at that moment, and stays when the
-//! process is killed. The folder of the boot is shared through a file protocol without a cache in
-//! the guest: a write of the guest returns when the host's kernel has the bytes.
+//! The machine is emulated, so it runs wherever QEMU runs. The machine's persistent memory is a file, mapped shared: a
+//! store of the guest is in the host's memory at that moment, and stays when the process is killed. The folder of the
+//! boot is shared through a file protocol without a cache in the guest: a write of the guest returns when the host's
+//! kernel has the bytes.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -40,17 +39,18 @@ pub enum Persistence {
 
 /// The description of a machine.
 pub struct Machine {
-    /// The guest that it boots.
+    /// The guest to boot.
     pub image: Image,
     /// Ordinary memory.
     pub memory_mib: u32,
-    /// What its firmware says about its persistent memory.
+    /// The firmware's statement about persistent memory.
     pub persistence: Persistence,
     /// Persistent memory modules; each is as large as its file.
     pub modules: Vec<PathBuf>,
     /// A disk without a cache of its own: acknowledged writes are in the host's memory.
     pub disk: Option<PathBuf>,
-    /// The folder of this boot: `script` is run; `output`, `status` and `console` are left there.
+    /// The folder of this boot, with the `script` to run. The machine leaves `output`, `status` and `console` in the
+    /// folder.
     pub job: PathBuf,
     /// Files for the script, read only.
     pub programs: PathBuf,
@@ -62,14 +62,13 @@ pub struct Running {
     job: PathBuf,
     start: Instant,
     shown: u64,
-    /// Held while the machine runs: emulating one takes all processors that small machines have.
+    /// A lock that is held while the machine runs: emulation takes all processors of a small host.
     _lock: File,
 }
 
-/// The guest's kernel panicked. Emulation of two processors now and then breaks a kernel that
-/// patches its own instructions, while it starts and whenever it switches a feature on. Our
-/// programs cannot cause that, so it says nothing about them: the script runs again, and under
-/// power cuts the panic counts as one more cut.
+/// The guest's kernel panicked. Emulation of two processors sometimes breaks a kernel that patches its own
+/// instructions, at its start and whenever it switches a feature on. The programs under test cannot cause such a panic,
+/// so a panic says nothing about them: the script runs again, and under power cuts the panic counts as one more cut.
 #[derive(Debug)]
 pub struct KernelPanic {
     words: String,
@@ -77,11 +76,7 @@ pub struct KernelPanic {
 
 impl std::fmt::Display for KernelPanic {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            formatter,
-            "the guest's kernel gave up by itself:\n{}",
-            self.words
-        )
+        write!(formatter, "the guest's kernel panicked:\n{}", self.words)
     }
 }
 
@@ -98,9 +93,9 @@ pub fn create_medium(path: &Path, mib: u64) -> Result<()> {
 }
 
 impl Machine {
-    /// Switches the machine on, and waits until its script runs. Emulation of two processors now
-    /// and then breaks a kernel that patches its own instructions while it starts; the media are
-    /// then untouched, and the machine is switched on again.
+    /// Switches the machine on, and waits until its script runs. Emulation of two processors sometimes breaks a kernel
+    /// that patches its own instructions at its start; the media are then untouched, and the machine is switched on
+    /// again.
     pub fn start(&self) -> Result<Running> {
         let mut attempt = 1;
         loop {
@@ -109,7 +104,7 @@ impl Machine {
                 Ok(()) => return Ok(running),
                 Err(error) if attempt == ATTEMPTS => return Err(error),
                 Err(error) => println!(
-                    "the guest's kernel did not get as far as its script, once more: {error:#}"
+                    "the guest's kernel ended before its script, another attempt: {error:#}"
                 ),
             }
             attempt += 1;
@@ -173,7 +168,7 @@ impl Machine {
             "-initrd".to_owned(),
             folder(&self.image.initrd),
             "-append".to_owned(),
-            // Where the host is busy an interrupt of the timer may come late; the kernel would take it for a broken timer.
+            // On a busy host, an interrupt of the timer may come late, which the kernel would take for a broken timer.
             "console=ttyS0 panic=-1 quiet mitigations=off nokaslr no_timer_check nowatchdog random.trust_cpu=on".to_owned(),
             "-virtfs".to_owned(),
             format!("local,path={},mount_tag=job,security_model=none", folder(&self.job)),
@@ -195,8 +190,8 @@ impl Machine {
             ]);
         }
         if let Some(path) = &self.disk {
-            // Killing the machine leaves the host's page cache, so the disk need not wait for the host's own disk: what the
-            // guest wrote is kept, what is still in the guest's page cache is lost.
+            // A kill of the machine leaves the host's page cache, so the disk need not wait for the host's own disk:
+            // bytes that the guest wrote to its disk are kept, and bytes in the guest's page cache are lost.
             arguments.push("-drive".to_owned());
             arguments.push(format!(
                 "file={},format=raw,if=virtio,cache=unsafe",
@@ -323,7 +318,7 @@ impl Drop for Running {
     }
 }
 
-/// Names the file that is locked while a guest runs, for machines that are shared with others.
+/// The environment variable that names the file that is locked while a guest runs, for shared machines.
 const LOCK_VARIABLE: &str = "STONECAST_GUEST_LOCK";
 
 fn lock() -> Result<File> {

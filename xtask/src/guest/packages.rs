@@ -1,6 +1,5 @@
-//! The packages of the guest: from a newer release of the distribution than most machines run,
-//! resolved, fetched and checked by apt itself, with separate lists and a separate cache, and never
-//! installed here.
+//! The packages of the guest: from a newer release of the distribution than most machines run, resolved, fetched and
+//! checked by apt itself, with separate lists and a separate cache, and never installed on this machine.
 //!
 //! ```text
 //!   resolve   names of package files with versions     decides whether the cached guest is still the newest
@@ -20,7 +19,7 @@ use crate::tools::{output_of, run};
 
 /// The first release of Debian whose kernel and rdma-core both know FLUSH and ATOMIC_WRITE.
 const RELEASE: &str = "trixie";
-/// Depends on the newest kernel of the release.
+/// The package that depends on the newest kernel of the release.
 const KERNEL: &str = "linux-image-amd64";
 /// Packages whose programs and libraries the guest uses. Their dependencies come with them.
 const WANTED: &[&str] = &[
@@ -52,7 +51,7 @@ pub struct Apt {
 pub struct Resolved {
     /// The package of the newest kernel.
     kernel: String,
-    /// Everything, in a fixed order.
+    /// All package files, in a fixed order.
     pub files: Vec<String>,
 }
 
@@ -65,7 +64,7 @@ pub struct Unpacked {
 }
 
 impl Apt {
-    /// Keeps everything below `folder`.
+    /// An apt whose files lie below `folder`.
     pub fn new(folder: PathBuf) -> Result<Self> {
         for below in ["lists/partial", "cache/archives/partial"] {
             let path = folder.join(below);
@@ -95,7 +94,7 @@ impl Apt {
             .and_then(|time| time.elapsed().ok());
         if age.is_none_or(|age| age > LISTS_AGE_MAX) {
             run(self.command("apt-get").args(["-qq", "update"]))?;
-            fs::write(&stamp, "").context("noting that the package lists are new")?;
+            fs::write(&stamp, "").context("noting the time of the package lists")?;
         }
         let depends = output_of(self.command("apt-cache").args(["depends", KERNEL]))?;
         let kernel = depends
@@ -158,7 +157,7 @@ impl Apt {
     /// Removes the files of [`Apt::unpack`] after the guest was made.
     pub fn clean(&self) {
         for folder in ["root", "kernel", "kernel-package", "cache/archives"] {
-            // Only space is at stake.
+            // Leftover files only take space.
             let _best_effort = fs::remove_dir_all(self.folder.join(folder));
         }
         let _best_effort = fs::create_dir_all(self.folder.join("cache/archives/partial"));

@@ -1,5 +1,5 @@
-//! Programs of the workspace that run in the guest: built here, stripped, and copied to a folder
-//! that the guest sees.
+//! Programs of the workspace for the guest: built on this machine, stripped, and copied to a folder that the guest
+//! sees.
 //!
 //! ```text
 //!   programs/stonecast       the binary, release build; stonecast-verbs with the feature `verbs`
@@ -26,9 +26,9 @@ const SCRATCH: &str = "/scratch";
 pub enum Set {
     /// The binary and its tests, in the release build of the end-to-end tests.
     Binary,
-    /// Tests of the other packages.
+    /// The tests of the other packages.
     Tests,
-    /// The binary that speaks verbs, and tests over them. They need a C toolchain.
+    /// The binary with verbs, and tests over verbs. The build needs a C toolchain.
     Verbs,
 }
 
@@ -154,8 +154,8 @@ impl Programs {
                     .arg("-o")
                     .arg(programs.join(name))
                     .arg(&built))?;
-                // Of two programs with the same path the first one counts: tests expect the binary
-                // with which they were built.
+                // The first of two programs with the same path counts: tests expect the binary with which they were
+                // built.
                 if !links.contains(&format!(" {}\n", built.display())) {
                     links += &format!("/programs/{name} {}\n", built.display());
                 }
@@ -172,11 +172,11 @@ impl Programs {
     pub fn left_in(folder: &Path) -> Result<Self> {
         let folder = folder.join("programs");
         let links = fs::read_to_string(folder.join("links"))
-            .context("no earlier run left programs; run it without --no-build")?;
+            .context("no earlier run left programs; run the command without --no-build")?;
         Ok(Self { folder, links })
     }
 
-    /// The program `name`. It runs on this machine, too.
+    /// The program `name`, which also runs on this machine.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -212,7 +212,7 @@ fn made_by(
     let mut made = Vec::new();
     for (package, target, name) in build.wanted {
         let is_it = |artifact: &&Artifact| {
-            // A binary is built twice: as itself, and as a test of itself.
+            // Cargo builds a binary twice: as itself, and as a test of itself.
             let is_binary = artifact.target.kind.iter().any(|kind| kind == "bin");
             let packages = [
                 format!("/{package}#"),

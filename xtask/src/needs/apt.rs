@@ -1,4 +1,4 @@
-//! apt, where it exists and this user may install packages.
+//! The program apt, on machines that have apt and for users who may install packages.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ pub fn install(package: &str) -> bool {
     apt_get(&["install", "--yes", "--no-install-recommends", package])
 }
 
-/// Whether this machine runs Debian: other distributions have other packages and other keys.
+/// Returns whether this machine runs Debian: other distributions have other packages and other keys.
 pub fn is_debian() -> bool {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     text.lines().any(|line| line == "ID=debian")
@@ -52,11 +52,7 @@ fn apt_get(arguments: &[&str]) -> bool {
         Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
         Err(error) => error.to_string(),
     };
-    println!(
-        "apt-get {} did not work: {}",
-        arguments.join(" "),
-        words.trim()
-    );
+    println!("apt-get {} failed: {}", arguments.join(" "), words.trim());
     false
 }
 

@@ -17,14 +17,14 @@ use anyhow::{Result, bail};
 
 use crate::needs::signs::Sign;
 
-/// One thing that steps need.
+/// A need of steps.
 pub struct Need {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
     sign: Sign,
-    /// The package of Debian that holds it; `None`: the lists of packages themselves.
+    /// The package of Debian that satisfies the need; `None` for the lists of packages themselves.
     package: Option<&'static str>,
-    /// The steps of `cargo xtask ci`, and other commands, that use it.
+    /// The steps of `cargo xtask ci`, and the other commands, with this need.
     steps: &'static [&'static str],
 }
 
@@ -41,7 +41,7 @@ const fn program(
     }
 }
 
-/// The needs of all steps. Steps that are not named here need only Rust and a C compiler.
+/// The needs of all steps. Steps that the table does not name need only Rust and a C compiler.
 pub const NEEDS: &[Need] = &[
     program("redis-server", "redis-server", &["tests", "bench"]),
     program("etcd", "etcd-server", &["tests", "bench"]),
@@ -112,7 +112,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Checks the needs of `step`, and installs missing ones where this user may.
+/// Checks the needs of `step`, and installs missing ones if this user may install packages.
 pub fn ensure(step: &str) -> Result<(), Missing> {
     let missing: Vec<_> = of_steps(&[step]).filter(|need| !need.install()).collect();
     match missing.is_empty() {
@@ -121,15 +121,13 @@ pub fn ensure(step: &str) -> Result<(), Missing> {
     }
 }
 
-/// Prints the needs of the named steps (all, if none is named), after an attempt to `install`
-/// missing ones. Returns `false` if one is missing.
+/// Prints the needs of the named steps (all, if none is named), after an attempt to `install` missing ones. Returns
+/// `false` if a need is missing.
 pub fn run(steps: &[String], install: bool) -> Result<bool> {
     let steps: Vec<_> = steps.iter().map(String::as_str).collect();
     let known = |step: &&&str| NEEDS.iter().any(|need| need.steps.contains(*step));
     if let Some(step) = steps.iter().find(|step| !known(step)) {
-        bail!(
-            "the step {step} needs nothing beside Rust and a C compiler, or there is none of that name"
-        );
+        bail!("the step {step} does not exist, or needs nothing beside Rust and a C compiler");
     }
     let mut complete = true;
     for need in of_steps(&steps) {
@@ -158,7 +156,7 @@ fn of_steps(steps: &[&str]) -> impl Iterator<Item = &'static Need> {
 }
 
 impl Need {
-    /// Installs the need if it is missing. Returns whether it is there afterwards.
+    /// Installs a missing need. Returns whether the need is satisfied afterwards.
     fn install(&self) -> bool {
         self.sign.is_there()
             || (apt::update() && self.package.is_none_or(apt::install) && self.sign.is_there())

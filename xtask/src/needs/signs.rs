@@ -1,5 +1,4 @@
-//! Evidence that a need is there: the files that its users look for, not the package that brings
-//! them.
+//! Evidence that a need is satisfied: the files that its users look for, not the package with these files.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,8 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The end-to-end test imports the descriptions of all packages of the distribution; fewer than
-/// this are not a full list.
+/// The least number of packages in a full list. The end-to-end test imports the descriptions of all packages of the
+/// distribution.
 const PACKAGES_MIN: usize = 60_000;
 /// Bytes at the start of a program or library.
 const ELF: [u8; 4] = *b"\x7fELF";
@@ -30,7 +29,7 @@ pub enum Sign {
 }
 
 impl Sign {
-    /// Whether the sign is there.
+    /// Returns whether the sign is present.
     pub fn is_there(&self) -> bool {
         match self {
             Self::Program(name) => is_program(name),
@@ -40,7 +39,7 @@ impl Sign {
             Self::Libclang => libclang_folders(env::var_os("LIBCLANG_PATH").as_deref())
                 .iter()
                 .any(|folder| holds_libclang(folder)),
-            // bindgen asks `clang`, where it is installed, and accepts a user's setting.
+            // bindgen asks an installed `clang`, and accepts a user's setting.
             Self::ClangHeaders => {
                 is_program("clang")
                     || env::var_os("BINDGEN_EXTRA_CLANG_ARGS").is_some()
@@ -81,8 +80,8 @@ fn holds_program(folder: &Path, name: &str) -> bool {
         .is_ok_and(|status| status.is_file() && status.permissions().mode() & 0o111 != 0)
 }
 
-/// The folders in which the builder of bindings looks for libclang. If its variable `named` is set,
-/// it looks nowhere else.
+/// The folders in which the builder of bindings looks for libclang. If its variable is set (`named`), the builder looks
+/// nowhere else.
 fn libclang_folders(named: Option<&OsStr>) -> Vec<PathBuf> {
     if let Some(named) = named {
         let named = PathBuf::from(named);
@@ -122,7 +121,7 @@ fn folders_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .filter(|path| path.is_dir())
 }
 
-/// Whether libclang itself lies in `folder`, and not a dangling link or a linker script.
+/// Returns whether libclang itself lies in `folder`, and not a dangling link or a linker script.
 fn holds_libclang(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -130,7 +129,7 @@ fn holds_libclang(folder: &Path) -> bool {
         .any(|entry| is_elf(&entry.path()))
 }
 
-/// Whether the headers of a compiler lie where a libclang in `folder` looks for them.
+/// Returns whether the headers of a compiler lie in the place in which a libclang in `folder` looks for them.
 fn holds_clang_headers(folder: &Path) -> bool {
     folders_in(&folder.join("clang")).any(|version| version.join("include/stddef.h").is_file())
 }
@@ -141,7 +140,8 @@ fn is_elf(path: &Path) -> bool {
     read.is_ok() && start == ELF
 }
 
-/// Whether a file of this name is libclang, with or without a version. `libclang-cpp` is another library: the C++ interface.
+/// Returns whether a file of this name is libclang, with or without a version. `libclang-cpp` is another library: the
+/// C++ interface.
 fn is_libclang(name: &str) -> bool {
     let unversioned = name == "libclang.so" || name.starts_with("libclang.so.");
     let versioned =
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_counts_only_where_the_builder_of_bindings_can_load_it() {
+    fn a_library_counts_only_if_the_builder_of_bindings_can_load_it() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("libclang-cpp.so.14"), ELF).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn libclang_without_the_headers_of_its_compiler_is_seen_as_such() {
+    fn libclang_without_the_headers_of_its_compiler_is_not_enough() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("libclang-14.so.1"), ELF).unwrap();
         let headers = folder.path().join("clang/14/include");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_that_may_be_run_is_a_program() {
+    fn only_an_executable_file_is_a_program() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("text"), "").unwrap();

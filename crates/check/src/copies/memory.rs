@@ -4,17 +4,15 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_fabric_sim::SimBacking;
-use stonecast_media::{
-    Backing as _, DeclaredPlatform, Durability, LogOptions, MediaError, PersistError,
-    PersistentRegion,
-};
+use stonecast_media::{DeclaredPlatform, MediaError, PersistError, PersistentRegion};
 use stonecast_persist::execute::{Commit, Layout, Persisted};
 
+use crate::region;
 use crate::values::{ValueId, decode};
 
 /// Bytes of a place.
 const PLACE_SIZE: u64 = 256;
-/// Places of a key: a write never touches the place of the last record that was done.
+/// Places of a key: a write never touches the place of the latest finished record.
 const PLACES: u64 = 2;
 /// Bytes of the region.
 const CAPACITY: u64 = 1 << 16;
@@ -29,7 +27,7 @@ pub(super) const LAYOUT: Layout = Layout {
 /// Longest record.
 pub(super) const RECORD_SIZE_MAX: usize = PLACE_SIZE as usize;
 
-/// The place of the next write of `key` after `done` ones, from the start of the data.
+/// The place of the next write of `key` after `done` finished writes, as an offset in the data.
 pub(super) fn place(key: u32, done: u64) -> u64 {
     (u64::from(key) * PLACES + done % PLACES) * PLACE_SIZE
 }
@@ -40,7 +38,7 @@ pub(super) struct Memory {
     commit: Commit,
 }
 
-/// A whole record: its value, its place among those of its key, and its bytes.
+/// A whole record: its value, its place among the places of its key, and its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub value: ValueId,
@@ -49,15 +47,9 @@ pub(super) struct Record {
 }
 
 impl Memory {
-    /// Opens what the module behind `backing` holds.
+    /// Opens the content of the module behind `backing`.
     pub fn open(backing: &SimBacking, platform: DeclaredPlatform) -> Result<Self, MediaError> {
-        let region = backing.open_log(LogOptions {
-            capacity: CAPACITY,
-            platform,
-            durability: Durability::Power,
-        })?;
-        let commit = Commit::choose(platform, Durability::Power, region.means());
-        let commit = commit.expect("a platform of a setup has a plan, and its memory the means");
+        let (region, commit) = region::open(backing, platform, CAPACITY)?;
         Ok(Self { region, commit })
     }
 

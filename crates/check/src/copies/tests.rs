@@ -5,13 +5,13 @@ use crate::copies::setup::Done;
 
 /// Seeds of each story.
 const SEEDS: u64 = 12;
-/// In this seed a power cut leaves a write without an answer, and further writes follow.
+/// A seed in which a power cut leaves a write without an answer, and further writes follow.
 const UNANSWERED: u64 = 16;
 
-/// Needs the choice of places by writes that were done: with places in turn, the write behind one of unknown outcome
-/// overwrites the last record that all machines have.
+/// Fails unless finished writes choose the places: with places in turn, the write after a write of unknown outcome overwrites the
+/// last record that all machines have.
 #[test]
-fn records_survive_whatever_machines_lose_their_power_together() {
+fn records_survive_whichever_machines_lose_their_power_together() {
     let mut states = 0;
     for seed in (0..SEEDS).chain([UNANSWERED]) {
         let report = run("copies", &Setup::short(seed));
@@ -26,7 +26,7 @@ fn records_survive_whatever_machines_lose_their_power_together() {
     assert!(states > 1000, "{states} states");
 }
 
-/// Needs wrecks of several machines at one moment: the loss of one machine alone never shows this mistake.
+/// Fails without wrecks of several machines at one moment: the loss of one machine never shows this mistake.
 #[test]
 fn writes_that_no_copy_has_persisted_are_lost_only_when_several_machines_lose_power_together() {
     let mut found = 0;
@@ -41,7 +41,7 @@ fn writes_that_no_copy_has_persisted_are_lost_only_when_several_machines_lose_po
             continue;
         };
         assert_eq!(violation.oracle, "acknowledged writes survive");
-        // The finding has nothing lost that the failure does not need.
+        // The finding contains no loss that the failure does not need.
         for machine in 0..setup.machines.len() {
             let harmless = format!("machine {machine}: everything survives");
             assert!(!violation.found.contains(&harmless), "{violation}");

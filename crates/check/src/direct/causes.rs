@@ -1,4 +1,4 @@
-//! Brings about the mishaps of a run when they are due.
+//! Causes the mishaps of a run when they are due.
 
 use rand::RngExt as _;
 use stonecast_fabric_sim::{Fate, Fault, Machine};
@@ -8,6 +8,7 @@ use crate::direct::drive::Run;
 use crate::direct::mishaps::{self, Mishap};
 use crate::direct::subject::SERVER;
 use crate::direct::visitors;
+use crate::partitions::{duration_ns, partition};
 
 /// Number of events for which the end of a server waits for a store.
 const WAITS_MAX: u32 = 500;
@@ -44,20 +45,20 @@ impl Run {
         self.course.waited = 0;
         self.course.behind_a_store = self.random.random();
         if needs_server && !self.server().is_running() {
-            // The server is down already: try later.
+            // The server is down already: the mishap is tried later.
             return self.course.mishaps.push((answers + 10, mishap));
         }
         let number = self.random.random_range(0..self.stage.clients.len());
         self.cause(mishap, number);
     }
 
-    /// Causes a mishap; if it is one of a client, that of client `number`.
+    /// Causes a mishap. A mishap of a client happens to client `number`.
     fn cause(&mut self, mishap: Mishap, number: usize) {
         match mishap {
             Mishap::ClientKilled => {
                 self.stage.clients[number].process.kill();
                 self.stage.count("client_deaths");
-                // Its operations under way may still take effect, since the server continues.
+                // The client's operations in flight may still take effect, since the server continues.
                 self.start_client(number as u32);
                 self.stage
                     .mark(format!("client {number} is killed, and starts again"));
@@ -78,8 +79,7 @@ impl Run {
                 let clients = self.stage.clients.iter();
                 let clients: Vec<Machine> = clients.map(|client| client.machine).collect();
                 let server = self.server().machine;
-                let what =
-                    mishaps::partition(&self.stage.world, server, &clients, &mut self.random);
+                let what = partition(&self.stage.world, server, &clients, &mut self.random);
                 self.stage.mark(format!("a partition {what}"));
             }
             Mishap::NicReset => {
@@ -90,17 +90,17 @@ impl Run {
             Mishap::SlowNic => {
                 let (machine, _) = self.server_or_client(number);
                 let factor = self.work.setup.faults.slow_nic_factor;
-                let duration = mishaps::duration_ns(&mut self.random);
+                let duration = duration_ns(&mut self.random);
                 self.stage.world.slow_nic(machine, factor, duration);
             }
             Mishap::HostHung => {
-                let duration = mishaps::duration_ns(&mut self.random);
+                let duration = duration_ns(&mut self.random);
                 self.server().process().expect("it runs").pause(duration);
                 self.stage
                     .mark(format!("the server stands still for {duration} ns"));
             }
             Mishap::ClientPaused => {
-                let duration = 1_000_000 + mishaps::duration_ns(&mut self.random);
+                let duration = 1_000_000 + duration_ns(&mut self.random);
                 self.stage.clients[number].process.pause(duration);
                 self.stage.clients[number].process.break_peers();
                 self.stage.world.hit(Fault::PauseBeyondLease);

@@ -1,5 +1,5 @@
-//! One run: drives the world, ends servers and clients in the middle, examines what power cuts
-//! would leave, and judges the history at the end.
+//! One run: drives the world, ends servers and clients in the middle, examines the states that power cuts would leave, and judges
+//! the history at the end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use stonecast_base::{Nanoseconds, Random, random_from_seed};
 use stonecast_fabric_sim::{Fate, Fault, Process, SimBacking, Survivor, World};
 use stonecast_media::Pool;
 
+use crate::direct::answers::judge_history;
 use crate::direct::client::{self, Work};
 use crate::direct::damage::Damage;
 use crate::direct::keys;
@@ -16,11 +17,8 @@ use crate::direct::mishaps::{self, Mishap};
 use crate::direct::progress::{self, PROGRESS_NS};
 use crate::direct::setup::Setup;
 use crate::direct::subject::{Direct, SERVER, Upkeep, everything};
-use crate::direct::words::WORDS;
 use crate::explorer::Explorer;
 use crate::lab::Lab;
-use crate::linearizability::{STATES_MAX, Verdict};
-use crate::models::register::{self, History};
 use crate::oracles;
 use crate::oracles::acknowledged::Allowed;
 use crate::report::Report;
@@ -29,8 +27,7 @@ use crate::subject::{Subject as _, Task};
 use crate::violation::Violation;
 use crate::wrecks::Wrecks;
 
-/// Time in which things may go wrong: clients that are not done by then must be done soon after
-/// everything heals.
+/// Time for faults: clients that are not done by then must be done soon after everything heals.
 const SAFETY_NS: Nanoseconds = 20_000_000_000;
 /// Time limit for filling a pool and emptying it again.
 const FILLED_NS: Nanoseconds = 60_000_000_000;
@@ -51,9 +48,9 @@ pub(super) struct Run {
     pub(super) canary: bool,
 }
 
-/// The mishaps to come, and what was seen while they waited.
+/// The mishaps to come, and observations while they waited.
 pub(super) struct Course {
-    /// Each with the number of answers after which it is due.
+    /// The mishaps, each with the number of answers after which it is due.
     pub(super) mishaps: Vec<(u64, Mishap)>,
     /// Number of times that clocks were set forward.
     pub(super) jumps: u64,
@@ -142,7 +139,7 @@ impl Run {
         self.stage.start_client(number, setup.machine, clock, seed);
     }
 
-    /// Drives the world until all clients are done, and heals everything when that takes long.
+    /// Drives the world until all clients are done. Heals everything if that takes long.
     fn work_off(&mut self) {
         while !self.stage.clients_are_done() && self.stage.step() {
             if self.stage.healed_until.is_none() && self.stage.world.now() > SAFETY_NS {
@@ -217,13 +214,13 @@ impl Run {
         self.stage.visit_alone(self.work.setup.machine, visit);
     }
 
-    /// What `fates` mean, for people.
+    /// A description of `fates`.
     pub(super) fn tell(&self, wrecks: &Wrecks, fates: &[Fate]) -> String {
         wrecks.describe(fates, |_| self.stage.subject.name(SERVER))
     }
 
-    /// Examines what a power cut at this moment would leave, at as many moments as the setup says,
-    /// spread over the run.
+    /// Examines the states that a power cut at this moment would leave. The setup gives the number of such moments, spread over
+    /// the run.
     fn look_at_crash(&mut self) {
         if self.crash_points == 0 || !self.server().is_running() {
             return;
@@ -287,7 +284,7 @@ impl Run {
         self.stage.into_report()
     }
 
-    /// Puts what was counted beside the world into the report.
+    /// Adds the counts of the run to the report.
     fn count_up(&mut self) {
         let report = &mut self.stage.report;
         report.crash_states = self.explorer.states + self.damage.states;
@@ -349,22 +346,4 @@ impl Run {
             self.stage.report.violations.extend(found);
         }
     }
-}
-
-/// Judges the whole history, key by key.
-fn judge_history(history: &History) -> Option<Violation> {
-    (0..history.parts()).find_map(|key| {
-        let text = match register::check(history.of_part(key), None, STATES_MAX) {
-            Verdict::Linearizable => return None,
-            Verdict::NotLinearizable { explained, stuck } => {
-                let stuck = stuck.and_then(|number| history.of_part(key).nth(number));
-                let stuck = stuck.map_or("none".to_owned(), |stuck| WORDS.describe(stuck));
-                format!(
-                    "key {key}: {explained} operations are explained, but not this one: {stuck}"
-                )
-            }
-            Verdict::Undecided => format!("key {key}: undecided after {STATES_MAX} states"),
-        };
-        Some(Violation::new("the history is linearizable", text))
-    })
 }

@@ -1,5 +1,6 @@
 //! The store with one server in the simulated world: a subject of the checks, and the course of its runs.
 
+mod answers;
 mod causes;
 mod client;
 mod contents;
@@ -18,6 +19,7 @@ mod tests;
 mod visitors;
 mod words;
 
+pub(crate) use answers::judge_history;
 pub(crate) use drive::run;
 pub(crate) use setup::Setup;
 pub(crate) use words::WORDS;

@@ -16,7 +16,7 @@ use crate::lab::Lab;
 use crate::violation::Violation;
 use crate::wrecks::Wrecks;
 
-/// Counts what it is asked to judge.
+/// A judge that counts its judgements.
 #[derive(Default)]
 struct Counting(Cell<u64>);
 
@@ -31,9 +31,9 @@ impl Judge<Contents> for Counting {
     }
 }
 
-/// Needs the judgement in `tear_again`: a store that comes up empty after two torn headers would pass.
+/// Fails without the judgement in `tear_again`: a store that is empty after two torn headers would pass.
 #[test]
-fn the_end_of_every_recovery_that_was_cut_is_judged_also_behind_torn_headers() {
+fn the_end_of_every_cut_recovery_is_judged_even_after_torn_headers() {
     let setup = Setup::short(1);
     let world = World::new(1);
     let node = server(&world, &setup);

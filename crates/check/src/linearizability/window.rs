@@ -1,8 +1,8 @@
-//! Which operations of a moving window are done.
+//! The done operations of a moving window.
 
 use smallvec::SmallVec;
 
-/// The done operations of a window, one bit each. As wide as the longest operation needs.
+/// The done operations of a window, one bit each. The window is as wide as the longest operation needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Window(SmallVec<[u64; 4]>);
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_moves_over_what_is_done_at_its_start() {
+    fn a_window_moves_over_done_operations_at_its_start() {
         let mut window = Window::new(512);
         (0..200)
             .chain([201, 300])

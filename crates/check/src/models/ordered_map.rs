@@ -12,7 +12,7 @@ pub struct OrderedMap;
 /// The call of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Stores a value, whatever is there.
+    /// Stores a value, with or without a present one.
     Insert(u32, ValueId),
     /// Stores a value if the key is absent.
     InsertIfAbsent(u32, ValueId),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_what_was_inserted_last_and_says_what_was_there_before() {
+    fn a_key_has_the_value_inserted_last_and_an_insert_returns_the_value_before() {
         let mut history = History::new(1);
         done(&mut history, Call::Insert(3, ValueId(1)), value(0));
         done(&mut history, Call::InsertIfAbsent(3, ValueId(2)), value(1));
@@ -111,9 +111,9 @@ mod tests {
         ));
     }
 
-    /// Needs the whole object: key by key both histories are right.
+    /// Fails unless the whole object is one part: key by key both histories are right.
     #[test]
-    fn a_range_is_that_of_one_moment() {
+    fn a_range_is_read_at_one_moment() {
         let story = |entries: &[(u32, u32)]| {
             let mut history = History::new(1);
             let range = call(&mut history, Call::Range(1, 9));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_first_leaves_first() {
+    fn the_first_value_in_is_the_first_out() {
         let mut history = History::new(1);
         enqueue(&mut history, 1);
         enqueue(&mut history, 2);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_arrive_together_may_leave_in_any_order_but_each_once() {
+    fn values_enqueued_together_leave_once_each_in_any_order() {
         let mut history = History::new(1);
         let one = history.call(0, Some(0), 0, Call::Enqueue(ValueId(1)));
         let two = history.call(1, Some(0), 0, Call::Enqueue(ValueId(2)));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_that_of_one_moment() {
+    fn a_length_is_counted_at_one_moment() {
         let mut history = History::new(1);
         enqueue(&mut history, 1);
         let length = history.call(2, Some(0), 0, Call::Length);
@@ -133,7 +133,7 @@ mod tests {
         assert!(matches!(judged(&wrong), Verdict::NotLinearizable { .. }));
     }
 
-    /// Needs the rule that the death of a node cuts off only what was on this node.
+    /// Fails without the rule that the death of a node cuts off only the operations on this node.
     #[test]
     fn a_value_without_an_answer_may_come_after_the_death_of_another_node_but_not_of_its_own() {
         let story = |dies: u32| {
@@ -148,7 +148,7 @@ mod tests {
         assert!(matches!(story(1), Verdict::NotLinearizable { .. }));
     }
 
-    /// Needs the bound: this history has more orders than any machine can try.
+    /// Fails without the bound: this history has more orders than any machine can try.
     #[test]
     fn a_history_that_is_too_hard_is_undecided_and_does_not_hang() {
         let mut history = History::new(1);

@@ -22,7 +22,7 @@ struct Key {
 }
 
 impl Allowed {
-    /// Brings the values up to date.
+    /// Updates the values.
     pub fn update(&mut self, history: &History) {
         self.keys.resize(history.parts() as usize, Key::default());
         for (number, key) in (0..).zip(&mut self.keys) {
@@ -54,7 +54,7 @@ impl Allowed {
                 .last();
             let Some(newest) = newest else { continue };
             key.values = vec![newest.call.value().unwrap_or(ValueId::ABSENT)];
-            // The values are computed again the next time.
+            // The next update computes the values again.
             key.seen = (usize::MAX, usize::MAX, usize::MAX);
         }
     }
@@ -81,7 +81,7 @@ impl Allowed {
     }
 }
 
-/// The values that `key` may have if everything under way is cut off now.
+/// The values that `key` may have if all pending operations are cut off at this moment.
 fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
     // A write that was answered before the call of another answered write cannot be the last.
     let writes = || {
@@ -108,7 +108,7 @@ fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
     candidates.sort_unstable();
     candidates.dedup();
     if candidates.len() > 1 {
-        // A value of which the search decided nothing stays allowed: the oracle never objects without a reason.
+        // A value that the search leaves undecided stays allowed: the oracle never objects without a reason.
         candidates.retain(|&value| {
             let verdict = register::check(history.of_part(key), Some(value), STATES_MAX);
             !matches!(verdict, Verdict::NotLinearizable { .. })
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_crash_a_key_has_what_was_answered_or_what_was_under_way() {
+    fn after_a_crash_a_key_has_an_answered_or_a_pending_value() {
         let mut history = History::new(1);
         let mut allowed = Allowed::default();
         let mut values = |history: &History| {

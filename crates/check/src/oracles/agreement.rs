@@ -1,5 +1,5 @@
-//! Copies agree up to the commit horizon: what all copies have persisted is the same on each of them,
-//! without gaps. Above the horizon copies may differ.
+//! Copies agree up to the commit horizon: all copies have the same persisted entries, without gaps. Above the horizon copies may
+//! differ.
 
 use std::fmt::Debug;
 
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_another_entry_and_a_short_copy_are_found_below_the_horizon_only() {
+    fn a_gap_a_different_entry_and_a_short_copy_are_found_only_below_the_horizon() {
         let whole: &[(u64, char)] = &[(1, 'a'), (2, 'b'), (4, 'c')];
         assert_eq!(judged(9, &[whole, whole, whole]), None);
         assert_eq!(judged(9, &[whole]), None);

@@ -3,7 +3,7 @@
 use stonecast_check::{SCENARIOS, run};
 
 #[test]
-fn a_seed_means_the_same_run_for_ever() {
+fn a_seed_always_gives_the_same_run() {
     for scenario in SCENARIOS {
         // Every state of every moment takes minutes without optimization; one seed has tens of thousands.
         let seeds = if scenario.name == "kv-crashes" { 1 } else { 6 };

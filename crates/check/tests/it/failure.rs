@@ -2,10 +2,9 @@
 
 use stonecast_check::{Adjustment, run_adjusted, scenario, shrink};
 
-/// The canary demands that unanswered writes survive. Needs the judgement of crash states: without
-/// it nothing is found.
+/// The canary demands that unanswered writes survive. Fails without the judgement of crash states: nothing is found.
 #[test]
-fn a_broken_promise_is_found_made_small_and_told_in_order() {
+fn a_broken_promise_is_found_shrunk_and_reported_in_order() {
     let scenario = scenario("kv").unwrap();
     let adjustment = Adjustment {
         canary: true,

@@ -14,7 +14,7 @@ use stonecast_media::persist_spans;
 use crate::one_server::{self, ADDRESS};
 
 const SEGMENTS: u32 = 4;
-/// Time after its word for which a record may be read, once generations repeat.
+/// Time after the read of a word for which its record may be read, once generations repeat.
 const SPAN_NS: Nanoseconds = 500_000_000;
 
 /// The current generations of all segments in the server's memory.
@@ -65,14 +65,14 @@ fn connect(world: &World) -> (Process, Rc<Meter>, Client) {
     (process, meter, client)
 }
 
-/// READs of a look-up whose client stands still for `pause_ns` between bucket and record.
+/// READs of a look-up whose client is stopped for `pause_ns` between bucket and record.
 fn reads_of_a_look_up(generation: u32, pause_ns: Nanoseconds) -> u64 {
     let world = World::new(1);
     start(&world, generation);
     let (process, meter, client) = connect(&world);
     world.block_on(async {
         client.put(b"key", b"value").await.unwrap();
-        // A client that has read a record of such a generation reads the clock from then on.
+        // A client that has read a record of such a generation reads the clock afterwards.
         assert!(client.get(b"key", &mut Vec::new()).await.unwrap().is_some());
     });
     let before = meter.counts().reads;
@@ -94,9 +94,9 @@ fn reads_of_a_look_up(generation: u32, pause_ns: Nanoseconds) -> u64 {
     meter.counts().reads - before
 }
 
-/// Needs `Generations::believes`: a word is good for as long as its segment cannot have been used 1024 times since.
+/// Fails without `Generations::believes`: a word is valid as long as its segment cannot have been used 1024 more times.
 #[test]
-fn a_record_that_was_read_long_after_its_word_is_read_again_once_generations_come_round() {
+fn a_record_that_was_read_long_after_its_word_is_read_again_once_generations_wrap_around() {
     assert_eq!(reads_of_a_look_up(1024, SPAN_NS / 2), 2, "soon enough");
     assert_eq!(
         reads_of_a_look_up(1024, SPAN_NS + SPAN_NS / 10),
@@ -110,8 +110,7 @@ fn a_record_that_was_read_long_after_its_word_is_read_again_once_generations_com
     );
 }
 
-/// Needs `Space::may_reuse`: readers depend on it. Without it these generations take three fifths
-/// of that time.
+/// Fails without `Space::may_reuse`, on which readers depend: these generations would take three fifths of that time.
 #[test]
 fn no_segment_goes_through_256_generations_in_less_than_half_a_second() {
     let world = World::new(2);
@@ -143,8 +142,7 @@ fn no_segment_goes_through_256_generations_in_less_than_half_a_second() {
     }
 }
 
-/// Needs the note of a generation from a record of another key: the key's own record may have been
-/// in its place.
+/// Fails unless a record of another key notes its generation: the key's own record may have been at that place.
 #[test]
 fn a_key_is_not_taken_for_absent_because_another_keys_record_of_a_later_round_is_there() {
     const KEYS: u32 = 400;

@@ -88,10 +88,10 @@ fn reclaim(world: &World, stat: &Cell<Stat>, seed: u64) {
     }
 }
 
-/// Needs the short pause of a server while leases end (`wait`): without it an idle server checks
-/// for returned leases only every 20 ms, and may just have checked.
+/// Fails without the short pause of a server while leases end (`wait`): an idle server would check for returned leases only every
+/// 20 ms, and may just have checked.
 #[test]
-fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
+fn leases_of_a_dead_client_are_free_within_20_ms_of_virtual_time() {
     for seed in 0..20 {
         let world = World::new(seed);
         let (server, stat) = start(&world);
@@ -104,7 +104,7 @@ fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
             before.segments_taken >= 1 && before.clients == 1,
             "{before:?}"
         );
-        // The server learns of the death when its NIC does, and not before.
+        // The server learns of the death together with its NIC.
         dead.break_peers();
         dead.kill();
         reclaim(&world, &stat, seed);
@@ -122,12 +122,10 @@ fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
     }
 }
 
-/// Needs the same pause, and that the session of a client ends with the server's side of its
-/// connection, whatever the client believes. The fabric promises that a failed connection and its
-/// windows stay shut.
+/// Fails without the same pause, and unless the session of a client ends with the server's side of the connection, whatever the
+/// client believes. The fabric promises that a failed connection and its windows stay shut.
 #[test]
-fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_nothing_that_it_does_later_has_effect()
- {
+fn leases_of_a_client_that_is_cut_off_are_free_within_20_ms_and_its_later_writes_have_no_effect() {
     for seed in 0..20 {
         let world = World::new(seed);
         let (server, stat) = start(&world);
@@ -135,8 +133,7 @@ fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_n
         while acknowledged.get() < 100 + seed as u32 {
             assert!(world.step());
         }
-        // The server's side of the connection fails; the client does not learn of it, and writes
-        // on.
+        // The server's side of the connection fails; the client does not notice, and continues to write.
         cut_off.break_peers();
         reclaim(&world, &stat, seed);
         let reader = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
@@ -172,7 +169,7 @@ fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_n
         while !done.get() {
             assert!(world.step());
         }
-        // The put under way at the cut is done or not; no later one is.
+        // The put in flight at the cut is done or not; no later put is.
         let keys = stat.get().keys;
         assert!(
             (u64::from(count) + 200..=u64::from(count) + 201).contains(&keys),

@@ -14,12 +14,12 @@ const STEP: u64 = 16 << 10;
 /// Lines of a put of 64 bytes.
 const LINES: u64 = 2;
 
-/// Puts that half a segment has room for: behind them the client leases another one, whose header is persisted, too.
+/// Puts that fit into half a segment. After them the client leases another segment, whose header is persisted, too.
 const PUTS: u64 = 900;
 
-/// Needs `WITNESS_STEP`, and that the line goes with a persist that is made anyway.
+/// Fails without `WITNESS_STEP`, and unless the line is part of a persist that is made anyway.
 #[test]
-fn a_put_costs_its_own_lines_and_its_fence_and_one_line_more_for_each_16_kib() {
+fn a_put_costs_its_own_lines_its_fence_and_one_more_line_for_each_16_kib() {
     let world = World::new(4);
     let seen = Rc::new(Cell::new(None::<Metrics>));
     let told = seen.clone();

@@ -1,5 +1,4 @@
-//! The headlines of Erda's paper: the published number, the measured one, and the reason for a
-//! difference.
+//! The headlines of Erda's paper: the published number, the measured number, and the reason for a difference.
 
 use std::fmt::Write as _;
 
@@ -12,11 +11,11 @@ use super::run::KEY_SIZE;
 pub struct Headline {
     /// The quantity.
     pub what: String,
-    /// Its unit.
+    /// The unit.
     pub unit: &'static str,
     /// The published number.
     pub published: f64,
-    /// The number measured here.
+    /// The measured number.
     pub measured: f64,
     /// The reason for a difference.
     pub why: &'static str,
@@ -324,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_headline_is_explained_when_it_differs_and_only_then() {
+    fn a_headline_is_explained_if_and_only_if_it_differs() {
         let points = [
             point("erda-14", Design::ErdaPublished, "16", 60.0),
             point("erda-14", Design::RedoLogging, "16", 30.0),

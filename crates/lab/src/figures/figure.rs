@@ -1,4 +1,4 @@
-//! One line of the table of figures: a measurement, its yardstick, and whether the target is met.
+//! A line of the table of figures: a measurement, its yardstick, and whether the target is met.
 
 use serde::Serialize;
 
@@ -28,11 +28,11 @@ pub enum Judged {
 /// The definition of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// Short and unique: for scripts and `--only`.
+    /// The name, short and unique, for scripts and `--only`.
     pub name: &'static str,
     /// The description for people.
     pub what: &'static str,
-    /// Of both measurements.
+    /// The unit of both measurements.
     pub unit: &'static str,
     /// The value to compare.
     pub judged: Judged,
@@ -45,21 +45,21 @@ pub struct Definition {
 /// A figure with its measurements. Serialises as one JSON line.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Short and unique.
+    /// The name, short and unique.
     pub name: &'static str,
     /// The description for people.
     pub what: &'static str,
     /// Median of our measurements.
     pub ours: f64,
-    /// Median of the measurements beside them; `null` where ours is judged alone.
+    /// Median of the measurements of the yardstick; `null` if ours is judged alone.
     pub yardstick: Option<f64>,
-    /// Of both.
+    /// The unit of both.
     pub unit: &'static str,
     /// The judged value: the median over the repetitions of ratio or excess, or ours.
     pub ratio: f64,
     /// The target; `null`: for information.
     pub target: Option<f64>,
-    /// Which side of the target is good.
+    /// The good side of the target.
     pub direction: Direction,
     /// Whether the target is met.
     pub reached: bool,
@@ -118,8 +118,7 @@ mod tests {
         direction: Direction::AtLeast,
     };
 
-    /// The medians of both sides would give 30 / 10 = 3, as if a slow moment of the machine had hit
-    /// only one side.
+    /// The ratio of the medians would be 30 / 10 = 3, as if a slow moment of the machine had hit only one side.
     #[test]
     fn a_ratio_is_the_median_of_the_ratios_of_the_repetitions() {
         let figure = AT_LEAST.figure(&[(10.0, 10.0), (30.0, 30.0), (40.0, 8.0)]);
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_reached_from_its_good_side_and_not_by_what_is_no_number() {
+    fn a_target_is_reached_from_its_good_side_and_never_by_a_value_that_is_not_a_number() {
         assert!(AT_LEAST.figure(&[(4.0, 2.0)]).reached);
         assert!(!AT_LEAST.figure(&[(3.9, 2.0)]).reached);
         assert!(!AT_LEAST.figure(&[(0.0, 0.0)]).reached);

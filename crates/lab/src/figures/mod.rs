@@ -52,12 +52,11 @@ pub struct FigureOptions {
     pub data: DataSet,
     /// Duration of each measurement.
     pub duration: Duration,
-    /// Number of puts in each measurement of writes that sync nothing: in a given time they would
-    /// fill the pool.
+    /// The number of puts in each measurement of writes without a sync. A measurement by time would fill the pool.
     pub puts: u64,
     /// Number of repetitions, in turn.
     pub repetitions: u32,
-    /// Bytes of a pool's log, unless the data needs more. The index grows with it.
+    /// Bytes of a pool's log, unless the data needs more. The index grows with the log.
     pub capacity: u64,
     /// Operations that are drawn beforehand for each sequence.
     pub sequence_length: usize,
@@ -119,7 +118,7 @@ pub enum FiguresError {
         /// Number of operations.
         ops: u64,
     },
-    /// The client has not mapped the store's memory, so nothing would be one-sided.
+    /// The client has not mapped the store's memory, so no operation would be one-sided.
     #[error("the store's memory is not mapped by its client")]
     NotMapped,
     /// The server did not report the address for Redis clients.
@@ -185,12 +184,12 @@ struct Run<'a> {
     say: &'a mut dyn FnMut(&str),
     /// Measurements by the figure's name.
     pairs: BTreeMap<&'static str, Vec<(f64, f64)>>,
-    /// The reasons why figures cannot be measured here.
+    /// The reasons why figures cannot be measured on this machine.
     missing: BTreeMap<&'static str, String>,
 }
 
 impl Run<'_> {
-    /// Whether one of `definitions` was asked for.
+    /// Returns whether one of `definitions` is requested.
     fn wants(&self, definitions: &[&Definition]) -> bool {
         let only = &self.options.only;
         only.is_empty()
@@ -210,8 +209,8 @@ impl Run<'_> {
         self.missing.insert(definition.name, reason.to_string());
     }
 
-    /// The peer; `None`, with a note at the figures that need it, if it is not installed or does
-    /// not start.
+    /// Returns the peer; `None`, with a note at the figures of this peer, if the peer is not installed or does not
+    /// start.
     fn peer<T>(
         &mut self,
         peer: Result<T, PeerError>,
@@ -289,7 +288,7 @@ fn loaded_server_of(
 
 /// Capacity of a pool for the data and `more` records, never smaller than requested.
 fn capacity(options: &FigureOptions, more: u64) -> u64 {
-    // Add a third: segments have headers, and each client's last segment is not full.
+    // A third is added: segments have headers, and each client's last segment is not full.
     let needed = (options.data.keys + more) * record_size(&options.data) * 4 / 3;
     needed.max(options.capacity).next_multiple_of(4 << 20)
 }
@@ -334,7 +333,7 @@ mod tests {
             "resp-get-1",
         ] {
             let error = run_figures(&options(&[name]), &mut |_| {});
-            // Without redis-server the figures that need it are not run, and no server is needed.
+            // Without redis-server, its figures are not run, and no server is needed.
             match error {
                 Err(error) => assert!(error.to_string().contains("/nowhere/stonecast"), "{error}"),
                 Ok(report) => assert_eq!(
@@ -346,9 +345,9 @@ mod tests {
         }
     }
 
-    /// Needs the arm that notes a missing peer: it is neither a failure nor a success.
+    /// Needs the arm that notes a missing peer, which is neither a failure nor a success.
     #[test]
-    fn a_missing_peer_is_noted_at_its_figures_and_a_failing_one_ends_the_run() {
+    fn a_missing_peer_is_noted_at_its_figures_and_a_failing_peer_ends_the_run() {
         let options = options(&[]);
         let mut run = Run {
             options: &options,
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_takes_the_data_and_the_writes_and_is_no_smaller_than_asked_for() {
+    fn a_pool_has_room_for_the_data_and_the_writes_and_is_no_smaller_than_requested() {
         let options = options(&[]);
         assert_eq!(capacity(&options, 0), 1 << 30);
         let large = capacity(&options, 10_000_000);

@@ -26,7 +26,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every measured figure reached its target.
+    /// Returns whether every measured figure reached its target.
     pub fn reached(&self) -> bool {
         self.figures.iter().all(|figure| figure.reached)
     }
@@ -90,7 +90,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Whole numbers in groups of three digits, small ones with decimals.
+/// Formats large numbers as whole numbers in groups of three digits, and small numbers with decimals.
 fn grouped(value: f64) -> String {
     if !value.is_finite() || value.abs() < 100.0 {
         return number(value);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_figure_shows_in_the_table_and_in_the_verdict_and_one_not_run_does_not_fail() {
+    fn a_missed_figure_shows_in_the_table_and_in_the_verdict_and_a_figure_not_run_does_not_fail() {
         let measured = |pair| DEFINITIONS[0].figure(&[pair]);
         let mut report = Report {
             figures: vec![measured((9.0, 10.0))],

@@ -60,10 +60,8 @@ pub enum RemotelogError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The kernel does not say what the medium keeps.
-    #[error(
-        "the kernel does not say what {device} keeps when the power goes, so no plan can be chosen"
-    )]
+    /// The kernel does not say which bytes of the medium survive.
+    #[error("the kernel does not say what {device} keeps at a power cut, so no plan can be chosen")]
     Unsaid {
         /// The medium.
         device: String,
@@ -94,7 +92,7 @@ pub struct Measurement {
     pub latency_ns_mean: f64,
     /// Median latency.
     pub latency_ns_p50: Nanoseconds,
-    /// 99 of 100 appends take no longer.
+    /// The latency that 99 of 100 appends do not exceed.
     pub latency_ns_p99: Nanoseconds,
 }
 
@@ -128,8 +126,8 @@ pub fn measure_simulated(
     scenarios().into_iter().map(measure).collect()
 }
 
-/// Measures `appends` appends, at least one, of every operation and update over shared memory, into
-/// a file below `folder` that is synced. These are the plans that this host executes for real.
+/// Measures `appends` appends, at least one, of every operation and update over shared memory, into a file below
+/// `folder` that is synced. This host really executes these plans.
 pub fn measure_shared_memory(
     folder: &Path,
     appends: u64,
@@ -144,8 +142,8 @@ pub fn measure_shared_memory(
     )
 }
 
-/// As [`measure_shared_memory`], between two devices: into a file below `medium`, or onto a device
-/// of persistent memory, which must hold no pool and whose content is lost.
+/// Does the same as [`measure_shared_memory`], between two devices: into a file below `medium`, or onto a device of
+/// persistent memory, which must hold no pool and whose content is lost.
 pub fn measure_on(
     ends: Ends<'_>,
     medium: &Path,

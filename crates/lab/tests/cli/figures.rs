@@ -27,8 +27,8 @@ fn at(points: &[Value], series: &str, x: &str) -> f64 {
         .expect("a number")
 }
 
-/// Section 5.5 of Erda's paper, in bytes by its own count, except that the word is counted whole
-/// here, and a message of a baseline has one byte more.
+/// The paper's own count of bytes (section 5.5 of Erda's paper), except that this test counts the whole word, and that
+/// a message of a baseline has one byte more.
 #[test]
 fn the_bytes_of_each_operation_are_those_of_the_formats() {
     let printed = lab(["figure", "erda-table1", "--json"]);
@@ -46,7 +46,8 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
         .collect();
     assert_eq!(names, SERIES.into());
     let pair = 23.0 + 256.0;
-    // 8 bytes of word beside the object, which has tag and checksum: 4 more than the paper counts.
+    // The update stores 8 bytes of word beside the object, which has tag and checksum: 4 bytes more than the paper
+    // counts.
     let update = at(&points, "erda-published", "update 256");
     assert!((update - (pair + 9.0)).abs() <= 4.0, "{update}");
     for series in ["redo-logging", "read-after-write"] {
@@ -56,8 +57,9 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
             "{series} writes twice: {update}"
         );
     }
-    // Ours: each byte of the record once, with a header of 40 bytes, of which 24 are the stamp. All metadata counted: the
-    // witness of a segment is 8 bytes for each 16 KiB, of which some are lost at the ends of extents.
+    // The direct store writes each byte of the record once, with a header of 40 bytes, of which 24 are the stamp. The
+    // count includes all metadata: the witness of a segment is 8 bytes for each 16 KiB, of which some are lost at the
+    // ends of extents.
     for (size, most) in [(64.0, 1.3), (1024.0, 1.05)] {
         let ours = at(&points, "kv", &format!("update {size}"));
         let record = 40.0 + 23.0 + size;
@@ -71,7 +73,7 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
 }
 
 #[test]
-fn a_figure_is_told_with_a_header_and_all_series_in_a_row_beside_what_was_published() {
+fn a_figure_is_printed_with_a_header_and_all_series_in_a_row_beside_the_published_numbers() {
     let told = lab(["figure", "erda-table1"]);
     let mut lines = told.text().lines();
     assert!(lines.next().unwrap().starts_with("erda-table1: "));
@@ -120,13 +122,12 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     );
     let points = points(&printed);
     assert_eq!(points.len(), SERIES.len() * 5);
-    // Our store needs one round trip where the published design needs two, on machines where only
-    // round trips count.
+    // The direct store needs one round trip and the published design two, on machines on which only round trips count.
     assert!(at(&points, "kv", "64") < at(&points, "erda-published", "64"));
 }
 
 #[test]
-fn the_page_of_the_documentation_and_its_pictures_are_what_the_command_prints() {
+fn the_command_prints_the_page_of_the_documentation_and_its_pictures() {
     let place = folder("/dev/shm");
     lab([
         "figure",
@@ -178,7 +179,7 @@ fn cleaning_costs_other_clients_little(folder: &Path) {
     }
 }
 
-/// Each design has a server process of its own, and every value that is read is there.
+/// Each design has a server process of its own, and every key that is read is present.
 #[test]
 fn the_same_designs_run_as_processes_over_shared_memory() {
     if !is_beside("stonecast") {

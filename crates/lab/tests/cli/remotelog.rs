@@ -14,7 +14,7 @@ fn documented(file: &str) -> String {
 
 /// Virtual time gives the same numbers everywhere, so the documentation can be compared byte by byte.
 #[test]
-fn the_page_and_the_figure_of_the_documentation_are_what_the_command_prints() {
+fn the_command_prints_the_page_and_the_figure_of_the_documentation() {
     let place = folder("/dev/shm");
     let figure = place.path().join("figure.svg");
     let printed = lab([
@@ -74,7 +74,7 @@ fn every_published_scenario_is_one_line_of_json() {
 }
 
 #[test]
-fn what_this_host_can_execute_is_executed_and_leaves_nothing_behind() {
+fn the_plans_that_this_host_can_execute_are_executed_and_leave_nothing_behind() {
     let place = folder("/var/tmp");
     let folder = place.path().to_str().expect("a name in UTF-8");
     let printed = lab([
@@ -107,7 +107,7 @@ fn what_this_host_can_execute_is_executed_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_makes_no_sense_together_is_refused() {
+fn contradictory_flags_are_refused() {
     for (arguments, part) in [
         (&["--fabric", "sim:abacus"][..], "sim:connectx4-taxonomy"),
         (&["--fabric", "shm", "--markdown"], "--fabric sim:PROFILE"),

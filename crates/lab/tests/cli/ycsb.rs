@@ -4,9 +4,9 @@ use stonecast_bench::YcsbResult;
 
 use crate::support::lab;
 
-/// Needs virtual time and the seeded world: with any clock of this machine in it, two runs differ.
+/// Needs virtual time and the seeded world: with a clock of this machine, two runs would differ.
 #[test]
-fn between_simulated_machines_two_runs_print_the_same_bytes() {
+fn two_runs_between_simulated_machines_print_the_same_bytes() {
     for profile in [
         "connectx3-erda",
         "connectx3-asymnvm",

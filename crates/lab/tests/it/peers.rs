@@ -1,4 +1,4 @@
-//! Runs each peer on little data.
+//! Runs of each peer on little data.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn sequence(mix: Mix, keys: u64) -> Sequence {
     })
 }
 
-/// `None` where redis-server is not installed; the test says so.
+/// Starts redis-server; `None`, with a report, if redis-server is not installed.
 fn redis(persistence: RedisPersistence, folder: &std::path::Path) -> Option<RedisServer> {
     match RedisServer::start(persistence, folder) {
         Ok(server) => Some(server),
@@ -36,7 +36,7 @@ fn redis(persistence: RedisPersistence, folder: &std::path::Path) -> Option<Redi
 }
 
 #[test]
-fn redis_serves_what_it_was_loaded_with_under_every_mix_and_pipeline() {
+fn redis_serves_the_loaded_records_under_every_mix_and_pipeline() {
     let folder = tempfile::tempdir().unwrap();
     for persistence in [RedisPersistence::None, RedisPersistence::AppendFsyncAlways] {
         let Some(server) = redis(persistence, folder.path()) else {
@@ -57,7 +57,7 @@ fn redis_serves_what_it_was_loaded_with_under_every_mix_and_pipeline() {
     }
 }
 
-/// Needs the check of the reply: without it a store with useless answers would count as fast.
+/// Needs the check of the reply: otherwise a store with useless answers would count as fast.
 #[test]
 fn a_key_that_redis_does_not_have_counts_as_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn a_key_that_redis_does_not_have_counts_as_an_error() {
 }
 
 #[test]
-fn the_redis_server_and_its_files_are_gone_with_its_value() {
+fn the_redis_server_and_its_files_are_gone_when_its_value_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let Some(server) = redis(RedisPersistence::AppendFsyncAlways, folder.path()) else {
         return;
@@ -95,7 +95,7 @@ fn the_redis_server_and_its_files_are_gone_with_its_value() {
 }
 
 #[test]
-fn a_redis_server_that_cannot_start_says_why() {
+fn a_redis_server_that_cannot_start_gives_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     // A Unix socket's path has at most 107 bytes.
     let deep = folder.path().join("x".repeat(150));
@@ -109,7 +109,7 @@ fn a_redis_server_that_cannot_start_says_why() {
 }
 
 #[test]
-fn lmdb_serves_what_it_was_loaded_with_and_counts_what_it_lacks() {
+fn lmdb_serves_the_loaded_records_and_counts_missing_keys() {
     let folder = tempfile::tempdir().unwrap();
     let lmdb = Lmdb::load(DATA, folder.path()).unwrap();
     for view in [View::Snapshot, View::Latest] {

@@ -79,7 +79,7 @@ fn a_read_sees_the_latest_write_or_one_under_way() {
 }
 
 #[test]
-fn what_has_no_answer_may_be_done_or_not_but_not_undone() {
+fn an_operation_without_an_answer_may_be_done_or_not_but_not_undone() {
     let (first, lost) = ((put(1), 1, stored(1), 2), (put(2), 3, None, NEVER));
     assert!(judged(&[first, lost], Some(1)) && judged(&[first, lost], Some(2)));
     let seen = (Call::Get, 4, got(2, 2), 5);
@@ -90,9 +90,9 @@ fn what_has_no_answer_may_be_done_or_not_but_not_undone() {
     );
 }
 
-/// Needs `latest`: without it a write that a crash cut off can still be done after the crash.
+/// Fails without `latest`: a write that a crash cut off can still be done after the crash.
 #[test]
-fn what_a_crash_cut_off_is_not_done_after_it() {
+fn an_operation_that_a_crash_cut_off_is_not_done_after_the_crash() {
     let (first, cut_off) = ((put(1), 1, stored(1), 2), (put(2), 3, None, 4));
     let after = (Call::Get, 5, got(1, 1), 6);
     assert!(judged(&[first, cut_off, after], Some(1)));
@@ -102,8 +102,7 @@ fn what_a_crash_cut_off_is_not_done_after_it() {
     );
 }
 
-/// Needs the count of the versions of a value: a write that is repeated with its token is one
-/// write.
+/// Fails without the count of the versions of a value: a write that is repeated with its token is one write.
 #[test]
 fn a_write_that_took_effect_twice_is_found_by_its_versions() {
     let once = (put(1), 1, stored(5), 4);
@@ -119,9 +118,9 @@ fn a_write_that_took_effect_twice_is_found_by_its_versions() {
     ));
 }
 
-/// Needs the comparison of the values of a version: each looks right in its place.
+/// Fails without the comparison of the values of a version: each value looks right in its place.
 #[test]
-fn a_version_that_was_given_to_two_values_is_found() {
+fn a_version_of_two_values_is_found() {
     assert!(judged(
         &[(put(1), 1, stored(5), 2), (put(2), 3, stored(6), 4)],
         None
@@ -254,7 +253,7 @@ fn the_search_agrees_with_trying_all_orders() {
     );
 }
 
-/// Tries everything.
+/// Tries every order.
 fn naive(
     told: &[Told],
     finally: Option<u32>,
@@ -305,8 +304,7 @@ fn naive(
     })
 }
 
-/// Needs the three rules that merge equivalent cases: without any one of them this does not
-/// end.
+/// Fails without any one of the three rules that merge equivalent cases: the search does not end.
 #[test]
 fn many_operations_without_an_answer_are_judged() {
     let mut told: Vec<Told> = Vec::new();
@@ -335,7 +333,7 @@ fn many_operations_without_an_answer_are_judged() {
         .zip(1..)
         .for_each(|(told, value)| told.0 = put(value));
     assert!(judged(&told, None));
-    // The one stale read at the end must be found however many operations might explain it.
+    // The one stale read at the end must be found, however many operations might explain that read.
     told.push((Call::Get, 9000, got(3, 3), 9001));
     assert!(!judged(&told, None));
 }
@@ -346,7 +344,7 @@ fn ten_thousand_operations_of_one_key_are_judged() {
     let mut told: Vec<Told> = Vec::new();
     let mut value = 0;
     for index in 0..10_000u64 {
-        // Each takes effect at its own moment; calls and answers reach up to eight operations to either side.
+        // Each operation takes effect at its own moment; calls and answers reach up to eight operations to either side.
         let at = index * 100;
         let (called, answered) = (
             at.saturating_sub(random.random_range(0..800)),

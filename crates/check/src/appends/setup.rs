@@ -1,0 +1,176 @@
+//! The choices of a run, drawn from its seed.
+
+use rand::RngExt as _;
+use stonecast_base::{Random, random_from_seed};
+use stonecast_fabric_sim::{Faults, Features, MachineOptions, MachineProfile};
+use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
+use stonecast_persist::Platform;
+
+use crate::adjustment::Adjustment;
+use crate::explorer::Effort;
+use crate::report::Sizes;
+
+/// When a sender takes an entry for persisted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// When the plan for the receiver's platform has ended.
+    Persisted,
+    /// When its SEND has completed: a mistake on most platforms.
+    Completed,
+}
+
+/// The machine of a receiver, and what the receiver declares it to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub machine: MachineOptions,
+    pub platform: Platform,
+}
+
+/// The choices of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub seed: u64,
+    pub receivers: Vec<Place>,
+    pub senders: u32,
+    /// Most entries that a sender has under way.
+    pub window: u32,
+    /// Entries of all senders together.
+    pub entries: u64,
+    pub done: Done,
+    pub faults: Faults,
+    /// Sessions that a receiver ends, although nothing is wrong with them.
+    pub dismissals: u64,
+    /// Times at which a receiver's machine is suspended.
+    pub suspensions: u64,
+    pub every_moment: bool,
+    pub effort: Effort,
+}
+
+impl Setup {
+    /// Some dozens of entries, and any kind of fault that these senders and receivers can meet.
+    pub fn drawn(seed: u64) -> Self {
+        let random = &mut random_from_seed(seed ^ 0x6170_7065_6e64);
+        let faults = faults(random);
+        // A platform that trusts the buffers of its NIC is told that they survive a reset.
+        let trusts_nic = faults.nic_resets == 0;
+        let receivers = random.random_range(1..3);
+        Self {
+            seed,
+            receivers: (0..receivers).map(|_| place(random, trusts_nic)).collect(),
+            senders: random.random_range(1..4),
+            window: [1, 4, 8][random.random_range(0..3)],
+            entries: random.random_range(10..40),
+            done: Done::Persisted,
+            faults,
+            dismissals: random.random_range(0..3),
+            suspensions: random.random_range(0..4_u64) / 3,
+            every_moment: false,
+            effort: Effort {
+                states: 100,
+                states_again: 6,
+                cut_percent: 10,
+            },
+        }
+    }
+
+    /// Applies `adjustment`.
+    pub fn adjust(&mut self, adjustment: &Adjustment) {
+        self.entries = Adjustment::at_most(adjustment.operations, self.entries).max(1);
+        self.senders = Adjustment::at_most(adjustment.clients, self.senders).max(1);
+        self.window = Adjustment::at_most(adjustment.lanes, self.window).max(1);
+        self.faults
+            .leave_out(|name| adjustment.without.contains(name));
+        self.every_moment |= adjustment.every_moment;
+        if adjustment.canary {
+            self.done = Done::Completed;
+        }
+    }
+
+    /// The size of the run. A sender is a client, and an entry an operation.
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            clients: self.senders,
+            lanes: self.window,
+            keys: 1,
+            operations: self.entries,
+        }
+    }
+
+    /// The other choices of the seed, for people.
+    pub fn describe(&self) -> Vec<(&'static str, String)> {
+        let receivers = self.receivers.iter().map(|place| {
+            let Platform {
+                persistence, ddio, ..
+            } = place.platform;
+            let places = match place.machine.features.multi_packet {
+                true => "packed",
+                false => "slots",
+            };
+            let profile = place.machine.profile.name;
+            format!("{profile} {persistence} DDIO {ddio}, {places}")
+        });
+        vec![
+            ("receivers", receivers.collect::<Vec<_>>().join("; ")),
+            ("faults", self.faults.enabled().join(" ")),
+            ("dismissals", self.dismissals.to_string()),
+            ("suspensions", self.suspensions.to_string()),
+        ]
+    }
+}
+
+/// Each class in a third of the runs. There are few messages, so each meets a fault more often than in runs of thousands.
+fn faults(random: &mut Random) -> Faults {
+    let mut up_to = |most: u64| match random.random_range(0..3) {
+        0 => random.random_range(1..=most),
+        _ => 0,
+    };
+    Faults {
+        completion_delayed_per_million: up_to(300_000),
+        error_though_executed_per_million: up_to(20_000),
+        error_not_executed_per_million: up_to(20_000),
+        flush_cascade_per_million: up_to(20_000),
+        receiver_not_ready_per_million: up_to(100_000),
+        half_open_per_million: up_to(20_000),
+        partial_placement_per_million: up_to(50_000),
+        scattered_placement_per_million: up_to(500_000),
+        placement_delayed_per_million: up_to(300_000),
+        connection_lost_per_million: up_to(200_000),
+        late_placement_percent: up_to(100),
+        partitions: up_to(2),
+        nic_resets: up_to(2),
+        slow_nic_factor: up_to(300),
+        host_pauses: up_to(2),
+        client_pauses: up_to(2),
+        process_kills: up_to(3),
+        power_cuts: up_to(2),
+        ..Faults::default()
+    }
+}
+
+fn place(random: &mut Random, trusts_nic: bool) -> Place {
+    use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
+    let profile = MachineProfile::ALL[random.random_range(0..MachineProfile::ALL.len())];
+    let declared = DeclaredPlatform {
+        // Most can be lost where caches are.
+        persistence_domain: [Dmp, Dmp, Mhp, Wsp, PageFile][random.random_range(0..5)],
+        ddio: if random.random() { Ddio::On } else { Ddio::Off },
+        receive_buffers: ReceiveBuffers::Dram,
+    };
+    let platform = Platform::of(declared);
+    Place {
+        machine: MachineOptions {
+            platform: declared,
+            features: if random.random() {
+                Features::ALL
+            } else {
+                Features::COMMON
+            },
+            inbound_stall_ns_max: [0, 4_000][random.random_range(0..2)],
+            ..MachineOptions::new(profile)
+        },
+        platform: Platform {
+            trusted_nic_buffers: platform.trusted_nic_buffers && trusts_nic,
+            ..platform
+        },
+    }
+}

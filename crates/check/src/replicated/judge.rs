@@ -1,0 +1,73 @@
+//! The promises to clients and of copies, judged by the record of a run that came to its end.
+
+use std::collections::BTreeSet;
+
+use stonecast_replication_sim::{NODES, Outcome, Word};
+
+use super::record::Record;
+use crate::direct::judge_history;
+use crate::history::NodeId;
+use crate::oracles::agreement::{self, Copied};
+use crate::oracles::leaders::{self, Claim};
+use crate::oracles::progress;
+use crate::oracles::redundancy::{self, Group};
+use crate::violation::Violation;
+
+/// Answers that each of the clients must get to calls made after healing. The world waits for one more: the first one may
+/// answer an earlier call.
+const ANSWERS: usize = 1;
+
+/// Asks every oracle about a run of `clients` clients. `canary`: also demands that a shard has one primary in the whole run.
+pub(super) fn judge(
+    outcome: &Outcome,
+    record: &Record,
+    clients: u32,
+    canary: bool,
+) -> Vec<Violation> {
+    let found = [
+        judge_leaders(outcome, canary),
+        judge_history(&record.history),
+        outcome
+            .copies
+            .iter()
+            .find_map(|copies| judge_copies(copies)),
+        judge_redundancy(outcome),
+        progress::judge(&record.history, record.healed, clients, ANSWERS),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+fn node(number: usize) -> NodeId {
+    number as NodeId
+}
+
+fn judge_leaders(outcome: &Outcome, canary: bool) -> Option<Violation> {
+    let claims = outcome.claims.iter().map(|claim| Claim {
+        group: claim.shard,
+        term: if canary { 0 } else { claim.term },
+        node: node(claim.node),
+    });
+    leaders::judge(claims)
+}
+
+/// At the end everything is on all copies, so no version is above the horizon.
+fn judge_copies(copies: &[(usize, Vec<Word>)]) -> Option<Violation> {
+    let copied = copies.iter().map(|(number, words)| {
+        let entries = words.iter().map(|word| (word.point.version, word.write));
+        Copied {
+            node: node(*number),
+            entries: entries.collect(),
+        }
+    });
+    agreement::judge(u64::MAX, &copied.collect::<Vec<_>>())
+}
+
+/// At the end all nodes are up.
+fn judge_redundancy(outcome: &Outcome) -> Option<Violation> {
+    let groups = (0..).zip(&outcome.copies).map(|(number, copies)| Group {
+        number,
+        in_sync: copies.iter().map(|(number, _)| node(*number)).collect(),
+    });
+    let up: BTreeSet<_> = (0..NODES).map(node).collect();
+    redundancy::judge(&groups.collect::<Vec<_>>(), NODES, &up)
+}

@@ -1,0 +1,180 @@
+//! The long campaign: full counts of seeds and crash states, and every seeded bug. Once for each release, its result is
+//! written down in `docs/testing.md`.
+//!
+//! ```text
+//!   orders.rs    one row for each scenario, split into parts
+//!   ledger.rs    the parts that are done: none is run twice at the same commit
+//!   report.rs    the totals
+//! ```
+
+mod ledger;
+mod orders;
+mod report;
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use self::ledger::{Done, Ledger};
+pub use self::orders::Part;
+use self::orders::{MUTANTS, ORDERS, Share};
+use self::report::Campaign;
+use crate::metadata::Metadata;
+use crate::mutants;
+use crate::sim::{Binary, Total};
+
+/// Seeds of the unchanged store in each scenario in which seeded bugs are hunted.
+const CONTROL_SEEDS: &str = "300";
+
+/// The parts of a campaign to run.
+pub struct Options {
+    /// Part of the counts.
+    pub percent: f64,
+    pub part: Part,
+    /// Only these orders; none: all of them.
+    pub orders: Vec<String>,
+    pub with_mutants: bool,
+    /// Runs nothing.
+    pub only_report: bool,
+}
+
+/// Runs what is not done of a part of the campaign, and prints the totals of all parts that are. Returns `false` if a promise was broken or a bug not found
+/// by any of them.
+pub fn run(options: &Options) -> Result<bool> {
+    let metadata = Metadata::of_the_workspace()?;
+    let (commit, is_clean) = commit(&metadata)?;
+    let mut ledger = Ledger::open(&metadata.target_directory, &commit, is_clean)?;
+    let due = due(options, &ledger)?;
+    if !due.is_empty() && !options.only_report {
+        let binary = Binary::build(&metadata)?;
+        for order in due {
+            let start = Instant::now();
+            let total = total(&metadata, &binary, order, options)?;
+            ledger.note(Done {
+                order: order.to_owned(),
+                part: options.part.number,
+                of: options.part.of,
+                percent: options.percent,
+                seconds: start.elapsed().as_secs_f64(),
+                total,
+            })?;
+        }
+    }
+    let commit = match is_clean {
+        true => commit,
+        false => format!("{commit} and changes"),
+    };
+    let campaign = Campaign {
+        commit: &commit,
+        percent: options.percent,
+        of: options.part.of,
+    };
+    print!("{}", campaign.report(&ledger));
+    let mut parts = names().flat_map(|order| ledger.parts(order, options.percent, options.part.of));
+    Ok(parts.all(|done| done.total.broken == 0))
+}
+
+/// All orders, by name.
+fn names() -> impl Iterator<Item = &'static str> {
+    ORDERS.iter().map(|order| order.scenario).chain([MUTANTS])
+}
+
+/// The orders of which the part is still to be run.
+fn due(options: &Options, ledger: &Ledger) -> Result<Vec<&'static str>> {
+    for wanted in &options.orders {
+        let known: Vec<&str> = names().collect();
+        ensure!(
+            known.contains(&&**wanted),
+            "there is no order {wanted}; there are {}",
+            known.join(", ")
+        );
+    }
+    let is_wanted = |order: &&str| {
+        let is_named = options.orders.is_empty() || options.orders.iter().any(|name| name == order);
+        let is_here = *order != MUTANTS || options.with_mutants && options.part.number == 1;
+        is_named && is_here
+    };
+    let is_due = |order: &&str| !ledger.has(order, options.percent, options.part);
+    Ok(names().filter(is_wanted).filter(is_due).collect())
+}
+
+/// Runs a part of an order.
+fn total(metadata: &Metadata, binary: &Binary, name: &str, options: &Options) -> Result<Total> {
+    let Some(order) = ORDERS.iter().find(|order| order.scenario == name) else {
+        let arguments = ["--control", CONTROL_SEEDS].map(str::to_owned);
+        let found = mutants::run(metadata, &arguments)?;
+        return Ok(Total {
+            broken: u64::from(!found),
+            ..Total::default()
+        });
+    };
+    match order.share(options.percent, options.part) {
+        Share::Seeds(seeds) => binary.run_seeds(order.scenario, seeds),
+        Share::CrashStates { first, states } => {
+            binary.run_crash_states(order.scenario, first, states)
+        }
+    }
+}
+
+/// The commit of the checkout, and whether nothing was changed since.
+fn commit(metadata: &Metadata) -> Result<(String, bool)> {
+    let git = |arguments: &[&str]| -> Result<String> {
+        let mut git = Command::new("git");
+        let output = git
+            .args(arguments)
+            .current_dir(&metadata.workspace_root)
+            .output()
+            .context("starting git")?;
+        ensure!(
+            output.status.success(),
+            "git {} failed",
+            arguments.join(" ")
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let is_clean = git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    Ok((commit, is_clean))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(number: u64, orders: &[&str]) -> Options {
+        Options {
+            percent: 100.0,
+            part: Part { number, of: 2 },
+            orders: orders.iter().map(|&order| order.to_owned()).collect(),
+            with_mutants: true,
+            only_report: false,
+        }
+    }
+
+    #[test]
+    fn what_is_done_is_not_due_again_and_seeded_bugs_belong_to_the_first_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::open(folder.path(), "abc", true).unwrap();
+        let all: Vec<&str> = names().collect();
+        assert_eq!(due(&options(1, &[]), &ledger).unwrap(), all);
+        assert_eq!(
+            due(&options(2, &[]), &ledger).unwrap(),
+            all[..all.len() - 1]
+        );
+        assert_eq!(due(&options(2, &["copies"]), &ledger).unwrap(), ["copies"]);
+        assert!(due(&options(1, &["copy"]), &ledger).is_err());
+        ledger
+            .note(Done {
+                order: "copies".to_owned(),
+                part: 2,
+                of: 2,
+                percent: 100.0,
+                seconds: 0.0,
+                total: Total::default(),
+            })
+            .unwrap();
+        assert!(due(&options(2, &["copies"]), &ledger).unwrap().is_empty());
+        assert_eq!(due(&options(1, &["copies"]), &ledger).unwrap(), ["copies"]);
+    }
+}
