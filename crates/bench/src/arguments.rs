@@ -1,4 +1,4 @@
-//! The flags of a workload of YCSB, wherever it runs, and what is printed of a run.
+//! The flags of a workload of YCSB, and the printed results of a run.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::data_set::DataSet;
 use crate::direct::{Amount, YcsbOptions};
 use crate::result::YcsbResult;
 
-/// What is asked for.
+/// The flags of a workload.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadFlags {
-    /// Mix of operations: a = half updates, b = 5 % updates, c = reads alone, update-only.
+    /// Mix of operations: a = half updates, b = 5 % updates, c = only reads, update-only.
     #[arg(long, value_enum, default_value = "c")]
     pub workload: WorkloadArgument,
-    /// Which keys are asked for: zipfian is YCSB's scrambled zipfian of 0.99.
+    /// Distribution of keys: zipfian is YCSB's scrambled zipfian of 0.99.
     #[arg(long, value_enum, default_value = "zipfian")]
     pub distribution: DistributionArgument,
-    /// Keys loaded before.
+    /// Keys that are loaded before the measurement.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: u64,
     /// Client threads, each with a connection of its own.
@@ -30,23 +30,23 @@ pub struct WorkloadFlags {
     /// Bytes of a value.
     #[arg(long, value_name = "SIZE", default_value = "100")]
     pub value_size: Size,
-    /// Operations of one client that wait for an answer at the same time.
+    /// Operations of one client in flight at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub in_flight: u32,
-    /// Reads that are asked for in one multi_get, or updates that are put with one multi_put.
+    /// Reads in one multi_get, or updates in one multi_put.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub batch: u32,
-    /// Keys whose places in the log each client remembers, 16 bytes of its memory each, so that it reads them in one round
-    /// trip; 0: none. Over shared memory none are: a read takes no round trip there.
+    /// Keys whose places in the log each client remembers, 16 bytes each, so that a read takes one round trip. Has no
+    /// effect over shared memory, where a read takes no round trip.
     #[arg(long, value_name = "COUNT", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(0..=1 << 28))]
     pub locations: u32,
-    /// How long to measure [default: 10, in the simulated world 0.05 of its seconds].
+    /// Duration of the measurement [default: 10, or 0.05 simulated seconds].
     #[arg(long, value_name = "SECONDS", conflicts_with = "ops")]
     pub seconds: Option<f64>,
-    /// How many operations to measure instead, over all clients.
+    /// Number of operations to measure, over all clients, in place of a duration.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub ops: Option<u64>,
-    /// Seed of keys and values; the same seed asks for the same.
+    /// Seed of keys and values; the same seed makes the same operations.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Prints one JSON object.
@@ -55,7 +55,7 @@ pub struct WorkloadFlags {
 }
 
 impl WorkloadFlags {
-    /// What is asked for, measured for `default_seconds` where no amount was typed, without the bare loop.
+    /// The options that the flags make, for `default_seconds` if no amount was given, without the bare loop.
     pub fn options(&self, default_seconds: f64) -> Result<YcsbOptions, Failure> {
         if self.value_size.0 > VALUE_SIZE_MAX as u64 {
             return Err(Failure::usage(format!(
@@ -100,22 +100,22 @@ pub enum WorkloadArgument {
     A,
     /// 95 % reads, 5 % updates.
     B,
-    /// Reads alone.
+    /// Only reads.
     C,
-    /// Updates alone.
+    /// Only updates.
     UpdateOnly,
 }
 
-/// Which keys are asked for.
+/// A distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DistributionArgument {
     /// YCSB's scrambled zipfian, constant 0.99.
     Zipfian,
-    /// Each key alike.
+    /// Each key with the same probability.
     Uniform,
 }
 
-/// How many keys were read in one round trip, because the client remembered their places.
+/// The share of keys that were read in one round trip, because the client remembered their places.
 fn places(result: &YcsbResult) -> String {
     match result.location_hits + result.location_misses {
         0 => "nothing was read".to_owned(),
@@ -126,11 +126,11 @@ fn places(result: &YcsbResult) -> String {
     }
 }
 
-/// A run for people: names and values.
+/// The results of a run for people: names and values.
 pub fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
     let microseconds = |nanoseconds: u64| format!("{:.2} us", nanoseconds as f64 / 1000.0);
     let server_cpu = |time: Option<f64>| {
-        time.map_or("not known here".to_owned(), |time| {
+        time.map_or("not known".to_owned(), |time| {
             format!("{time:.0} ns each operation")
         })
     };

@@ -5,7 +5,7 @@ use std::io;
 use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
 
-/// CPU time that all threads of process `pid` have used, those that ended included, in nanoseconds.
+/// CPU time that all threads of process `pid` have used, ended threads included, in nanoseconds.
 pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     let pid = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     clock_ns(clock_getcpuclockid(Pid::from_raw(pid))?)
@@ -42,12 +42,12 @@ mod tests {
         let theirs = theirs.join().unwrap();
         assert!(theirs > 0);
         assert!(process_cpu_ns(own).unwrap() - process >= theirs);
-        // Joining costs this thread next to nothing, certainly not what the other one spent.
+        // A join costs this thread far less time than the other thread has spent.
         assert!(thread_cpu_ns().unwrap() - thread < theirs);
     }
 
     #[test]
-    fn a_process_that_is_not_there_has_no_time() {
+    fn a_process_that_does_not_exist_has_no_time() {
         assert!(process_cpu_ns(u32::MAX).is_err());
         // Process numbers of Linux have 22 bits.
         assert!(process_cpu_ns(1 << 23).is_err());

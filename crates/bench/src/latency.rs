@@ -1,14 +1,14 @@
-//! Latencies: a histogram, and when to look at the clock.
+//! Latencies: a histogram, and the choice of the operations to time.
 
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-/// Longest latency that is told from a longer one.
+/// The longest latency that the histogram distinguishes.
 const LONGEST_NS: u64 = 600_000_000_000;
-/// Digits that a recorded latency keeps.
+/// The number of digits that a recorded latency keeps.
 const DIGITS: u8 = 3;
-/// Share of an operation's time that looking at the clock may take.
+/// The largest share of an operation's time that a look at the clock may take.
 const CLOCK_SHARE_MAX: f64 = 0.01;
 
 /// A histogram of nanoseconds.
@@ -26,7 +26,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
+    /// Adds a latency.
     #[inline]
     pub fn record(&mut self, latency: Duration) {
         self.histogram
@@ -40,7 +40,7 @@ impl Latencies {
             .expect("all histograms have the same bounds");
     }
 
-    /// How many were recorded.
+    /// The number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
@@ -70,7 +70,7 @@ impl Stopwatch {
         }
     }
 
-    /// Before an operation. Hand the answer to `end`.
+    /// Begins an operation. The caller hands the answer to `end`.
     #[inline]
     pub fn begin(&mut self) -> Option<Instant> {
         self.countdown -= 1;
@@ -81,7 +81,7 @@ impl Stopwatch {
         Some(Instant::now())
     }
 
-    /// After the operation.
+    /// Ends the operation.
     #[inline]
     pub fn end(&mut self, began: Option<Instant>) {
         if let Some(began) = began {
@@ -89,15 +89,15 @@ impl Stopwatch {
         }
     }
 
-    /// What was recorded.
+    /// The recorded latencies.
     pub fn into_latencies(self) -> Latencies {
         self.latencies
     }
 }
 
-/// One in how many operations may be timed, so that looking at the clock adds 1 % at most to operations of `operation_ns`.
+/// Returns the interval between timed operations at which the clock adds at most 1 % to operations of `operation_ns`.
 ///
-/// The number is odd, so that it does not go in step with a window of operations in flight.
+/// The interval is odd, so that it does not go in step with a window of operations in flight.
 pub fn timing_interval(operation_ns: f64, look_ns: f64) -> u32 {
     let looks = 2.0 * look_ns / (CLOCK_SHARE_MAX * operation_ns.max(1.0));
     (looks.clamp(1.0, 10_001.0).ceil() as u32) | 1
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopwatch_times_one_in_as_many_operations_as_it_was_told() {
+    fn a_stopwatch_times_one_operation_of_each_interval() {
         for (interval, expected) in [(1, 1000), (3, 333), (61, 16)] {
             let mut stopwatch = Stopwatch::every(interval);
             for _ in 0..1000 {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_costs_a_hundredth_at_most_and_slow_operations_are_all_timed() {
+    fn the_clock_costs_at_most_a_hundredth_and_all_slow_operations_are_timed() {
         assert_eq!(timing_interval(1_000_000.0, 30.0), 1);
         for operation_ns in [0.0, 20.0, 150.0, 400.0, 3000.0] {
             let interval = timing_interval(operation_ns, 30.0);

@@ -7,22 +7,22 @@ use crate::latency::Latencies;
 pub struct Measured {
     /// Operations that ended, failed ones included.
     pub ops: u64,
-    /// Operations that failed, or returned something else than they should.
+    /// Operations that failed, or returned a wrong value.
     pub errors: u64,
-    /// Wall time from the first to the last.
+    /// Wall time from the first operation to the last.
     pub seconds: f64,
-    /// CPU time of the threads that asked, nanoseconds.
+    /// CPU time of the client threads, in nanoseconds.
     pub client_cpu_ns: u64,
     /// Latencies of the operations that were timed.
     pub latencies: Latencies,
     /// Keys that the store's client read by their remembered places.
     pub location_hits: u64,
-    /// Keys that it read otherwise.
+    /// Keys that the client read otherwise.
     pub location_misses: u64,
 }
 
 impl Measured {
-    /// Operations each second.
+    /// Operations per second.
     pub fn ops_per_s(&self) -> f64 {
         if self.seconds > 0.0 {
             self.ops as f64 / self.seconds
@@ -31,7 +31,7 @@ impl Measured {
         }
     }
 
-    /// CPU time of the asking threads for one operation.
+    /// CPU time of the client threads for one operation.
     pub fn client_cpu_ns_per_op(&self) -> f64 {
         if self.ops > 0 {
             self.client_cpu_ns as f64 / self.ops as f64
@@ -40,7 +40,7 @@ impl Measured {
         }
     }
 
-    /// Adds what another thread found at the same time.
+    /// Adds the findings of another thread at the same time.
     pub fn join(&mut self, other: &Self) {
         self.ops += other.ops;
         self.errors += other.errors;
@@ -51,7 +51,7 @@ impl Measured {
         self.location_misses += other.location_misses;
     }
 
-    /// Adds what was found by the same loop at another time.
+    /// Adds the findings of the same loop at another time.
     pub fn add_after(&mut self, other: &Self) {
         let seconds = self.seconds + other.seconds;
         self.join(other);
@@ -59,7 +59,7 @@ impl Measured {
     }
 }
 
-/// The middle of `values`; of two middle ones the lower.
+/// The median of `values`, the lower one of two middle values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_ran_together_add_up_and_share_their_time() {
+    fn the_operations_of_threads_that_ran_together_add_up_and_their_time_does_not() {
         let mut both = Measured {
             ops: 10,
             errors: 1,

@@ -1,4 +1,4 @@
-//! The device behind an address, and devices for the threads of benchmarks.
+//! The device of an address, and devices for the threads of benchmarks.
 
 use stonecast::{Address, OpenDevice};
 use stonecast_bench::direct::{Devices, SharedMemory};
@@ -10,7 +10,7 @@ use stonecast_media::DeclaredPlatform;
 use crate::failure::Failure;
 use crate::flags::VerbsFlags;
 
-/// How the device that speaks at an address is opened.
+/// The settings of the device for an address.
 pub enum DeviceSettings {
     /// Over shared memory.
     SharedMemory(ShmOptions),
@@ -20,7 +20,7 @@ pub enum DeviceSettings {
 }
 
 impl DeviceSettings {
-    /// Settings for the device at `address`: over shared memory these options, over RDMA those of the flags.
+    /// Settings for the device at `address`: these options over shared memory, and those of the flags over RDMA.
     pub fn of(
         address: &Address,
         shared_memory: ShmOptions,
@@ -40,7 +40,7 @@ impl DeviceSettings {
 
     #[cfg(not(feature = "verbs"))]
     fn over_rdma(_: &VerbsFlags) -> Result<Self, Failure> {
-        unreachable!("a build without verbs takes no address of another machine")
+        unreachable!("a build without verbs accepts no address of another machine")
     }
 
     /// Opens the device. `platform` is the declared platform of a server's pool, which RDMA devices have to know.
@@ -66,7 +66,7 @@ impl DeviceSettings {
     }
 }
 
-/// Devices that speak at `address`, one for each thread that asks.
+/// Devices for `address`, one for each thread that asks.
 pub fn devices(address: &Address, verbs: &VerbsFlags) -> Result<Box<dyn Devices>, Failure> {
     match DeviceSettings::of(address, ShmOptions::default(), verbs)? {
         DeviceSettings::SharedMemory(_) => Ok(Box::new(SharedMemory)),
@@ -87,7 +87,7 @@ mod rdma {
     use crate::failure::Failure;
     use crate::flags::VerbsFlags;
 
-    /// How the device that `flags` name is opened.
+    /// The options of the device that `flags` name.
     pub fn options(flags: &VerbsFlags) -> Result<VerbsOptions, Failure> {
         let path = flags.keys.as_ref().ok_or_else(|| {
             Failure::usage(

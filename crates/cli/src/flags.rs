@@ -12,25 +12,25 @@ use crate::values;
 /// Default folder of the pool.
 pub const DATA: &str = "./stonecast-data";
 
-/// Where the server is, and what is needed to reach it.
+/// The server's address, and the settings to reach it.
 #[derive(Debug)]
 pub struct Connection {
     /// The address at which the server listens.
     pub address: Address,
-    /// What addresses of the form verbs:HOST:PORT need.
+    /// The settings for addresses of the form verbs:HOST:PORT.
     pub verbs: VerbsFlags,
 }
 
-/// What [`Connection`] is made from.
+/// The arguments that make a [`Connection`].
 #[derive(Args)]
 struct ConnectionFlags {
-    /// Server to connect to, shm:PATH or verbs://HOST:PORT [default: where `serve` with the same settings listens].
+    /// Server to connect to, shm:PATH or verbs://HOST:PORT [default: the address of `serve` with the same settings].
     #[arg(long, value_name = "URL", env = "STONECAST_CONNECT", value_parser = values::address)]
     connect: Option<Address>,
-    /// Folder of the server's pool, or its device: the socket is found there.
+    /// Folder or device of the server's pool, which determines the socket.
     #[arg(long, value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
     data: PathBuf,
-    /// Where `serve` is told to listen, by environment or file.
+    /// The addresses of `serve`, from the environment or the file.
     #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", hide = true, value_parser = values::address)]
     server_listens: Vec<Address>,
     #[command(flatten)]
@@ -38,8 +38,7 @@ struct ConnectionFlags {
 }
 
 impl ConnectionFlags {
-    /// Chooses the address that the nearest source names: a folder that was typed beats an address from the
-    /// environment.
+    /// Chooses the address of the nearest source: a typed folder beats an address from the environment.
     fn settle(self, source: impl Fn(&str) -> Option<ValueSource>) -> Connection {
         let named = [
             (source("connect"), self.connect),
@@ -49,7 +48,7 @@ impl ConnectionFlags {
             ),
         ];
         let of_pool = (source("data"), Some(Address::of_pool(&self.data)));
-        // Of equally near sources, the first counts.
+        // The first of equally near sources counts.
         let nearest = named.into_iter().chain([of_pool]).rev();
         let address = nearest
             .filter_map(|(source, address)| Some((source, address?)))
@@ -85,7 +84,7 @@ impl FromArgMatches for Connection {
     }
 }
 
-/// What addresses of the form verbs:HOST:PORT need.
+/// The settings for addresses of the form verbs:HOST:PORT.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(
     not(feature = "verbs"),
@@ -95,14 +94,14 @@ impl FromArgMatches for Connection {
     )
 )]
 pub struct VerbsFlags {
-    /// Keys that prove who is who.
+    /// The file of keys that prove the identity of clients.
     pub keys: Option<PathBuf>,
     /// RDMA device; `None` for the first one.
     pub rdma_device: Option<String>,
     /// Entry of the device's table of addresses.
     pub gid_index: Option<u8>,
-    /// The first of the flags that was typed. Settings in the environment or the file are for all commands, and mean
-    /// nothing to commands that use another fabric.
+    /// The first typed flag. Settings in the environment or the file are for all commands, and have no meaning for
+    /// commands that use another fabric.
     typed: Option<&'static str>,
 }
 
@@ -128,14 +127,14 @@ impl VerbsFlags {
         }
     }
 
-    /// Refuses flags that mean nothing for a server at `address`; `None` stands for the command's own server.
+    /// Refuses flags that have no meaning for a server at `address`; `None` stands for the command's own server.
     pub fn check(&self, address: Option<&Address>) -> Result<(), Failure> {
         let is_here = address.is_none_or(|address| address.socket().is_some());
         match self.typed.filter(|_| is_here) {
             None => Ok(()),
             Some(flag) => Err(Failure::usage(format!(
-                "{flag} says something of servers at verbs:HOST:PORT, and {} is reached over shared memory",
-                address.map_or("the one here".to_owned(), ToString::to_string)
+                "{flag} is for servers at verbs:HOST:PORT, and {} is reached over shared memory",
+                address.map_or("the server of this command".to_owned(), ToString::to_string)
             ))),
         }
     }
@@ -173,14 +172,15 @@ impl FromArgMatches for VerbsFlags {
     }
 }
 
-/// What [`VerbsFlags`] are made from.
+/// The arguments that make [`VerbsFlags`].
 #[derive(Args)]
 #[command(next_help_heading = "RDMA")]
 struct VerbsArguments {
-    /// Keys that prove who is who, a name and 64 hexadecimal digits a line; the first line names the client.
+    /// File of keys that prove the identity of clients, a name and 64 hexadecimal digits a line; the first line is the
+    /// client's own key.
     #[arg(long, value_name = "FILE", env = "STONECAST_KEYS")]
     keys: Option<PathBuf>,
-    /// RDMA device, as `rdma link` shows it [default: the first one].
+    /// RDMA device, by its name in `rdma link` [default: the first one].
     #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE")]
     rdma_device: Option<String>,
     /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
@@ -188,7 +188,7 @@ struct VerbsArguments {
     gid_index: Option<u8>,
 }
 
-/// What acknowledged writes survive.
+/// The failures that acknowledged writes survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DurabilityArgument {
     /// Power loss.
@@ -219,7 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn clients_look_where_the_server_of_the_same_settings_listens_and_the_nearest_source_decides() {
+    fn clients_use_the_address_of_the_server_with_the_same_settings_and_the_nearest_source_decides()
+    {
         use ValueSource::{CommandLine, DefaultValue, EnvVariable};
         let (typed, variable, file) = (Some(CommandLine), Some(EnvVariable), Some(DefaultValue));
         for (settings, address) in [

@@ -1,19 +1,19 @@
 //! The exchange format: one entry a line, `{"key":..,"value":..}`.
 //!
-//! Keys and values are bytes. A line represents each as a JSON string, which stands for its UTF-8 bytes, or as
+//! Keys and values are bytes. A line represents each of them as a JSON string, which stands for its UTF-8 bytes, or as
 //! `{"base64":"..."}` (RFC 4648, standard alphabet, with padding).
 //!
-//! *Reading* takes any JSON that means exactly this: any white space, any order of the two fields, any escapes. Reading
-//! is strict about the meaning: a field that is missing, unknown or given twice, another type, bytes that are not
-//! UTF-8, half a surrogate pair, base64 that is not canonical, a key or value that the store would refuse, are errors
-//! that name the line, and nothing of that line is returned. A third field, `version`, is ignored: `get --json` prints
-//! it, and a store assigns versions itself. Lines of only white space are skipped.
+//! *Reading* accepts any JSON with exactly this meaning: any white space, any order of the two fields, any escapes.
+//! Reading is strict about the meaning. Each of these is an error that names the line, and nothing of that line is
+//! returned: a field that is missing, unknown or given twice, another type, bytes that are not UTF-8, half a surrogate
+//! pair, base64 that is not canonical, a key or value that the store would refuse. A third field, `version`, which `get
+//! --json` prints, is ignored, since a store assigns versions itself. Lines of only white space are skipped.
 //!
 //! *Writing* gives the canonical form, one of many with the same meaning: `key` first, no white space, a string if the
 //! bytes are UTF-8 and base64 if they are not; in strings `\"` and `\\`, for U+0000 to U+001F `\b \t \n \f \r` or
 //! `\u00` and two lower-case digits, and every other character as itself (also `/`, U+007F and everything beyond
-//! ASCII); a line feed ends each line, including the last. A canonical file with unique keys therefore comes out as it
-//! went in.
+//! ASCII); a line feed ends each line, including the last. A canonical file with unique keys therefore is unchanged by
+//! an import and an export.
 
 use std::fmt;
 use std::io::{self, BufRead, Read, Write};
@@ -24,7 +24,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use stonecast_kv::limits::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
-/// Longest line: every byte of the largest entry as `\u00xx`, and more white space than anyone writes.
+/// The longest line, in bytes: every byte of the largest entry as `\u00xx`, and some white space.
 const LINE_SIZE_MAX: u64 = 6 * (KEY_SIZE_MAX as u64 + VALUE_SIZE_MAX as u64) + 4096;
 
 /// One key with its value.
@@ -42,11 +42,11 @@ pub struct Entry {
 pub struct LineError {
     /// The number of the line, from 1.
     pub line: u64,
-    /// What is wrong with the line.
+    /// The fault of the line.
     pub problem: Problem,
 }
 
-/// What is wrong with a line.
+/// The fault of a line.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The line is not JSON, or not the JSON of an entry.
@@ -81,7 +81,7 @@ pub enum Problem {
 }
 
 impl LineError {
-    /// Whether the input merely has nothing more yet: the next call continues where this one stopped.
+    /// Returns whether the input only pauses: the next call then continues at the same byte.
     pub fn is_pause(&self) -> bool {
         matches!(&self.problem, Problem::Input(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -91,9 +91,9 @@ impl LineError {
 pub struct Reader<R> {
     input: R,
     line: u64,
-    /// Bytes of input since the last entry, the line in `buffer` left out.
+    /// Bytes of input since the last entry, without the line in `buffer`.
     used: u64,
-    /// The next line, as far as it has been read.
+    /// The part of the next line that has been read.
     buffer: Vec<u8>,
 }
 
@@ -113,7 +113,7 @@ impl<R: BufRead> Reader<R> {
         self.line
     }
 
-    /// The next entry and how many bytes of input were used since the last; `None` at the end.
+    /// Returns the next entry and the number of bytes of input since the last one; `None` at the end.
     pub fn next_entry(&mut self) -> Result<Option<(Entry, u64)>, LineError> {
         loop {
             let line = self.line + 1;
@@ -313,9 +313,9 @@ mod tests {
         parse(line.as_bytes()).expect_err(line).to_string()
     }
 
-    /// Needs a visitor for maps only: derived code takes the array for an entry.
+    /// Needs a visitor for maps only: derived code accepts an array as an entry.
     #[test]
-    fn what_is_not_exactly_an_entry_is_refused_with_its_reason() {
+    fn a_line_that_is_not_exactly_an_entry_is_refused_with_the_reason() {
         for (line, reason) in [
             (
                 r#"["k","v"]"#,
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_checked_after_escapes_and_base64_are_gone() {
+    fn sizes_are_checked_after_escapes_and_base64_are_decoded() {
         let entry = |key: usize, value: usize| Entry {
             key: vec![0; key],
             value: vec![0xff; value],
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ways_to_say_the_same_are_read_alike() {
+    fn other_forms_of_the_same_entry_are_read_alike() {
         let canonical = Entry {
             key: b"k/".to_vec(),
             value: "\u{7f}\u{1f600}a".into(),
@@ -476,7 +476,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back_and_writes_the_same(key in bytes(1..200), value in bytes(0..2000)) {
+        fn a_written_entry_is_read_back_and_written_as_the_same_bytes(key in bytes(1..200), value in bytes(0..2000)) {
             let entry = Entry { key, value };
             let line = line_of(&entry);
             prop_assert_eq!(line.matches('\n').count(), 1);
@@ -486,7 +486,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_the_reader_panic_or_go_on_after_an_error(input in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn no_bytes_make_the_reader_panic_or_continue_after_an_error(input in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut reader = Reader::new(input.as_slice());
             while let Ok(Some((entry, _))) = reader.next_entry() {
                 prop_assert!(!entry.key.is_empty());
@@ -494,7 +494,7 @@ mod tests {
         }
 
         #[test]
-        fn a_canonical_line_with_one_byte_changed_is_refused_or_says_something_valid(
+        fn a_canonical_line_with_one_byte_changed_is_refused_or_is_a_valid_entry(
             value in bytes(0..40), at in any::<prop::sample::Index>(), byte in any::<u8>()
         ) {
             let mut line = line_of(&Entry { key: b"key".to_vec(), value }).into_bytes();

@@ -10,8 +10,8 @@ pub use stonecast_console::Size;
 
 /// The message to a user of a build without verbs.
 #[cfg(not(feature = "verbs"))]
-const NO_VERBS: &str = "this build speaks shared memory alone (shm:PATH); one that speaks to other machines over RDMA is made \
-     with `cargo build --release --features verbs`, which needs cmake and libclang (apt install cmake libclang-dev)";
+const NO_VERBS: &str = "this build uses shared memory only (shm:PATH); a build for RDMA between machines is made with `cargo \
+    build --release --features verbs`, which needs cmake and libclang (apt install cmake libclang-dev)";
 
 /// Parses the address at which a server listens. The error explains what is wrong; the caller names the text.
 pub fn address(text: &str) -> Result<Address, String> {
@@ -33,7 +33,7 @@ impl FromStr for Period {
         let time = humantime::parse_duration(text)
             .map_err(|_| "a time is a number with ms, s, min or h after it")?;
         if time.is_zero() {
-            return Err("a time is longer than 0".into());
+            return Err("a time must be longer than 0".into());
         }
         Ok(Self(time))
     }
@@ -42,7 +42,7 @@ impl FromStr for Period {
 /// An address of the network: HOST:PORT, the host a number or `localhost`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The host as it was typed.
+    /// The host as typed.
     pub host: String,
     /// The address that the host stands for.
     pub address: SocketAddr,
@@ -59,7 +59,8 @@ impl FromStr for Endpoint {
             .as_deref()
             .unwrap_or(text)
             .parse()
-            .map_err(|_| "an address is HOST:PORT, such as 127.0.0.1:6380, [::1]:6380 or localhost:6380; of names only localhost is known")?;
+            .map_err(|_| "an address is HOST:PORT, such as 127.0.0.1:6380, [::1]:6380 or localhost:6380; localhost is the only \
+                name allowed")?;
         let host = match local {
             Some(_) => "localhost".to_owned(),
             None => address.ip().to_string(),
@@ -95,7 +96,7 @@ impl FromStr for Fabric {
             #[cfg(not(feature = "verbs"))]
             "verbs" => Err(NO_VERBS.to_owned()),
             _ if text.starts_with("sim:") => Err(format!(
-                "simulated machines are measured by the laboratory: `stonecast-lab ycsb --fabric {text}`"
+                "the laboratory measures simulated machines: `stonecast-lab ycsb --fabric {text}`"
             )),
             _ => Err("a fabric is shm or verbs".to_owned()),
         }
@@ -151,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn addresses_say_what_is_wrong_with_them() {
+    fn errors_name_the_fault_of_an_address() {
         assert_eq!(address("shm:./a/b").unwrap().to_string(), "shm:./a/b");
         for (text, reason) in [("shm:", "needs a path"), ("/tmp/socket", "shm:PATH")] {
             let refused = address(text).unwrap_err();
             assert!(refused.contains(reason), "{text}: {refused}");
             assert!(
-                !refused.contains("is no address"),
+                !refused.contains("is not an address"),
                 "clap says that: {refused}"
             );
         }
@@ -165,7 +166,7 @@ mod tests {
 
     #[cfg(not(feature = "verbs"))]
     #[test]
-    fn a_build_without_verbs_says_how_to_get_one_with_them() {
+    fn a_build_without_verbs_says_how_to_build_with_verbs() {
         let refused = address("verbs:host:1").unwrap_err();
         assert!(
             refused.contains("shm:PATH")

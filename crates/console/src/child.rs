@@ -1,4 +1,4 @@
-//! A server that another program starts: it reports when it is ready, and ends with the program.
+//! A server that another program starts: the server reports when it is ready, and ends with the program.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -7,19 +7,19 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::failure::Failure;
 
-/// Requests the signal that a person would send, for the moment when the process `parent` is gone.
+/// Requests SIGTERM for this process at the end of the process `parent`.
 pub fn end_with(parent: i32) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     // The parent may already be gone.
     if getppid().is_none_or(|present| present.as_raw_nonzero().get() != parent) {
         return Err(Failure::operation(format!(
-            "process {parent}, which this server was to end with, is gone"
+            "process {parent} is gone, and --exit-with-parent ends this server with it"
         )));
     }
     Ok(())
 }
 
-/// The file appears whole or not at all: a program that waits for it reads it at once.
+/// Writes the file as a whole or not at all: a program that waits for the file reads it at once.
 pub fn write_ready_file(path: &Path) -> Result<(), Failure> {
     let refuse =
         |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));

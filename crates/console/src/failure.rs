@@ -18,13 +18,13 @@ use stonecast_media::MediaError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// The command failed or was refused; nothing was done, or the message says what was.
+    /// The command failed or was refused; nothing was done unless the message says otherwise.
     Failed = 1,
     /// Wrong usage: flags, environment or configuration file.
     Usage = 2,
     /// The key is absent.
     Absent = 3,
-    /// No server answers, or the connection to it ended.
+    /// No server answers, or the connection to the server ended.
     Unreachable = 4,
     /// Bytes on the medium or in memory are damaged.
     Corrupt = 5,
@@ -93,8 +93,8 @@ impl Failure {
         self
     }
 
-    /// The failure to report something that was done: the message says `done`, and that this failure kept the report
-    /// from being printed. Status 1.
+    /// The failure to report work that was done. The message says `done`, and that the report could not be printed
+    /// because of this failure. Status 1.
     pub fn after(self, done: impl Display) -> Self {
         let reason = match self {
             Self::Silent => "its reader is gone".to_owned(),
@@ -193,7 +193,7 @@ fn of_medium(error: &MediaError) -> Option<Status> {
     is_damage.then_some(Status::Corrupt)
 }
 
-/// An error with its causes. Many errors name their cause themselves, so each cause is printed only once.
+/// An error with its causes. Many errors name their cause themselves; each cause is printed only once.
 fn words_of(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_damage_wherever_it_is_wrapped() {
+    fn damage_has_the_status_of_damage_in_every_wrapping() {
         let damage = || Corruption {
             what: "a record".into(),
             file: "log".into(),

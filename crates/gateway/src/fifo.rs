@@ -1,8 +1,8 @@
 //! Turns, first come first served, among the tasks of one thread.
 //!
-//! [`Budget`] hands out parts of a fixed amount. [`Turns`] hands out one turn for each key and passes on what its
-//! holder leaves. A later task never overtakes an earlier one, so writes reach the store in the order in which they
-//! were asked for. A waiting future that is dropped gives up its place.
+//! [`Budget`] hands out parts of a fixed amount. [`Turns`] hands out one turn for each key and passes on the value that
+//! the holder leaves. A later task never overtakes an earlier task, so writes reach the store in the order in which
+//! they were requested. A waiting future that is dropped gives up its place.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -66,7 +66,7 @@ pub struct Share {
 }
 
 impl Budget {
-    /// A budget of `count` operations and `size` bytes. An operation with more bytes asks for all of them.
+    /// A budget of `count` operations and `size` bytes. An operation with more bytes asks for the whole budget.
     pub fn new(count: usize, size: usize) -> Self {
         Self {
             count: Cell::new(count),
@@ -89,7 +89,7 @@ impl Budget {
             })
             .await;
             self.spend(size);
-            // Leaving wakes the next one, which may fit as well.
+            // Leaving wakes the next task, which may fit as well.
             drop(place);
         } else {
             self.spend(size);
@@ -126,7 +126,7 @@ impl Drop for Share {
     }
 }
 
-/// A line of tasks, the first of which polls for what it wants.
+/// A line of tasks. The first task polls for its condition.
 #[derive(Default)]
 pub struct Queue {
     line: RefCell<Line>,
@@ -138,13 +138,13 @@ impl Queue {
         Place::enter(&self.line)
     }
 
-    /// How many tasks have left the line.
+    /// The number of tasks that have left the line.
     pub fn served(&self) -> u64 {
         let line = self.line.borrow();
         line.next - line.waiting.len() as u64
     }
 
-    /// Whether no task waits.
+    /// Returns whether no task waits.
     pub fn is_empty(&self) -> bool {
         self.line.borrow().waiting.is_empty()
     }
@@ -162,7 +162,7 @@ impl<'a> Place<'a> {
         Self { line, ticket }
     }
 
-    /// Whether no task came earlier.
+    /// Returns whether no task came earlier.
     pub fn is_first(&self) -> bool {
         self.line.borrow().is_first(self.ticket)
     }
@@ -179,7 +179,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// One turn for each key, and what its holder leaves to the next task.
+/// One turn for each key, and the value that the holder leaves to the next task.
 pub struct Turns<T> {
     lines: RefCell<HashMap<u64, KeyLine<T>>>,
 }
@@ -246,18 +246,18 @@ impl<T> Turns<T> {
 }
 
 impl<T> Turn<'_, T> {
-    /// Whether another task waits for this turn to end.
+    /// Returns whether another task waits for the end of this turn.
     pub fn is_awaited(&self) -> bool {
         self.turns
             .with(self.key, |of_key| of_key.line.waiting.len() > 1)
     }
 
-    /// Takes the value that the task before left to this one, if it left one.
+    /// Takes the value that the previous task left, if any.
     pub fn take_left(&self) -> Option<T> {
         self.turns.with(self.key, |of_key| of_key.left.take())
     }
 
-    /// Ends the turn and leaves something to the next task. The value is dropped if no task waits, or if none lives
+    /// Ends the turn and leaves a value to the next task. The value is dropped if no task waits, or if no task lives
     /// until its turn.
     pub fn leave(self, left: T) {
         self.turns.with(self.key, |of_key| of_key.left = Some(left));
@@ -275,7 +275,7 @@ impl<T> Drop for Turn<'_, T> {
             true => lines.remove(&self.key),
             false => None,
         };
-        // Dropped after the borrow of the lines ends: what was left may wake tasks.
+        // The value is dropped after the borrow of the lines ends, because its drop may wake tasks.
         drop(lines);
         drop(ended);
     }
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Needs the line: without it the small share overtakes the large one for as long as small ones come.
+    /// Needs the line: without the line, small shares overtake the large one for as long as small ones come.
     #[test]
     fn a_large_share_is_not_overtaken_by_small_ones() {
         let budget = Rc::new(Budget::new(10, 100));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_given_up_holds_nobody_back() {
+    fn a_place_that_is_given_up_holds_no_task_back() {
         let budget = Rc::new(Budget::new(1, 100));
         let first = poll(pin!(budget.take(1))).unwrap();
         {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_turn_leaves_goes_to_the_next_one_or_is_dropped_with_the_line() {
+    fn a_value_that_a_turn_leaves_goes_to_the_next_turn_or_is_dropped_with_the_line() {
         let turns = Turns::<Rc<()>>::default();
         let left = Rc::new(());
         let first = poll(pin!(turns.take(1))).unwrap();

@@ -1,12 +1,12 @@
-//! The limit of open files: each connection is one.
+//! The limit of open files: each connection takes a file.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files that everything beside the clients needs: the admin port, the store, its pool, standard streams.
+/// The files for all other purposes: the admin port, the store, its pool, standard streams.
 const OTHER_FILES: u64 = 256 + crate::admin::CONNECTIONS_MAX as u64;
 
-/// Raises the limit of open files as far as the system allows. Returns for how many connections there is then room, at
-/// most `wanted`.
+/// Raises the limit of open files as far as the system allows. Returns the number of connections for which there is
+/// then room, at most `wanted`.
 pub fn raise_limit(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let (soft, hard) = (
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_raised_as_far_as_the_system_lets() {
+    fn the_limit_is_raised_as_far_as_the_system_allows() {
         let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         assert_eq!(raise_limit(100), 100);
         let possible = (hard - OTHER_FILES).min(5_000) as usize;

@@ -10,10 +10,10 @@ use crate::options::GatewayOptions;
 use crate::shared::{Shared, StopOnDrop};
 use crate::{admin, files, tls, worker};
 
-/// Connections that the kernel holds until they are accepted: as many as a large client opens at once.
+/// The number of connections that the kernel holds until they are accepted: as many as a large client opens at once.
 const BACKLOG: i32 = 4096;
 
-/// A running gateway. Dropping it stops it.
+/// A running gateway. Dropping the handle stops the gateway.
 pub struct GatewayHandle {
     shared: Arc<Shared>,
     admin: Option<SocketAddr>,
@@ -40,7 +40,7 @@ pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError>
     let address_of = |listener: &TcpListener| {
         listener
             .local_addr()
-            .map_err(system("asking for the own address"))
+            .map_err(system("asking for the address of the listener"))
     };
     let resp_address = resp.as_ref().map(address_of).transpose()?;
     let admin_address = admin.as_ref().map(address_of).transpose()?;
@@ -85,8 +85,8 @@ impl GatewayHandle {
         work: impl FnOnce() -> Result<(), GatewayError> + Send + 'static,
     ) -> Result<(), GatewayError> {
         let shared = self.shared.clone();
-        // A thread that ends, for whatever reason, ends the whole gateway: with half of its threads it would answer
-        // half of the requests.
+        // A thread that ends, for whatever reason, ends the whole gateway: with half of its threads, the gateway would
+        // answer half of the requests.
         let work = move || {
             let _stop = StopOnDrop(shared);
             work()
@@ -99,7 +99,7 @@ impl GatewayHandle {
         Ok(())
     }
 
-    /// The address that Redis clients connect to.
+    /// The address for Redis clients.
     pub fn resp_address(&self) -> Option<SocketAddr> {
         self.shared.resp
     }
@@ -109,7 +109,7 @@ impl GatewayHandle {
         self.admin
     }
 
-    /// Whether clients are served.
+    /// Returns whether clients are served.
     pub fn is_ready(&self) -> bool {
         self.shared.is_ready()
     }
@@ -123,19 +123,19 @@ impl GatewayHandle {
         self.is_ready()
     }
 
-    /// Whether a thread has ended because it was asked to, lost the store, or failed; `stop` tells which. The other
-    /// threads then end too.
+    /// Returns whether a thread has ended, because the thread was asked to end, lost the store, or failed; `stop` tells
+    /// the reason. The other threads then end too.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Whether all threads have ended. Until then the gateway may need the store, to answer commands and to give back
-    /// what it holds.
+    /// Returns whether all threads have ended. Until then the gateway may need the store, to answer commands and to
+    /// give back its leases.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Asks the gateway to end without waiting for it, for a caller that serves the store in the same thread. See
+    /// Asks the gateway to end without waiting for the end, for a caller that serves the store in the same thread. See
     /// `stop`.
     pub fn ask_to_stop(&self) {
         self.shared.stop();

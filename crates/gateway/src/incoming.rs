@@ -1,24 +1,25 @@
-//! Computes how much memory rustls may hold for bytes that have come and are not taken, which rustls does not report.
+//! Computes the memory that rustls may hold for bytes that have arrived and are not yet consumed, which rustls does not
+//! report.
 //!
 //! ```text
 //!   socket --READ_SIZE at a time--> records, incomplete ones included --deciphered--> plaintext --> input
 //!                                   `------------ silent -----------'                `- plaintext -'
 //! ```
 //!
-//! Invariant: `size` is at least what rustls holds. Messages of a handshake may be joined from many records, so bytes
-//! that have brought no plaintext count as held until some comes.
+//! Invariant: `size` is at least the memory that rustls holds. Messages of a handshake may be joined from many records,
+//! so bytes that have brought no plaintext count as held until plaintext comes.
 
 use std::io::{self, Read};
 
-/// Bytes that one call reads: as many as rustls makes room for.
+/// The bytes that one call reads: as many as rustls makes room for.
 pub const READ_SIZE: usize = 4 << 10;
-/// Most bytes that rustls holds of messages that it cannot decipher yet.
+/// The most bytes that rustls holds of messages that it cannot decipher yet.
 const SILENT_MAX: usize = 64 << 10;
 /// Bytes of the longest record of TLS.
 const RECORD_SIZE_MAX: usize = (18 << 10) + HEADER_SIZE;
-/// Most bytes that rustls holds.
+/// The most bytes that rustls holds.
 pub const INCOMING_SIZE_MAX: usize = SILENT_MAX + READ_SIZE + RECORD_SIZE_MAX;
-/// Bytes of a record's header; the last two are its length.
+/// The bytes of a record's header; the last two are the record's length.
 const HEADER_SIZE: usize = 5;
 
 /// See the module documentation.
@@ -28,21 +29,21 @@ pub struct Incoming {
     header_len: usize,
     /// Bytes that the record under way still lacks.
     missing: usize,
-    /// Bytes of the record under way, its header included, as far as it has come.
+    /// Bytes of the record under way that have arrived, header included.
     record: usize,
     /// Bytes since plaintext last came.
     silent: usize,
     plaintext: usize,
 }
 
-/// A reader that notes in `incoming` what it reads.
+/// A reader that notes in `incoming` the bytes that it reads.
 pub struct Noted<'a, R> {
     pub reader: R,
     pub incoming: &'a mut Incoming,
 }
 
 impl Incoming {
-    /// Bytes held now.
+    /// The bytes that are held at the moment.
     pub fn size(&self) -> usize {
         match self.silent {
             0 => self.plaintext,
@@ -50,7 +51,7 @@ impl Incoming {
         }
     }
 
-    /// Bytes that may be held after the next call, before any plaintext is taken.
+    /// The bytes that may be held after the next call, before any plaintext is taken.
     pub fn size_after_read(&self) -> usize {
         let wire = self.silent.min(SILENT_MAX) + READ_SIZE;
         let is_known = self.header_len == HEADER_SIZE;
@@ -63,7 +64,7 @@ impl Incoming {
             }
     }
 
-    /// Notes how much plaintext waits to be taken.
+    /// Notes the size of the plaintext that waits to be taken.
     pub fn note_plaintext(&mut self, size: usize) {
         if size > self.plaintext {
             self.silent = self.record;
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_complete_counts_as_far_as_it_has_come() {
+    fn an_incomplete_record_counts_as_far_as_it_has_arrived() {
         let mut incoming = Incoming::default();
         assert_eq!(incoming.size(), 0);
         let bytes = [record(100), record(16_000)].concat();
@@ -148,9 +149,10 @@ mod tests {
         assert_eq!(incoming.size(), 0);
     }
 
-    /// Needs `silent`: a message of a handshake is held until its last record has come, each of which is complete.
+    /// Needs `silent`: a message of a handshake is held until its last record has arrived, although each of its records
+    /// is complete.
     #[test]
-    fn records_that_bring_no_plaintext_count_until_some_comes() {
+    fn records_without_plaintext_count_until_plaintext_comes() {
         let mut incoming = Incoming::default();
         for _ in 0..50 {
             read(&mut incoming, &record(1_000));

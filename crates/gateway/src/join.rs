@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Most futures that one task has in flight at a time: as many as the store takes at once.
+/// The most futures that one task has in flight at a time: as many as the store takes at once.
 pub const WINDOW: usize = 256;
 
 /// Runs `futures`, a window of them at a time, and hands each result to `take`, in the order of the futures.
@@ -83,7 +83,8 @@ mod tests {
     }
 
     #[test]
-    fn results_come_in_order_whichever_is_done_first_and_no_more_run_than_the_window_holds() {
+    fn results_come_in_order_whichever_is_done_first_and_no_more_futures_run_than_the_window_holds()
+    {
         let (gate, started) = (Cell::new(0), Cell::new(0));
         let results = std::cell::RefCell::new(Vec::new());
         let levels = [2, 1, 3].into_iter().chain(4..=1000);

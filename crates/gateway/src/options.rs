@@ -1,4 +1,4 @@
-//! Options of a gateway, and the check that refuses bad ones.
+//! The options of a gateway, and the check that refuses bad options.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq as _;
 use crate::error::GatewayError;
 use crate::resp::RequestLimits;
 
-/// How to run a gateway. `GatewayOptions::new` sets the usual values.
+/// The options of a gateway. `GatewayOptions::new` sets the usual values.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
     /// The address for Redis clients. With port 0 the system chooses a port. `None`: only metrics and health are
@@ -25,7 +25,7 @@ pub struct GatewayOptions {
     pub store: String,
     /// Threads that serve connections, each with a connection to the store.
     pub threads: NonZeroUsize,
-    /// The password that clients must send before anything else.
+    /// The password that clients must send before any other command.
     pub password: Option<Password>,
     /// Encryption of the connections of clients and of the admin port.
     pub tls: Option<TlsOptions>,
@@ -51,21 +51,22 @@ pub struct Password(String);
 /// Bounds on what clients may use. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Clients at a time. Connections that are not authenticated have places in addition to these, see `newcomers`.
+    /// The most clients at a time. Connections that are not authenticated have additional places; see `newcomers`.
     pub connections: usize,
-    /// Longest request, as it is sent.
+    /// The longest request, as sent.
     pub request_size: u64,
-    /// Commands of one connection that are done as one batch. Later commands wait for the next batch.
+    /// The most commands of one connection in a batch. Later commands wait for the next batch.
     pub pipeline_depth: usize,
-    /// Replies of one connection that wait to be taken. Above this bound, the connection's commands wait.
+    /// The most bytes of replies that wait for one connection. Above this bound, the connection's commands wait.
     pub output_size: usize,
-    /// Requests and replies of all connections together.
+    /// The most bytes of requests and replies of all connections together.
     pub memory_size: usize,
-    /// Time for the TLS handshake of a connection.
+    /// The time limit of a TLS handshake.
     pub handshake_timeout: Duration,
-    /// Time for a request to arrive once it has begun, and for the password to come.
+    /// The time limit of a request that has begun, and of the password.
     pub request_timeout: Duration,
-    /// Time in which a client must take some of the replies that wait. It must take all of them in ten times as long.
+    /// The time in which a client must take some of the replies that wait. The time for all replies is ten times as
+    /// long.
     pub output_timeout: Duration,
 }
 
@@ -84,20 +85,20 @@ impl Default for GatewayLimits {
     }
 }
 
-/// Clients for each place of a newcomer, and the fewest places for newcomers.
+/// The number of clients for each place of a newcomer, and the least number of places for newcomers.
 const NEWCOMERS_SHARE: usize = 4;
 const NEWCOMERS_MIN: usize = 16;
 /// The permission of everybody to read a file.
 const OTHERS_MAY_READ: u32 = 0o004;
-/// Most arguments of a command, as in Redis.
+/// The most arguments of a command, as in Redis.
 const ARGUMENTS_MAX: u32 = 1 << 20;
-/// Smallest limit on a request: the longest key and value, and the bytes around them.
+/// The smallest limit on a request: the longest key and value, and the bytes around them.
 const REQUEST_SIZE_MIN: u64 = 2 << 20;
-/// Largest limit on a request: places in it are 4 bytes.
+/// The largest limit on a request: a position in a request has 4 bytes.
 const REQUEST_SIZE_MAX: u64 = 1 << 30;
 
 impl GatewayOptions {
-    /// A gateway of the store at `store` that listens at `resp`.
+    /// The options of a gateway of the store at `store` that listens at `resp`.
     pub fn new(resp: SocketAddr, store: impl Into<String>) -> Self {
         Self {
             resp: Some(resp),
@@ -168,7 +169,7 @@ impl GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Places for connections that are not authenticated; 0 if none has to authenticate.
+    /// The places for connections that are not authenticated; 0 if no client has to authenticate.
     pub(crate) fn newcomers(&self) -> usize {
         if self.password.is_none() && self.tls.is_none() {
             return 0;
@@ -188,7 +189,7 @@ impl GatewayLimits {
     }
 }
 
-/// Reads a file that others must not know. A file that everybody may read is refused.
+/// Reads a secret file. A file that everybody may read is refused.
 pub fn read_secret(path: &Path) -> Result<String, GatewayError> {
     let refuse = |reason: String| {
         GatewayError::Options(format!("the secret file {}: {reason}", path.display()))
@@ -199,7 +200,7 @@ pub fn read_secret(path: &Path) -> Result<String, GatewayError> {
         .mode();
     if mode & OTHERS_MAY_READ != 0 {
         return Err(refuse(
-            "everybody may read it; take that away with `chmod o=`".to_owned(),
+            "every user may read the file; remove that permission with `chmod o=`".to_owned(),
         ));
     }
     fs::read_to_string(path).map_err(|error| refuse(error.to_string()))
@@ -228,7 +229,7 @@ impl Password {
         &self.0
     }
 
-    /// Whether `said` is the password. The time that this takes depends on the length alone.
+    /// Returns whether `said` is the password. The time of the comparison depends on the length alone.
     pub fn is(&self, said: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(said).into()
     }
@@ -248,9 +249,9 @@ mod tests {
         GatewayOptions::new(resp.parse().unwrap(), "socket")
     }
 
-    /// Needs the check of addresses: without it, anybody on the network could read and write the store.
+    /// Needs the check of addresses: otherwise anybody on the network could read and write the store.
     #[test]
-    fn an_address_that_others_reach_needs_a_password_or_tls() {
+    fn an_address_that_other_machines_reach_needs_a_password_or_tls() {
         for loopback in ["127.0.0.1:6380", "[::1]:6380", "127.8.8.8:1"] {
             options(loopback).check().unwrap();
         }
@@ -298,7 +299,10 @@ mod tests {
         };
         check(0o640).unwrap();
         let refused = check(0o644).unwrap_err().to_string();
-        assert!(refused.contains("everybody may read it"), "{refused}");
+        assert!(
+            refused.contains("every user may read the file"),
+            "{refused}"
+        );
     }
 
     /// Needs the check of the file's permissions.
@@ -316,7 +320,10 @@ mod tests {
                 .is(b"open sesame")
         );
         let refused = write("open sesame", 0o644).unwrap_err().to_string();
-        assert!(refused.contains("everybody may read it"), "{refused}");
+        assert!(
+            refused.contains("every user may read the file"),
+            "{refused}"
+        );
         assert!(
             write("\nopen sesame", 0o600)
                 .unwrap_err()
@@ -332,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_let_nothing_through_are_refused() {
+    fn limits_that_admit_nothing_are_refused() {
         let mut options = options("127.0.0.1:6380");
         options.limits.request_size = 1 << 20;
         assert!(options.check().is_err());

@@ -1,23 +1,24 @@
 //! A bounded number of places for connections that anybody may open. If all are taken, the oldest makes way.
 //!
-//! Refusing the newest would let the first comers keep all others out by reconnecting as soon as they are cut. A
-//! newcomer instead keeps its place until as many others have come as there are places. An origin that holds half of
-//! the places and wants more gives up its own oldest place, so one origin alone cannot push out the others.
+//! A refusal of the newest connection would let the first connections keep all others out, by reconnecting as soon as
+//! they are cut. A newcomer instead keeps its place until as many newer connections have come as there are places. An
+//! origin that holds half of the places and wants more gives up its own oldest place, so that one origin alone cannot
+//! push out the others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::origin::Origin;
 
-/// Places for connections. `T` is what the owner needs to cut a connection.
+/// Places for connections. `T` is the handle with which the owner cuts a connection.
 pub struct Places<T> {
     count: usize,
     next: u64,
-    /// The places that are taken, the oldest first.
+    /// The taken places, the oldest first.
     taken: BTreeMap<u64, (Origin, T)>,
     by_origin: HashMap<Origin, BTreeSet<u64>>,
 }
 
-/// A place that was taken. Another connection may have it by now.
+/// A place that was taken. Another connection may have taken the place since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceNumber(u64);
 
@@ -32,7 +33,7 @@ impl<T> Places<T> {
         }
     }
 
-    /// Takes a place. The second value is the connection that makes way, if one has to.
+    /// Takes a place. The second value is the connection that makes way, if any.
     pub fn take(&mut self, origin: Origin, connection: T) -> (PlaceNumber, Option<T>) {
         let leaves = if self.taken.len() < self.count {
             None
@@ -66,7 +67,7 @@ impl<T> Places<T> {
         Some(connection)
     }
 
-    /// Places that are taken.
+    /// The number of taken places.
     pub fn taken(&self) -> usize {
         self.taken.len()
     }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_way_and_nobody_before_all_places_are_taken() {
+    fn the_oldest_makes_way_once_all_places_are_taken() {
         let mut places = Places::new(3);
         let (first, _) = places.take(origin(1), 'a');
         assert_eq!(places.take(origin(2), 'b').1, None);
@@ -94,9 +95,10 @@ mod tests {
         assert_eq!(places.taken(), 3);
     }
 
-    /// Needs the preference for the attacker's own origin: otherwise its 101st connection would push the other out.
+    /// Needs the preference for the attacker's own origin: otherwise the attacker's 101st connection would push the
+    /// other origin out.
     #[test]
-    fn an_origin_that_floods_pushes_out_its_own() {
+    fn an_origin_that_floods_pushes_out_its_own_connections() {
         let mut places = Places::new(100);
         places.take(origin(7), 0);
         for connection in 1..10_000 {
@@ -108,7 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_always_gets_a_place_and_keeps_it_while_fewer_come_than_there_are_places() {
+    fn a_newcomer_always_gets_a_place_and_keeps_it_while_fewer_newcomers_follow_than_there_are_places()
+     {
         let mut places = Places::new(100);
         for number in 0..1000 {
             places.take(origin(number % 300), number);
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_leaves_nothing_behind() {
+    fn a_place_that_is_given_back_leaves_nothing_behind() {
         let mut places = Places::new(10);
         let numbers: Vec<PlaceNumber> = (0..10).map(|n| places.take(origin(n % 3), n).0).collect();
         for number in numbers {

@@ -1,8 +1,8 @@
 //! Readiness of sockets: one epoll instance for each thread.
 //!
 //! Sockets are registered once, edge-triggered, so a request costs no system call other than its read and its write. A
-//! [`Readiness`] keeps what epoll reported until a task finds that the socket has nothing more. Other threads end a
-//! wait for events through an eventfd in the same epoll instance.
+//! [`Readiness`] keeps the report of epoll until a task finds the socket exhausted. Other threads end a wait for events
+//! through an eventfd in the same epoll instance.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use rustix::time::Timespec;
 use slab::Slab;
 use stonecast_base::Nanoseconds;
 
-/// One thread's epoll instance.
+/// The epoll instance of a thread.
 pub struct Reactor {
     epoll: OwnedFd,
     bell: Arc<Bell>,
@@ -32,15 +32,16 @@ pub struct Reactor {
     work: Cell<usize>,
 }
 
-/// Ends the current wait for events, or the next one at once. Each ring is an event of its own, so none is read.
+/// Ends the current wait for events, or the next wait at once. Each ring is an event of its own, so the eventfd is
+/// never read.
 struct Bell(OwnedFd);
 
-/// What a socket is ready for.
+/// The readiness of a socket.
 #[derive(Debug, Default)]
 pub struct Readiness {
     readable: Cell<bool>,
     writable: Cell<bool>,
-    /// Whether the peer has ended; there is then always something to read, if only the end.
+    /// Whether the peer has ended; the socket is then always readable, since a read returns at least the end.
     hung_up: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -62,11 +63,11 @@ const CONNECTED: EventFlags = EventFlags::IN
 const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
 /// Events of the bell, one for each ring.
 const RUNG: EventFlags = EventFlags::IN.union(EventFlags::ET);
-/// Names the bell among the sources; no source has this index.
+/// The bell's index among the sources; no source has this index.
 const BELL: u64 = u64::MAX;
-/// Most events that one call takes.
+/// The most events that one call takes.
 const EVENTS_MAX: usize = 512;
-/// Work between two calls after which a task with much to do waits for the next one.
+/// The work between two calls after which a task with much work waits for the next call.
 const WORK_MAX: usize = 1 << 20;
 
 impl Reactor {
@@ -85,12 +86,12 @@ impl Reactor {
         })
     }
 
-    /// Registers a connected socket. It counts as ready until a call finds that it is not.
+    /// Registers a connected socket. The socket counts as ready until a call finds the opposite.
     pub fn add<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
         self.register(socket, CONNECTED)
     }
 
-    /// Registers a source that several threads wait for; one of them is enough to take what is there.
+    /// Registers a source for which several threads wait. One of the threads is enough to take the event.
     pub fn add_shared<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
         self.register(socket, SHARED)
     }
@@ -117,7 +118,7 @@ impl Reactor {
         })
     }
 
-    /// Takes events, waiting at most `timeout` nanoseconds for the first. Returns whether there was any.
+    /// Takes events, and waits at most `timeout` nanoseconds for the first one. Returns whether there was an event.
     pub fn poll(&self, timeout: Nanoseconds) -> bool {
         let timeout = Timespec {
             tv_sec: (timeout / 1_000_000_000) as i64,
@@ -145,13 +146,13 @@ impl Reactor {
         !events.is_empty()
     }
 
-    /// Ends the current [`poll`](Self::poll), or the next one at once. Any thread may call it.
+    /// Ends the current [`poll`](Self::poll), or the next one at once. Any thread may use the waker.
     pub fn waker(&self) -> Waker {
         Waker::from(self.bell.clone())
     }
 
     /// Waits until events have been taken again and the tasks in line before this one have had their turn. A connection
-    /// with little to do therefore waits for only one with much to do, however many of those there are.
+    /// with little work therefore waits for a single connection with much work, however many of the latter there are.
     pub async fn turn(&self) {
         let mut was_asked = false;
         poll_fn(|context| {
@@ -169,19 +170,19 @@ impl Reactor {
         self.work.set(self.work.get().saturating_add(bytes));
     }
 
-    /// Whether so much was done since events were taken that long operations wait for a turn.
+    /// Returns whether so much work was done since events were taken that long operations wait for a turn.
     pub fn is_late(&self) -> bool {
         self.work.get() >= WORK_MAX
     }
 
-    /// Takes events if the thread is late. For a task that runs for long without a turn.
+    /// Takes events if the thread is late, for a task that runs for long without a turn.
     pub fn look_if_late(&self) {
         if self.is_late() {
             self.poll(0);
         }
     }
 
-    /// Whether a task waits for its turn, so that the thread must not sleep.
+    /// Returns whether a task waits for its turn, so that the thread must not sleep.
     pub fn has_turns(&self) -> bool {
         !self.turns.borrow().is_empty()
     }
@@ -213,29 +214,29 @@ impl Readiness {
         self.wake();
     }
 
-    /// Wakes the task that waits, if there is one.
+    /// Wakes the waiting task, if any.
     pub fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
     }
 
-    /// Whether reading may bring something.
+    /// Returns whether a read may return bytes.
     pub fn is_readable(&self) -> bool {
         self.readable.get()
     }
 
-    /// Whether the socket may take something.
+    /// Returns whether the socket may take bytes.
     pub fn is_writable(&self) -> bool {
         self.writable.get()
     }
 
-    /// Notes that there is nothing more to read now.
+    /// Notes that the socket has no more bytes at the moment.
     pub fn clear_readable(&self) {
         self.readable.set(self.hung_up.get());
     }
 
-    /// Notes that nothing more can be written now.
+    /// Notes that the socket takes no more bytes at the moment.
     pub fn clear_writable(&self) {
         self.writable.set(false);
     }
@@ -251,7 +252,7 @@ impl Readiness {
 }
 
 impl<S: AsFd> Source<S> {
-    /// What the source is ready for.
+    /// The readiness of the source.
     pub fn readiness(&self) -> &Rc<Readiness> {
         &self.readiness
     }
@@ -261,7 +262,7 @@ impl<S: AsFd> Source<S> {
         &self.socket
     }
 
-    /// Waits until there may be something to read.
+    /// Waits until there may be bytes to read.
     pub async fn readable(&self) {
         poll_fn(|context| {
             if self.readiness.is_readable() {
@@ -273,7 +274,7 @@ impl<S: AsFd> Source<S> {
         .await;
     }
 
-    /// Suspends the registration of a shared source: it does not wake this thread until `resume`.
+    /// Suspends the registration of a shared source, which does not wake this thread until `resume`.
     pub fn pause(&self) -> io::Result<()> {
         Ok(epoll::delete(&self.reactor.epoll, &self.socket)?)
     }
@@ -289,7 +290,7 @@ impl<S: AsFd> Source<S> {
 
 impl<S: AsFd> Drop for Source<S> {
     fn drop(&mut self) {
-        // Fails only for a source that is paused.
+        // The call fails only for a source that is paused.
         let _ = epoll::delete(&self.reactor.epoll, &self.socket);
         self.reactor.sources.borrow_mut().remove(self.index);
     }
@@ -304,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readiness_comes_once_and_is_taken_back_by_who_finds_nothing() {
+    fn readiness_comes_once_and_ends_with_a_call_that_finds_nothing() {
         let reactor = Rc::new(Reactor::new().unwrap());
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
@@ -322,7 +323,7 @@ mod tests {
         assert!(!reactor.poll(0), "edge-triggered");
     }
 
-    /// Needs `hung_up`: the last bytes and the end come with one event, and no other follows.
+    /// Needs `hung_up`: the last bytes and the end come with one event, and no other event follows.
     #[test]
     fn the_end_stays_readable() {
         let reactor = Rc::new(Reactor::new().unwrap());
@@ -352,7 +353,7 @@ mod tests {
         drop(kept);
     }
 
-    /// Needs the look of the task itself: the thread looks only when no task has anything to do.
+    /// Needs the task itself to take events: the thread takes events only when no task has work.
     #[test]
     fn a_task_that_has_done_much_takes_events_itself() {
         let reactor = Rc::new(Reactor::new().unwrap());
@@ -369,7 +370,7 @@ mod tests {
         assert!(source.readiness().is_readable() && !reactor.is_late());
     }
 
-    /// Needs one turn for each look: otherwise a short command would wait for several long ones.
+    /// Needs one turn for each look: otherwise a short command would wait for several long commands.
     #[test]
     fn between_two_looks_one_task_has_its_turn() {
         struct Woken(AtomicUsize);

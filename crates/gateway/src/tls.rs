@@ -42,7 +42,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, GatewayErro
         CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certificates = certificates.map_err(|error| unusable(path, error))?;
     if certificates.is_empty() {
-        Err(unusable(path, "there is no certificate in it"))
+        Err(unusable(path, "the file has no certificate"))
     } else {
         Ok(certificates)
     }

@@ -1,7 +1,7 @@
-//! What can go wrong with an operation.
+//! The errors of operations.
 //!
-//! An error takes at most three words: a result is moved to its caller, and a move of a hundred bytes shows in the time of a
-//! read that is a load. Facts that need more room are boxed.
+//! An error takes at most three words. A result is moved to its caller, and a move of a hundred bytes is noticeable in a read
+//! that is a load. Facts that need more room are boxed.
 
 use stonecast_base::{Corruption, MIB};
 use stonecast_fabric::DeviceError;
@@ -13,7 +13,7 @@ use stonecast_persist::execute::NoCommit;
 pub enum Effect {
     /// Nothing was done.
     None,
-    /// It may have been done, or may still be. Find out by reading, or retry with the same [`crate::Token`].
+    /// The operation may have taken effect, or may still do so. Find out by reading, or retry with the same [`crate::Token`].
     Unknown,
 }
 
@@ -21,13 +21,13 @@ pub enum Effect {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {address}: {reason}")]
 pub struct Refusal {
-    /// Where.
+    /// Address of the server.
     pub address: String,
-    /// What it said.
+    /// Reason that the server gave.
     pub reason: String,
 }
 
-/// Why an operation failed. [`StoreError::effect`] says what that means for the data.
+/// The reason for which an operation failed. [`StoreError::effect`] tells what the failure means for the data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -49,7 +49,7 @@ pub enum StoreError {
     },
     /// The pool is full.
     #[error(
-        "no space: the pool is full, with {:.1} MiB of live records in {:.1} MiB; reads and deletes go on. Delete a part, or export it into a pool with more --capacity",
+        "no space: the pool is full, with {:.1} MiB of live records in {:.1} MiB; reads and deletes continue. Delete keys, or export them into a pool with more --capacity",
         mib(*live),
         mib(*capacity)
     )]
@@ -61,44 +61,44 @@ pub enum StoreError {
     },
     /// The file system that the pool lies on is full.
     #[error(
-        "no space left on the file system that the pool lies on; nothing was done, reads and deletes go on. Free some there, or move the pool; the server's messages name the path"
+        "no space left on the file system that the pool lies on; nothing was done, reads and deletes continue. Free space there, or move the pool; the server's messages name the path"
     )]
     MediumFull,
-    /// Other clients hold room, or room is being made, and none became free for so long.
+    /// Other clients hold the room, or room is being made, and none became free in time.
     #[error(
-        "the server is busy: it had no room for the record for 20 s and more, though not all is in use. Nothing was done; try again"
+        "the server is busy: for 20 s and more it had no room for the record, though the pool is not full. Nothing was done; try again"
     )]
     Busy,
     /// The index is full, and the server has no memory for a larger one.
     #[error(
-        "the index is full and the server has no memory for a larger one; nothing was done, reads and deletes go on"
+        "the index is full and the server has no memory for a larger one; nothing was done, reads and deletes continue. Delete keys, or give the server more memory"
     )]
     IndexFull,
-    /// The medium failed to give space, though it is not full.
+    /// The medium failed to allocate space, though the medium is not full.
     #[error(
-        "the server's medium failed to give space; nothing was done. Look for errors of the disk on the server's machine"
+        "the server's medium failed to allocate space; nothing was done. Look for errors of the disk on the server's machine"
     )]
     SpaceFailed,
-    /// The server found that the request breaks the rules.
+    /// The server refused the request as invalid.
     #[error("the server refused the request as invalid; nothing was done")]
     Invalid,
-    /// The token is of a write so long ago that the server has forgotten what became of it.
+    /// The token belongs to a write so long ago that the server has forgotten the outcome.
     #[error(
-        "the write was first sent too long ago: the server has forgotten its outcome. Find out by reading"
+        "the write was first sent too long ago, and the server has forgotten its outcome. Find out by reading"
     )]
     Forgotten,
     /// Clients of a server that ended without closing the pool may still publish in it.
     #[error(
-        "processes that were clients of the last server still have the log mapped, and may publish in it: nothing was changed. End them, then start again"
+        "processes that were clients of the last server still have the log mapped, and may publish in it; nothing was changed. End them, then start the server again"
     )]
     Publishers,
-    /// Clients cannot publish their overwrites themselves here.
+    /// Clients of this server cannot publish their overwrites themselves.
     #[error("clients cannot publish overwrites themselves: {reason}")]
     Publication {
-        /// Why, and what to do.
+        /// Reason, and remedy.
         reason: &'static str,
     },
-    /// Bytes differ from what they must be.
+    /// Bytes are corrupt.
     #[error(transparent)]
     Corrupt(Box<Corruption>),
     /// The connection ended before the answer came.
@@ -110,10 +110,10 @@ pub enum StoreError {
     /// The server refused the connection.
     #[error(transparent)]
     Refused(Box<Refusal>),
-    /// The other side sent what it must not.
+    /// The peer violated the protocol.
     #[error("protocol violation: {what}")]
     Protocol {
-        /// What.
+        /// The violation.
         what: &'static str,
     },
     /// The server could not make the write durable.
@@ -121,7 +121,7 @@ pub enum StoreError {
         "the server could not make the write durable; its outcome is unknown. See the server's messages"
     )]
     NotPersisted,
-    /// No plan makes writes durable on what the pool declares.
+    /// No plan makes writes durable on the platform that the pool declares.
     #[error("cannot serve durable writes: {0}")]
     NoPlan(#[source] Box<NoCommit>),
     /// The fabric refused a call.
@@ -141,12 +141,12 @@ impl StoreError {
         }))
     }
 
-    /// Whether there was no room for what was to be written. Nothing was done, and the connection can be used.
+    /// Whether the write failed for want of room. Nothing was done, and the connection can be used.
     pub fn is_for_want_of_room(&self) -> bool {
         matches!(self, Self::NoSpace { .. } | Self::MediumFull | Self::Busy)
     }
 
-    /// What the failure means for the data.
+    /// The effect that the failed operation had on the data.
     pub fn effect(&self) -> Effect {
         match self {
             Self::Disconnected { unknown: true }
@@ -172,15 +172,14 @@ impl StoreError {
         }
     }
 
-    /// Whether the server has answered a write with a refusal. The server decides about a repeated write only when it knows that
-    /// the earlier attempts did nothing, so none of the attempts has done anything.
+    /// Whether the server has refused a write. The server decides about a repeated write only when the server knows that the
+    /// earlier attempts did nothing. A refusal therefore means that no attempt has done anything.
     pub fn is_refusal_of_write(&self) -> bool {
         self.is_for_want_of_room()
             || matches!(self, Self::IndexFull | Self::SpaceFailed | Self::Invalid)
     }
 }
 
-/// For messages.
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
 }
@@ -213,7 +212,7 @@ impl From<MediaError> for StoreError {
 mod tests {
     use super::*;
 
-    /// Needs the boxes.
+    /// Fails without the boxes.
     #[test]
     fn a_result_of_a_read_is_three_words() {
         assert_eq!(size_of::<Result<Option<u64>, StoreError>>(), 24);

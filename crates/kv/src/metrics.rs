@@ -6,11 +6,10 @@
 //!   the server itself counts writes, their bytes, and what made them durable
 //! ```
 //!
-//! A read does not pass the server, so nobody but the client can count it. Each client counts in memory of its own, takes
-//! the time of one call in [`SAMPLE`], and tells the server at most once a second, when it is about to do something
-//! anyway, and when it closes: a read costs two additions more. So the reports lack the calls of the last
-//! second of a client's activity, and all calls of a killed client since its last report. Clients are
-//! believed: a client that lies spoils these numbers and nothing else.
+//! A read does not pass the server, so only the client can count reads. Each client counts in its own memory, measures the time
+//! of one call in [`SAMPLE`], and reports to the server at most once a second, at the end of a call, and when the client closes.
+//! A read costs two more additions. The reports lack the calls of the last second of a client's activity, and all calls of a
+//! killed client since its last report. Reports are believed: a client that lies spoils these numbers and nothing else.
 
 use stonecast_base::Nanoseconds;
 
@@ -31,10 +30,10 @@ pub enum ClientPath {
 }
 
 impl ClientPath {
-    /// Both.
+    /// Both paths.
     pub const ALL: [Self; 2] = [Self::OneSided, Self::Gateway];
 
-    /// As a label.
+    /// The path as a label.
     pub fn name(self) -> &'static str {
         match self {
             Self::OneSided => "one-sided",
@@ -47,18 +46,18 @@ impl ClientPath {
 pub const LATENCY_BUCKETS: usize = 23;
 const SMALLEST_NS: Nanoseconds = 250;
 
-/// Which bucket a time belongs to.
+/// The bucket of a time.
 pub fn latency_bucket(time: Nanoseconds) -> usize {
     let steps = time.saturating_sub(1) / SMALLEST_NS;
     ((u64::BITS - steps.leading_zeros()) as usize).min(LATENCY_BUCKETS - 1)
 }
 
-/// The largest time of a bucket in nanoseconds; `None`: there is none.
+/// The largest time of a bucket in nanoseconds; `None` if the bucket has no bound.
 pub fn latency_bound(bucket: usize) -> Option<Nanoseconds> {
     (bucket < LATENCY_BUCKETS - 1).then_some(SMALLEST_NS << bucket)
 }
 
-/// How long calls took.
+/// Times of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
     /// Sum of all times.
@@ -79,7 +78,7 @@ impl Latencies {
         self.buckets[latency_bucket(time)] += 1;
     }
 
-    /// Adds those of another.
+    /// Adds the times of `other`.
     pub fn add(&mut self, other: &Self) {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.buckets
@@ -88,7 +87,7 @@ impl Latencies {
             .for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
 
-    /// How many calls.
+    /// Number of calls.
     pub fn count(&self) -> u64 {
         self.buckets
             .iter()
@@ -121,17 +120,17 @@ impl Latencies {
 /// Calls of the clients of one path since the server was started. Bytes and round trips are those of the fabric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathMetrics {
-    /// Connected now.
+    /// Connected clients.
     pub clients: u64,
     /// Keys read, as reported.
     pub reads: u64,
-    /// Bytes that READs brought, index included, as reported.
+    /// Bytes fetched by READs, index included, as reported.
     pub read_bytes: u64,
     /// Round trips: READs with one doorbell, or a request and its answer; as reported.
     pub round_trips: u64,
-    /// Of the keys read, those whose remembered places were right, so that one round trip was enough; as reported.
+    /// Keys read by a remembered place that was right, in one round trip; as reported.
     pub location_hits: u64,
-    /// Of the keys read, the others; as reported.
+    /// All other keys read; as reported.
     pub location_misses: u64,
     /// Puts done.
     pub puts: u64,
@@ -143,14 +142,14 @@ pub struct PathMetrics {
     pub written_bytes: u64,
     /// Times of reads, one call in [`SAMPLE`], as reported.
     pub read_latencies: Latencies,
-    /// Times of writes, likewise.
+    /// Times of writes, one call in [`SAMPLE`], as reported.
     pub write_latencies: Latencies,
 }
 
 /// A server's report of everything that it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// What it holds.
+    /// The content and state of the store.
     pub stat: Stat,
     /// Clients that use the store's memory themselves.
     pub one_sided: PathMetrics,
@@ -160,21 +159,21 @@ pub struct Metrics {
     pub leases: u64,
     /// Cache lines written back, since the pool was opened.
     pub write_backs: u64,
-    /// Fences, likewise.
+    /// Fences since the pool was opened.
     pub fences: u64,
-    /// Syncs of files, likewise.
+    /// Syncs of files since the pool was opened.
     pub syncs: u64,
-    /// The work of cleaning so far.
+    /// The work of the cleaner.
     pub cleaning: Cleaning,
 }
 
 /// Numbers of a report before its histograms.
 const REPORT_COUNTS: usize = 5;
-/// Numbers in what a client reports: reads, bytes, round trips, hits and misses of places, and two histograms.
+/// Numbers in a client's report: reads, bytes, round trips, hits and misses of places, and two histograms.
 const REPORT_WORDS: usize = REPORT_COUNTS + 2 * (1 + LATENCY_BUCKETS);
-/// Bytes of it.
+/// Bytes of a client's report.
 pub(crate) const REPORT_SIZE: usize = REPORT_WORDS * 8;
-/// More than a client can have done since its last report: a larger number is invalid.
+/// More calls than a client can have done since its last report: a larger number is invalid.
 const REPORTED_MAX: u64 = 1 << 48;
 
 /// Calls of a client since its last report.
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_the_bound_that_so_many_calls_did_not_exceed() {
+    fn a_quantile_is_the_bound_that_its_share_of_the_calls_did_not_exceed() {
         let mut latencies = Latencies::default();
         assert_eq!(latencies.quantile(0.5), None);
         [100, 100, 600, 100_000_000_000]
@@ -391,7 +390,7 @@ mod tests {
         assert_eq!(Report::parse(&bytes), Some(report));
         assert_eq!(Report::parse(&bytes[1..]), None);
         assert_eq!(Report::parse(&bytes[8..]), None);
-        // Needs the bound: a client that lies this much would stop the counters for good.
+        // Fails without the bound: a client that lies this much would stop the counters for good.
         bytes[7] = 0xff;
         assert_eq!(Report::parse(&bytes), None);
         let path = |seed| PathMetrics {

@@ -19,22 +19,22 @@ pub enum PublishedError {
     /// The server refused the connection, or is gone.
     #[error("no connection: {0}")]
     Connection(String),
-    /// A key or value has another length than the store's.
+    /// A key or value has a length other than the store's.
     #[error(
-        "{what} has {size} bytes, but this store's have {expected}: published designs have one length for all"
+        "{what} has {size} bytes, but this store's have {expected}: published designs use one length for all"
     )]
     Size {
         /// Key or value.
         what: &'static str,
         /// Its length.
         size: usize,
-        /// The store's.
+        /// The store's length.
         expected: usize,
     },
     /// The table or the log is full.
     #[error("no space: the published design cannot take more")]
     Full,
-    /// The peer sent a message that makes no sense.
-    #[error("the peer's message makes no sense: {0}")]
+    /// The peer sent an invalid message.
+    #[error("the peer sent an invalid message: {0}")]
     Protocol(&'static str),
 }

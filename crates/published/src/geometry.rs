@@ -60,7 +60,7 @@ impl Geometry {
         }
     }
 
-    /// Checks the sizes; the error says why they are impossible.
+    /// Checks the sizes; the error is returned if they are impossible.
     pub fn check(&self) -> Result<(), PublishedError> {
         let object = object_size(self.key_size, self.value_size) as u64;
         let sound = (1..=ENTRY_KEY_SIZE).contains(&self.key_size)
@@ -75,9 +75,7 @@ impl Geometry {
         if sound {
             Ok(())
         } else {
-            Err(PublishedError::Protocol(
-                "a geometry that no store can have",
-            ))
+            Err(PublishedError::Protocol("an impossible geometry"))
         }
     }
 
@@ -181,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_overlaps_and_the_size_holds_it_all() {
+    fn the_parts_do_not_overlap_and_fit_the_size() {
         let geometry = Geometry::for_keys(20, 64, 1000, 5000);
         geometry.check().unwrap();
         let (table, ring) = (geometry.table(), geometry.ring());
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_geometry_that_makes_no_sense_is_refused() {
+    fn an_impossible_geometry_is_refused() {
         let sound = Geometry::for_keys(20, 64, 1000, 5000);
         for broken in [
             Geometry {

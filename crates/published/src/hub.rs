@@ -20,7 +20,7 @@ use crate::message::{HEADER_SIZE, Message};
 pub const SERVER_COMPLETIONS: u32 = CLIENTS_MAX as u32 * ANSWERS as u32 * 2;
 /// Most clients at a time.
 pub(crate) const CLIENTS_MAX: usize = 128;
-/// Answers to one client that may be under way.
+/// Outstanding answers to one client.
 const ANSWERS: u64 = 16;
 /// Bytes of a client's request slot: operation and key.
 pub(crate) const REQUEST_SLOT_SIZE: u64 = 32;
@@ -101,9 +101,9 @@ impl Hub {
         ((HEADER_SIZE + geometry.key_size + geometry.value_size) as u64).next_multiple_of(64)
     }
 
-    /// Waits for an arrival, for `longest` at most.
+    /// Waits for an arrival, for at most `longest`.
     pub async fn wait(&self, longest: Nanoseconds) {
-        // Whichever comes first.
+        // Either result ends the wait.
         let _ = self.runtime.within(longest, self.port.activity()).await;
     }
 
@@ -129,7 +129,7 @@ impl Hub {
         gone
     }
 
-    /// Accepts a client, or tells it why not.
+    /// Accepts a client, or tells it the reason for the refusal.
     fn accept(&self, request: ConnectionRequest, hello: &[u8]) {
         let mut sessions = self.sessions.borrow_mut();
         let taken = |number| sessions.values().any(|session| session.number == number);
@@ -160,7 +160,7 @@ impl Hub {
             let answers = AnswerRing::new(region, ANSWERS, 0, size);
             Ok((self.welcome(number).encode(), Session { number, answers }))
         });
-        // A client that could not be accepted has been told why.
+        // A client that could not be accepted has been told the reason.
         if let Ok((qp, session)) = accepted {
             sessions.insert(qp, session);
         }
@@ -209,7 +209,7 @@ impl Hub {
     /// The request of client `requester` in its slot: an operation and a key.
     pub fn request(&self, requester: u32) -> Result<(u8, Vec<u8>), PublishedError> {
         if requester as usize >= CLIENTS_MAX {
-            return Err(PublishedError::Protocol("a client that does not exist"));
+            return Err(PublishedError::Protocol("an unknown client"));
         }
         let mut bytes = vec![0; 1 + self.geometry.key_size];
         let offset = u64::from(requester) * REQUEST_SLOT_SIZE;
@@ -261,5 +261,5 @@ impl Hub {
 
 const _: () = assert!(
     ANSWERS < CLIENT_RECEIVES as u64,
-    "a client has a receive buffer for every answer under way"
+    "a client has a receive buffer for every outstanding answer"
 );

@@ -99,7 +99,9 @@ impl Message {
         let known = OUTCOMES
             .get(usize::from(self.detail))
             .filter(|_| self.kind == Kind::Answer);
-        known.copied().ok_or(PublishedError::Protocol("no answer"))
+        known
+            .copied()
+            .ok_or(PublishedError::Protocol("a message that is not an answer"))
     }
 
     pub fn encode(&self) -> Vec<u8> {

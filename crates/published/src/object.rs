@@ -15,7 +15,7 @@ const HEADER_SIZE: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Object<'a> {
     pub key: &'a [u8],
-    /// `None`: the key is deleted.
+    /// `None` if the key is deleted.
     pub value: Option<&'a [u8]>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Ask {
     Place = 4,
 }
 
-/// A record, as clients of the baselines send it and as the ring stores it.
+/// A record in the form that clients of the baselines send and the ring stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub ask: Ask,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_nobody_wrote_is_no_object() {
+    fn unwritten_memory_is_not_an_object() {
         assert_eq!(parse_object(&[0; 64], 3, 5), None);
         assert_eq!(Record::parse(&[0; 64], 3, 5), None);
     }

@@ -1,4 +1,4 @@
-//! Hopscotch hashing in persistent memory, as the paper says (the artefact probes two neighbours instead).
+//! Hopscotch hashing in persistent memory, as in the paper (the artefact probes two neighbours instead).
 //!
 //! ```text
 //!   entry: | key, padded with zeros 23 | head 1 | word 8 |     32 bytes
@@ -19,7 +19,7 @@ use crate::PublishedError;
 pub(crate) const ENTRY_KEY_SIZE: usize = 23;
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: u64 = 32;
-/// Entries in which a key may be.
+/// Entries that may hold a key.
 pub(crate) const NEIGHBOURHOOD: u64 = 8;
 const WORD_OFFSET: u64 = 24;
 /// Entries that an insertion searches for a free one.
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_room_says_so() {
+    fn a_table_without_room_reports_it() {
         let (_world, table) = table(8);
         let refused = (0u64..64).find_map(|number| {
             let key = (number << 8 | 1).to_be_bytes();

@@ -1,13 +1,14 @@
-//! Where a server listens.
+//! The address of a server.
 
 use std::fmt;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where a server listens: `shm:PATH`, a socket of this host, or `verbs:HOST:PORT`, a machine in the RDMA network.
+/// The address at which a server listens: `shm:PATH`, a socket of this host, or `verbs:HOST:PORT`, a machine in the
+/// RDMA network.
 ///
-/// Two slashes after the colon are accepted and mean nothing: `shm://./socket` is `shm:./socket`.
+/// Two slashes after the colon are accepted and ignored: `shm://./socket` is `shm:./socket`.
 ///
 /// ```
 /// let address: stonecast::Address = "shm:./stonecast-data/socket".parse()?;
@@ -29,17 +30,17 @@ pub(crate) enum Place {
 
 /// Text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no address: {reason}")]
+#[error("{text:?} is not an address: {reason}")]
 pub struct AddressError {
     /// The text.
     pub text: String,
-    /// What is wrong with the text, and what an address looks like.
+    /// The fault of the text, and the form of an address.
     pub reason: String,
 }
 
 #[cfg(not(feature = "verbs"))]
-const NO_VERBS: &str = "this build speaks shared memory alone (shm:PATH); a build with the feature `verbs` speaks to other machines over \
-     RDMA";
+const NO_VERBS: &str = "this build uses shared memory only (shm:PATH); a build with the feature `verbs` also uses RDMA between \
+    machines";
 
 impl Address {
     /// The default socket of the pool at `data`: in the pool's folder, or, for a device of persistent memory, which has

@@ -10,7 +10,8 @@ use stonecast_media::{Durability, MediaError};
 
 use crate::address::AddressError;
 
-/// Why an operation failed. [`Error::effect`] tells what that means for the data, and [`Error::kind`] what happened.
+/// The reason why an operation failed. [`Error::effect`] tells what the failure means for the data, and [`Error::kind`]
+/// what happened.
 ///
 /// An error is one pointer, so that the result of a read that takes a hundred nanoseconds stays small.
 ///
@@ -31,23 +32,24 @@ struct Failure {
     effect: Effect,
 }
 
-/// What a failed operation means for the data.
+/// The effect of a failed operation on the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing was done, and nothing will be.
     None,
-    /// The operation was done; what failed came after it.
+    /// The operation was done; the failure came after it.
     Done,
-    /// The operation may have been done, or may still be. Find out by reading, or repeat the write with the token.
+    /// The operation may have been done, or may still be done. Read the key to find out, or repeat the write with the
+    /// token.
     Unknown {
         /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token,
-        /// the write was so long ago that the server has forgotten its outcome, or the thread that drives a
+        /// the write was so long ago that the server has forgotten the outcome, or the thread that drives a
         /// [`crate::Client`] ended before it reported the token of a first attempt.
         token: Option<Token>,
     },
 }
 
-/// What happened.
+/// The kind of the failure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -57,7 +59,7 @@ pub enum ErrorKind {
     /// Something that the connection needs is missing or unusable, such as a key file.
     #[error("{0}")]
     Setup(String),
-    /// Nobody accepted the connection.
+    /// No server accepted the connection.
     #[error(
         "{refusal}{}",
         if *.is_absent { ". Is `stonecast serve` running there?" } else { "" }
@@ -65,7 +67,7 @@ pub enum ErrorKind {
     Unreachable {
         /// The system's error, with the address.
         refusal: String,
-        /// Whether nobody listens there; otherwise the way there is closed to this program.
+        /// Whether nothing listens at the address; otherwise this program cannot reach the address.
         is_absent: bool,
     },
     /// The server accepted nothing in time.
@@ -84,14 +86,14 @@ pub enum ErrorKind {
     Durability {
         /// The server.
         address: String,
-        /// What the program expects.
+        /// The durability that the program expects.
         expected: Durability,
-        /// What the pool promises.
+        /// The durability that the pool promises.
         found: Durability,
     },
     /// The pool exists and was made with a setting other than the one asked for.
     #[error(
-        "{} was created with {setting} {has}, not {asked}: leave the setting unsaid, or export the pool into a new one",
+        "{} was created with {setting} {has}, not {asked}: leave the setting out, or export the pool into a new one",
         data.display()
     )]
     OtherSetting {
@@ -99,7 +101,7 @@ pub enum ErrorKind {
         data: PathBuf,
         /// The setting, as the command line names it.
         setting: &'static str,
-        /// What the pool has.
+        /// The value that the pool has.
         has: String,
         /// The value that was asked for.
         asked: String,
@@ -152,12 +154,12 @@ impl Error {
         Fault::Store(error).of_write(None)
     }
 
-    /// What happened.
+    /// The kind of the failure.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// What the error means for the data.
+    /// The effect on the data.
     pub fn effect(&self) -> Effect {
         self.0.effect.clone()
     }
@@ -172,7 +174,7 @@ impl Error {
     }
 }
 
-/// Why the store's own operation failed, before its effect is known.
+/// The reason why the store's own operation failed, before its effect is known.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The store failed with this error.

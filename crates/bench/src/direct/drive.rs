@@ -22,41 +22,42 @@ use crate::cpu_time::thread_cpu_ns;
 use crate::latency::Stopwatch;
 use crate::measured::Measured;
 
-/// When a loop ends.
+/// The length of a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// After this time.
+    /// The loop ends after this time.
     Time(Duration),
-    /// After so many operations.
+    /// The loop ends after this number of operations.
     Operations(u64),
 }
 
-/// What to run.
+/// The plan of a loop.
 #[derive(Clone)]
 pub struct Plan {
     /// The operations.
     pub sequence: Arc<Sequence>,
-    /// Where in the sequence to start.
+    /// The index in the sequence at which the loop starts.
     pub start: usize,
     /// Bytes of the values that updates write and reads must find.
     pub value_size: usize,
-    /// Operations that wait for an answer at the same time.
+    /// The number of operations in flight at a time.
     pub in_flight: u32,
-    /// Reads in one `multi_get` or updates in one `multi_put`; 1: `get` and `put`. Only for one operation in flight, and reads
-    /// alone or updates alone.
+    /// The number of reads in one `multi_get` or updates in one `multi_put`; 1 stands for `get` and `put`. A larger
+    /// batch requires one operation in flight, and only reads or only updates.
     pub batch: u32,
-    /// One in how many operations (or batches) is timed.
+    /// One of this many operations (or batches) is timed.
     pub interval: u32,
-    /// When to end.
+    /// The length of the loop.
     pub amount: Amount,
-    /// Counts operations that were begun, for who watches; once a round, so that it costs nothing.
+    /// The number of operations that were begun, for a watcher. The loop updates the number once a round, so that the
+    /// update costs nothing.
     pub begun: Arc<AtomicU64>,
 }
 
-/// Why a loop ended early.
+/// The error for which a loop ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The store failed; what had ended before is lost with it.
+    /// The store failed. The measurements before the failure are lost.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The kernel did not tell the CPU time.
@@ -64,10 +65,10 @@ pub enum DriveError {
     CpuTime(io::Error),
 }
 
-/// Operations between two looks at the clock for the end.
+/// The number of operations between two looks at the clock for the end.
 const ROUND: u64 = 512;
 
-/// Gives out rounds until the amount is reached.
+/// Gives out rounds of operations until the amount is reached.
 struct Pacer {
     start: Instant,
     amount: Amount,
@@ -85,7 +86,7 @@ impl Pacer {
         }
     }
 
-    /// Operations that may be begun before asking again; 0: the end.
+    /// Returns the number of operations of the next round; 0 stands for the end.
     fn round(&mut self, most: u64) -> u64 {
         let round = match self.amount {
             Amount::Operations(all) => most.min(all - self.given),
@@ -99,7 +100,8 @@ impl Pacer {
 }
 
 impl Plan {
-    /// Runs to the end. A full pool ends the run early and counts as one error, since what ran before is a measurement.
+    /// Runs the loop to its end. A full pool ends the run early and counts as one error, since the operations before it
+    /// are a measurement.
     pub fn run(&self, session: &Session) -> Result<Measured, DriveError> {
         assert!(
             self.batch == 1 || self.in_flight == 1,
@@ -307,7 +309,7 @@ impl Plan {
     }
 }
 
-/// What the tasks of one client share.
+/// The state that the tasks of one client share.
 struct Shared {
     next: Cell<usize>,
     /// Operations left of the present round.
@@ -320,7 +322,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The index of the next operation; `None` at the end.
+    /// Returns the index of the next operation; `None` at the end.
     fn take(&self, length: usize) -> Option<usize> {
         if self.left.get() == 0 {
             self.left.set(self.pacer.borrow_mut().round(ROUND));
@@ -334,7 +336,7 @@ impl Shared {
         Some(index)
     }
 
-    /// No operation is begun any more.
+    /// Lets no further operation begin.
     fn end(&self) {
         self.left.set(0);
         self.pacer.borrow_mut().amount = Amount::Time(Duration::ZERO);
@@ -346,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_add_up_to_the_operations_that_were_asked_for() {
+    fn rounds_add_up_to_the_requested_operations() {
         let begun = Arc::default();
         let mut pacer = Pacer::new(Amount::Operations(1100), &begun);
         assert_eq!([(); 4].map(|()| pacer.round(ROUND)), [512, 512, 76, 0]);

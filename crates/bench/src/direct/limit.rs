@@ -1,19 +1,19 @@
-//! The yardstick of reads: what this memory gives without any store.
+//! The yardstick of reads: the speed of this memory without any store.
 //!
 //! ```text
 //!   for each operation    read the bucket (64 bytes)  ->  its word says where  ->  read the record  ->  compare its tag
 //! ```
 //!
-//! The same number of dependent reads of the same sizes from the same mappings as a GET, and the same tag. Which bucket
-//! and which word of it was looked up beforehand, so there is no hash of the key, no search, no comparison, no right to
-//! check, no call of a provider.
+//! The same number of dependent reads of the same sizes from the same mappings as a GET, and the same tag. The bucket
+//! and the word of each operation were looked up beforehand, so the loop hashes no key, searches and compares nothing,
+//! checks no right, and calls no provider.
 //!
-//! *Dependent* ([`Order::Dependent`]): a bucket is read when the tag before it was compared, as by a program that asks for
-//! one value after the other. [`Order::Overlapping`] lets the processor begin the next operations early; it tells what
-//! many reads at once could reach.
+//! *Dependent* ([`Order::Dependent`]): a bucket is read after the tag of the operation before was compared, as by a
+//! program that reads one value after the other. [`Order::Overlapping`] lets the processor begin the next operations
+//! early, and shows the speed that many reads at once could reach.
 //!
-//! It reads the formats of index and log by itself, from their documentation: a loop that called the store's code would
-//! be as slow as the store.
+//! The loop reads the formats of index and log by itself, from their documentation: a loop that called the store's code
+//! would be as slow as the store.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,41 +28,41 @@ use stonecast_workload::Sequence;
 use crate::cpu_time::thread_cpu_ns;
 use crate::measured::Measured;
 
-/// Bytes of a bucket, and of a unit that a location counts.
+/// The bytes of a bucket, and of a unit that a location counts.
 const LINE: u64 = 64;
-/// Words of a bucket that hold keys.
+/// The number of words of a bucket that hold keys.
 const WORDS: u64 = 7;
-/// Bits of a word that hold the location.
+/// The bits of a word that hold the location.
 const LOCATION: u64 = (1 << 34) - 1;
-/// Offset of a record's links; their top 16 bits are its opening.
+/// The offset of a record's links, whose top 16 bits are the record's opening.
 const LINKS_AT: usize = 16;
-/// Offset of its tag.
+/// The offset of a record's tag.
 const TAG_AT: usize = 24;
-/// The tag covers a record from here on; the first word is its facts.
+/// The offset from which the tag covers a record. The first word there holds the record's facts.
 const TAGGED_FROM: usize = 32;
-/// Offset of the key where there is neither token nor moment.
+/// The offset of the key in a record with neither token nor moment.
 const KEY_AT: usize = 40;
-/// The opening lies above the position where a tag's seed is made.
+/// The shift of the opening above the position in a tag's seed.
 const OPENING_SHIFT: u32 = 40;
-/// A tag's seed is the pool's tag key and opening and position times this.
+/// The factor of opening and position in a tag's seed, which also has the pool's tag key.
 const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Lines that a reader fetches, by the size class in the top four bits of a word.
+/// The number of lines that a reader fetches, by the size class in the top four bits of a word.
 const CLASS_LINES: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
-/// Longest record of which one read brings the whole.
+/// The longest record that one read fetches as a whole.
 const RECORD_MAX: usize = 64 * LINE as usize;
-/// Operations between two looks at the clock.
+/// The number of operations between two looks at the clock.
 const ROUND: usize = 1024;
 
-/// A piece of a region as this process has it mapped.
+/// A piece of a region, as mapped into this process.
 #[derive(Clone)]
 pub struct Piece {
     /// The region.
     pub memory: Rc<MappedRegion>,
-    /// Where the piece starts in it, in bytes.
+    /// The offset of the piece in the region, in bytes.
     pub start: u64,
 }
 
-/// The store's memory as a client has it mapped.
+/// The store's memory, as mapped into a client.
 #[derive(Clone)]
 pub struct StoreMemory {
     /// All buckets of the index.
@@ -75,13 +75,13 @@ pub struct StoreMemory {
     pub tag_key: u64,
 }
 
-/// Why there is no limit.
+/// The reason why there is no limit.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitError {
     /// A key of the sequence is not in the store.
     #[error("key {key} is not in the store")]
     Absent {
-        /// Its name.
+        /// The name of the key.
         key: String,
     },
     /// Values so long that a GET takes more than two reads.
@@ -90,10 +90,10 @@ pub enum LimitError {
         RECORD_MAX
     )]
     TooLong,
-    /// Somebody wrote at the same time, or this file does not know the formats.
-    #[error("{errors} records of the bare loop had another tag than they should")]
+    /// A client wrote at the same time, or this module does not know the formats.
+    #[error("{errors} records of the bare loop had a wrong tag")]
     WrongTag {
-        /// How many.
+        /// The number of wrong tags.
         errors: u64,
     },
     /// The kernel did not tell the CPU time.
@@ -104,19 +104,19 @@ pub enum LimitError {
 /// Whether an operation of the bare loop waits for the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// It does.
+    /// Each operation waits.
     Dependent,
     /// The processor may look ahead as far as it can.
     Overlapping,
 }
 
-/// Where each operation of a sequence reads, looked up beforehand. Threads share it.
+/// The places that each operation of a sequence reads, looked up beforehand. Threads share this value.
 #[derive(Clone)]
 pub struct Limit {
     steps: Arc<[Step]>,
 }
 
-/// What one operation reads.
+/// The places that one operation reads.
 #[derive(Clone, Copy)]
 struct Step {
     /// Offset of the bucket in the index region.
@@ -130,7 +130,7 @@ struct Step {
 }
 
 impl Limit {
-    /// Looks up where each operation of `sequence` reads.
+    /// Looks up the places that each operation of `sequence` reads.
     pub fn prepare(store: &StoreMemory, sequence: &Sequence) -> Result<Self, LimitError> {
         let steps = steps_of_all_keys(store);
         let step = |key: &[u8]| match steps.get(key) {
@@ -149,8 +149,8 @@ impl Limit {
         })
     }
 
-    /// The bare loop: reads as the sequence says, from its `start`-th operation on, until `duration` has passed. A tag
-    /// that is not right counts as an error.
+    /// Runs the bare loop over the sequence, from its `start`-th operation on, until `duration` has passed. A wrong tag
+    /// counts as an error.
     pub fn run(
         &self,
         store: &StoreMemory,
@@ -173,7 +173,7 @@ impl Limit {
         let mut next = start % self.steps.len();
         let (mut ops, mut errors) = (0, 0);
         let mut record = [0u8; RECORD_MAX];
-        // The next address is made of the last difference and a zero that neither compiler nor processor knows to be one.
+        // The next address is made of the last difference and a zero that neither compiler nor processor can predict.
         let zero = std::hint::black_box(0);
         let mut difference = 0;
         let cpu_start = thread_cpu_ns()?;
@@ -199,7 +199,7 @@ impl Limit {
     }
 }
 
-/// The two reads and the tag: how the tag differs from what it should be. `after` is 0.
+/// Does the two reads, and returns the difference between the tag and the expected one. `after` is 0.
 #[inline]
 fn read(store: &StoreMemory, step: Step, after: u64, record: &mut [u8; RECORD_MAX]) -> u64 {
     let mut bucket = [0u8; LINE as usize];
@@ -215,7 +215,7 @@ fn read(store: &StoreMemory, step: Step, after: u64, record: &mut [u8; RECORD_MA
     word(record, TAG_AT) ^ tag
 }
 
-/// Where each key of the store is found, by name.
+/// The place of each key of the store, by name.
 fn steps_of_all_keys(store: &StoreMemory) -> HashMap<Vec<u8>, Step> {
     let StoreMemory {
         index,

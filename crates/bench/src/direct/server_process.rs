@@ -1,4 +1,5 @@
-//! A server of our own: `stonecast serve` on a pool in a new folder, gone with this value.
+//! A server process: `stonecast serve` on a pool in a new folder. Dropping the value ends the server and removes the
+//! folder.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,18 +13,18 @@ use std::time::{Duration, Instant};
 use stonecast_kv::limits::CLIENTS_MAX;
 use tempfile::TempDir;
 
-/// How long a server may take to be ready: it may have a large pool to recover.
+/// The time limit for a server to be ready, which may have a large pool to recover.
 const START_MAX: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 const POOL: &str = "pool";
 const READY: &str = "ready";
 
-/// How to start one.
+/// The options of a server process.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The `stonecast` binary.
     pub program: PathBuf,
-    /// Where the folder of the pool is made.
+    /// The parent folder of the pool's folder.
     pub parent: PathBuf,
     /// `process` or `power`.
     pub durability: &'static str,
@@ -31,35 +32,35 @@ pub struct ServerOptions {
     pub capacity: u64,
     /// Whether clients publish their overwrites themselves.
     pub publishing: bool,
-    /// Whether Redis clients are served, too, at any free port.
+    /// Whether the server also serves Redis clients, at any free port.
     pub resp: bool,
-    /// What the program is told instead of `serve` and what follows from the fields above: it serves something else.
+    /// The arguments in place of `serve` and the fields above, for a program that serves something else.
     pub instead: Option<Vec<String>>,
 }
 
-/// Why there is no server.
+/// The reason why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerProcessError {
     /// A call of the operating system failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was attempted.
+        /// The attempted action.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It ended instead of serving.
+    /// The process ended before it served.
     #[error("the server ended ({status}): {said}")]
     Ended {
-        /// Its exit status.
+        /// The exit status.
         status: ExitStatus,
-        /// What it said last.
+        /// The last messages of the process.
         said: String,
     },
-    /// It neither serves nor ends.
+    /// The process neither serves nor ends.
     #[error("the server is not ready after {} s: {said}", START_MAX.as_secs())]
     NotReady {
-        /// What it said last.
+        /// The last messages of the process.
         said: String,
     },
 }
@@ -91,26 +92,26 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Kills it as a crash would, and starts another one on its pool.
+    /// Kills the server as a crash would, and starts another server on the same pool.
     pub fn restart(&mut self) -> Result<(), ServerProcessError> {
         self.kill();
         self.child = spawn(&self.options, self.folder.path())?;
         self.wait_until_ready()
     }
 
-    /// Kills it as a crash would. The pool stays until this value is dropped.
+    /// Kills the server as a crash would. The pool stays until this value is dropped.
     pub fn kill(&mut self) {
-        // An ended one cannot be killed, and need not be.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Its process number.
+    /// The process number of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it listens.
+    /// The address at which the server listens.
     pub fn address(&self) -> String {
         format!(
             "shm:{}",
@@ -118,16 +119,16 @@ impl ServerProcess {
         )
     }
 
-    /// Where Redis clients connect, if they are served.
+    /// The address for Redis clients, if the server serves them.
     pub fn resp_address(&self) -> Option<SocketAddr> {
         let said = fs::read_to_string(self.folder.path().join("said")).ok()?;
         let (_, rest) = said.split_once("redis://")?;
-        // The end of the line, too: half of an address may be one.
+        // The line must be complete: half of an address may be an address.
         rest.contains('\n').then_some(())?;
         rest.split([',', '\n']).next()?.parse().ok()
     }
 
-    /// The folder of its pool.
+    /// The folder of the server's pool.
     pub fn pool(&self) -> PathBuf {
         self.folder.path().join(POOL)
     }
@@ -154,13 +155,14 @@ impl ServerProcess {
         Ok(())
     }
 
-    /// Whether it serves. It prints the address for Redis clients right after it has written the file.
+    /// Returns whether the server serves. The server prints the address for Redis clients right after it has written
+    /// the ready file.
     fn is_ready(&self) -> bool {
         self.folder.path().join(READY).exists()
             && (!self.options.resp || self.resp_address().is_some())
     }
 
-    /// Its output to stderr, on one line.
+    /// The server's output to stderr, on one line.
     fn said(&mut self) -> String {
         let bytes = fs::read(self.folder.path().join("said")).unwrap_or_default();
         String::from_utf8_lossy(&bytes)
@@ -188,9 +190,9 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
         _ => {}
     }
     let said = fs::File::create(folder.join("said"))
-        .map_err(system("making a file for the server's words".to_owned()))?;
+        .map_err(system("making a file for the server's messages".to_owned()))?;
     let mut command = Command::new(&options.program);
-    // Settings that a person has made for other servers are not for this one.
+    // A person's settings for other servers do not apply to this server.
     let settings = std::env::vars_os().map(|(name, _)| name);
     settings
         .filter(|name| name.to_string_lossy().starts_with("STONECAST_"))

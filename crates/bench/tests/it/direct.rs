@@ -43,7 +43,7 @@ fn loaded(capacity: u64, data: DataSet) -> ThreadServer {
 }
 
 #[test]
-fn a_run_does_as_many_operations_as_it_was_told_in_every_mix_and_shape() {
+fn a_run_does_the_requested_number_of_operations_in_every_mix_and_shape() {
     let server = loaded(CAPACITY, DATA);
     let shapes = [
         (1, 1, 1),
@@ -102,7 +102,7 @@ fn a_run_does_as_many_operations_as_it_was_told_in_every_mix_and_shape() {
 }
 
 #[test]
-fn a_run_takes_the_time_that_it_was_given() {
+fn a_run_takes_the_requested_time() {
     let server = loaded(CAPACITY, DATA);
     let options = YcsbOptions {
         amount: Amount::Time(SHORT),
@@ -115,9 +115,9 @@ fn a_run_takes_the_time_that_it_was_given() {
     assert_eq!(result.limit_ops_per_s, None);
 }
 
-/// Needs the check of what a read returns: without it a store that finds nothing would be the fastest.
+/// Needs the check of the values that reads return: otherwise a store that finds nothing would be the fastest.
 #[test]
-fn keys_that_are_not_there_and_values_of_another_size_count_as_errors() {
+fn absent_keys_and_values_of_another_size_count_as_errors() {
     let server = loaded(CAPACITY, DATA);
     let session = Session::open(&server.target().address).unwrap();
     for batch in [1, 16] {
@@ -155,9 +155,9 @@ fn keys_that_are_not_there_and_values_of_another_size_count_as_errors() {
 }
 
 #[test]
-fn a_full_pool_ends_a_run_early_and_what_ran_before_is_a_result() {
+fn a_full_pool_ends_a_run_early_with_a_result() {
     let server = loaded(8 << 20, DATA);
-    // Updates of keys that were never loaded make new ones.
+    // Updates of keys that were never loaded create keys.
     let data = DataSet {
         keys: 500_000,
         ..DATA
@@ -233,8 +233,8 @@ fn options_that_contradict_each_other_are_refused() {
     }
 }
 
-/// The bare loop knows the formats by itself. If it read at wrong places, or fewer bytes than a GET checks, tags would not
-/// be right.
+/// The bare loop knows the formats by itself. If the loop read wrong places, or fewer bytes than a GET checks, the tags
+/// would be wrong.
 #[test]
 fn the_bare_loop_reads_the_records_of_its_sequence_and_finds_their_tags_right() {
     for value_size in [0, 1, 100, 1000, 3000] {
@@ -271,7 +271,7 @@ fn the_bare_loop_reads_the_records_of_its_sequence_and_finds_their_tags_right() 
 }
 
 #[test]
-fn there_is_no_bare_loop_for_values_that_take_more_than_two_reads_or_keys_that_are_not_there() {
+fn there_is_no_bare_loop_for_values_that_take_more_than_two_reads_or_for_absent_keys() {
     let data = DataSet {
         value_size: 5000,
         keys: 10,

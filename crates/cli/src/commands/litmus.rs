@@ -1,4 +1,4 @@
-//! `litmus`: proves plans, and each of their steps necessary, in the model of everything that hardware may do.
+//! `litmus`: proves plans sound, and each of their steps necessary, in a model of everything that hardware may do.
 
 use clap::Args;
 use stonecast_persist::litmus::{Proof, prove};
@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// Proves plans in a model of everything that hardware may do: sound, and each of their steps needed.
+/// Proves plans sound, and each of their steps necessary, in a model of everything that hardware may do.
 ///
-/// Takes the selectors of `plan`. Status 1 if a plan loses anything, or has a step that is not needed.
+/// Takes the selectors of `plan`. The status is 1 if a plan loses anything, or has an unnecessary step.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: everything that was published, and one platform with its counterexamples
@@ -68,7 +68,7 @@ pub fn run(flags: &Litmus) -> Result<(), Failure> {
     if !flags.json {
         let plans = scenarios.len();
         let sum = format!(
-            "{plans} plans are sound in {states} states and {crashes} power cuts, and all their {steps} steps are needed\n"
+            "{plans} plans are sound in {states} states and {crashes} power cuts, and all their {steps} steps are necessary\n"
         );
         output::bytes(sum.as_bytes())?;
     }

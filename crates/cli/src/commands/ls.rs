@@ -1,4 +1,4 @@
-//! `ls`: the keys, in the order in which they were stored.
+//! `ls`: the keys, in the order of their versions.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -14,11 +14,11 @@ use crate::flags::Connection;
 use crate::ndjson::Bytes;
 use crate::session::Session;
 
-/// Lists the keys, or those that begin with PREFIX.
+/// Lists all keys, or the keys that begin with PREFIX.
 ///
-/// The order is that in which they were stored: a key that is stored again moves to the end. A key that is there all the
-/// time is listed; one that is stored while they are listed may be listed twice, and the list ends all the same.
-/// Without --json each key is a line as it is; one with a line feed in it is several.
+/// Keys are listed in the order in which they were stored: a key that is stored again moves to the end. A key that is
+/// present all the time is listed. A key that is stored during the listing may be listed twice; the list ends all the
+/// same. Without --json, each key is printed unchanged as a line; a key with a line feed takes several lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: all keys, those of one kind, and as JSON with their versions
@@ -35,9 +35,9 @@ pub struct Ls {
     pub connection: Connection,
 }
 
-/// Most keys whose places are in memory at a time, 24 bytes each; more keys take another scan of the index.
+/// The most keys whose places are in memory at a time, 24 bytes each; more keys take another scan of the index.
 const PAGE_KEYS: usize = 1 << 20;
-/// Bytes printed at once.
+/// The size of one write to stdout, in bytes.
 const BUFFER_SIZE: usize = 64 << 10;
 
 /// A key, as `--json` prints it.
@@ -128,7 +128,7 @@ mod tests {
 
     /// Needs the last page: a list that follows the writer has no end.
     #[test]
-    fn a_list_ends_and_misses_nothing_where_every_key_is_stored_again_after_each_page() {
+    fn a_list_ends_and_misses_nothing_if_every_key_is_stored_again_after_each_page() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::builder(folder.path().join("pool"))
             .durability(Durability::Process)

@@ -1,4 +1,4 @@
-//! `inspect` and `verify`: a pool without a server, read and never changed.
+//! `inspect` and `verify`: read a pool without a server, and never change the pool.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::flags::DATA;
 use crate::output::{self, say, size};
 use crate::progress::Progress;
 
-/// Shows a pool that nobody serves: header, segments, counts.
+/// Shows a pool without a server: header, segments, counts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -24,10 +24,10 @@ pub struct Inspect {
     pub pool: PoolFlags,
 }
 
-/// Checks every byte of a pool that nobody serves.
+/// Checks every byte of a pool without a server.
 ///
-/// Changes nothing. Prints every finding with file, offset, what was found and what was expected, and exits with
-/// status 5 if there is one.
+/// Changes nothing. Prints every finding with file, offset, found and expected bytes, and exits with status 5 if there
+/// is a finding.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -37,7 +37,7 @@ pub struct Verify {
     pub pool: PoolFlags,
 }
 
-/// Which pool, and for whom.
+/// The pool, and the form of the output.
 #[derive(Debug, Args)]
 pub struct PoolFlags {
     /// Folder of the pool, or device of persistent memory.
@@ -74,7 +74,7 @@ const APPENDS: &str = "appends";
 struct SegmentReport {
     number: u32,
     generation: u32,
-    /// `records`, or `appends` of other nodes, of which nothing else is shown.
+    /// `records`, or `appends` of other nodes. Nothing else is shown of a segment of appends.
     filled_by: &'static str,
     records: u64,
     used_bytes: u64,
@@ -213,7 +213,7 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
         (
             "served",
             report.served_by.map_or("by nobody".to_owned(), |process| {
-                format!("by process {process}; counts may move")
+                format!("by process {process}; counts may change")
             }),
         ),
         (

@@ -25,9 +25,9 @@ use crate::output;
 use crate::progress::Progress;
 use crate::values::{self, Fabric};
 
-/// Runs a workload of YCSB against a server, its own or one that runs.
+/// Runs a workload of YCSB against a server of its own or a running one.
 ///
-/// Without --connect it starts a server on a pool of its own and removes both at the end.
+/// Without --connect, the command starts a server on a pool of its own, and removes both at the end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: reads alone, and half updates with sixteen in flight on a durable pool
@@ -36,10 +36,10 @@ Example: reads alone, and half updates with sixteen in flight on a durable pool
 pub struct Ycsb {
     #[command(flatten)]
     pub workload: WorkloadFlags,
-    /// What server and clients go through: shm, or verbs with --connect.
+    /// Fabric between server and clients: shm, or verbs with --connect.
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: Fabric,
-    /// What writes survive, for the server that this command starts.
+    /// Failures that writes survive, for the server that this command starts.
     #[arg(
         long,
         value_enum,
@@ -47,10 +47,12 @@ pub struct Ycsb {
         conflicts_with = "connect"
     )]
     pub durability: DurabilityArgument,
-    /// Where the pool of the server that this command starts is put [default: /dev/shm for process, the current folder for power].
+    /// Folder for the pool of the server that this command starts [default: /dev/shm for process, the current folder
+    /// for power].
     #[arg(long, value_name = "DIR", conflicts_with = "connect")]
     pub data: Option<PathBuf>,
-    /// A running server to measure, shm:PATH or verbs://HOST:PORT; its keys stay there. STONECAST_CONNECT is not looked at.
+    /// A running server to measure, shm:PATH or verbs://HOST:PORT; the keys of the benchmark stay in its pool.
+    /// STONECAST_CONNECT is ignored.
     #[arg(long, value_name = "URL", value_parser = values::address)]
     pub connect: Option<Address>,
     #[command(flatten)]
@@ -62,14 +64,14 @@ pub struct Ycsb {
 #[derive(Debug)]
 pub struct RdmaFlags(VerbsFlags);
 
-/// What [`RdmaFlags`] are made from.
+/// The arguments that make [`RdmaFlags`].
 #[derive(Args)]
 #[command(next_help_heading = "RDMA")]
 struct RdmaArguments {
-    /// With --connect verbs://HOST:PORT: the keys, as `--keys` of other commands names them.
+    /// With --connect verbs://HOST:PORT: the key file, as for `--keys` of other commands.
     #[arg(long, value_name = "FILE", env = "STONECAST_KEYS")]
     key_file: Option<PathBuf>,
-    /// RDMA device, as `rdma link` shows it [default: the first one].
+    /// RDMA device, by its name in `rdma link` [default: the first one].
     #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE")]
     rdma_device: Option<String>,
     /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
@@ -109,15 +111,15 @@ impl FromArgMatches for RdmaFlags {
     }
 }
 
-/// Length of the measurement.
+/// The duration of the measurement.
 const SECONDS: f64 = 10.0;
 /// The folder for a pool that need not survive power loss.
 const MEMORY: &str = "/dev/shm";
-/// More puts than a client completes in a second, so that the pool need not be cleaned while it is measured.
+/// More puts than a client completes in a second, so that no cleaning runs during the measurement.
 const PUTS_PER_SECOND_MAX: f64 = 3e6;
-/// The same if each batch waits for a disk.
+/// The same number if each batch waits for a disk.
 const DURABLE_PUTS_PER_SECOND_MAX: f64 = 1e6;
-/// A pool has at least this capacity, in bytes, and a multiple of it.
+/// The capacity of a pool, in bytes, is a multiple of this number.
 const CAPACITY_STEP: u64 = 256 << 20;
 
 /// See the module documentation.
@@ -125,7 +127,7 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     #[cfg(feature = "verbs")]
     if flags.fabric == Fabric::Verbs && flags.connect.is_none() {
         return Err(Failure::usage(
-            "over RDMA a server is measured that runs already: name it with --connect verbs://HOST:PORT",
+            "over RDMA, only a running server can be measured: name it with --connect verbs://HOST:PORT",
         ));
     }
     flags.rdma.0.check(flags.connect.as_ref())?;
@@ -144,10 +146,10 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
             address.to_string(),
             fabric::devices(address, &flags.rdma.0)?,
         ),
-        (None, None) => unreachable!("without an address there is an own server"),
+        (None, None) => unreachable!("a command without an address has a server of its own"),
     };
     let process = fill(&*devices, &address, options.data)?;
-    // Only shared memory shows that the server is on this machine.
+    // Shared memory alone shows that the server is on this machine.
     let is_here = flags
         .connect
         .as_ref()
@@ -186,7 +188,7 @@ fn fill(devices: &dyn Devices, address: &str, data: DataSet) -> Result<u32, Fail
         .map_err(|_| Failure::operation("the server does not tell its process number"))
 }
 
-/// A server of this command's own, on a pool that goes away with it.
+/// Starts a server for this command, on a pool that is removed with the server.
 fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Failure> {
     let (durability, default) = match flags.durability {
         DurabilityArgument::Process => ("process", Path::new(MEMORY)),
@@ -210,7 +212,7 @@ fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Fa
     Ok(server)
 }
 
-/// Room for the data and for every write of the run, as far as the medium goes.
+/// Returns a capacity for the data and for every write of the run, as far as the medium has room.
 fn capacity_for(
     options: &YcsbOptions,
     durability: DurabilityArgument,
@@ -236,7 +238,7 @@ fn capacity_for(
     Ok(wanted.min(room).next_multiple_of(CAPACITY_STEP))
 }
 
-/// Removes the pool on a signal: a person who stops a benchmark does not want its gigabytes.
+/// Removes the pool on a signal, so that an interrupted benchmark leaves no gigabytes behind.
 fn clean_up_on_signals(pool: PathBuf) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The abilities of a device according to the verbs library: the capability bits that no file of the kernel shows.
+//! The abilities of a device according to the verbs library. No file of the kernel shows these capability bits.
 
 use serde::Serialize;
 
@@ -11,12 +11,12 @@ pub enum Abilities {
     /// The device was asked and answered.
     #[cfg_attr(
         not(any(feature = "verbs", test)),
-        expect(dead_code, reason = "nobody can be asked without the verbs library")
+        expect(dead_code, reason = "only the verbs library can be asked")
     )]
     Seen {
-        /// FLUSH that makes bytes visible to everybody.
+        /// FLUSH that makes bytes visible to all readers.
         flush_global: bool,
-        /// FLUSH that makes bytes persist.
+        /// FLUSH that makes bytes persistent.
         flush_persistent: bool,
         /// ATOMIC_WRITE.
         atomic_write: bool,
@@ -34,7 +34,7 @@ impl Abilities {
         if root.is_this_machine() {
             ask(name)
         } else {
-            Self::NotSeen("a folder was looked at, not this machine".into())
+            Self::NotSeen("a folder was examined, not this machine".into())
         }
     }
 
@@ -84,5 +84,5 @@ fn ask(name: &str) -> Abilities {
 
 #[cfg(not(feature = "verbs"))]
 fn ask(_name: &str) -> Abilities {
-    Abilities::NotSeen("only the verbs library shows them, and this build is without it (cargo build --features verbs)".into())
+    Abilities::NotSeen("only the verbs library shows them, and this build lacks the library (cargo build --features verbs)".into())
 }

@@ -17,9 +17,9 @@ use crate::doctor::{Abilities, Facts, KeepingFact, RdmaDevice, Speaks};
 pub struct Declaration {
     /// The axis of the property.
     pub axis: Axis,
-    /// The value that is assumed while nobody declares the property.
+    /// The value that is assumed for an undeclared property.
     pub assumed: String,
-    /// Why the property cannot be seen, and how to find it out.
+    /// The reason why the property cannot be seen, and a way to find it out.
     pub why: String,
 }
 
@@ -30,14 +30,14 @@ pub struct Conclusion {
     pub profile: PlatformProfile,
     /// The properties that must be declared.
     pub declare: Vec<Declaration>,
-    /// The command that serves a pool in the folder, as far as it was seen.
+    /// The command that serves a pool in the folder, as far as the folder was seen.
     pub serve: String,
     /// The profile as a file.
     #[serde(skip)]
     pub text: String,
 }
 
-/// An answer on one axis, and where it comes from.
+/// An answer on one axis, with its source.
 struct Answer {
     axis: Axis,
     value: String,
@@ -65,14 +65,14 @@ impl Conclusion {
         must(
             Axis::Persistence,
             &persistence.value,
-            "no file of the kernel can say wsp: declare it only for a machine whose battery or UPS carries processors, NICs and \
-             memory through a power cut, and that was tried",
+            "no file of the kernel can say wsp: declare wsp only for a machine whose battery or UPS carries processors, NICs \
+             and memory through a power cut, and only after a test",
         );
         must(
             Axis::Ddio,
             "unknown",
-            "no file of the kernel says where inbound writes of a port land. It is a setting of each PCIe root port, on some \
-             processors of the whole machine (firmware): declare off only where it was read from the registers of that port",
+            "no file of the kernel says where inbound writes of a port land. DDIO is a setting of each PCIe root port, or of \
+             the whole machine on some processors (firmware): declare off only for a port whose registers say off",
         );
         let flush = flush(facts, &persistence.value);
         let atomic_write = atomic_write(facts);
@@ -82,9 +82,10 @@ impl Conclusion {
                 must(
                     Axis::Flush,
                     "read",
-                    "what a device can do was not seen (above it says why). Native FLUSH is in no NIC on the market; soft-RoCE has it",
+                    "the abilities of a device were not seen (the reason is above). No NIC on the market has native FLUSH; \
+                     soft-RoCE has it",
                 );
-                must(Axis::AtomicWrite, "false", "as for flush");
+                must(Axis::AtomicWrite, "false", "the same as for flush");
             }
             must(
                 Axis::TrustedNicBuffers,
@@ -97,8 +98,8 @@ impl Conclusion {
             must(
                 Axis::RelaxedOrdering,
                 &relaxed.value,
-                "the register is shown to administrators alone (run this as root); a NIC whose register allows it reorders \
-                 only writes to memory that was registered so, unless its firmware is told otherwise",
+                "the kernel shows the register only to root (run this as root); a NIC whose register allows relaxed ordering \
+                 reorders only writes to memory that was registered for it, unless the firmware is set otherwise",
             );
         }
         let answer = |axis, value: &str, by, evidence: &str| Answer {
@@ -119,7 +120,7 @@ impl Conclusion {
                 Axis::ReceiveBuffers,
                 "dram",
                 STONECAST,
-                "its receive buffers are volatile unless it is told otherwise",
+                "the server's receive buffers are volatile by default",
             ),
             transport(facts),
             flush,
@@ -134,7 +135,7 @@ impl Conclusion {
         ];
         let text = toml(facts, &answers);
         let profile = PlatformProfile::parse("this machine", &text)
-            .unwrap_or_else(|error| panic!("what was concluded is a profile: {error}"));
+            .unwrap_or_else(|error| panic!("the conclusion is a profile: {error}"));
         let serve = serve(&facts.place.path, profile.platform().persistence);
         Self {
             profile,
@@ -175,7 +176,7 @@ fn persistence(facts: &Facts) -> Answer {
     let file_system = place.file_system.unwrap_or("this file system");
     let path = &place.path;
     match place.keeping {
-        None => answer("volatile", NOBODY, format!("{path} could not be looked at")),
+        None => answer("volatile", NOBODY, format!("{path} could not be examined")),
         Some(KeepingFact::Volatile) => {
             answer("volatile", KERNEL, format!("{path} lies on {file_system}"))
         }
@@ -210,7 +211,8 @@ fn persistence(facts: &Facts) -> Answer {
                 );
             }
             let evidence = format!(
-                "{mapped}, but not every region says up to where stores survive; syncing files is sound on any"
+                "{mapped}, but not every region says which part of the platform keeps stores; syncing files is sound on any \
+                 region"
             );
             answer("page-file", NOBODY, evidence)
         }
@@ -240,7 +242,7 @@ fn transport(facts: &Facts) -> Answer {
             KERNEL,
             "every device is a channel adapter",
         ),
-        // A guarantee over iWARP also holds over the others.
+        // A guarantee over iWARP also holds over the other transports.
         all if all.contains(&Speaks::Iwarp) => answer(
             Transport::Iwarp,
             KERNEL,
@@ -249,12 +251,13 @@ fn transport(facts: &Facts) -> Answer {
         _ => answer(
             Transport::Iwarp,
             NOBODY,
-            "the kernel does not say what every device speaks; iWARP promises least",
+            "the kernel does not name the protocol of every device; iWARP promises least",
         ),
     }
 }
 
-/// Native if every device has FLUSH with persistence and there is persistent memory for which it could be registered.
+/// Native if every device has FLUSH with persistence, and the machine has persistent memory that can be registered for
+/// FLUSH.
 fn flush(facts: &Facts, persistence: &str) -> Answer {
     let answer = |value: &str, by, evidence: &str| Answer {
         axis: Axis::Flush,
@@ -307,14 +310,14 @@ fn atomic_write(facts: &Facts) -> Answer {
             }
         )
     }) {
-        None => answer(false, NOBODY, "no device was seen that has it"),
-        Some(false) => answer(false, LIBRARY, "a device does not have it"),
+        None => answer(false, NOBODY, "no device was seen with it"),
+        Some(false) => answer(false, LIBRARY, "a device lacks it"),
         Some(true) => answer(true, LIBRARY, "every device has it"),
     }
 }
 
-/// Whether every device has an ability. `None` if there is no device, or one whose abilities were not seen, or one
-/// whose transport is not InfiniBand's and so has none of these operations.
+/// Returns whether every device has an ability. `None` if there is no device, if the abilities of a device were not
+/// seen, or if the transport of a device is not InfiniBand's and so has none of these operations.
 fn every_device(facts: &Facts, has: impl Fn(&Abilities) -> bool) -> Option<bool> {
     let devices = &facts.rdma_devices;
     let seen = |device: &RdmaDevice| {
@@ -332,7 +335,7 @@ fn relaxed_ordering(facts: &Facts) -> Answer {
         by,
         evidence: evidence.to_owned(),
     };
-    // A device made of software has no bus.
+    // A software device has no bus.
     let on_bus = facts
         .rdma_devices
         .iter()

@@ -1,4 +1,4 @@
-//! One bit of a device's PCI configuration: whether it may ask for relaxed ordering of its writes.
+//! A bit of a device's PCI configuration: whether the device may request relaxed ordering of its writes.
 //!
 //! ```text
 //!   0x34  offset of the first capability        each: number, offset of the next, ...
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! (PCI Express base specification, device control register.) The kernel shows only the first 64 bytes to users who may
-//! not administer the machine, so the answer is often that nothing was seen.
+//! not administer the machine, so the answer is often *not seen*.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub enum RelaxedOrdering {
     Disabled,
     /// The device may ask for relaxed ordering; each memory registration decides whether it does.
     Enabled,
-    /// The register was not shown.
+    /// The kernel did not show the register.
     NotSeen,
 }
 
@@ -30,7 +30,7 @@ const FIRST_CAPABILITY: usize = 0x34;
 const PCI_EXPRESS: u8 = 0x10;
 const DEVICE_CONTROL: usize = 8;
 const ENABLE_RELAXED_ORDERING: u8 = 1 << 4;
-/// More capabilities than fit into the 256 bytes that hold them: a longer list runs in a circle.
+/// More capabilities than fit into their 256 bytes: a longer list is circular.
 const CAPABILITIES_MAX: usize = 48;
 
 /// Reads the state of relaxed ordering from the configuration in `file`.
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_or_runs_in_a_circle_says_nothing() {
+    fn a_configuration_that_is_cut_off_or_circular_is_not_seen() {
         let whole = configuration(0x10);
         for size in 0..0x79 {
             assert_eq!(device_control(&whole[..size]), None, "{size} bytes");

@@ -15,7 +15,7 @@ pub fn text(facts: &Facts, conclusion: &Conclusion) -> String {
     place(&mut text, facts);
     head(
         &mut text,
-        "What must be declared, because nobody could see it",
+        "Properties to declare, because no file shows them",
     );
     for declaration in &conclusion.declare {
         let why = format!("assumed {}: {}", declaration.assumed, declaration.why);
@@ -23,7 +23,7 @@ pub fn text(facts: &Facts, conclusion: &Conclusion) -> String {
     }
     head(
         &mut text,
-        "The profile that follows (write it to a file with --write-profile FILE)",
+        "The resulting profile (write it to a file with --write-profile FILE)",
     );
     text.push('\n');
     text += &conclusion.text;
@@ -44,7 +44,7 @@ fn processor(text: &mut String, facts: &Facts) {
             .unwrap_or("not shown by the kernel"),
     );
     let instructions = match processor.write_back.as_slice() {
-        [] => "none that the kernel shows: cache lines cannot be written back".to_owned(),
+        [] => "the kernel shows none: cache lines cannot be written back".to_owned(),
         some => some.join(", "),
     };
     item(text, "write-back instructions", &instructions);
@@ -82,7 +82,7 @@ fn memory(text: &mut String, facts: &Facts) {
             item(
                 text,
                 "",
-                "declared to the kernel by hand (memmap=): nobody says that it survives, and RDMA cannot FLUSH it",
+                "declared to the kernel by hand (memmap=): nothing states that its content survives, and RDMA cannot FLUSH it",
             );
         }
     }
@@ -134,7 +134,7 @@ fn about(device: &RdmaDevice) -> String {
     let driver = device.driver.as_deref().unwrap_or("no driver of a bus");
     let place = match &device.pci_address {
         Some(address) => format!("at {address}, NUMA node {}", device.numa_node.or_why()),
-        None => "made of software".to_owned(),
+        None => "a software device".to_owned(),
     };
     let relaxed = match device.relaxed_ordering {
         RelaxedOrdering::Disabled => "forbidden",
@@ -148,7 +148,7 @@ fn about(device: &RdmaDevice) -> String {
 }
 
 fn place(text: &mut String, facts: &Facts) {
-    head(text, "Where a pool would lie");
+    head(text, "The folder of the pool");
     let place = &facts.place;
     item(text, "folder", &place.path);
     if let Some(error) = &place.error {

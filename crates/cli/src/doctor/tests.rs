@@ -33,7 +33,7 @@ impl Tree {
         self
     }
 
-    /// A region as the kernel shows it: in its bus, with a link to it beside all other devices.
+    /// Adds a region as the kernel shows regions: in its bus, with a link beside all other devices.
     fn region(&self, number: u32, provider: &str, domain: Option<&str>) -> &Self {
         let folder = format!("sys/devices/ndbus{number}/region{number}");
         self.file(&format!("sys/devices/ndbus{number}/provider"), provider);
@@ -84,7 +84,7 @@ impl Tree {
         Facts::collect(&Root::at(self.0.path()), self.0.path())
     }
 
-    /// The facts, if the folder lay on persistent memory.
+    /// The facts for a folder on persistent memory.
     fn facts_on_persistent_memory(&self) -> Facts {
         let mut facts = self.facts();
         facts.place.keeping = Some(KeepingFact::PersistentMemory);
@@ -119,9 +119,9 @@ fn an_empty_machine_claims_nothing() {
     assert_eq!(platform.ddio, stonecast_media::Ddio::On, "unknown means on");
 }
 
-/// Needs the check of every region: one that saves its caches says nothing of the others.
+/// Needs the check of every region: a region that saves its caches says nothing of the others.
 #[test]
-fn caches_survive_only_if_every_region_says_so() {
+fn caches_survive_only_if_every_region_states_that() {
     let tree = Tree::new();
     tree.region(0, "ACPI.NFIT", Some("cpu_cache"));
     assert_eq!(
@@ -193,7 +193,7 @@ fn cxl_memory_counts_only_with_persistent_bytes() {
 }
 
 #[test]
-fn what_an_rdma_device_speaks_and_where_it_is_comes_from_the_kernel() {
+fn the_kernel_tells_the_protocol_and_the_place_of_an_rdma_device() {
     let tree = Tree::new();
     tree.rdma("mlx5_0", "1: CA", Some(0x2f));
     let facts = tree.facts();
@@ -225,7 +225,7 @@ fn what_an_rdma_device_speaks_and_where_it_is_comes_from_the_kernel() {
 
 /// Needs the answer *not seen*: a register that is not shown allows no conclusion.
 #[test]
-fn relaxed_ordering_is_excluded_only_where_the_register_was_seen() {
+fn relaxed_ordering_is_excluded_only_if_the_register_was_seen() {
     for (control, relaxed) in [(Some(0x2f), false), (Some(0x3f), true), (None, true)] {
         let tree = Tree::new();
         tree.rdma("mlx5_0", "1: CA", control);
@@ -267,7 +267,7 @@ fn with_abilities(facts: &Facts, all: &[Option<[bool; 2]>]) -> Facts {
 /// Needs the check of every device, and the abilities of each: a device that was not seen has neither operation. Also
 /// needs the check of the memory: FLUSH with persistence of a file in the page cache contradicts itself.
 #[test]
-fn flush_and_atomic_write_are_taken_for_what_every_device_says_that_it_has() {
+fn flush_and_atomic_write_count_only_if_every_device_has_them() {
     let tree = Tree::new();
     tree.rdma("rxe0", "1: CA", Some(0))
         .region(0, "ACPI.NFIT", Some("memory_controller"));
@@ -330,7 +330,7 @@ fn the_processor_has_the_instructions_that_its_flags_name() {
 }
 
 #[test]
-fn ddio_is_always_to_be_declared_and_the_profile_says_who_says_what() {
+fn ddio_must_always_be_declared_and_the_profile_names_the_source_of_each_value() {
     let tree = Tree::new();
     tree.rdma("mlx5_0", "1: CA", Some(0))
         .region(0, "ACPI.NFIT", Some("memory_controller"));
@@ -366,7 +366,7 @@ fn ddio_is_always_to_be_declared_and_the_profile_says_who_says_what() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_looked_at_is_said_and_nothing_is_concluded_from_it() {
+fn a_folder_that_cannot_be_examined_is_reported_and_nothing_is_concluded_from_it() {
     let tree = Tree::new();
     let facts = Facts::collect(&Root::at(tree.0.path()), Path::new("/nowhere/at/all"));
     assert!(

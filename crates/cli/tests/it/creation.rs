@@ -1,4 +1,4 @@
-//! How a pool is created, and what is left if none is.
+//! The creation of a pool, and the folder that a failed creation leaves.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,7 +41,7 @@ fn a_server_says_whether_it_created_a_pool_or_opened_one() {
     );
 }
 
-/// Needs the check of the folder before anything is made in it.
+/// Needs the check of the folder before any file is created there.
 #[test]
 fn a_folder_with_foreign_files_is_refused_and_left_as_it_was() {
     let place = Place::in_volatile_memory();
@@ -58,7 +58,7 @@ fn a_folder_with_foreign_files_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn an_empty_folder_and_what_a_killed_creation_left_are_taken() {
+fn an_empty_folder_and_the_files_of_a_killed_creation_are_accepted() {
     for leftovers in [&[][..], &["log", "lock", "header.new"]] {
         let place = Place::in_volatile_memory();
         fs::create_dir(place.pool()).unwrap();
@@ -69,7 +69,7 @@ fn an_empty_folder_and_what_a_killed_creation_left_are_taken() {
     }
 }
 
-/// Needs the removal of a pool from which nobody was served, with the folders that were made for it.
+/// Needs the removal of a pool from which no client was served, with the folders that were made for the pool.
 #[test]
 fn a_server_that_refuses_to_start_leaves_nothing_behind() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -83,7 +83,10 @@ fn a_server_that_refuses_to_start_leaves_nothing_behind() {
     for (options, words) in [
         (&["--resp", &port][..], "in use"),
         (&["--admin", &port], "in use"),
-        (&["--listen", &in_the_way], "no socket is in the way"),
+        (
+            &["--listen", &in_the_way],
+            "a file that is not a socket is in the way",
+        ),
         (&["--listen", "shm:/no/such/folder/socket"], "No such file"),
         (&["--segment-size", "3MiB"], "segment size"),
         (&["--durability", "power"], "cannot promise"),
@@ -99,7 +102,7 @@ fn a_server_that_refuses_to_start_leaves_nothing_behind() {
     Server::start(&pool, OPTIONS).stop();
 }
 
-/// Needs the check of the pool before it is opened, and its end in good order if something fails later.
+/// Needs the check of the pool before the pool is opened, and the close of the pool if something fails later.
 #[test]
 fn a_server_that_refuses_to_start_leaves_a_pool_closed() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -118,8 +121,8 @@ fn a_server_that_refuses_to_start_leaves_a_pool_closed() {
     assert_eq!(server.client(&["get", "k"]).text(), "v");
 }
 
-/// Needs the check of the log if there is no header: otherwise there seems to be no pool at all, and the message names
-/// `serve` to create one.
+/// Needs the check of the log if there is no header: otherwise there seems to be no pool at all, and the message
+/// advises to create one with `serve`.
 #[test]
 fn a_pool_that_has_lost_its_header_is_no_place_without_a_pool() {
     let place = Place::in_volatile_memory();

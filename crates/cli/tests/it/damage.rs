@@ -1,6 +1,6 @@
-//! Pool files that somebody cut, mixed up or scratched: each is opened as it was, repaired with a message, or refused
-//! with file, offset, found and expected. (Ten thousand random mutations are a test of the store itself; these go
-//! through the binary.)
+//! Damaged pool files: cut, mixed up or scratched. Each pool is opened unchanged, repaired with a message, or refused
+//! with file, offset, found and expected bytes. The tests of the store itself try ten thousand random mutations; these
+//! tests go through the binary.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const OPTIONS: [&str; 6] = [
     "1MiB",
 ];
 
-/// A pool with a thousand keys, stopped in good order (so that everything in it is sealed).
+/// A pool with a thousand keys, stopped in good order, so that every segment is sealed.
 fn stopped_pool(place: &Place) {
     let mut server = Server::start(&place.pool(), OPTIONS);
     let input: String = (0..1000)
@@ -39,7 +39,7 @@ fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(file, bytes).expect("the file can be written");
 }
 
-/// Checks that both the server and `verify` refuse, with file, offset, found and expected.
+/// Checks that both the server and `verify` refuse, with file, offset, found and expected bytes.
 fn refused(place: &Place, file: &str) {
     let message = Server::refused(&place.pool(), OPTIONS);
     assert_names(&message, file);
@@ -60,7 +60,7 @@ fn assert_names(message: &str, file: &str) {
 }
 
 /// Needs the tag of a record. For the last record of a segment, to which no later record links, also needs the seal:
-/// without it, the record would count as one that was never finished.
+/// without the seal, the record would count as unfinished.
 #[test]
 fn a_scratched_record_is_found_and_named() {
     for key in ["key-500", "key-999"] {
@@ -96,7 +96,7 @@ fn a_log_that_was_cut_is_refused() {
 }
 
 #[test]
-fn one_scratched_copy_of_the_header_is_repaired_and_said_two_are_refused() {
+fn one_scratched_copy_of_the_header_is_repaired_with_a_message_and_two_are_refused() {
     let place = Place::in_volatile_memory();
     stopped_pool(&place);
     let header = place.pool().join("header");
@@ -122,7 +122,7 @@ fn one_scratched_copy_of_the_header_is_repaired_and_said_two_are_refused() {
 
 /// Needs the checksum of the checkpoint.
 #[test]
-fn a_scratched_checkpoint_is_not_believed_and_the_log_tells() {
+fn a_scratched_checkpoint_is_not_believed_and_the_log_is_scanned() {
     let place = Place::in_volatile_memory();
     stopped_pool(&place);
     change(&place.pool().join("checkpoint"), |bytes| {
@@ -135,7 +135,7 @@ fn a_scratched_checkpoint_is_not_believed_and_the_log_tells() {
 }
 
 #[test]
-fn what_is_no_pool_is_said_to_be_none() {
+fn a_file_that_is_no_pool_is_refused_as_no_pool() {
     let place = Place::on_disk();
     for command in ["inspect", "verify"] {
         let output = stonecast([command.as_ref(), place.pool().as_os_str()]);

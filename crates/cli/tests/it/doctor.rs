@@ -1,11 +1,11 @@
-//! `doctor`: the facts that it finds in a made-up machine and in this one, and the profile that follows.
+//! `doctor`: the facts that the command finds in a made-up machine and in this one, and the resulting profile.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use crate::support::{Place, stonecast};
 
-/// A machine with NVDIMMs that save no caches and a NIC whose registers nobody shows.
+/// A machine with NVDIMMs that save no caches, and with a NIC whose registers the kernel does not show.
 fn machine(place: &Place) -> String {
     let root = place.path().join("machine");
     let file = |path: &str, content: &str| {
@@ -42,7 +42,7 @@ fn machine(place: &Place) -> String {
 }
 
 #[test]
-fn a_made_up_machine_is_seen_and_nothing_that_it_does_not_show() {
+fn the_report_has_the_facts_of_a_made_up_machine_and_nothing_else() {
     let place = Place::on_disk();
     let root = machine(&place);
     let data = place.path().to_str().unwrap();
@@ -85,9 +85,9 @@ fn a_made_up_machine_is_seen_and_nothing_that_it_does_not_show() {
     );
 }
 
-/// Needs the profile to be one that `plan` reads: plans are made for what the doctor concludes.
+/// Needs a profile that `plan` reads: plans are made for the conclusion of the doctor.
 #[test]
-fn the_profile_that_the_doctor_writes_is_one_that_is_planned_for() {
+fn plan_accepts_the_profile_that_the_doctor_writes() {
     let place = Place::on_disk();
     let data = place.path().to_str().unwrap();
     let file = place.path().join("this-machine.toml");
@@ -102,7 +102,7 @@ fn the_profile_that_the_doctor_writes_is_one_that_is_planned_for() {
         "Persistent memory",
         "RDMA devices",
         "MAP_SYNC",
-        "What must be declared",
+        "Properties to declare",
         "[ddio]",
     ] {
         assert!(
@@ -139,7 +139,7 @@ fn a_profile_that_cannot_be_written_is_an_error_with_its_name() {
 }
 
 #[test]
-fn a_folder_that_does_not_exist_fails_with_what_to_do() {
+fn a_folder_that_does_not_exist_fails_with_advice() {
     let refused = stonecast(["doctor", "--data", "/no/such/folder"]);
     let said = refused.refusal(1);
     assert!(
@@ -150,7 +150,7 @@ fn a_folder_that_does_not_exist_fails_with_what_to_do() {
 }
 
 #[test]
-fn the_last_line_is_the_command_that_serves_there() {
+fn the_last_line_is_the_command_that_serves_the_folder() {
     for (place, more) in [
         (Place::on_disk(), ""),
         (Place::in_volatile_memory(), " --durability process"),

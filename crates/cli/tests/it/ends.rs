@@ -1,4 +1,4 @@
-//! How a server ends: asked by signals, by the end of its terminal, and in which words.
+//! The end of a server, requested by a signal or by the end of its terminal, and the messages about the end.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -44,8 +44,8 @@ fn a_server_says_that_it_shuts_down_and_that_it_ended_in_good_order() {
     }
 }
 
-/// Needs SIGHUP among the signals that ask for the end, and needs a second SIGHUP not to stop the server at once:
-/// shells send another.
+/// Needs SIGHUP among the signals that request the end. Also needs a second SIGHUP not to stop the server at once:
+/// shells send another one.
 #[test]
 fn a_server_whose_terminal_goes_ends_in_good_order() {
     let place = Place::in_volatile_memory();
@@ -61,7 +61,7 @@ fn a_server_whose_terminal_goes_ends_in_good_order() {
 
 /// Needs the end of the terminal not to count as a first signal: a session manager sends SIGTERM right after SIGHUP.
 #[test]
-fn a_server_is_asked_by_sigterm_after_its_terminal_went_and_not_stopped() {
+fn sigterm_after_the_end_of_the_terminal_asks_the_server_to_end_and_does_not_stop_it_at_once() {
     let place = Place::in_volatile_memory();
     let mut server = Server::start(&place.pool(), OPTIONS);
     // Both signals are pending when the server continues.
@@ -73,9 +73,9 @@ fn a_server_is_asked_by_sigterm_after_its_terminal_went_and_not_stopped() {
     assert_closed(&place.pool());
 }
 
-/// Needs the system's default action for the signal: an exit status would be read as one of the program's own.
+/// Needs the system's default action for the signal: an exit status would look like a status of the program.
 #[test]
-fn a_second_signal_ends_a_server_as_one_that_does_not_listen() {
+fn a_second_signal_ends_a_server_as_if_there_were_no_handler() {
     let place = Place::in_volatile_memory();
     let mut server = Server::start(&place.pool(), OPTIONS);
     // Both signals are pending when the server continues: the first leaves it no time to end in good order.
@@ -93,7 +93,7 @@ fn a_second_signal_ends_a_server_as_one_that_does_not_listen() {
 
 /// Needs the check of ignored signals: `nohup` starts programs that must outlive their terminal.
 #[test]
-fn a_server_that_was_started_to_outlive_its_terminal_does() {
+fn a_server_that_was_started_to_outlive_its_terminal_ignores_the_end_of_the_terminal() {
     let place = Place::in_volatile_memory();
     let mut shell = Command::new("/bin/sh");
     shell

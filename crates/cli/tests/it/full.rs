@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::support::{Mount, Place, Reply, RespClient, Server, generated_packages, not_run};
 
 #[test]
-fn a_full_pool_answers_no_space_and_goes_on_serving_reads_and_deletes() {
+fn a_full_pool_answers_no_space_and_still_serves_reads_and_deletes() {
     let place = Place::in_volatile_memory();
     fill_and_restart(
         Medium::FullPool,
@@ -22,7 +22,8 @@ fn a_full_pool_answers_no_space_and_goes_on_serving_reads_and_deletes() {
     );
 }
 
-/// Needs the allocation of a segment before anybody writes there: without it, the server dies of SIGBUS.
+/// Needs the allocation of a segment before any write to the segment: without the allocation, the server dies of
+/// SIGBUS.
 #[test]
 fn a_full_volatile_medium_is_no_space_and_no_crash() {
     match Mount::volatile(12 << 20) {
@@ -42,7 +43,8 @@ fn a_full_volatile_medium_is_no_space_and_no_crash() {
     }
 }
 
-/// Needs the allocation of a segment before anybody writes there: without it, the server dies of SIGBUS.
+/// Needs the allocation of a segment before any write to the segment: without the allocation, the server dies of
+/// SIGBUS.
 #[test]
 fn a_full_disk_is_no_space_and_no_crash() {
     match Mount::disk(24 << 20) {
@@ -62,7 +64,7 @@ fn a_full_disk_is_no_space_and_no_crash() {
     }
 }
 
-/// Somebody else may fill the disk while the server runs.
+/// Another program may fill the disk while the server runs.
 #[test]
 fn a_disk_that_another_program_fills_is_no_space_until_there_is_room_again() {
     let mount = match Mount::disk(48 << 20) {
@@ -74,7 +76,7 @@ fn a_disk_that_another_program_fills_is_no_space_until_there_is_room_again() {
     let mut server = Server::start(&pool, options);
     server.client(&["put", "before", "v"]).text();
     let ballast = mount.path().join("ballast");
-    // Ends with an error when the disk is full, as intended.
+    // The copy ends with an error when the disk is full, as intended.
     let _ = std::io::copy(
         &mut std::io::repeat(1),
         &mut fs::File::create(&ballast).expect("a file"),
@@ -132,7 +134,7 @@ fn a_server_on_a_file_system_without_a_byte_left_ends_in_good_order_and_says_why
                     .append(true)
                     .open(&ballast)
                     .expect("a file");
-                // Ends with an error when the medium is full, as intended.
+                // The copy ends with an error when the medium is full, as intended.
                 while std::io::Write::write_all(&mut file, &vec![1; size]).is_ok() {}
             }
             let stored = server.client(&["export"]).text().to_owned();
@@ -144,7 +146,7 @@ fn a_server_on_a_file_system_without_a_byte_left_ends_in_good_order_and_says_why
                 server.heard()
             );
             assert_eq!(server.client(&["export"]).text(), stored);
-            // A key can also be deleted there.
+            // A key can also be deleted on the full medium.
             let first = key_of(&stored, round);
             server.client(&["delete", &first]).text();
         }
@@ -254,7 +256,7 @@ fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
         .expect("a number");
     assert!(stored > 1000, "{message}");
 
-    // The server is full but alive: it refuses writes that need room, and says so each time.
+    // The full server is alive, and refuses each write that needs room, with the reason.
     let large = vec![b'x'; 100_000];
     for _ in 0..3 {
         let refused = server
@@ -263,7 +265,7 @@ fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
             .to_owned();
         assert!(refused.contains(medium.words()), "{refused}");
     }
-    // Needs `note_trouble`, and needs it to report at most once a minute.
+    // Needs `note_trouble`, with at most one report a minute.
     let log = format!(
         "writes are refused: no space left on {} for ",
         pool.join("log").display()
@@ -304,7 +306,7 @@ fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
     server.client(&["get", &last]).text();
     let mut rest = exported.as_str();
     if medium == Medium::FullPool {
-        // Deletes have room of their own. On a full medium, nobody can promise that room.
+        // Deletes have room of their own. A full medium cannot promise that room.
         server.client(&["delete", &first]).text();
         server.client(&["get", &first]).refusal(3);
         rest = exported.split_once('\n').expect("more than one line").1;

@@ -1,4 +1,5 @@
-//! An import that ends early reports exactly which lines are stored, which may be, and where to continue.
+//! An import that ends early reports exactly which lines are stored, which lines may be stored, and at which line to
+//! continue.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
@@ -51,7 +52,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("a child can be sent signals");
 }
 
-/// The failure in JSON and its words, and the status.
+/// The failure in JSON, its message, and the status.
 fn end_of(mut child: Child) -> (serde_json::Value, String, Option<i32>) {
     let mut words = String::new();
     let mut stderr = child.stderr.take().expect("a pipe");
@@ -64,9 +65,9 @@ fn end_of(mut child: Child) -> (serde_json::Value, String, Option<i32>) {
     (failure, words, status)
 }
 
-/// Needs a read to end if nothing more has come, and to keep the part of a line that was read before.
+/// Needs a read to end if no more input has arrived, and to keep the part of a line that was read before.
 #[test]
-fn what_was_read_is_stored_while_the_input_pauses_also_within_a_line() {
+fn lines_that_were_read_are_stored_while_the_input_pauses_also_within_a_line() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     let (mut import, mut stdin) = begin(&server, 3);
@@ -132,7 +133,7 @@ fn lines_that_a_silent_server_left_without_an_answer_are_named() {
         "{words}"
     );
     match status {
-        // Nothing more was read before the signal came.
+        // The signal came before any more input was read.
         Some(1) => assert!(words.contains("No other line is stored"), "{words}"),
         _ => {
             assert_eq!(status, Some(7), "{words}");
@@ -144,7 +145,7 @@ fn lines_that_a_silent_server_left_without_an_answer_are_named() {
 }
 
 #[test]
-fn a_connection_that_is_lost_leaves_lines_of_unknown_outcome_and_says_which() {
+fn an_import_whose_connection_is_lost_names_the_lines_of_unknown_outcome() {
     let place = Place::in_volatile_memory();
     let mut server = server(&place);
     let (import, mut stdin) = begin(&server, 64);

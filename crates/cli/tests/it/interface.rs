@@ -66,7 +66,7 @@ fn every_command_explains_itself() {
 }
 
 #[test]
-fn wrong_usage_is_status_2_and_says_what_is_right() {
+fn wrong_usage_is_status_2_with_the_right_usage() {
     for (arguments, part) in [
         (&[][..], "Usage: stonecast"),
         (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
@@ -109,7 +109,7 @@ fn wrong_usage_is_status_2_and_says_what_is_right() {
 }
 
 #[test]
-fn values_come_out_as_they_went_in_and_absent_keys_are_status_3() {
+fn values_are_read_as_stored_and_absent_keys_are_status_3() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     let binary: Vec<u8> = (0..=255).collect();
@@ -125,13 +125,13 @@ fn values_come_out_as_they_went_in_and_absent_keys_are_status_3() {
         server
             .client(&["get", "nothing"])
             .refusal(3)
-            .contains("key \"nothing\" is not there")
+            .contains("key \"nothing\" is absent")
     );
     assert!(
         server
             .client(&["delete", "nothing"])
             .refusal(3)
-            .contains("key \"nothing\" is not there")
+            .contains("key \"nothing\" is absent")
     );
     server.client(&["delete", "binary"]).text();
     server.client(&["get", "binary"]).refusal(3);
@@ -168,7 +168,7 @@ fn json_carries_versions_and_conditions_use_them() {
         server
             .client(&["put", "other", "x", "--if-version", "1"])
             .refusal(6)
-            .contains("is not there")
+            .contains("is absent")
     );
     assert_eq!(server.client(&["get", "k"]).text(), "two");
     server.client_with_input(&["put", "raw"], b"\xff").text();
@@ -251,7 +251,7 @@ fn settings_come_from_flag_then_environment_then_file() {
 }
 
 #[test]
-fn without_a_server_the_refusal_says_where_and_what_to_start() {
+fn without_a_server_the_refusal_names_the_address_and_the_command_to_start() {
     let place = Place::in_volatile_memory();
     let address = format!("shm:{}/socket", place.path().display());
     for arguments in [
@@ -274,7 +274,7 @@ fn without_a_server_the_refusal_says_where_and_what_to_start() {
 }
 
 #[test]
-fn stat_tells_what_the_server_holds_and_did() {
+fn stat_tells_the_content_and_the_work_of_the_server() {
     let place = Place::in_volatile_memory();
     let mut server = server(&place);
     server.client(&["put", "a", "1"]).text();

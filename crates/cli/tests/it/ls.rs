@@ -36,9 +36,9 @@ fn keys_are_listed_in_the_order_in_which_they_were_stored() {
     assert!(versions.is_sorted(), "{versions:?}");
 }
 
-/// Needs the error that causes the JSON error: a pipe that nobody reads any more is not a failure to report.
+/// Needs the error that causes the JSON error: a pipe without a reader is not a failure to report.
 #[test]
-fn a_list_that_nobody_reads_to_its_end_ends_in_silence() {
+fn a_list_whose_reader_leaves_ends_without_a_message() {
     let place = Place::in_volatile_memory();
     let server = Server::start(
         &place.pool(),

@@ -1,4 +1,4 @@
-//! `plan` and `litmus`: what they print, which selectors there are, and what they refuse.
+//! `plan` and `litmus`: their output, their selectors, and their refusals.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -193,7 +193,7 @@ fn all_published_scenarios_begin_with_one_table_and_a_selection_does_not() {
 }
 
 #[test]
-fn a_plan_is_told_to_people_with_columns_reasons_crashes_and_assumptions() {
+fn a_plan_is_shown_to_people_with_columns_reasons_crashes_and_assumptions() {
     let told = stonecast([
         "plan",
         "--profile",
@@ -245,7 +245,7 @@ fn a_plan_is_told_to_people_with_columns_reasons_crashes_and_assumptions() {
 }
 
 #[test]
-fn an_append_is_planned_where_it_is_asked_for_or_a_profile_is_named() {
+fn an_append_is_planned_if_it_is_selected_or_a_profile_is_named() {
     let append = [
         "plan",
         "--json",
@@ -336,7 +336,7 @@ fn the_page_holds_everything_in_one_file() {
     );
 }
 
-/// Checks the page in a real browser, if there is one. The page has most parts if both updates go by messages.
+/// Checks the page in a real browser, if there is one. The page has the most parts if messages carry both updates.
 #[test]
 fn the_page_fits_into_500_pixels_and_marks_a_step_when_it_opens() {
     let name = "the_page_fits_into_500_pixels_and_marks_a_step_when_it_opens";
@@ -396,7 +396,7 @@ fn the_page_fits_into_500_pixels_and_marks_a_step_when_it_opens() {
 }
 
 #[test]
-fn a_platform_without_a_plan_is_told_why() {
+fn the_reason_is_given_for_a_platform_without_a_plan() {
     let refused = stonecast([
         "plan",
         "--persistence",
@@ -444,7 +444,7 @@ trusted_nic_buffers = { value = false, by = \"me\", evidence = \"looked\" }
 ";
 
 #[test]
-fn a_profile_of_ones_own_is_planned_for() {
+fn a_profile_in_a_file_is_planned_for() {
     let place = Place::in_volatile_memory();
     let file = place.path().join("mine.toml");
     fs::write(&file, PROFILE).unwrap();

@@ -1,4 +1,4 @@
-//! What a server refuses, and in which words.
+//! The refusals of a server, and their messages.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::support::{Place, Server};
 const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
 
 #[test]
-fn a_second_server_on_one_pool_is_refused_and_the_first_goes_on() {
+fn a_second_server_on_one_pool_is_refused_and_the_first_continues() {
     let place = Place::in_volatile_memory();
     let mut first = Server::start(&place.pool(), OPTIONS);
     let elsewhere = format!("shm:{}/other", place.path().display());
@@ -64,7 +64,7 @@ fn a_pool_keeps_the_durability_that_it_was_created_with() {
 
 /// Needs the comparison of homes when a pool is opened, and needs the recovery of a copy to trust no checkpoint.
 #[test]
-fn a_pool_that_was_copied_while_it_was_served_is_refused_unless_it_is_accepted_as_it_is() {
+fn a_pool_that_was_copied_under_a_running_server_is_refused_unless_the_copy_is_accepted() {
     let place = Place::on_disk();
     let mut first = Server::start(&place.pool(), ["--capacity", "64MiB"]);
     first.client(&["put", "closed", "1"]).text();
@@ -97,7 +97,7 @@ fn a_pool_that_was_copied_while_it_was_served_is_refused_unless_it_is_accepted_a
 }
 
 #[test]
-fn geometry_that_cannot_be_is_refused() {
+fn an_impossible_geometry_is_refused() {
     let place = Place::in_volatile_memory();
     for arguments in [
         ["--segment-size", "3MiB"],
@@ -133,7 +133,7 @@ fn a_client_of_another_protocol_version_is_refused_and_told_why() {
     server.client(&["put", "k", "v"]).text();
 }
 
-/// Asks for a connection as a client of `version` does. Returns why it was refused, if it was.
+/// Requests a connection as a client of `version` does. Returns the reason of a refusal.
 fn knock(server: &Server, version: u32) -> Option<String> {
     let device = ShmDevice::new(ShmOptions::default()).expect("a device");
     let executor = BusyPoll::new(device.clone(), 20_000);
@@ -150,7 +150,7 @@ fn knock(server: &Server, version: u32) -> Option<String> {
         rnr_retry_delay_ns: 1_000_000,
     });
     let qp = qp.expect("a queue pair");
-    // The first message: who speaks, then the version.
+    // The first message: the protocol, then the version.
     let mut hello = *b"stonecdk\0\0\0\0\0\0\0\0";
     hello[8..12].copy_from_slice(&version.to_le_bytes());
     device

@@ -1,7 +1,8 @@
-//! The main job on real input: the descriptions of all packages are imported by one process, read by another, and
-//! exported byte for byte after the server was killed and started again.
+//! The main task on real input: one process imports the descriptions of all packages, another process reads them, and
+//! an export returns the same bytes after the server was killed and restarted.
 //!
-//! Also needs the turns of the client: without them, a small entry overtakes a large one, and the order changes.
+//! The tests also need the turns of the client: without turns, a small entry overtakes a large one, and the order
+//! changes.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::support::{Place, Server, debian_packages, generated_packages, not_run
 const NAME: &str = "round trip of the distribution's package descriptions";
 
 #[test]
-fn the_package_descriptions_of_the_distribution_come_out_as_they_went_in() {
+fn the_package_descriptions_of_the_distribution_are_exported_as_imported() {
     match debian_packages() {
         Ok(entries) => round_trip(&Place::on_disk(), "power", &entries),
         Err(reason) => not_run(NAME, &reason),
@@ -19,7 +20,7 @@ fn the_package_descriptions_of_the_distribution_come_out_as_they_went_in() {
 }
 
 #[test]
-fn generated_descriptions_come_out_of_volatile_memory_as_they_went_in() {
+fn generated_descriptions_are_exported_from_volatile_memory_as_imported() {
     round_trip(
         &Place::in_volatile_memory(),
         "process",

@@ -1,4 +1,4 @@
-//! Settings: every source takes the same values, and settings that mean nothing are refused.
+//! Settings: every source accepts the same values, and meaningless settings are refused.
 
 use std::fs;
 
@@ -27,15 +27,23 @@ fn refused(place: &Place, key: &str, value: &str) -> [Output; 3] {
 fn flag_environment_and_file_refuse_the_same_values() {
     let place = Place::in_volatile_memory();
     for (key, value, part) in [
-        ("request-timeout", "0s", "a time is longer than 0"),
+        ("request-timeout", "0s", "a time must be longer than 0"),
         (
             "request-timeout",
             "30",
             "a time is a number with ms, s, min or h",
         ),
-        ("resp", "example.org:1", "of names only localhost is known"),
-        ("tls-key", "/k", "give --resp or --admin, too"),
-        ("connections", "7", "give --resp or --admin, too"),
+        (
+            "resp",
+            "example.org:1",
+            "localhost is the only name allowed",
+        ),
+        ("tls-key", "/k", "has no meaning without --resp or --admin"),
+        (
+            "connections",
+            "7",
+            "has no meaning without --resp or --admin",
+        ),
         ("capacity", "much", "a size is a number of bytes"),
         ("durability", "maybe", "power, process"),
     ] {
@@ -47,7 +55,7 @@ fn flag_environment_and_file_refuse_the_same_values() {
 }
 
 #[test]
-fn a_number_in_the_file_is_what_is_typed_and_an_unknown_key_gets_a_guess() {
+fn a_number_in_the_file_equals_the_typed_one_and_an_unknown_key_gets_a_guess() {
     let place = Place::in_volatile_memory();
     let path = place.path().join("stonecast.toml");
     for (text, part) in [
@@ -129,7 +137,7 @@ fn clients_find_the_server_by_its_folder_and_a_typed_folder_beats_the_environmen
 
 /// Needs the difference between settings that are typed and settings in the environment, which is for all commands.
 #[test]
-fn what_rdma_needs_is_wrong_usage_where_it_is_typed_for_shared_memory() {
+fn flags_of_rdma_are_wrong_usage_for_shared_memory() {
     let place = Place::in_volatile_memory();
     let pool = place.pool();
     let pool = pool.to_str().expect("a name in UTF-8");
@@ -144,7 +152,7 @@ fn what_rdma_needs_is_wrong_usage_where_it_is_typed_for_shared_memory() {
             ("--gid-index", "3"),
         ] {
             let refused = stonecast(command.iter().copied().chain([flag, value]));
-            let words = format!("{flag} says something of servers at verbs:HOST:PORT");
+            let words = format!("{flag} is for servers at verbs:HOST:PORT");
             assert!(refused.refusal(2).contains(&words), "{}", refused.stderr);
         }
     }
@@ -158,7 +166,7 @@ fn what_rdma_needs_is_wrong_usage_where_it_is_typed_for_shared_memory() {
 #[test]
 fn no_period_is_zero() {
     let output = stonecast(["stat", "--watch", "--every", "0s"]);
-    assert!(output.refusal(2).contains("a time is longer than 0"));
+    assert!(output.refusal(2).contains("a time must be longer than 0"));
 }
 
 #[test]

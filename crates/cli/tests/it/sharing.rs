@@ -1,4 +1,4 @@
-//! Clients of other users, and how many clients there may be.
+//! Clients of other users, and the limits on the number of clients.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
 /// `nobody` and `nogroup`.
 const OTHER: u32 = 65534;
 
-/// The binary at a place where every user finds it, and a folder for sockets that every user may enter.
+/// The binary in a folder that every user may read, and a folder for sockets that every user may enter.
 struct Stage {
     place: Place,
     program: PathBuf,
@@ -66,8 +66,8 @@ impl Stage {
 
 /// Needs mode and group of the socket.
 #[test]
-fn other_users_connect_where_the_socket_lets_them() {
-    let Some(stage) = Stage::new("other_users_connect_where_the_socket_lets_them") else {
+fn other_users_connect_if_the_socket_permits() {
+    let Some(stage) = Stage::new("other_users_connect_if_the_socket_permits") else {
         return;
     };
     for (options, gets_in, words) in [
@@ -86,7 +86,7 @@ fn other_users_connect_where_the_socket_lets_them() {
     ] {
         let mut server = stage.server(options);
         assert!(server.heard().contains(words), "{}", server.heard());
-        assert!(!server.heard().contains("lets others not through"));
+        assert!(!server.heard().contains("keeps other users out"));
         let put = stage.other_user(&["put", "k", "v"]);
         if gets_in {
             put.text();
@@ -104,12 +104,12 @@ fn other_users_connect_where_the_socket_lets_them() {
 }
 
 #[test]
-fn a_folder_that_lets_others_not_through_is_named() {
+fn a_folder_that_keeps_other_users_out_is_named() {
     let place = Place::in_volatile_memory();
     let options = OPTIONS.iter().chain(&["--socket-mode", "0666"]);
     let mut server = Server::start(&place.pool(), options);
     let words = format!(
-        "but {} lets others not through",
+        "but the folder {} keeps other users out",
         fs::canonicalize(place.pool()).unwrap().display()
     );
     assert!(server.heard().contains(&words), "{}", server.heard());
@@ -147,7 +147,7 @@ fn another_user_gets_a_share_of_the_places() {
 
 /// Needs the bounds of all and of each process.
 #[test]
-fn a_client_too_many_is_told_which_limit_it_met_and_how_to_raise_it() {
+fn a_client_above_a_limit_is_told_the_limit_and_how_to_raise_it() {
     for (options, words) in [
         (
             &["--clients-max", "2", "--clients-per-process", "2"][..],
@@ -187,7 +187,7 @@ fn a_client_too_many_is_told_which_limit_it_met_and_how_to_raise_it() {
 
 /// Needs the limit that is passed on to the benchmark's own server.
 #[test]
-fn a_benchmark_of_its_own_has_as_many_clients_as_a_server_takes() {
+fn a_benchmark_with_its_own_server_has_as_many_clients_as_a_server_takes() {
     let output = stonecast([
         "bench",
         "ycsb",
@@ -203,7 +203,7 @@ fn a_benchmark_of_its_own_has_as_many_clients_as_a_server_takes() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_wrong_usage() {
+fn impossible_settings_are_wrong_usage() {
     for (arguments, words) in [
         (["--socket-mode", "0999"], "octal"),
         (["--socket-mode", "0066"], "own user"),
@@ -220,8 +220,8 @@ fn settings_that_cannot_be_are_wrong_usage() {
     }
 }
 
-/// Puts until it succeeds: the descriptors of ended clients are free once the server has noticed the ends, which a busy
-/// machine delays.
+/// Repeats a put until the put succeeds: the descriptors of ended clients are free once the server has noticed the
+/// ends, which a busy machine delays.
 fn put_once_there_are_descriptors(server: &Server) {
     let refusal = "no file descriptors left";
     for _ in 0..200 {
@@ -238,7 +238,7 @@ fn put_once_there_are_descriptors(server: &Server) {
 /// Needs the message at the start, the limit of the system in the refusal, and the release of everything that was made
 /// for a refused client.
 #[test]
-fn a_server_with_few_descriptors_says_so_and_goes_on() {
+fn a_server_with_few_descriptors_reports_that_and_continues() {
     let place = Place::in_volatile_memory();
     let mut shell = Command::new("/bin/sh");
     shell

@@ -1,4 +1,4 @@
-//! `stat --admin`: with a password, over TLS, and with a status if it fails.
+//! `stat --admin`: with a password, over TLS, and with an exit status for each failure.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ fn secret(folder: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Files of an authority and of a server that it vouches for.
+/// Writes the files of an authority, and of a server with the authority's certificate.
 fn certificates(folder: &Path) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -43,7 +43,7 @@ fn admin_port(server: &mut Server) -> String {
 }
 
 #[test]
-fn the_gateway_is_asked_over_tls_with_the_password_and_a_failure_has_a_status() {
+fn the_gateway_answers_over_tls_with_the_password_and_a_failure_has_a_status() {
     let place = Place::in_volatile_memory();
     let folder = place.path();
     certificates(folder);
@@ -129,6 +129,6 @@ fn a_private_key_that_others_can_read_is_refused() {
         .arg("--tls-key")
         .arg(&key);
     let output = run(serve, b"");
-    assert!(output.refusal(2).contains("everybody may read it"));
+    assert!(output.refusal(2).contains("every user may read the file"));
     assert!(!place.pool().exists(), "nothing is created");
 }

@@ -1,4 +1,4 @@
-//! Exit status and `--json` report what happened, and each fact is reported once.
+//! Exit status and `--json` report the outcome, and each fact is reported once.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn server(place: &Place) -> Server {
 }
 
 #[test]
-fn the_status_and_the_last_line_of_json_say_what_happened() {
+fn the_status_and_the_last_line_of_json_tell_the_outcome() {
     let place = Place::in_volatile_memory();
     let mut server = server(&place);
     let version = server.client(&["put", "k", "v", "--json"]).json()["version"].clone();
@@ -26,7 +26,7 @@ fn the_status_and_the_last_line_of_json_say_what_happened() {
         .client(&["get", "nothing", "--json"])
         .json_failure(3, "absent");
     assert_eq!(absent["key"], "nothing");
-    assert_eq!(absent["message"], "key \"nothing\" is not there");
+    assert_eq!(absent["message"], "key \"nothing\" is absent");
     let conflict = server
         .client(&["put", "k", "w", "--if-absent", "--json"])
         .json_failure(6, "conflict");
@@ -61,7 +61,7 @@ fn scratch(header: &Path) {
     fs::write(header, bytes).expect("it can be written");
 }
 
-/// Needs the pause of the server: a request that was sent to it has no answer, and may be done when the server continues.
+/// Needs the pause of the server: a request that was sent has no answer, and may be done when the server continues.
 #[test]
 fn a_write_without_an_answer_has_an_unknown_outcome() {
     let place = Place::in_volatile_memory();
@@ -89,7 +89,7 @@ fn a_write_without_an_answer_has_an_unknown_outcome() {
 }
 
 #[test]
-fn what_is_refused_by_a_server_that_answers_is_not_said_to_be_unreachable() {
+fn a_server_that_refuses_is_not_reported_as_unreachable() {
     let place = Place::in_volatile_memory();
     let socket = place.path().join("file");
     fs::write(&socket, "no socket").expect("room");
@@ -105,10 +105,10 @@ fn what_is_refused_by_a_server_that_answers_is_not_said_to_be_unreachable() {
     assert!(!refused.refusal(1).contains("running there"));
 }
 
-/// Needs a check of the socket that does not wait, and that handles long paths: otherwise the first case would hang,
-/// and the second would fail with status 1.
+/// Needs a check of the socket that does not wait and that handles long paths: otherwise the first case would hang, and
+/// the second case would fail with status 1.
 #[test]
-fn a_server_that_takes_nobody_and_a_path_of_any_length_are_unreachable() {
+fn a_server_that_accepts_no_client_and_a_path_of_any_length_are_unreachable() {
     let place = Place::in_volatile_memory();
     let path = place.path().join("backlog");
     let new_socket = || {
@@ -136,7 +136,7 @@ fn a_server_that_takes_nobody_and_a_path_of_any_length_are_unreachable() {
 }
 
 #[test]
-fn what_get_prints_as_json_can_be_imported() {
+fn the_json_of_get_can_be_imported() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     server.client_with_input(&["put", "raw"], b"\xff\n").text();
@@ -151,9 +151,9 @@ fn what_get_prints_as_json_can_be_imported() {
     assert!(refused.refusal(1).contains("unknown field `error`"));
 }
 
-/// Needs the message about the write, which was done before its report found no room.
+/// Needs the message about the write: the write was done before its report found no room.
 #[test]
-fn a_write_whose_report_cannot_be_printed_is_said_to_be_done() {
+fn a_write_whose_report_cannot_be_printed_is_reported_as_done() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     for (arguments, done) in [
@@ -219,7 +219,7 @@ fn set_and_del_are_put_and_delete() {
     server.client(&["get", "k"]).refusal(3);
 }
 
-/// Needs the index to be left out: it grows, so its first size is not a limit.
+/// Needs the index to be left out: the index grows, so its first size is not a limit.
 #[test]
 fn stat_names_no_limit_of_keys() {
     let place = Place::in_volatile_memory();

@@ -1,4 +1,4 @@
-//! Import and export if something is wrong with the input, the output or the reader of the output.
+//! Import and export with faulty input, output, or readers of the output.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ fn server(place: &Place) -> Server {
 }
 
 #[test]
-fn a_broken_line_ends_the_import_and_only_what_stands_before_it_is_stored() {
+fn a_broken_line_ends_the_import_and_only_the_lines_before_it_are_stored() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     for (number, broken) in [
@@ -88,7 +88,7 @@ fn the_limits_hold_for_every_entry_of_a_file() {
 }
 
 #[test]
-fn entries_that_are_stored_again_move_to_the_end_and_deleted_ones_go() {
+fn entries_that_are_stored_again_move_to_the_end_and_deleted_entries_are_gone() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     let line = |key: &str, value: &str| format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}\n");
@@ -107,7 +107,7 @@ fn entries_that_are_stored_again_move_to_the_end_and_deleted_ones_go() {
 }
 
 #[test]
-fn keys_and_values_that_are_no_text_travel_as_base64() {
+fn keys_and_values_that_are_not_text_travel_as_base64() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     let canonical = "{\"key\":{\"base64\":\"/wA=\"},\"value\":{\"base64\":\"gIE=\"}}\n{\"key\":\"\\u0000\\n\",\"value\":\"\u{7f}/\u{e9}\"}\n";
@@ -123,7 +123,7 @@ fn keys_and_values_that_are_no_text_travel_as_base64() {
 }
 
 #[test]
-fn an_export_to_a_file_replaces_it_whole_or_not_at_all() {
+fn an_export_replaces_a_file_as_a_whole_or_not_at_all() {
     let place = Place::in_volatile_memory();
     let mut server = server(&place);
     let file = place.path().join("entries");
@@ -159,7 +159,7 @@ fn an_export_to_a_file_replaces_it_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_an_export_without_a_word() {
+fn a_reader_that_leaves_ends_an_export_without_a_message() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     let input: String = (0..5000)

@@ -1,4 +1,4 @@
-//! `bench ycsb`: that it measures, what it prints, and that it leaves nothing behind.
+//! `bench ycsb`: the measurement, the output, and the absence of leftovers.
 
 use std::fs;
 
@@ -95,7 +95,7 @@ fn a_running_server_can_be_measured_and_wrong_mixes_are_wrong_usage() {
 }
 
 #[test]
-fn simulated_machines_are_another_binarys() {
+fn simulated_machines_belong_to_another_binary() {
     let refused = stonecast(["bench", "ycsb", "--fabric", "sim:modern"]);
     assert!(
         refused

@@ -76,7 +76,7 @@ impl Admin {
             return response(Answer::text(StatusCode::NOT_FOUND, words));
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            let words = "there is nothing to change here\n";
+            let words = "nothing can be changed at this port\n";
             let mut refusal = response(Answer::text(StatusCode::METHOD_NOT_ALLOWED, words));
             refusal
                 .headers_mut()
@@ -94,8 +94,10 @@ impl Admin {
             && let Some(password) = password
             && !self.is_allowed(request, password, stay).await
         {
-            let mut refusal =
-                response(Answer::text(StatusCode::UNAUTHORIZED, "say the password\n"));
+            let mut refusal = response(Answer::text(
+                StatusCode::UNAUTHORIZED,
+                "the password is required\n",
+            ));
             refusal.headers_mut().insert(
                 WWW_AUTHENTICATE,
                 HeaderValue::from_static("Basic realm=\"stonecast\""),
@@ -146,7 +148,7 @@ impl Admin {
     }
 }
 
-/// The password in a header.
+/// The password in an `Authorization` header.
 fn said(authorization: Option<&HeaderValue>) -> Option<Vec<u8>> {
     let (scheme, credentials) = authorization?.to_str().ok()?.split_once(' ')?;
     let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_what_follows_the_first_colon() {
+    fn the_password_follows_the_first_colon() {
         let said = |value: &'static str| said(Some(&HeaderValue::from_static(value)));
         // any:open sesame
         assert_eq!(said("Basic YW55Om9wZW4gc2VzYW1l").unwrap(), b"open sesame");

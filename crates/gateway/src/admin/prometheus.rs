@@ -1,8 +1,8 @@
 //! `/metrics`: counters in the OpenMetrics text format; `exposition` converts it to the classic format.
 //!
 //! Operations on the store carry the label `path`: `gateway` for operations that came through the gateway, `one-sided`
-//! for operations of clients that access the store's memory themselves. Reads and round trips on both paths are as the
-//! clients reported them; see `stonecast_kv`.
+//! for operations of clients that access the store's memory themselves. The clients report reads and round trips on
+//! both paths; see `stonecast_kv`.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub fn metrics(report: &Report<'_>) -> String {
     text
 }
 
-/// Everything that is reported, at one moment.
+/// The values of all metrics at one moment.
 #[derive(Debug)]
 struct Snapshot {
     is_ready: bool,
@@ -124,7 +124,7 @@ impl Snapshot {
             uptime_seconds: shared.uptime().as_secs_f64(),
             connections: shared.connections() as u64,
             buffer_bytes: shared.memory.used() as u64,
-            // The admin port's passwords count beside those of the threads.
+            // Passwords at the admin port count with those of the threads.
             threads: shared
                 .threads
                 .iter()
@@ -154,13 +154,13 @@ impl Snapshot {
         )?;
         sheet.gauge(
             "gateway_connections",
-            "Connections of clients now.",
+            "Connections of clients at the moment.",
             None,
             self.connections,
         )?;
         sheet.gauge(
             "gateway_newcomers",
-            "Connections at this moment that are not authenticated.",
+            "Connections at the moment that are not authenticated.",
             None,
             self.sum(|thread| thread.newcomers.get()),
         )?;
@@ -174,27 +174,27 @@ impl Snapshot {
         for (name, help, value) in [
             (
                 "gateway_connections_accepted",
-                "Connections taken in.",
+                "Connections accepted.",
                 count(|thread| thread.connections.get()),
             ),
             (
                 "gateway_connections_refused",
-                "Connections beyond the limit.",
+                "Connections refused because of the limit.",
                 count(|thread| thread.connections_refused.get()),
             ),
             (
                 "gateway_connections_cut",
-                "Connections that took no replies or finished no request.",
+                "Connections cut off, because they took no replies or finished no request.",
                 count(|thread| thread.connections_cut.get()),
             ),
             (
                 "gateway_newcomers_cut",
-                "Connections that made way for newer ones before they were authenticated.",
+                "Newcomers that made way for newer newcomers.",
                 count(|thread| thread.newcomers_cut.get()),
             ),
             (
                 "gateway_passwords_delayed",
-                "Passwords that waited for their turn because of wrong ones before them.",
+                "Passwords that waited for their turn because of wrong passwords before them.",
                 count(|thread| thread.passwords_delayed.get()),
             ),
             (
@@ -214,7 +214,7 @@ impl Snapshot {
             ),
             (
                 "gateway_batches",
-                "Pipelines, or what was done of them at once.",
+                "Pipelines, or parts of pipelines that were done together.",
                 count(|thread| thread.batches.get()),
             ),
             (
@@ -229,7 +229,7 @@ impl Snapshot {
             ),
             (
                 "gateway_conflicts",
-                "Compare-and-writes that another client was faster than.",
+                "Compare-and-writes that lost against another client.",
                 count(|thread| thread.conflicts.get()),
             ),
         ] {
@@ -237,7 +237,7 @@ impl Snapshot {
         }
         sheet.family(
             "gateway_lookups",
-            "Keys that commands looked up for their replies, by whether they were there.",
+            "Keys that commands looked up for their replies, found or not found.",
             MetricType::Counter,
             &[
                 (&[("result", "hit")], count(|thread| thread.hits.get())),
@@ -269,8 +269,7 @@ impl Snapshot {
     }
 
     fn write_latencies(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let help =
-            "From the arrival of a command to its reply, by what the command does to the store.";
+        let help = "Time from the arrival of a command to its reply, by the effect of the command on the store.";
         let all = Kind::ALL.map(|kind| {
             let mut sum = Latencies::default();
             self.threads
@@ -323,7 +322,7 @@ impl Snapshot {
         )?;
         by_operation(
             "operation_bytes",
-            "Bytes that READs brought, index included, and bytes of records written.",
+            "Bytes that READs fetched, index included, and bytes of records written.",
             &[
                 ("read", |path| path.read_bytes),
                 ("write", |path| path.written_bytes),
@@ -346,10 +345,11 @@ impl Snapshot {
             &rows,
         )?;
         let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.clients));
-        let help = "Connected clients; each thread of a gateway and its admin port are one.";
+        let help = "Connected clients; each thread of a gateway counts as one, and so does its admin port.";
         sheet.family("clients", help, MetricType::Gauge, &rows)?;
-        let help =
-            format!("Time of calls of the store, as its clients take it: one call in {SAMPLE}.");
+        let help = format!(
+            "Time of calls of the store, measured by its clients for one call in {SAMPLE}."
+        );
         let rows: Vec<([(&str, &str); 2], &Latencies)> = paths
             .iter()
             .flat_map(|(path, counts)| {
@@ -420,7 +420,7 @@ impl Snapshot {
             ),
             (
                 "store_reclaimed_leases",
-                "Unused leases taken back for want of space.",
+                "Unused leases taken back for lack of space.",
                 store.cleaning.reclaimed_leases,
             ),
         ] {

@@ -1,4 +1,4 @@
-//! Whether the threads that serve Redis clients make progress.
+//! The progress of the threads that serve Redis clients.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::shared::Shared;
 /// See the module documentation.
 pub struct Pulse {
     shared: Arc<Shared>,
-    /// Rounds of each thread, and when the count was last seen to grow.
+    /// The rounds of each thread, and the time at which the count was last seen to grow.
     rounds: Mutex<Vec<(u64, Instant)>>,
 }
 
@@ -26,8 +26,8 @@ impl Pulse {
         }
     }
 
-    /// Whether every thread makes progress. A thread's silence begins with the call that first sees it, so call this
-    /// now and then.
+    /// Returns whether every thread makes progress. A thread's silence begins with the call that first sees the
+    /// silence, so this function must be called regularly.
     pub fn is_alive(&self) -> bool {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         for ((count, since), thread) in rounds.iter_mut().zip(&self.shared.threads) {
@@ -46,9 +46,9 @@ mod tests {
     use super::*;
     use crate::options::GatewayOptions;
 
-    /// Needs a thread's silence to begin with its last progress and not with the last question.
+    /// Needs a thread's silence to begin with its last progress, and not with the last question.
     #[test]
-    fn a_thread_that_stands_still_is_noticed_and_one_that_goes_on_is_alive_again() {
+    fn a_thread_that_stands_still_is_noticed_and_is_alive_again_once_it_continues() {
         let address = "127.0.0.1:1".parse().unwrap();
         let options = GatewayOptions::new(address, "shm:/nowhere");
         let shared = Arc::new(Shared::new(options, Some(address)));

@@ -12,10 +12,11 @@
 //!   same write.
 //! - A write is done as a whole or not at all, so its tasks share its outcome. If another client was faster, or the
 //!   write was never sent, nothing was done and each task begins anew. If the outcome is unknown, each task reports
-//!   that and none tries again, so no change is applied twice.
-//! - A value that was only read is not shared: each task answers from a write, or from a read, that is later than the task's
+//!   that, and no task tries again, so no change is applied twice.
+//! - A value that was only read is not shared: each task answers from a write or a read that is later than the task's
 //!   beginning.
-//! - Only short values are shared. The write of a longer one may be refused for its size, which must not concern other tasks.
+//! - Only short values are shared. The write of a longer value may be refused for its size, which must not concern
+//!   other tasks.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -34,14 +35,14 @@ use crate::fifo::{Share, Turns};
 
 /// Longest value, in bytes, whose write several tasks may share.
 const SHARED_SIZE_MAX: usize = 4 << 10;
-/// Most tasks that share a write, so that the first of them does not wait forever.
+/// The most tasks that share a write, so that the first task does not wait forever.
 const SHARED_TASKS_MAX: usize = 256;
 
 /// The value of a key after the tasks of one write so far. The group passes from turn to turn, and its last holder
 /// writes the value.
 pub struct Group {
     key: Vec<u8>,
-    /// The version that was read; none if the key was absent.
+    /// The version that was read; `None` if the key was absent.
     base: Option<u64>,
     value: Option<Vec<u8>>,
     is_changed: bool,
@@ -50,7 +51,7 @@ pub struct Group {
     _share: Option<Share>,
 }
 
-/// The outcome of a write, which all its tasks wait for.
+/// The outcome of a write, for which all its tasks wait.
 #[derive(Default)]
 struct End {
     outcome: RefCell<Option<Outcome>>,
@@ -68,19 +69,20 @@ enum Ended {
     Done,
     /// Nothing was done, and each task begins anew.
     Undone,
-    /// Nothing was done, since the store has no room for what the tasks made together. Each begins anew, by itself.
+    /// Nothing was done, since the store has no room for the value of all tasks together. Each task begins anew, by
+    /// itself.
     Parted,
 }
 
-/// Turns of keys among the tasks of one thread that read, compute and write them. Without turns, all of them would try
-/// at once: one would win, and the others would have written a record for nothing.
+/// Turns of keys among the tasks of one thread that read, compute and write them. Without turns, all tasks would try at
+/// once: one task would win, and the others would have written a record for nothing.
 pub type KeyTurns = Turns<Group>;
 
-/// The effect of a command on a value: its replies, the value that it leaves, and whether that value has to be written.
+/// The effect of a command on a value: its replies, the new value, and whether the new value has to be written.
 pub type Applied<'a> = (Replies<'a>, Value<'a>, bool);
 
-/// Lets `apply` change the value of `key`, and returns its replies when the change is durable. `apply` is called again if another
-/// client was faster. If it declines a value, nothing is done, and there are no replies.
+/// Lets `apply` change the value of `key`, and returns its replies when the change is durable. `apply` is called again
+/// if another client was faster. If `apply` declines a value, nothing is done, and there are no replies.
 pub async fn write<'a>(
     store: &Store,
     turns: &KeyTurns,
@@ -156,8 +158,8 @@ impl Group {
         .map(Cow::Owned)
     }
 
-    /// Whether the next task may continue with the group. It may not if there is nothing to write: no condition of a
-    /// write would then check that the value is still current when a later task begins.
+    /// Returns whether the next task may continue with the group. A group with nothing to write may not grow: no
+    /// condition of a write would check that the value is still current when a later task begins.
     fn may_grow(&self) -> bool {
         let is_short = self
             .value
@@ -191,7 +193,7 @@ impl Group {
             (None, None) => Ok(Ended::Done),
         };
         self.end.tell(match outcome {
-            // A task that needs room must not fail those that need none.
+            // A task that needs room must not fail the tasks that need none.
             Err(error) if self.tasks > 1 && error.is_want_of_room() => Ok(Ended::Parted),
             outcome => outcome,
         });
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_large_groups_and_what_was_only_read_are_not_left_to_the_next_task() {
+    fn long_values_large_groups_and_values_that_were_only_read_are_not_left_to_the_next_task() {
         let mut long = group();
         long.value = Some(vec![0; SHARED_SIZE_MAX + 1]);
         let mut large = group();

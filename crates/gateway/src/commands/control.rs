@@ -49,7 +49,7 @@ async fn guess(
     if context.thread.shared.options.password.is_none() {
         return Ok(answer(run, control).await);
     }
-    // Earlier replies must not wait with this one.
+    // Earlier replies must not wait for this reply.
     run.outlet.send()?;
     let own = run.session.guesses.clone();
     let turn = context.guesses.turn(&own, &context.thread.runtime);
@@ -168,10 +168,10 @@ async fn answer_about_store(
             let mut writer = run.writer();
             writer.array(2);
             writer.integer(survives_power_loss.into());
-            // There are no replicas.
+            // A store has no replicas.
             writer.integer(0);
         }
-        ref other => unreachable!("{other:?} is not about the store"),
+        ref other => unreachable!("{other:?} does not concern the store"),
     }
     Ok(())
 }

@@ -4,12 +4,12 @@ use super::operation::Describe;
 use super::table::{COMMANDS, Spec, find};
 use crate::resp::ReplyWriter;
 
-/// Most names that one command may ask about: many times the number of commands.
+/// The most names that one command may ask about: many times the number of commands.
 pub const NAMES_MAX: usize = 512;
 /// Longest description of one command, in bytes.
 const DESCRIPTION_SIZE_MAX: usize = 1024;
 
-/// Most bytes that the answer takes.
+/// Returns the most bytes that the answer takes.
 pub fn size_max(describe: &Describe<'_>) -> usize {
     let count = match describe {
         Describe::Named(names) => names.len(),
@@ -57,7 +57,7 @@ pub fn write(describe: Describe<'_>, writer: &mut ReplyWriter<'_>) {
     }
 }
 
-/// Writes the ten facts that Redis 7 reports: name, arity, flags, three about keys, categories, tips, key
+/// Writes the ten facts that Redis 7 reports: name, arity, flags, three facts about keys, categories, tips, key
 /// specifications, subcommands.
 fn write_facts(spec: &Spec, writer: &mut ReplyWriter<'_>) {
     writer.array(10);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_about_get_read_as_redis_writes_them() {
+    fn the_facts_about_get_are_those_of_redis() {
         let input = b"getnone";
         let places = [0..3, 3..7];
         let text = written(
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_longer_than_what_is_reserved_for_it() {
+    fn no_answer_is_longer_than_its_reservation() {
         for spec in COMMANDS {
             let places = vec![0..spec.name.len() as u32; NAMES_MAX];
             let names = Arguments::new(spec.name.as_bytes(), &places);

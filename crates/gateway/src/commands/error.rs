@@ -2,13 +2,13 @@
 
 use stonecast_kv::{Effect, StoreError};
 
-/// Why a command was not done.
+/// The reason why a command was not done.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommandError {
-    /// There is no such command.
+    /// The command is unknown.
     #[error("ERR unknown command '{}', with args beginning with: {}", shown(.name), arguments_shown(.arguments))]
     Unknown {
-        /// The name that was sent.
+        /// The name, as the client sent it.
         name: Vec<u8>,
         /// The first arguments after the name.
         arguments: Vec<Vec<u8>>,
@@ -21,7 +21,7 @@ pub enum CommandError {
     Subcommand {
         /// The command, in capitals.
         command: &'static str,
-        /// The subcommand as it was sent.
+        /// The subcommand, as the client sent it.
         subcommand: Vec<u8>,
     },
     /// An option that is not supported.
@@ -29,7 +29,7 @@ pub enum CommandError {
     Option {
         /// The command, in capitals.
         command: &'static str,
-        /// The option as it was sent.
+        /// The option, as the client sent it.
         option: Vec<u8>,
     },
     /// Options that contradict each other, or lack their value.
@@ -50,7 +50,7 @@ pub enum CommandError {
     /// The password is missing.
     #[error("NOAUTH Authentication required.")]
     PasswordMissing,
-    /// The password is missing, and the command has its own words for that.
+    /// The password is missing, and the command has its own message for that.
     #[error("NOAUTH {0}")]
     PasswordMissingIn(&'static str),
     /// The password is wrong.
@@ -84,7 +84,7 @@ pub enum CommandError {
     /// A command that this store always refuses.
     #[error("ERR {0}")]
     Refused(&'static str),
-    /// There is no memory for this reply, because other clients have left theirs untaken for too long.
+    /// There is no memory for this reply, because other clients have left their replies unread for too long.
     #[error("OOM the gateway's memory for replies is used up; try again later")]
     NoRoomForReplies,
     /// The store refused or failed.
@@ -98,7 +98,7 @@ pub enum CommandError {
 pub struct Failure {
     code: &'static str,
     words: String,
-    /// Whether the connection to the store is over.
+    /// Whether the connection to the store has ended.
     pub is_final: bool,
 }
 
@@ -131,7 +131,7 @@ impl From<StoreError> for Failure {
 }
 
 impl CommandError {
-    /// Whether the store refused the write for lack of room.
+    /// Returns whether the store refused the write for lack of room.
     pub fn is_want_of_room(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.code == "OOM")
     }
@@ -151,7 +151,7 @@ impl CommandError {
                 is_final,
             }) => Self::Store(Failure {
                 code,
-                words: format!("{done} of {all} keys were written; for another: {words}"),
+                words: format!("{done} of {all} keys were written; another key failed: {words}"),
                 is_final,
             }),
             other => other,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_that_is_unknown_has_a_code_of_its_own() {
+    fn an_unknown_outcome_has_a_code_of_its_own() {
         let code = |error: StoreError| {
             CommandError::from(error)
                 .to_string()

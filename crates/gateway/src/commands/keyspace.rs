@@ -1,10 +1,10 @@
 //! Commands on all keys: `SCAN`, `KEYS`, `RANDOMKEY`, `FLUSHDB`.
 //!
 //! Iteration is in the order of versions: the cursor of `SCAN` is the highest version returned so far, so a cursor
-//! needs no memory here and stays valid over a restart. A key that is not written keeps its version and is found above
-//! the cursor; a key that is written meanwhile gets a higher version and is found there. So a key that is there all the
-//! time is returned, perhaps twice. Iterations under way are kept, which makes the next page cheap; an iteration that
-//! was forgotten is resumed from its cursor.
+//! takes no memory and stays valid over a restart. A key that is not written keeps its version and is found above the
+//! cursor; a key that is written meanwhile gets a higher version and is found there. A key that is present all the time
+//! is therefore returned, perhaps twice. Iterations under way are kept, which makes the next page cheap; a forgotten
+//! iteration is resumed from its cursor.
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
@@ -17,7 +17,7 @@ use crate::fifo::Share;
 use crate::glob;
 use crate::join::in_order;
 
-/// Most bytes of keys, as they lie in memory, that `KEYS` returns, and after which `SCAN` returns early.
+/// The most bytes of keys in memory that `KEYS` returns, and after which `SCAN` returns early.
 const KEYS_SIZE_MAX: usize = 32 << 20;
 const SCAN_SIZE_MAX: usize = 1 << 20;
 /// Bytes in memory beside the key itself.
@@ -65,7 +65,7 @@ pub async fn scan(
     Ok((last, keys))
 }
 
-/// Keys that match a pattern. As long as this value lives, it holds one of the few turns to list keys.
+/// Keys that match a pattern. The value holds one of the few turns to list keys, as long as it lives.
 pub struct Keys {
     pub names: Vec<Vec<u8>>,
     /// Memory of the keys; a reply with them takes less.
@@ -73,7 +73,7 @@ pub struct Keys {
     _turn: Share,
 }
 
-/// All keys that match a pattern.
+/// Returns all keys that match a pattern.
 pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Keys, CommandError> {
     let turn = context.keyspace.take(0).await;
     let mut iteration = context.store.entries().await?;
@@ -97,7 +97,7 @@ pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Keys, CommandErro
         names.extend(matching.inspect(|key| size += key.len() + KEY_OVERHEAD));
         if size > KEYS_SIZE_MAX {
             return Err(CommandError::Refused(
-                "these are too many keys for one reply; use SCAN",
+                "too many keys for one reply; use SCAN",
             ));
         }
         context.thread.reactor.turn().await;
@@ -121,7 +121,7 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
         let Some(last) = page.len().checked_sub(1) else {
             break;
         };
-        // Keys may have been deleted since they were counted; the last key that is left is chosen then.
+        // Keys may have been deleted since the count; the last key that is left is then chosen.
         found = Some(page.swap_remove((wanted - seen).min(last)).key);
         seen += last + 1;
         context.thread.reactor.turn().await;
@@ -129,7 +129,7 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
     Ok(found)
 }
 
-/// Deletes every key that was there when the call began.
+/// Deletes every key that existed when the call began.
 pub async fn flush(context: &Context) -> Result<(), CommandError> {
     let mut iteration = context.store.entries().await?;
     let mut page = Vec::new();

@@ -1,5 +1,5 @@
-//! Options of commands. An option that is not supported is an error and is never ignored: a client that asks for an
-//! expiry must not believe that it has one.
+//! Options of commands. An unsupported option is an error and is never ignored: a client that asks for an expiry must
+//! not believe that the key has one.
 
 use super::describe::NAMES_MAX;
 use super::error::CommandError;
@@ -13,7 +13,7 @@ use crate::resp::decimal;
 
 /// Keys that a `SCAN` looks at by default.
 const SCAN_COUNT: usize = 10;
-/// Most keys that one `SCAN` looks at: more would keep other connections waiting.
+/// The most keys that one `SCAN` looks at: more keys would keep other connections waiting.
 const SCAN_COUNT_MAX: usize = 10_000;
 
 /// Parses an integer.
@@ -264,7 +264,7 @@ pub fn scan<'a>(arguments: Arguments<'a>) -> Result<Scan<'a>, CommandError> {
     Ok(scan)
 }
 
-/// `FLUSHDB [ASYNC | SYNC]`. Both mean the same here: all keys are gone when the command is answered.
+/// `FLUSHDB [ASYNC | SYNC]`. Both options have the same effect: all keys are gone when the command is answered.
 pub fn flush(spec: &Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
     match (arguments.len(), arguments.get(0)) {
         (0, _) => Ok(()),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn options_in_any_order_and_letter_are_understood() {
+    fn options_in_any_order_and_case_are_understood() {
         let set = |condition: &str, answer: &str| {
             format!("k Set {{ value: [118], condition: {condition}, answer: {answer} }}")
         };
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn single_keys_and_many_keys_go_different_ways() {
+    fn single_keys_and_many_keys_become_different_operations() {
         assert_eq!(read("DEL a"), "a Delete");
         assert_eq!(read("DEL a b"), "DeleteMany");
         assert_eq!(read("EXISTS a"), "a Exists");

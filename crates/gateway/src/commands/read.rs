@@ -1,14 +1,14 @@
-//! Reading: the keys of many commands go to the store together, as far as there is memory for their values.
+//! Reads: the keys of many commands go to the store together, as far as there is memory for their values.
 //!
 //! ```text
 //!   GET a, MGET b c d, STRLEN e        keys that go together: a b c d e
 //!          |<- read: a b c ->|         what there was room for; it is answered, then d is next
 //! ```
 //!
-//! Room for replies is reserved before values are read. If there is none, keys are read one at a time, and only
-//! short records: their replies are within what every connection may hold. A long record waits for room. It also waits
-//! for a turn if the thread has moved much since it looked at the sockets, so that short replies of other connections
-//! do not wait for it.
+//! Room for replies is reserved before values are read. Without room, keys are read one at a time, and only short
+//! records: their replies are within the memory that every connection may hold. A long record waits for room. A long
+//! record also waits for a turn if the thread has moved many bytes since it looked at the sockets, so that short
+//! replies of other connections do not wait for the long one.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use super::value::ValueCommand;
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
 
-/// Most keys that are read together: enough to make each trip to the store cheap.
+/// The most keys that are read together: enough to make each trip to the store cheap.
 const KEYS_MAX: usize = 32;
 
 type KeyList<'a> = SmallVec<[&'a [u8]; KEYS_MAX]>;
@@ -33,11 +33,11 @@ struct Progress {
     /// The operation that is answered next, and its first key without an answer.
     operation: usize,
     key: usize,
-    /// Keys of that operation that are there.
+    /// Keys of that operation that exist.
     count: i64,
-    /// Where the reply of that operation begins.
+    /// The position at which the reply of that operation begins.
     mark: u64,
-    /// Keys that are read one by one, because reading them together failed.
+    /// The number of keys that are read one by one, because a read of all together failed.
     alone: usize,
 }
 
@@ -58,13 +58,14 @@ impl<'a> Run<'_, 'a> {
             has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
             let done = progress.operation - range.start;
             let keys = self.next_keys(&progress, &operations[done..], has_room);
-            // If other connections have waited long enough, only short values are read, and long ones wait for a turn.
+            // If other connections have waited long enough, only short values are read, and long values wait for a
+            // turn.
             let is_late = self.context.thread.reactor.is_late();
             let size_max = match has_room && !is_late {
                 true => VALUES_SIZE_MAX,
                 false => 0,
             };
-            // This memory is given back before any wait other than for the store, because no account counts it.
+            // No account counts this memory, which is therefore given back before any wait other than for the store.
             let mut values = self.context.take_values();
             let store = &self.context.store;
             let found = store.get_many(&keys, size_max, &mut values).await;
@@ -108,7 +109,7 @@ impl<'a> Run<'_, 'a> {
         Ok(())
     }
 
-    /// The keys that are read next, beginning with the one that is answered next.
+    /// The keys that are read next, beginning with the key that is answered next.
     fn next_keys(
         &self,
         progress: &Progress,
@@ -128,7 +129,7 @@ impl<'a> Run<'_, 'a> {
             .collect()
     }
 
-    /// Answers the operations in front that read no key. Returns false if none is left.
+    /// Answers the operations in front that read no key. Returns false if no operation is left.
     async fn answer_keyless(&mut self, progress: &mut Progress, end: usize) -> Result<bool, End> {
         let mut relieved_at = self.outlet.mark();
         while progress.operation < end {
@@ -153,8 +154,8 @@ impl<'a> Run<'_, 'a> {
         Ok(false)
     }
 
-    /// Answers operations with the first `found` values, as far as these go. Operations that read no key are answered
-    /// as long as all of them together are short.
+    /// Answers operations with the first `found` values, as far as the values go. Operations that read no key are
+    /// answered as long as their replies together are short.
     fn answer(&mut self, progress: &mut Progress, end: usize, values: &Values, found: usize) {
         let (mut next, mut keyless) = (0, 0);
         while progress.operation < end {
@@ -209,7 +210,7 @@ impl<'a> Run<'_, 'a> {
     fn answer_nothing(&mut self, operation: &Operation<'a>) {
         match operation {
             Operation::Answer(reply) => self.reply(reply),
-            other => unreachable!("{other:?} is no read"),
+            other => unreachable!("{other:?} is not a read"),
         }
     }
 

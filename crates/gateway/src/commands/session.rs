@@ -24,7 +24,7 @@ pub struct Session {
     pub is_in_refused_transaction: bool,
     /// Whether the client has sent `QUIT`.
     pub has_quit: bool,
-    /// Name, as `CLIENT SETNAME` gave it.
+    /// The name that `CLIENT SETNAME` gave.
     pub name: Vec<u8>,
     /// Name and version of the client's library.
     pub library: [Vec<u8>; 2],
@@ -32,9 +32,9 @@ pub struct Session {
     pub peer: SocketAddr,
     /// Address of the gateway.
     pub local: SocketAddr,
-    /// When the connection began.
+    /// The time at which the connection began.
     pub began_at: Nanoseconds,
-    /// Since when the password has been missing, if it is.
+    /// The time since which the password has been missing, if it is missing.
     pub locked_at: Nanoseconds,
     /// The pace of the connection's wrong passwords.
     pub guesses: Rc<OwnGuesses>,
@@ -65,8 +65,8 @@ impl Session {
         }
     }
 
-    /// Resets the session to its initial state. Its number, its addresses, when it began and the pace of its guesses
-    /// stay.
+    /// Resets the session to its initial state. The number, the addresses, the time of the beginning and the pace of
+    /// guesses stay.
     pub fn reset(&mut self, now: Nanoseconds, needs_password: bool) {
         let (began_at, guesses) = (self.began_at, self.guesses.clone());
         *self = Self {
@@ -90,7 +90,7 @@ impl Session {
         Ok(())
     }
 
-    /// Does everything that `HELLO` asks for, or nothing if a part of it is refused.
+    /// Does everything that `HELLO` requests, or nothing if a part is refused.
     pub fn greet(
         &mut self,
         hello: Hello<'_>,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_opens_and_nothing_else_does() {
+    fn only_the_password_authenticates_a_session() {
         let password = Password::new("secret");
         let mut session = session(true);
         for said in [

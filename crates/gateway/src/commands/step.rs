@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Rules, so that a connection sees its commands take effect in order:
-//! - Consecutive operations on the same key form one *unit*, applied one after the other to one value.
-//! - Units of one step touch different keys, except that a key may come again if each of its units only overwrites it
-//!   (SET): the store executes these in order, so they need no step, and no sync, of their own.
+//! - Consecutive operations on the same key form a *unit*, applied one after the other to one value.
+//! - Units of one step touch different keys, except that a key may occur again if each of its units only overwrites the
+//!   key (SET): the store executes these units in order, so they need no step, and no sync, of their own.
 //! - An operation that writes many keys is a step by itself.
-//! - A read outside a unit of writes begins a new step, and so sees the effect of every write before it.
+//! - A read outside a unit of writes begins a new step, and so sees the effect of every earlier write.
 //! - Answers that need no store may stand anywhere.
 
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub enum Step {
     Alone(usize),
 }
 
-/// The keys of a step while it grows. Reuse it to save allocations.
+/// The keys of a step while the step grows. Reuse saves allocations.
 #[derive(Default)]
 pub struct Keys {
     /// Hashes of the keys, in a table with open addressing; 0 is a free slot. The lowest bit means that the key is only
@@ -57,13 +57,13 @@ impl Keys {
         }
     }
 
-    /// Whether some key of the latest step of writes comes more than once in it.
+    /// Returns whether a key occurs more than once in the latest step of writes.
     pub fn comes_again(&self) -> bool {
         self.comes_again
     }
 
-    /// Adds the key of a unit that `overwrites` it or does more. Returns false if the key (or another with the same
-    /// hash) is there and one of the two units does more than overwrite it.
+    /// Adds the key of a unit, which `overwrites` the key or does more. Returns false if the key (or a key with the
+    /// same hash) is present and one of the two units does more than overwrite.
     fn insert(&mut self, key: &[u8], overwrites: bool) -> bool {
         if (self.count + 1) * 2 > self.slots.len() {
             let old = std::mem::take(&mut self.slots);
@@ -86,7 +86,7 @@ impl Keys {
         may_share
     }
 
-    /// Where `hash` is, or would be.
+    /// The slot of `hash`, or the free slot for it.
     fn slot(&self, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut slot = (hash >> 1) as usize & mask;
@@ -136,16 +136,16 @@ pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) ->
     }
 }
 
-/// Most replies of one step of writes that may be as long as a value.
+/// The most replies of one step of writes that may be as long as a value.
 const VALUES_RETURNED_MAX: usize = 16;
 
-/// How many replies of these operations may be as long as a value.
+/// The number of replies of these operations that may be as long as a value.
 pub fn values_returned(operations: &[Operation<'_>]) -> usize {
     let returns = |operation: &&Operation<'_>| matches!(operation, Operation::Value { command, .. } if command.returns_value());
     operations.iter().filter(returns).count()
 }
 
-/// Returns the key and the end of the unit of writes that begins with operation number `start`, if one does.
+/// Returns the key and the end of the unit of writes that begins with operation number `start`, if a unit begins there.
 pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a [u8], usize)> {
     let Operation::Value { key, command } = operations.get(start)? else {
         return None;
@@ -164,7 +164,7 @@ pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a
     })
 }
 
-/// Whether a unit leaves a value and replies that do not depend on the value before.
+/// Returns whether a unit leaves a value and replies that do not depend on the value before.
 fn overwrites(unit: &[Operation<'_>]) -> bool {
     unit.iter().all(
         |operation| matches!(operation, Operation::Value { command, .. } if command.is_blind()),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_waits_for_every_write_before_it_unless_it_is_of_the_key_just_written() {
+    fn a_read_waits_for_every_earlier_write_unless_it_reads_the_key_just_written() {
         assert_eq!(steps("SET a 1, GET b"), ["writes 1", "reads 1"]);
         assert_eq!(
             steps("SET a 1, GET a, SET b 1, GET b, GET c"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_only_overwritten_may_come_again_in_the_same_step() {
+    fn a_key_that_is_only_overwritten_may_occur_again_in_the_same_step() {
         assert_eq!(
             steps("SET a 1, SET b 1, SET a 2, SET c 1, SET a 3, SET a 4"),
             ["writes 6"]
@@ -245,9 +245,10 @@ mod tests {
         assert_eq!(steps("INCR a, INCR a, INCR a"), ["writes 3"]);
     }
 
-    /// Needs the bit of each key: without it an operation would read a value before an earlier write of it is done.
+    /// Needs the bit of each key: without the bit, an operation would read a value before an earlier write of the value
+    /// is done.
     #[test]
-    fn a_key_that_comes_again_for_more_than_overwriting_begins_a_new_step() {
+    fn a_key_that_occurs_again_for_more_than_an_overwrite_begins_a_new_step() {
         assert_eq!(
             steps("SET a 1, SET b 1, INCR a, SET c 1"),
             ["writes 2", "writes 2"]
@@ -288,7 +289,7 @@ mod tests {
         );
     }
 
-    /// Needs both bounds: one step would hold any number of long replies.
+    /// Needs both bounds: without them, a step would hold any number of long replies.
     #[test]
     fn a_step_of_writes_returns_few_values() {
         let takes: Vec<String> = (0..20)

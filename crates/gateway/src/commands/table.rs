@@ -1,6 +1,6 @@
 //! Every command: its name, its arguments, its effect on keys, and its description in `COMMAND`.
 
-/// A command; the table below has a sentence about each.
+/// A command. The table below has a sentence about each command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id {
     Append,
@@ -54,11 +54,11 @@ pub struct Spec {
     pub name: &'static str,
     /// The command.
     pub id: Id,
-    /// Number of arguments, including the name; `-n` stands for at least `n`.
+    /// The number of arguments, including the name; `-n` stands for at least `n`.
     pub arity: i32,
     /// Flags, as Redis names them.
     pub flags: &'static [&'static str],
-    /// First and last argument that are keys, and the step from one to the next; zeros if there are none.
+    /// The first and the last argument that are keys, and the step from key to key; zeros if no argument is a key.
     pub keys: (i32, i32, i32),
     /// Kind of the command.
     pub group: Group,
@@ -66,7 +66,7 @@ pub struct Spec {
     pub since: &'static str,
     /// Complexity of the command.
     pub complexity: &'static str,
-    /// What the command does.
+    /// The command in a sentence.
     pub summary: &'static str,
 }
 
@@ -110,7 +110,7 @@ impl Group {
 }
 
 impl Spec {
-    /// Whether the command takes this many arguments, including its name.
+    /// Returns whether the command takes this number of arguments, including its name.
     pub fn accepts(&self, arguments: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
         if self.arity < 0 {
@@ -120,7 +120,7 @@ impl Spec {
         }
     }
 
-    /// Whether `COMMAND` lists the command with this flag.
+    /// Returns whether `COMMAND` lists the command with this flag.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.contains(&flag)
     }
@@ -153,56 +153,56 @@ macro_rules! commands {
 
 /// All commands, in the order of their names.
 pub const COMMANDS: &[Spec] = commands! {
-    "append" Append 3 WRITE ONE_KEY String "2.0.0" "O(N)" "Appends bytes to the value of a key, which is created if it is not there.";
-    "auth" Auth -2 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Says the password.";
+    "append" Append 3 WRITE ONE_KEY String "2.0.0" "O(N)" "Appends bytes to the value of a key. An absent key is created.";
+    "auth" Auth -2 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Authenticates the connection with the password.";
     "client" Client -2 ANY_TIME NO_KEY Connection "2.4.0" "O(1)" "Names this connection and reports about it: GETNAME, ID, INFO, SETINFO, SETNAME.";
     "command" Command -1 ANY_TIME NO_KEY Server "2.8.13" "O(N)" "Describes commands: COUNT, DOCS, INFO, LIST.";
     "config" Config -2 ADMIN NO_KEY Server "2.0.0" "O(N)" "Reports settings: GET. Nothing can be set.";
     "dbsize" DbSize 1 READ NO_KEY Server "1.0.0" "O(1)" "Counts the keys.";
     "debug" Debug -2 ADMIN NO_KEY Server "1.0.0" "O(1)" "Refused.";
-    "decr" Decr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts one from a number, 0 if the key is not there.";
-    "decrby" DecrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts from a number, 0 if the key is not there.";
+    "decr" Decr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts one from a number, which is 0 if the key is absent.";
+    "decrby" DecrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts from a number, which is 0 if the key is absent.";
     "del" Del -2 SLOW_REMOVE ALL_KEYS Generic "1.0.0" "O(N)" "Deletes keys and says how many were there.";
-    "discard" Discard 1 ANY_TIME NO_KEY Transactions "2.0.0" "O(1)" "Ends what MULTI began: commands are done again.";
+    "discard" Discard 1 ANY_TIME NO_KEY Transactions "2.0.0" "O(1)" "Ends the refusal that MULTI began: later commands are done.";
     "echo" Echo 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns its argument.";
-    "exec" Exec 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused with EXECABORT; commands are done again.";
-    "exists" Exists -2 READ ALL_KEYS Generic "1.0.0" "O(N)" "Counts which of the keys are there.";
-    "flushall" FlushAll -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key. There is one database, so this is FLUSHDB.";
+    "exec" Exec 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused with EXECABORT. Later commands are done.";
+    "exists" Exists -2 READ ALL_KEYS Generic "1.0.0" "O(N)" "Counts the keys that exist.";
+    "flushall" FlushAll -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key. There is one database, so the command equals FLUSHDB.";
     "flushdb" FlushDb -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key, one after the other.";
     "get" Get 2 READ ONE_KEY String "1.0.0" "O(1)" "Returns the value of a key.";
     "getdel" GetDel 2 REMOVE ONE_KEY String "6.2.0" "O(1)" "Returns the value of a key and deletes it.";
     "getrange" GetRange 4 SLOW_READ ONE_KEY String "2.4.0" "O(N)" "Returns a part of the value of a key.";
-    "getset" GetSet 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value and returns the one before.";
-    "hello" Hello -1 BEFORE_PASSWORD NO_KEY Connection "6.0.0" "O(1)" "Chooses the protocol, and says password and name.";
-    "incr" Incr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Adds one to a number, 0 if the key is not there.";
-    "incrby" IncrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Adds to a number, 0 if the key is not there.";
+    "getset" GetSet 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value and returns the previous value.";
+    "hello" Hello -1 BEFORE_PASSWORD NO_KEY Connection "6.0.0" "O(1)" "Chooses the protocol, authenticates, and names the connection.";
+    "incr" Incr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Adds one to a number, which is 0 if the key is absent.";
+    "incrby" IncrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Adds to a number, which is 0 if the key is absent.";
     "info" Info -1 ANY_TIME NO_KEY Server "1.0.0" "O(1)" "Reports about server and store.";
     "keys" Keys 2 SLOW_READ NO_KEY Generic "1.0.0" "O(N)" "Returns all keys that match a pattern.";
-    "mget" MGet -2 READ ALL_KEYS String "1.0.0" "O(N)" "Returns the values of keys. Together they are no snapshot.";
-    "mset" MSet -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys. Each is stored whole, but others may see some before the rest.";
-    "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused, and so is every command behind it up to EXEC, DISCARD or RESET.";
+    "mget" MGet -2 READ ALL_KEYS String "1.0.0" "O(N)" "Returns the values of keys. The values together are no snapshot.";
+    "mset" MSet -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys. Each value is stored as a whole, but other clients may see some values before the rest.";
+    "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused, together with every later command up to EXEC, DISCARD or RESET.";
     "ping" Ping -1 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns PONG, or its argument.";
     "quit" Quit -1 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Ends the connection.";
-    "randomkey" RandomKey 1 SLOW_READ NO_KEY Generic "1.0.0" "O(1)" "Returns a key.";
-    "reset" Reset 1 BEFORE_PASSWORD NO_KEY Connection "6.2.0" "O(1)" "Puts the connection back to how it began.";
-    "scan" Scan -2 SLOW_READ NO_KEY Generic "2.8.0" "O(N)" "Returns some keys and where to go on.";
+    "randomkey" RandomKey 1 SLOW_READ NO_KEY Generic "1.0.0" "O(1)" "Returns a random key.";
+    "reset" Reset 1 BEFORE_PASSWORD NO_KEY Connection "6.2.0" "O(1)" "Resets the connection to its initial state.";
+    "scan" Scan -2 SLOW_READ NO_KEY Generic "2.8.0" "O(N)" "Returns some keys, and the cursor of the next ones.";
     "select" Select 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Chooses database 0, the only one.";
-    "set" Set -3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value, with NX, XX or IFEQ under a condition; GET returns the one before.";
-    "setnx" SetNx 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value if the key is not there.";
+    "set" Set -3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value. NX, XX and IFEQ are conditions; GET returns the previous value.";
+    "setnx" SetNx 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value if the key is absent.";
     "strlen" StrLen 2 READ ONE_KEY String "2.2.0" "O(1)" "Returns the length of the value of a key.";
-    "type" Type 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns `string`, or `none` if the key is not there.";
+    "type" Type 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns `string`, or `none` if the key is absent.";
     "unlink" Unlink -2 REMOVE ALL_KEYS Generic "4.0.0" "O(N)" "Deletes keys and says how many were there.";
-    "wait" Wait 3 BLOCKING NO_KEY Generic "3.0.0" "O(1)" "Says how many replicas have the writes of this connection: none, there are no replicas.";
-    "waitaof" WaitAof 4 BLOCKING NO_KEY Generic "7.2.0" "O(1)" "Says where the writes of this connection survive power loss: 1 or 0 here, 0 replicas.";
+    "wait" Wait 3 BLOCKING NO_KEY Generic "3.0.0" "O(1)" "Returns the number of replicas with the writes of this connection: 0, since there are no replicas.";
+    "waitaof" WaitAof 4 BLOCKING NO_KEY Generic "7.2.0" "O(1)" "Returns whether the writes of this connection survive power loss: 1 or 0 for this server, and 0 replicas.";
     "watch" Watch -2 ANY_TIME ALL_KEYS Transactions "2.2.0" "O(N)" "Refused.";
 };
 
-/// Count of commands.
+/// The number of commands.
 pub const COMMAND_COUNT: usize = COMMANDS.len();
 
 const NAME_SIZE_MAX: usize = 16;
 
-/// Names as numbers, in the order of the table: one comparison for each name.
+/// Names as numbers, in the order of the table, so that each name takes one comparison.
 const NAMES: [u128; COMMAND_COUNT] = {
     let mut names = [0; COMMAND_COUNT];
     let mut index = 0;
@@ -270,7 +270,7 @@ mod tests {
         );
     }
 
-    /// The table in `docs/gateway.md` is this one.
+    /// The table in `docs/gateway.md` is this table.
     #[test]
     fn the_documentation_has_every_command() {
         let page = include_str!("../../../../docs/gateway.md");

@@ -14,13 +14,13 @@ use crate::resp::decimal;
 pub enum ValueCommand<'a> {
     /// The value.
     Get,
-    /// Returns whether there is a value: 1 or 0.
+    /// Returns whether there is a value, as 1 or 0.
     Exists,
     /// Returns the kind of the value.
     Type,
     /// Returns the length of the value.
     Length,
-    /// Bytes `start` to `end`, both included; negative ones count from the end.
+    /// Returns bytes `start` to `end`, both included; negative positions count from the end.
     Range {
         /// First byte.
         start: i64,
@@ -40,13 +40,13 @@ pub enum ValueCommand<'a> {
     Append(&'a [u8]),
     /// Adds to a number.
     Add(i64),
-    /// Deletes the key. The reply says whether it was there: 1 or 0.
+    /// Deletes the key. The reply says whether the key existed: 1 or 0.
     Delete,
     /// Deletes the key and returns its value.
     Take,
 }
 
-/// When a value is stored.
+/// The condition under which a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetCondition<'a> {
     /// Always.
@@ -74,7 +74,7 @@ pub enum SetAnswer {
 pub type Value<'a> = Option<Cow<'a, [u8]>>;
 
 impl<'a> ValueCommand<'a> {
-    /// Whether the command may change the value.
+    /// Returns whether the command may change the value.
     pub fn writes(&self) -> bool {
         matches!(
             self,
@@ -82,7 +82,7 @@ impl<'a> ValueCommand<'a> {
         )
     }
 
-    /// Whether reply and outcome are the same whatever the value was.
+    /// Returns whether reply and outcome do not depend on the value before.
     pub fn is_blind(&self) -> bool {
         matches!(
             self,
@@ -94,7 +94,7 @@ impl<'a> ValueCommand<'a> {
         )
     }
 
-    /// Whether the command's reply depends on the value before, which Redis counts as a hit or a miss.
+    /// Returns whether the command's reply depends on the value before, which Redis counts as a hit or a miss.
     pub fn looks_up(&self) -> bool {
         match self {
             Self::Get
@@ -108,7 +108,7 @@ impl<'a> ValueCommand<'a> {
         }
     }
 
-    /// Whether the command's reply may be as long as a value.
+    /// Returns whether the command's reply may be as long as a value.
     pub fn returns_value(&self) -> bool {
         match self {
             Self::Get | Self::Range { .. } | Self::Take => true,
@@ -196,8 +196,8 @@ fn bytes_of<'v>(value: &'v Value<'_>) -> &'v [u8] {
     value.as_deref().unwrap_or_default()
 }
 
-/// Bytes `start` to `end`, both included; negative ones count from the end. Bytes outside the value are left out, but
-/// an end before the first byte means the first byte, as in Redis.
+/// Returns bytes `start` to `end`, both included; negative positions count from the end. Bytes outside the value are
+/// left out, but an end before the first byte means the first byte, as in Redis.
 pub fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
     let size = bytes.len() as i64;
     if start < 0 && end < 0 && start > end {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_count_from_both_ends_and_leave_out_what_is_not_there() {
+    fn ranges_count_from_both_ends_and_leave_out_bytes_that_do_not_exist() {
         for (start, end, expected) in [
             (0, 3, "This"),
             (-3, -1, "ing"),

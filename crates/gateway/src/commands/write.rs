@@ -1,4 +1,4 @@
-//! Writing: units of commands on one key, and commands on many keys.
+//! Writes: units of commands on one key, and commands on many keys.
 //!
 //! ```text
 //!   SET                         put                            whatever was there
@@ -6,13 +6,13 @@
 //!                                 ^------- another client was faster -------'
 //! ```
 //!
-//! If a key comes several times in a step, the puts that overwrite it are in flight together. The store executes them
-//! in order, except for a put that it sends back because it has no room at the moment. Sent again later, such a put
-//! would undo the puts after it. It is therefore not sent again, and counts as done when the next put of its key is
-//! done, which would have overwritten its value at once.
+//! If a key occurs several times in a step, the puts that overwrite the key are in flight together. The store executes
+//! the puts in order, except for a put that it sends back because it has no room at the moment. Sent again later, such
+//! a put would undo the puts after it. The put is therefore not sent again, and counts as done when the next put of its
+//! key is done, which would have overwritten the value at once.
 //!
 //! The server compares the version at the moment of the write, so a unit is atomic with respect to every other client,
-//! including those that do not come through a gateway.
+//! including clients that do not come through a gateway.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -32,7 +32,8 @@ use crate::join::in_order;
 use crate::reactor::Reactor;
 use crate::sizes::KEY_WORK;
 
-/// Keys of an MSET that are compared with each other before other connections have their turn: about a millisecond.
+/// The number of keys of an MSET that are compared with each other before other connections have their turn: about a
+/// millisecond.
 const KEYS_A_TURN: usize = 8 << 10;
 
 /// The outcome of a unit.
@@ -42,7 +43,7 @@ pub enum Outcome<'a> {
     /// The unit was not done and shares the outcome of the next unit of its key. The replies are those of a unit that
     /// was done.
     LeftToNext(Replies<'a>),
-    /// Nothing was done, because the unit's replies need this many bytes, more than there was room for.
+    /// Nothing was done, because there was no room for the unit's replies, which need this many bytes.
     NeedsRoom(usize),
 }
 
@@ -94,8 +95,8 @@ pub fn failed<'a>(unit: &[Operation<'a>], error: &CommandError) -> Replies<'a> {
     unit.iter().map(|_| Reply::Error(error.clone())).collect()
 }
 
-/// Runs the operations of one unit: several on one key, or one on many keys. A reply that returns a value may have
-/// `room` bytes.
+/// Runs the operations of a unit: several operations on one key, or one operation on many keys. A reply that returns a
+/// value may have `room` bytes.
 pub async fn write_unit<'a>(context: &Context, unit: &[Operation<'a>], room: usize) -> Outcome<'a> {
     let result = match unit {
         [Operation::Answer(reply)] => Ok(Outcome::Answered(smallvec![reply.clone()])),
@@ -159,7 +160,7 @@ async fn write_value<'a>(
 }
 
 /// Applies the commands of a unit to a value. Returns the replies, the value after them, and whether that value has to
-/// be written. Sets `lookups` to what the commands looked up for their replies.
+/// be written. Sets `lookups` to the keys that the commands looked up for their replies.
 fn apply<'a>(unit: &[Operation<'a>], mut value: Value<'a>, lookups: &Cell<Lookups>) -> Applied<'a> {
     let mut changed = false;
     let mut found = Lookups::default();
@@ -193,7 +194,7 @@ async fn set_many<'a>(context: &Context, pairs: Arguments<'a>) -> Result<Reply<'
     }
 }
 
-/// The pairs that are stored: the last one of each key. Other connections have their turn meanwhile.
+/// Returns the pairs to store: the last pair of each key. Other connections have their turn meanwhile.
 async fn last_of_each_key(reactor: &Reactor, pairs: Arguments<'_>) -> Vec<usize> {
     let count = pairs.len() / 2;
     let mut seen = HashSet::with_capacity(count);
@@ -225,8 +226,8 @@ async fn delete_many<'a>(
     }
 }
 
-/// Runs writes together. Returns how many `had_effect`, and the first failure. The store's answers may come without a
-/// pause, so the thread looks at its sockets in between.
+/// Runs writes together. Returns the number of writes for which `had_effect` is true, and the first failure. The
+/// store's answers may come without a pause, so the thread looks at its sockets in between.
 async fn count<T>(
     reactor: &Reactor,
     writes: impl Iterator<Item = impl Future<Output = Result<T, CommandError>>>,
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn each_unit_knows_the_next_one_of_its_key() {
+    fn each_unit_knows_the_next_unit_of_its_key() {
         with_sets(&[b"a", b"b", b"a", b"c", b"a"], |units| {
             assert_eq!(
                 next_of_same_key(units),
@@ -285,10 +286,10 @@ mod tests {
         });
     }
 
-    /// Needs the pass from the end to the start: a put that is left to one that is itself left to another shares the
-    /// outcome of the last one.
+    /// Needs the pass from the end to the start: a put may be left to a put that is itself left to a third one, and
+    /// shares the outcome of the last.
     #[test]
-    fn what_was_left_to_the_next_put_fares_as_that_one() {
+    fn a_put_that_was_left_to_the_next_put_shares_its_outcome() {
         let outcome = |error: Option<CommandError>, is_left_to_next| {
             let replies = smallvec![error.map_or(Reply::Ok, Reply::Error)];
             match is_left_to_next {
@@ -323,9 +324,9 @@ mod tests {
         });
     }
 
-    /// Needs the sizes to be those of what a batch holds: more would wait than is counted.
+    /// Needs the true sizes of the values that a batch holds: otherwise more memory would wait than is counted.
     #[test]
-    fn what_is_reserved_for_a_command_and_a_write_is_enough() {
+    fn the_reservations_for_a_command_and_a_write_are_enough() {
         fn size_of_future<'c, 'u, F: Future>(
             _: impl Fn(&'c Context, &'u [Operation<'static>], usize) -> F,
         ) -> usize {

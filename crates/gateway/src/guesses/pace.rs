@@ -1,7 +1,7 @@
-//! A rate: some turns at once, and then one each interval.
+//! A rate: some turns at once, and then one turn in each interval.
 //!
-//! Virtual scheduling: of all turns that were given out, only the end of the last one is kept. A turn that is given
-//! back moves that end, so turns that were given up cost others no time.
+//! Virtual scheduling keeps only the end of the last turn that was given out. A turn that is given back moves that end,
+//! so abandoned turns cost other guesses no time.
 
 use stonecast_base::Nanoseconds;
 
@@ -9,9 +9,9 @@ use stonecast_base::Nanoseconds;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     interval: Nanoseconds,
-    /// How far the turns that were given out may run ahead of the clock before the next one has to wait.
+    /// The time by which the turns that were given out may run ahead of the clock before the next turn has to wait.
     ahead_max: Nanoseconds,
-    /// When all turns that were given out are used up, at one each interval.
+    /// The time at which all turns that were given out are used up, at one turn in each interval.
     used_up_at: Nanoseconds,
 }
 
@@ -26,7 +26,7 @@ impl Pace {
         }
     }
 
-    /// Gives out a turn; returns its moment.
+    /// Gives out a turn, and returns the time of the turn.
     pub fn take(&mut self, now: Nanoseconds) -> Nanoseconds {
         self.used_up_at = self.used_up_at.max(now) + self.interval;
         now.max(self.used_up_at.saturating_sub(self.ahead_max))
@@ -37,7 +37,7 @@ impl Pace {
         self.used_up_at = self.used_up_at.saturating_sub(self.interval);
     }
 
-    /// Whether the pace is as if it had given out no turn.
+    /// Returns whether the pace is as if no turn had been given out.
     pub fn is_fresh(&self, now: Nanoseconds) -> bool {
         self.used_up_at <= now
     }
@@ -50,7 +50,7 @@ mod tests {
     const SECOND: Nanoseconds = 1_000_000_000;
 
     #[test]
-    fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+    fn a_burst_has_its_turns_at_once_and_the_rest_at_the_rate() {
         let mut pace = Pace::new(3, 10);
         let turns: Vec<Nanoseconds> = (0..5).map(|_| pace.take(SECOND)).collect();
         assert_eq!(
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_given_back_is_another_ones() {
+    fn a_turn_that_is_given_back_goes_to_the_next_guess() {
         let mut pace = Pace::new(1, 10);
         assert_eq!(pace.take(0), 0);
         let second = pace.take(0);

@@ -1,4 +1,4 @@
-//! In virtual time: every count is exact.
+//! The limit in virtual time, so that every count is exact.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,7 @@ use super::*;
 
 const SECOND: Nanoseconds = 1_000_000_000;
 
-/// A clock that moves when no task has anything to do.
+/// A clock that moves when no task has work.
 #[derive(Default)]
 struct VirtualClock(Cell<Nanoseconds>);
 
@@ -67,7 +67,7 @@ impl World {
         self.executor.block_on(self.runtime.sleep(time));
     }
 
-    /// How long a client that knows the password waits.
+    /// Returns the wait of a client that knows the password.
     fn wait_of_client(&self, origin: Origin) -> Nanoseconds {
         let began_at = self.runtime.now();
         let connection = OwnGuesses::new(origin);
@@ -104,7 +104,7 @@ fn an_origin_has_a_hundred_guesses_a_second_over_however_many_connections() {
     assert_eq!(world.wait_of_client(origin(2)), 0);
 }
 
-/// Needs the pace of all.
+/// Needs the pace of all origins together.
 #[test]
 fn all_origins_together_have_a_thousand_guesses_a_second_and_a_client_gets_its_turn() {
     let world = World::new();
@@ -127,10 +127,10 @@ fn clients_that_know_the_password_never_wait_for_each_other() {
     }
 }
 
-/// Needs a turn that is given up to be taken back: otherwise attackers that do not wait for answers would lock
-/// everybody out.
+/// Needs an abandoned turn to be taken back: otherwise attackers that do not wait for answers would lock every client
+/// out.
 #[test]
-fn turns_that_are_given_up_cost_nobody_time() {
+fn abandoned_turns_cost_other_guesses_no_time() {
     let world = World::new();
     world.attack(origin(1), 3);
     world.pass(SECOND / 2);
@@ -143,7 +143,7 @@ fn turns_that_are_given_up_cost_nobody_time() {
     assert!(world.wait_of_client(origin(1)) <= SECOND / 50);
 }
 
-/// Needs origins to be forgotten that have not guessed for a while.
+/// Needs idle origins to be forgotten.
 #[test]
 fn memory_of_origins_is_bounded() {
     let world = World::new();
@@ -156,10 +156,9 @@ fn memory_of_origins_is_bounded() {
     assert!(kept <= 2 * ORIGINS_MIN, "{kept}");
 }
 
-/// Needs the threads to share the pace: otherwise an origin, which all threads serve, would have the whole pace on
-/// each.
+/// Needs the threads to share the pace: otherwise an origin would have the whole pace on each of the threads.
 #[test]
-fn what_an_origin_may_guess_is_shared_among_threads() {
+fn the_threads_share_the_pace_of_an_origin() {
     let mut world = World::new();
     world.guesses = Rc::new(Guesses::new(4));
     world.attack(origin(1), 1);

@@ -1,4 +1,4 @@
-//! How much of the memory for requests and replies each connection uses.
+//! The share of each connection in the memory for requests and replies.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub struct Memory {
     requests: Part,
     replies: Part,
-    /// Of the requests' part, the bytes that only the first in line may use.
+    /// The bytes of the requests' part that only the first in line may use.
     kept_for_first: usize,
     has_first: AtomicBool,
-    /// Of the replies' part, the bytes that only the first in line may use: room for the longest value.
+    /// The bytes of the replies' part that only the first in line may use: room for the longest value.
     kept_for_reply: usize,
 }
 
@@ -21,7 +21,7 @@ struct Part {
     max: usize,
 }
 
-/// One connection's part of [`Memory`]; given back when dropped.
+/// The part of a connection in [`Memory`]; given back when dropped.
 pub struct Account {
     memory: Arc<Memory>,
     requests: Cell<usize>,
@@ -30,7 +30,7 @@ pub struct Account {
 }
 
 impl Part {
-    /// Takes `more` if it fits within `max`, or if nothing is used: the bound may be smaller than a reply.
+    /// Takes `more` bytes if they fit within `max`, or if nothing is used: the bound may be smaller than a reply.
     fn try_take(&self, more: usize, max: usize) -> bool {
         let fits = |used: usize| (used == 0 || used + more <= max).then_some(used + more);
         self.used
@@ -52,8 +52,8 @@ impl Part {
 }
 
 impl Memory {
-    /// A bound of `max` bytes. A request takes at most `request_size` of them, and the reply with the longest value
-    /// `reply_size`.
+    /// A bound of `max` bytes. A request takes at most `request_size` bytes, and the reply with the longest value
+    /// `reply_size` bytes.
     pub fn new(max: usize, request_size: usize, reply_size: usize) -> Self {
         let part = || Part {
             used: AtomicUsize::new(0),
@@ -68,22 +68,23 @@ impl Memory {
         }
     }
 
-    /// Bytes used at this moment.
+    /// The bytes in use.
     pub fn used(&self) -> usize {
         self.requests.used() + self.replies.used()
     }
 
-    /// Most bytes that a request may take.
+    /// The most bytes that a request may take.
     pub fn request_max(&self) -> usize {
         self.requests.max
     }
 
-    /// Whether memory is so scarce that connections with little content move it to memory that is not counted.
+    /// Returns whether memory is so scarce that connections with little content move the content to memory that is not
+    /// counted.
     pub fn is_scarce(&self) -> bool {
         self.requests.used() > self.requests.max / 2 || self.replies.used() > self.replies.max / 2
     }
 
-    /// Whether there is no room for more replies.
+    /// Returns whether there is no room for more replies.
     pub fn has_no_room_for_replies(&self) -> bool {
         self.replies.used() >= self.replies.max - self.kept_for_reply
     }
@@ -100,7 +101,7 @@ impl Memory {
 }
 
 impl Account {
-    /// Whether the connection has reserved `size` bytes for its request.
+    /// Returns whether the connection has reserved `size` bytes for its request.
     pub fn has_requests(&self, size: usize) -> bool {
         self.requests.get() >= size
     }
@@ -120,7 +121,8 @@ impl Account {
         is_taken
     }
 
-    /// The same for the first in line, which may use the part that is kept for it until its request is complete.
+    /// Does the same for the first in line, which may use the part that is kept for the first until its request is
+    /// complete.
     pub fn try_requests_as_first(&self, size: usize) -> bool {
         if !self.is_first.get() && !self.memory.has_first.swap(true, Ordering::Relaxed) {
             self.is_first.set(true);
@@ -128,7 +130,7 @@ impl Account {
         self.try_requests(size)
     }
 
-    /// Whether the connection may use the part that is kept for the first in line.
+    /// Returns whether the connection may use the part that is kept for the first in line.
     pub fn is_first(&self) -> bool {
         self.is_first.get()
     }
@@ -144,7 +146,7 @@ impl Account {
     }
 
     /// Notes that the connection's request is complete: the next in line may be first, even if part of this
-    /// connection's next request is there already.
+    /// connection's next request has already arrived.
     pub fn note_request_done(&self) {
         if self.is_first.replace(false) {
             self.memory.has_first.store(false, Ordering::Relaxed);
@@ -156,7 +158,7 @@ impl Account {
         self.take_replies(size, self.memory.replies.max - self.memory.kept_for_reply)
     }
 
-    /// The same for the first in line.
+    /// Does the same for the first in line.
     pub fn try_replies_as_first(&self, size: usize) -> bool {
         self.take_replies(size, self.memory.replies.max)
     }
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_connection_used_is_free_when_it_is_gone() {
+    fn the_memory_of_a_connection_is_free_when_the_connection_is_gone() {
         let memory = Arc::new(Memory::new(100, 10, 0));
         let (one, other) = (memory.account(), memory.account());
         assert!(one.try_replies(40) && !other.try_replies(20) && other.try_replies(10));
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_larger_than_all_memory_gets_it_alone() {
+    fn a_reply_that_is_larger_than_all_memory_gets_the_memory_alone() {
         let memory = Arc::new(Memory::new(100, 10, 0));
         let (one, other) = (memory.account(), memory.account());
         assert!(one.try_replies(70) && !other.try_replies(1));
@@ -211,7 +213,7 @@ mod tests {
     /// Needs the part that is kept: otherwise a reply that its client takes at once would wait for replies that are
     /// never taken.
     #[test]
-    fn where_replies_have_all_room_the_first_in_line_has_some() {
+    fn the_first_in_line_has_room_even_if_replies_take_all_room() {
         let memory = Arc::new(Memory::new(200, 10, 20));
         let (silent, active) = (memory.account(), memory.account());
         assert!(silent.try_replies(80) && memory.has_no_room_for_replies());
@@ -220,7 +222,7 @@ mod tests {
 
     /// Needs the part that is kept: otherwise requests that have all begun would wait for each other.
     #[test]
-    fn of_requests_that_are_all_incomplete_the_first_is_completed() {
+    fn the_first_of_many_incomplete_requests_is_completed() {
         let memory = Arc::new(Memory::new(200, 40, 0));
         let accounts: Vec<Account> = (0..3).map(|_| memory.account()).collect();
         assert!(accounts.iter().all(|account| account.try_requests(20)));
@@ -234,10 +236,9 @@ mod tests {
         assert!(second.try_requests_as_first(60) && !third.try_requests(60));
     }
 
-    /// Needs the place to end with the request: a client that pipelines always has a part of its next request here.
+    /// Needs the place to end with the request: a client that pipelines has always sent a part of its next request.
     #[test]
-    fn the_first_in_line_is_first_until_its_request_is_complete_and_not_as_long_as_it_has_a_part_of_another()
-     {
+    fn the_first_in_line_is_first_only_until_its_request_is_complete() {
         let memory = Arc::new(Memory::new(200, 40, 0));
         let (loader, other) = (memory.account(), memory.account());
         assert!(loader.try_requests_as_first(60) && !other.try_requests_as_first(20));

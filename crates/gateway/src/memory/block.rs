@@ -5,10 +5,10 @@ use std::io;
 
 use memmap2::MmapMut;
 
-/// Bytes that a connection may hold each way without a reservation.
+/// The bytes that a connection may hold in each direction without a reservation.
 pub const GUARANTEED: usize = 4 << 10;
-/// Sizes of blocks that are kept, and how many of each: enough for the connections that have their turn between two
-/// looks at the sockets.
+/// The sizes of the blocks that are kept, and the number of blocks of each size: enough for the connections that have
+/// their turn between two looks at the sockets.
 const KEPT: [(usize, usize); 3] = [(16 << 10, 64), (64 << 10, 16), (256 << 10, 16)];
 
 /// The system has no memory for a block.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_blocks_are_kept_and_large_ones_not_at_all() {
+    fn few_blocks_are_kept_and_large_blocks_are_not_kept() {
         let stock = Stock::default();
         let (size, count) = KEPT[0];
         let blocks: Vec<_> = (0..count + 10).map(|_| stock.take(size).unwrap()).collect();
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(kept, [count, 0, 0]);
     }
 
-    /// Needs the error to be a value: a connection that finds no memory would end the gateway.
+    /// Needs the error to be a value: otherwise a connection that finds no memory would end the gateway.
     #[test]
     fn a_block_that_the_system_does_not_give_is_an_error_that_names_its_size() {
         let error = Stock::default().take(1 << 60).unwrap_err().to_string();

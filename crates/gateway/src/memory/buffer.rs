@@ -1,4 +1,4 @@
-//! Received bytes that are still needed, in one piece.
+//! The received bytes that are still needed, in one piece.
 
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -24,13 +24,13 @@ impl Buffer {
         }
     }
 
-    /// Bytes that the buffer has memory for.
+    /// The size of the buffer's memory in bytes.
     pub fn capacity(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.len())
     }
 
-    /// Moves the content into memory for `capacity` bytes, at least as many as the content has; 0 gives all memory
-    /// back. After an error nothing has changed.
+    /// Moves the content into memory for `capacity` bytes, which must hold the content; 0 gives all memory back. An
+    /// error changes nothing.
     pub fn resize(&mut self, capacity: usize) -> Result<(), NoBlock> {
         let mut new = match capacity {
             0 => None,
@@ -116,9 +116,9 @@ mod tests {
         assert_eq!((buffer.len(), buffer.capacity()), (0, 0));
     }
 
-    /// Needs the order: the old block may go back only once there is a new one.
+    /// Needs the order: the old block may go back only once there is a new block.
     #[test]
-    fn a_buffer_that_finds_no_memory_keeps_what_it_has() {
+    fn a_buffer_that_finds_no_memory_keeps_its_content() {
         let mut buffer = Buffer::new(Rc::default());
         buffer.resize(4096).unwrap();
         buffer.spare()[..3].copy_from_slice(b"abc");

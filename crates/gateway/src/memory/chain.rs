@@ -1,4 +1,4 @@
-//! Replies on their way to a client, in blocks. A block goes back to the stock when its bytes are sent.
+//! Replies on their way to a client, in blocks. A block goes back to the stock once its bytes are sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -9,26 +9,26 @@ use smallvec::SmallVec;
 
 use super::block::{GUARANTEED, NoBlock, Stock};
 
-/// Bytes of the first block, of later ones, and of those that a long value fills.
+/// The bytes of the first block, of later blocks, and of blocks for a long value.
 const FIRST_SIZE: usize = 16 << 10;
 const NEXT_SIZE: usize = 64 << 10;
 const LONG_SIZE: usize = 256 << 10;
-/// Most blocks that one system call sends.
+/// The most blocks that one system call sends.
 pub const SLICES_MAX: usize = 16;
 
 /// See the module documentation.
 pub struct Chain {
     stock: Rc<Stock>,
-    /// Blocks before the last, each with the count of its bytes.
+    /// The blocks before the last, each with its number of bytes.
     full: VecDeque<(MmapMut, usize)>,
-    /// The block that is written to, and the count of its bytes.
+    /// The block that is written to, and its number of bytes.
     last: Option<MmapMut>,
     last_len: usize,
     /// Bytes of the first block that are sent.
     sent: usize,
     len: usize,
     capacity: usize,
-    /// Why bytes were left out. The chain takes no more after that.
+    /// The reason why bytes were left out. The chain takes no bytes after a failure.
     failure: Option<NoBlock>,
 }
 
@@ -52,13 +52,13 @@ impl Chain {
         self.len
     }
 
-    /// Whether no byte waits to be sent.
+    /// Returns whether no byte waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns why bytes were left out, if some were. The content then ends in the middle of a reply and must not be
-    /// sent.
+    /// Returns the reason why bytes were left out, if any were. The content then ends in the middle of a reply and must
+    /// not be sent.
     pub fn take_failure(&mut self) -> Option<NoBlock> {
         self.failure.take()
     }
@@ -111,7 +111,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Adds an empty last block, for `size` bytes or some of them.
+    /// Adds an empty last block, for `size` bytes or a part of them.
     fn add_block(&mut self, size: usize) -> Result<&mut MmapMut, NoBlock> {
         let size = match size {
             _ if self.len == 0 => FIRST_SIZE,
@@ -127,7 +127,7 @@ impl Chain {
         Ok(self.last.insert(new))
     }
 
-    /// The bytes that wait, in order: as many as one system call takes.
+    /// The bytes that wait, in order, as many as one system call takes.
     pub fn slices(&self) -> SmallVec<[IoSlice<'_>; SLICES_MAX]> {
         let last = self.last.as_ref().map(|last| &last[..self.last_len]);
         let full = self.full.iter().map(|(block, len)| &block[..*len]);
@@ -253,9 +253,9 @@ mod tests {
         bytes
     }
 
-    /// Compares the chain with a queue of bytes to which the same is done.
+    /// Compares the chain with a queue of bytes after the same calls.
     #[test]
-    fn a_chain_is_what_was_appended_without_what_was_sent_or_taken_back() {
+    fn a_chain_holds_the_appended_bytes_without_those_that_were_sent_or_taken_back() {
         let mut random = random_from_seed(14);
         let mut chain = Chain::new(Rc::default());
         let mut model: VecDeque<u8> = VecDeque::new();

@@ -123,7 +123,7 @@ fn cut<'s>(random: &mut Random, stream: &'s [u8]) -> Vec<&'s [u8]> {
     pieces
 }
 
-/// The named seed; otherwise a new one if the run's length is given, and 0 if not.
+/// The named seed; otherwise a new seed if the run's length is given, and 0 if not.
 fn first_seed() -> u64 {
     let named = std::env::var("STONECAST_FUZZ_SEED")
         .ok()
@@ -157,7 +157,7 @@ fn fuzz(seed: u64) {
 }
 
 #[test]
-fn hostile_streams_cost_bounded_memory_and_mean_the_same_in_any_pieces() {
+fn hostile_streams_cost_bounded_memory_and_mean_the_same_however_they_are_cut() {
     let seconds = std::env::var("STONECAST_FUZZ_SECONDS")
         .ok()
         .and_then(|text| text.parse().ok())

@@ -1,13 +1,13 @@
-//! Splits an inline command into words, as a person types it: blanks between words, quotes around blanks.
+//! Splits an inline command, as a person types, into words: blanks between words, quotes around blanks.
 //!
 //! Between double quotes, each of `\n \r \t \b \a \\ \" \xHH` stands for one byte; between single quotes, `\'` does. A
-//! word is never longer than its spelling, so it is written over its own line.
+//! word is never longer than its spelling, so the word is written over its own line.
 
 /// Quotes that do not end, or that end in the middle of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unbalanced;
 
-/// Splits `line` and appends the place of each word in it to `words`. The line's bytes change.
+/// Splits `line` and appends the place of each word to `words`. The line's bytes change.
 pub fn split(line: &mut [u8], words: &mut Vec<(u32, u32)>) -> Result<(), Unbalanced> {
     let mut read = 0;
     let mut write = 0;
@@ -37,7 +37,7 @@ pub fn split(line: &mut [u8], words: &mut Vec<(u32, u32)>) -> Result<(), Unbalan
     }
 }
 
-/// Copies the inside of quotes and returns where reading and writing continue.
+/// Copies the inside of quotes, and returns the positions at which reading and writing continue.
 fn unquote(
     line: &mut [u8],
     mut read: usize,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_that_do_not_end_or_end_in_a_word_are_refused() {
+    fn quotes_without_an_end_or_with_an_end_in_a_word_are_refused() {
         for line in [
             &br#"set "a"#[..],
             br#"set 'a"#,

@@ -26,10 +26,11 @@ pub struct Commands {
     ends: Vec<u32>,
 }
 
-/// Arguments after which a batch ends: each takes memory for its place, and the shortest is sent in two bytes.
+/// The number of arguments after which a batch ends: each argument takes memory for its place, and the shortest is sent
+/// in two bytes.
 pub const BATCH_ARGUMENTS_MAX: usize = 16 << 10;
 
-/// Why a connection's input cannot be read any further.
+/// The reason why a connection's input cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The count of arguments is not a number, or is above the limit.
@@ -65,13 +66,13 @@ pub enum ProtocolError {
 /// [`RequestParser::take_consumed`] returns.
 #[derive(Debug, Default)]
 pub struct RequestParser {
-    /// First byte that belongs to no complete command.
+    /// The first byte that belongs to no complete command.
     start: usize,
-    /// First byte that was not examined yet.
+    /// The first byte that was not yet examined.
     at: usize,
     /// Arguments of the incomplete command, relative to `start`.
     arguments: Vec<(u32, u32)>,
-    /// How many arguments are to come; 0 between commands.
+    /// The number of arguments that are still missing; 0 between commands.
     missing: u32,
     /// Size of the argument that was announced and is not complete.
     announced: Option<u32>,
@@ -89,7 +90,8 @@ impl Commands {
         self.ends.len()
     }
 
-    /// Whether there are `count_max` commands, or so many arguments that later commands wait for the next batch.
+    /// Returns whether there are `count_max` commands, or so many arguments that later commands wait for the next
+    /// batch.
     pub fn are_enough(&self, count_max: usize) -> bool {
         self.len() >= count_max || self.arguments.len() >= BATCH_ARGUMENTS_MAX
     }
@@ -124,7 +126,7 @@ impl RequestParser {
         Ok(())
     }
 
-    /// How many bytes at the front of the input are no longer needed. The caller removes them.
+    /// Returns the number of consumed bytes at the front of the input, which the caller removes.
     pub fn take_consumed(&mut self) -> usize {
         let consumed = self.start;
         self.start = 0;
@@ -283,7 +285,7 @@ impl RequestParser {
         }
     }
 
-    /// Where the next line begins: the first byte of an inline command may lie before `at`.
+    /// The beginning of the next line: the first byte of an inline command may lie before `at`.
     fn line_start(&self) -> usize {
         if self.missing == 0 {
             self.start
@@ -292,7 +294,7 @@ impl RequestParser {
         }
     }
 
-    /// Reads a line `KIND NUMBER CR LF`. Returns `None` if it is not all there yet.
+    /// Reads a line `KIND NUMBER CR LF`. Returns `None` if the line is incomplete.
     fn number_line(&mut self, input: &[u8]) -> Result<Option<i64>, ()> {
         let start = self.line_start();
         let line = &input[start..input.len().min(start + NUMBER_LINE_SIZE_MAX)];
@@ -453,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_password_little_is_taken() {
+    fn before_the_password_only_small_requests_are_accepted() {
         for (input, error) in [
             (&b"*11\r\n"[..], ProtocolError::UnauthenticatedArgumentCount),
             (
@@ -474,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_ends_at_its_bound_and_goes_on_from_there() {
+    fn a_batch_ends_at_its_bound_and_the_next_one_continues_there() {
         let mut input = b"PING\r\n".repeat(5);
         let mut parser = RequestParser::default();
         let mut counts = Vec::new();

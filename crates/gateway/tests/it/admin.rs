@@ -61,7 +61,7 @@ fn metric(metrics: &str, name: &str) -> f64 {
 }
 
 #[test]
-fn metrics_count_what_was_done_and_tell_the_paths_apart() {
+fn metrics_count_the_operations_of_each_path() {
     let (world, admin) = world_with_admin();
     let mut client = world.client();
     client.pipeline([
@@ -163,7 +163,7 @@ fn metrics_count_what_was_done_and_tell_the_paths_apart() {
 
 /// Needs the negotiation, and other names of counters' families in the classic format.
 #[test]
-fn metrics_come_in_the_format_that_is_asked_for_and_say_the_same_in_both() {
+fn metrics_come_in_the_requested_format_with_the_same_samples_in_both() {
     let (world, admin) = world_with_admin();
     world.client().pipeline(["SET a 1", "GET a", "GET b"]);
     let metrics = |accept: &str| {
@@ -199,7 +199,7 @@ fn metrics_come_in_the_format_that_is_asked_for_and_say_the_same_in_both() {
 }
 
 #[test]
-fn health_readiness_and_status_are_told() {
+fn the_admin_port_tells_health_readiness_and_status() {
     let (mut world, admin) = world_with_admin();
     world.client().words("SET a 1");
     assert_eq!(get(admin, "/healthz"), (200, "alive\n".to_owned()));
@@ -231,7 +231,7 @@ fn health_readiness_and_status_are_told() {
         405
     );
     world.stop_store();
-    // The gateway ends when it notices; until then it is not ready.
+    // The gateway ends once it notices the end of the store; until then the gateway is not ready.
     let mut answers = std::iter::from_fn(|| TcpStream::connect(admin).ok())
         .take(1000)
         .map(|_| get_quietly(admin));
@@ -252,9 +252,9 @@ fn get_quietly(address: SocketAddr) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
-/// Needs the password if others can reach the port.
+/// Needs the check of the password at a port that other machines can reach.
 #[test]
-fn an_admin_port_that_others_reach_asks_for_the_password() {
+fn an_admin_port_that_other_machines_reach_requires_the_password() {
     let mut options = options();
     options.admin = Some("0.0.0.0:0".parse().unwrap());
     options.password = Some(Password::new("open sesame"));
@@ -276,7 +276,7 @@ fn an_admin_port_that_others_reach_asks_for_the_password() {
 
 /// Needs the turn before a password is compared. A slow machine may take longer.
 #[test]
-fn wrong_passwords_at_the_admin_port_are_looked_at_slowly() {
+fn wrong_passwords_at_the_admin_port_are_compared_slowly() {
     let mut options = options();
     options.admin = Some("0.0.0.0:0".parse().unwrap());
     options.password = Some(Password::new("open sesame"));
@@ -316,12 +316,13 @@ fn wrong_passwords_at_the_admin_port_are_looked_at_slowly() {
     assert!(metric(&metrics, "stonecast_gateway_passwords_delayed_total") >= 50.0);
 }
 
-/// Needs the oldest to make way: refusing the newest would refuse the watchdog, which would end a healthy server.
+/// Needs the oldest connection to make way: a refusal of the newest would refuse the watchdog, which would end a
+/// healthy server.
 #[test]
-fn health_is_told_whatever_other_connections_do() {
+fn the_admin_port_tells_health_whatever_other_connections_do() {
     if !allow_files(4000) {
         return not_run(
-            "admin::health_is_told_whatever_other_connections_do",
+            "admin::the_admin_port_tells_health_whatever_other_connections_do",
             "too few open files allowed",
         );
     }
@@ -359,9 +360,9 @@ fn health_is_told_whatever_other_connections_do() {
     );
 }
 
-/// Needs the deadline of a head: 256 are too few for one to make way.
+/// Needs the deadline of a head: 256 connections are too few for one of them to make way.
 #[test]
-fn a_connection_that_asks_nothing_is_cut_off() {
+fn a_connection_without_a_request_is_cut_off() {
     let (_world, admin) = world_with_admin();
     for head in ["", "GET /healthz HTTP/1.1\r\n"] {
         let mut silent = TcpStream::connect(admin).unwrap();
@@ -378,9 +379,9 @@ fn a_connection_that_asks_nothing_is_cut_off() {
     }
 }
 
-/// Needs a thread of its own that asks the store.
+/// Needs a separate thread that asks the store.
 #[test]
-fn health_is_told_while_the_store_does_not_answer() {
+fn the_admin_port_tells_health_while_the_store_does_not_answer() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
     // This store accepts no connection.
@@ -461,7 +462,7 @@ fn requests_of_every_kind_get_one_answer_or_none() {
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
-        // A connection may end before a request that is refused was sent as a whole.
+        // A connection may end before a refused request was sent as a whole.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);

@@ -83,8 +83,8 @@ fn increments_that_wait_for_each_other_are_written_together() {
     );
 }
 
-/// Needs each command to see the ones before it in the same write, including those that change nothing or delete, and
-/// needs a value that is too long to be refused alone.
+/// Needs each command to see the earlier commands of the same write, including commands that change nothing or delete.
+/// Also needs a value that is too long to be refused alone.
 #[test]
 fn commands_that_share_a_write_are_done_one_after_the_other() {
     let world = World::of(options(), Durability::Power, 256 << 20);
@@ -123,7 +123,7 @@ fn commands_that_share_a_write_are_done_one_after_the_other() {
 }
 
 #[test]
-fn of_many_that_want_a_key_to_be_new_one_gets_it() {
+fn one_of_many_clients_that_create_a_key_succeeds() {
     let world = World::start();
     for round in 0..20 {
         let won: usize = std::thread::scope(|scope| {
@@ -151,9 +151,9 @@ fn of_many_that_want_a_key_to_be_new_one_gets_it() {
     }
 }
 
-/// Needs tasks that share a write to part if there is no room for that write: a GETDEL needs none.
+/// Needs tasks that share a write to part if there is no room for that write: a GETDEL needs no room.
 #[test]
-fn in_a_full_pool_commands_that_free_room_are_done_beside_those_that_want_some() {
+fn in_a_full_pool_commands_that_free_room_are_done_beside_commands_that_need_room() {
     let world = World::of(options(), Durability::Power, 32 << 20);
     let mut client = world.client();
     let keys: Vec<String> = (0..10).map(|number| format!("key:{number}")).collect();
@@ -208,10 +208,10 @@ fn what_was_taken_is_taken_once() {
     }
 }
 
-/// Needs the delete of GETDEL to name the version that was read. One-sided clients count up from 1 and each count is
-/// taken once, so the sum of what is taken and what is left is all that was counted.
+/// Needs the delete of GETDEL to name the version that was read. One-sided clients count up from 1, and each count is
+/// taken once, so the counts that were taken and the count that is left add up to all increments.
 #[test]
-fn what_is_taken_is_what_was_there_when_it_went() {
+fn getdel_returns_the_value_that_it_deletes() {
     let world = World::start();
     let store = world.store_address();
     let rounds = 2000;
@@ -251,9 +251,9 @@ fn what_is_taken_is_what_was_there_when_it_went() {
     assert_eq!(taken + left, rounds);
 }
 
-/// Needs the write of SETNX to name the absence that was seen: a one-sided client may come between.
+/// Needs the write of SETNX to name the absence that was seen: a one-sided client may come in between.
 #[test]
-fn of_a_gateway_and_a_one_sided_client_that_want_a_key_to_be_new_one_gets_it() {
+fn one_of_a_gateway_and_a_one_sided_client_that_create_a_key_succeeds() {
     let world = World::start();
     let store = world.store_address();
     let rounds = 1000;

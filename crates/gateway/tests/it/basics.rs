@@ -1,4 +1,4 @@
-//! What each command does, in both protocols.
+//! The effect and the reply of each command, in both protocols.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ impl Reply {
 }
 
 #[test]
-fn values_up_to_the_limit_of_the_store_pass_and_longer_ones_are_refused_with_the_limit() {
+fn values_up_to_the_limit_of_the_store_are_stored_and_longer_values_are_refused_with_the_limit() {
     let world = World::start();
     let mut client = world.client();
     let value = vec![b'x'; 1 << 20];
@@ -98,7 +98,7 @@ fn one_bad_key_does_not_fail_the_others_of_its_pipeline() {
 }
 
 #[test]
-fn nothing_is_null_in_the_words_of_each_protocol() {
+fn an_absent_value_is_the_null_of_each_protocol() {
     let world = World::start();
     let mut client = world.client();
     assert_eq!(client.words("GET nothing"), Reply::NoBulk);
@@ -143,7 +143,7 @@ fn inline_commands_are_understood() {
 }
 
 #[test]
-fn what_clients_ask_when_they_connect_is_answered() {
+fn the_commands_that_clients_send_when_they_connect_are_answered() {
     let world = World::start();
     let mut client = world.client();
     assert_eq!(
@@ -253,9 +253,10 @@ fn every_key_is_found_by_iteration_once() {
     assert_eq!(client.words("DBSIZE"), Reply::Integer(0));
 }
 
-/// Needs the cursor to mean the same to every connection and after other scans: a forgotten iteration is resumed.
+/// Needs the cursor to have the same meaning on every connection and after other scans: a forgotten iteration is
+/// resumed.
 #[test]
-fn an_iteration_finds_what_is_there_all_the_time_while_others_write_and_scan() {
+fn an_iteration_finds_every_key_that_is_present_all_the_time_while_other_clients_write_and_scan() {
     let world = World::start();
     let mut client = world.client();
     let pairs: Vec<String> = (0..500)
@@ -286,7 +287,7 @@ fn an_iteration_finds_what_is_there_all_the_time_while_others_write_and_scan() {
 }
 
 #[test]
-fn a_pool_that_is_full_says_so_and_goes_on_reading_and_deleting() {
+fn a_full_pool_is_reported_and_still_serves_reads_and_deletes() {
     let world = World::of(options(), Durability::Process, 32 << 20);
     let mut client = world.client();
     let value = vec![b'x'; 1 << 20];
@@ -315,7 +316,7 @@ fn reported(client: &mut Client, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
 }
 
-/// Needs the kernel's count: the buffers of requests and replies are a few KiB.
+/// Needs the kernel's count: the buffers of requests and replies take only a few KiB.
 #[test]
 fn info_reports_the_memory_of_the_process() {
     let world = World::start();
@@ -324,7 +325,7 @@ fn info_reports_the_memory_of_the_process() {
     assert!(used > 1 << 20, "{used}");
     assert!(used <= reported(&mut client, "used_memory_rss"));
     let block = vec![1_u8; 256 << 20];
-    // Other tests of this process come and go meanwhile.
+    // Other tests of this process allocate and free memory meanwhile.
     let more = reported(&mut client, "used_memory");
     assert!(
         more > used + (64 << 20),
@@ -334,7 +335,7 @@ fn info_reports_the_memory_of_the_process() {
 }
 
 #[test]
-fn info_counts_what_was_looked_up_and_what_was_done() {
+fn info_counts_lookups_and_commands() {
     let world = World::start();
     let mut client = world.client();
     client.pipeline(["SET a 1", "MSET b 2 c 3"]);

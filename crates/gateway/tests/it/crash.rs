@@ -1,4 +1,4 @@
-//! After a kill, everything that was acknowledged is there.
+//! Every acknowledged write is present after a kill.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use stonecast_media::Durability;
 
 use crate::support::{Client, Process, Reply, not_run, request};
 
-/// Commands of one loader that are sent before the first reply is read.
+/// The number of commands that a loader sends before it reads the first reply.
 const PIPELINE: u64 = 16;
 const LOADERS: u64 = 4;
 
-/// Stores values under new keys until the connection ends; returns how many were acknowledged, in their order.
+/// Stores values under new keys until the connection ends, and counts the acknowledged ones.
 fn load(address: std::net::SocketAddr, loader: u64, round: u64, acknowledged: &AtomicU64) -> u64 {
     let mut client = Client::connect(address);
     let mut done = 0;
@@ -51,7 +51,7 @@ fn value(round: u64, loader: u64, n: u64) -> String {
 
 /// Needs each OK to come after the store's answer, and the answer after the sync.
 #[test]
-fn every_acknowledged_set_is_there_after_a_kill_in_the_middle_of_a_benchmark() {
+fn every_acknowledged_set_is_present_after_a_kill_in_the_middle_of_a_benchmark() {
     let directory = tempfile::tempdir().unwrap();
     let mut before: Vec<(u64, u64, u64)> = Vec::new();
     for round in 0..3 {
@@ -101,7 +101,7 @@ fn every_acknowledged_set_is_there_after_a_kill_in_the_middle_of_a_benchmark() {
         });
         match benchmark {
             Ok(mut benchmark) => {
-                // The benchmark ends when its server is gone, or is ended here.
+                // The benchmark may have ended with its server.
                 let _ = benchmark.kill();
                 benchmark.wait().unwrap();
             }
@@ -125,7 +125,7 @@ fn every_acknowledged_set_is_there_after_a_kill_in_the_middle_of_a_benchmark() {
     check(&mut Client::connect(process.address), &before);
 }
 
-/// Checks that everything acknowledged is there, and nothing that was never sent.
+/// Checks that every acknowledged value is present, and no value that was never sent.
 fn check(client: &mut Client, acknowledged: &[(u64, u64, u64)]) {
     for &(round, loader, count) in acknowledged {
         for first in (0..count + PIPELINE).step_by(1000) {

@@ -129,7 +129,7 @@ fn draw(random: &mut Random) -> Vec<String> {
         22 => vec!["nonsense".into(), value(random)],
         _ => vec!["FLUSHDB".into()],
     };
-    // Now and then the command has an argument too many or too few.
+    // Some commands have an argument too many or too few.
     match random.random_range(0..30) {
         0 => words.push("more".into()),
         1 if words.len() > 1 => drop(words.pop()),
@@ -203,7 +203,8 @@ fn a_pipeline_ends_at_quit_as_that_of_redis_does() {
     }
 }
 
-/// A random pipeline in which each transaction has an error: Redis begins it and aborts it, the gateway refuses it.
+/// A random pipeline in which each transaction has an error: Redis begins and aborts the transaction, and the gateway
+/// refuses it.
 fn draw_with_transactions(random: &mut Random) -> Vec<Vec<&'static str>> {
     const COMMANDS: [&[&str]; 14] = [
         &["MULTI", "nonsense"],
@@ -226,12 +227,12 @@ fn draw_with_transactions(random: &mut Random) -> Vec<Vec<&'static str>> {
         .collect()
 }
 
-/// Needs every command of a refused transaction to be refused, and exactly those.
+/// Needs every command of a refused transaction to be refused, and no other command.
 #[test]
-fn a_refused_transaction_begins_and_ends_where_one_of_redis_does() {
+fn a_refused_transaction_begins_and_ends_at_the_same_commands_as_in_redis() {
     let Some(redis) = Redis::start() else {
         return not_run(
-            "differential::a_refused_transaction_begins_and_ends_where_one_of_redis_does",
+            "differential::a_refused_transaction_begins_and_ends_at_the_same_commands_as_in_redis",
             "redis-server is not installed",
         );
     };

@@ -1,7 +1,8 @@
 //! Hostile connections to a gateway in a process of its own: broken commands, promises, silence. The gateway must
-//! neither end nor grow, and must serve others meanwhile.
+//! neither end nor grow, and must serve other clients meanwhile.
 //!
-//! Runs for STONECAST_FUZZ_SECONDS seconds, two by default. It prints its seed, and STONECAST_FUZZ_SEED repeats it.
+//! The test runs for STONECAST_FUZZ_SECONDS seconds, two by default. The test prints its seed, and STONECAST_FUZZ_SEED
+//! repeats a run.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -13,10 +14,10 @@ use stonecast_media::Durability;
 
 use crate::support::{Client, Process, Reply, request};
 
-/// Connections that are left open in the middle of their last request.
+/// The number of connections that are left open in the middle of their last request.
 const SILENT_MAX: usize = 200;
-/// Bytes that the process may hold more than before: stocks of buffers, and the bytes that 200 hostile connections had sent
-/// when they fell silent.
+/// The bytes by which the process may grow: stocks of buffers, and the bytes that 200 hostile connections had sent when
+/// they fell silent.
 const GROWTH_MAX: u64 = 48 << 20;
 
 fn variable(name: &str) -> Option<u64> {
@@ -94,9 +95,10 @@ fn draw_stream(random: &mut Random, names: &[Vec<u8>]) -> Vec<u8> {
     stream
 }
 
-/// Needs the bounds of requests, the flat grammar, and buffers that grow with what has come and not with what was promised.
+/// Needs the bounds of requests, the flat grammar, and buffers that grow with the bytes that have arrived, not with the
+/// announced ones.
 #[test]
-fn a_gateway_under_hostile_connections_serves_others_and_does_not_grow() {
+fn a_gateway_under_hostile_connections_serves_other_clients_and_does_not_grow() {
     let seconds = variable("STONECAST_FUZZ_SECONDS").unwrap_or(2);
     let seed = variable("STONECAST_FUZZ_SEED")
         .unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_secs());

@@ -1,4 +1,4 @@
-//! Limits on clients, and what happens beyond them.
+//! Limits on clients, and the treatment of clients beyond the limits.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn info(client: &mut Client, name: &str) -> u64 {
     line.parse().unwrap()
 }
 
-/// Waits until `condition`, which comes true in far less time.
+/// Waits until `condition` is true, which takes far less than the time limit.
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
@@ -50,7 +50,7 @@ fn connections_beyond_the_limit_are_told_and_ended() {
     assert_eq!(clients[0].words("PING"), Reply::simple("PONG"));
 }
 
-/// Needs the deadline of replies, and the bound on how many wait: 400 MiB of them were asked for.
+/// Needs the deadline of replies, and the bound on replies that wait: the client requests 400 MiB of them.
 #[test]
 fn a_client_that_takes_no_replies_is_cut_off_and_not_buffered_without_end() {
     let mut options = options();
@@ -66,14 +66,14 @@ fn a_client_that_takes_no_replies_is_cut_off_and_not_buffered_without_end() {
         most = most.max(info(&mut observer, "mem_clients_normal"));
         info(&mut observer, "connected_clients") == 1
     });
-    // One value above the limit, and the room for the next one.
+    // The output holds one value above the limit, and the room for the next value.
     assert!(most < 8 << 20, "{most} bytes were held");
     wait_until("its memory is free", || {
         info(&mut observer, "mem_clients_normal") < 1 << 20
     });
 }
 
-/// Needs the time to begin anew with each reply that is taken: slow is not stuck.
+/// Needs the time limit to begin anew with each reply that is taken: a slow client is not stuck.
 #[test]
 fn a_client_that_takes_its_replies_slowly_but_steadily_is_not_cut_off() {
     let mut options = options();
@@ -82,7 +82,7 @@ fn a_client_that_takes_its_replies_slowly_but_steadily_is_not_cut_off() {
     let world = World::with(options);
     let mut slow = world.client();
     slow.call([b"SET", &b"big"[..], &vec![b'x'; 1 << 20]]);
-    // More than the buffers of both sockets hold, so that some replies always wait in the gateway.
+    // The replies are more than the buffers of both sockets hold, so that some of them always wait in the gateway.
     slow.send("GET big\r\n".repeat(24));
     let start = Instant::now();
     let mut taken = 0;
@@ -102,7 +102,7 @@ fn a_client_that_takes_its_replies_slowly_but_steadily_is_not_cut_off() {
 
 /// Needs the age of the replies that wait: a client that always takes something would keep 32 MiB forever.
 #[test]
-fn a_client_that_takes_a_little_now_and_then_is_cut_off_when_what_waits_is_old() {
+fn a_client_that_takes_a_few_bytes_now_and_then_is_cut_off_when_its_replies_are_old() {
     let mut options = options();
     options.limits.output_timeout = Duration::from_millis(600);
     let world = World::with(options);
@@ -127,7 +127,8 @@ fn a_client_that_takes_a_little_now_and_then_is_cut_off_when_what_waits_is_old()
     });
 }
 
-/// Needs room to be reserved for values as long as they are: for the longest ones there is none beside what others hold.
+/// Needs reservations for the actual length of values: there is no room for the longest values beside those of other
+/// clients.
 #[test]
 fn many_short_values_that_are_replaced_need_little_room() {
     let mut options = options();
@@ -158,7 +159,7 @@ fn many_short_values_that_are_replaced_need_little_room() {
     );
 }
 
-/// Needs the units whose values are long to be done again, in their place.
+/// Needs the units with long values to be done again, in their place.
 #[test]
 fn long_values_that_are_replaced_come_back_in_their_order() {
     let mut options = options();
@@ -204,7 +205,7 @@ fn long_values_that_are_replaced_come_back_in_their_order() {
     assert_eq!(unit, expected);
 }
 
-/// Needs the bound over all connections to hold for replies as well: each connection alone is within its own bound.
+/// Needs the bound over all connections for replies as well: each connection alone is within its own bound.
 #[test]
 fn replies_that_many_do_not_take_share_a_bound() {
     let mut options = options();
@@ -222,7 +223,8 @@ fn replies_that_many_do_not_take_share_a_bound() {
     }
     // Half of the memory is for replies: without the bound, 30 MB each.
     assert!(most > 4 << 20 && most <= 32 << 20, "{most} bytes were held");
-    // All at once: the last one would otherwise have waited for as long as a request may wait for memory.
+    // The clients read all at once: otherwise the last client would have waited for as long as a request may wait for
+    // memory.
     std::thread::scope(|scope| {
         for client in &mut slow {
             scope.spawn(|| {
@@ -251,7 +253,7 @@ fn many_commands_are_not_described_at_once() {
 
 /// Needs room for the replies of SCAN: each client would hold an uncounted megabyte for each of its commands.
 #[test]
-fn pages_of_long_keys_that_nobody_takes_share_the_bound() {
+fn pages_of_long_keys_that_no_client_takes_share_the_bound() {
     let mut options = options();
     options.limits.memory_size = 8 << 20;
     let world = World::with(options);
@@ -271,7 +273,8 @@ fn pages_of_long_keys_that_nobody_takes_share_the_bound() {
     assert!(most <= 8 << 20, "{most} bytes were held");
 }
 
-/// Needs the time of a request to begin with it: a client that always has one under way is not slow.
+/// Needs the time limit of a request to begin with the request: a client that always has a request under way is not
+/// slow.
 #[test]
 fn a_client_that_never_stops_sending_is_not_cut_off() {
     let mut options = options();
@@ -282,7 +285,7 @@ fn a_client_that_never_stops_sending_is_not_cut_off() {
     let mut rest = b"*1\r\n".to_vec();
     busy.send(&rest);
     while start.elapsed() < Duration::from_secs(1) {
-        // The end of one request and the beginning of the next, so that one is always incomplete.
+        // The end of one request and the beginning of the next, so that a request is always incomplete.
         rest = b"$4\r\nPING\r\n*1\r\n".to_vec();
         busy.send(&rest);
         assert_eq!(busy.reply(), Reply::simple("PONG"));
@@ -290,7 +293,7 @@ fn a_client_that_never_stops_sending_is_not_cut_off() {
     }
 }
 
-/// Needs waiting replies to be no reason to stop reading as long as they are few: both sides would wait for each other.
+/// Needs the gateway to keep reading while few replies wait: otherwise both sides would wait for each other.
 #[test]
 fn a_client_that_reads_only_after_it_has_sent_everything_is_served() {
     let world = World::start();
@@ -304,7 +307,7 @@ fn a_client_that_reads_only_after_it_has_sent_everything_is_served() {
 
 /// Needs the deadline of requests.
 #[test]
-fn half_a_request_and_silence_are_cut_off_and_idle_connections_are_not() {
+fn a_connection_with_half_a_request_is_cut_off_and_an_idle_connection_is_not() {
     let mut options = options();
     options.limits.request_timeout = Duration::from_millis(300);
     let world = World::with(options);
@@ -313,7 +316,7 @@ fn half_a_request_and_silence_are_cut_off_and_idle_connections_are_not() {
     let mut dripping = world.client();
     silent.send("*2\r\n$3\r\nGE");
     assert!(silent.has_ended());
-    // One byte now and then does not help.
+    // A byte now and then does not extend the deadline.
     let start = Instant::now();
     let mut bytes = b"*2\r\n$1000000\r\n"
         .iter()
@@ -330,7 +333,7 @@ fn half_a_request_and_silence_are_cut_off_and_idle_connections_are_not() {
 }
 
 #[test]
-fn what_is_promised_costs_nothing_and_what_breaks_the_limits_ends_the_connection() {
+fn announced_bytes_cost_nothing_and_a_request_beyond_the_limits_ends_the_connection() {
     let world = World::start();
     let mut observer = world.client();
     for (request, error) in [
@@ -383,7 +386,7 @@ fn what_is_promised_costs_nothing_and_what_breaks_the_limits_ends_the_connection
     drop(promising);
 }
 
-/// Needs the bound over all connections: each alone is within its limits.
+/// Needs the bound over all connections: each connection alone is within its limits.
 #[test]
 fn large_requests_of_many_share_a_bound() {
     let mut options = options();
@@ -392,7 +395,7 @@ fn large_requests_of_many_share_a_bound() {
     let mut observer = world.client();
     let mut large: Vec<Client> = (0..8).map(|_| world.client()).collect();
     for client in &mut large {
-        // A client that is refused before it has sent all may find the connection ended.
+        // A client that is refused before the end of its request may find the connection ended.
         let _ = std::io::Write::write_all(
             &mut client.socket,
             &[b"*2\r\n$3\r\nGET\r\n$8000000\r\n", &vec![b'x'; 1 << 20][..]].concat(),
@@ -411,7 +414,7 @@ fn large_requests_of_many_share_a_bound() {
 }
 
 #[test]
-fn commands_on_very_many_keys_are_answered_in_pieces() {
+fn commands_on_very_many_keys_are_answered_in_parts() {
     let world = World::start();
     let mut client = world.client();
     let keys: Vec<String> = (0..50_000).map(|number| format!("key:{number}")).collect();
@@ -437,9 +440,10 @@ fn commands_on_very_many_keys_are_answered_in_pieces() {
     assert_eq!(client.call(all("EXISTS")), Reply::Integer(0));
 }
 
-/// Needs the pause of the listener's registration, since a connection that waits keeps it ready, and the message.
+/// Needs the message, and the pause of the listener's registration: a connection that waits keeps the listener ready.
 #[test]
-fn a_gateway_without_file_descriptors_says_so_once_sleeps_and_goes_on_when_there_are_some() {
+fn a_gateway_without_file_descriptors_reports_that_once_sleeps_and_continues_with_free_descriptors()
+{
     let directory = tempfile::tempdir().unwrap();
     let process = Process::start(directory.path(), Durability::Process);
     let mut first = Client::connect(process.address);
@@ -468,7 +472,7 @@ fn a_gateway_without_file_descriptors_says_so_once_sleeps_and_goes_on_when_there
 
 /// Needs the lack of memory to end only one connection, and not the gateway.
 #[test]
-fn a_connection_whose_replies_find_no_memory_ends_and_the_others_go_on() {
+fn a_connection_whose_replies_find_no_memory_ends_and_the_others_continue() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::start(directory.path(), Durability::Process);
     let mut observer = Client::connect(process.address);
@@ -484,7 +488,7 @@ fn a_connection_whose_replies_find_no_memory_ends_and_the_others_go_on() {
         .unwrap();
     let stream = echo.repeat(16_000);
     let mut sent = 0;
-    // The client takes nothing, and sends until it is cut off.
+    // The client reads nothing, and sends until it is cut off.
     wait_until("the greedy client is cut off", || {
         let piece = &stream[sent..(sent + (256 << 10)).min(stream.len())];
         match std::io::Write::write(&mut greedy.socket, piece) {
@@ -507,7 +511,7 @@ fn a_connection_whose_replies_find_no_memory_ends_and_the_others_go_on() {
     assert_eq!(set, Reply::simple("OK"));
 }
 
-/// No part of the request of a browser that was tricked into sending it is done.
+/// No part of the request of a tricked browser is done.
 #[test]
 fn requests_of_browsers_are_not_done() {
     let world = World::start();
@@ -528,7 +532,7 @@ fn requests_of_browsers_are_not_done() {
 }
 
 #[test]
-fn a_gateway_that_is_stopped_answers_what_it_has_read_and_ends_its_connections() {
+fn a_gateway_that_is_stopped_answers_the_commands_that_it_has_read_and_ends_its_connections() {
     let mut world = World::start();
     let mut clients: Vec<Client> = (0..20).map(|_| world.client()).collect();
     for client in &mut clients {
@@ -542,7 +546,7 @@ fn a_gateway_that_is_stopped_answers_what_it_has_read_and_ends_its_connections()
 }
 
 #[test]
-fn a_gateway_whose_store_is_gone_ends_and_says_why() {
+fn a_gateway_whose_store_is_gone_ends_with_the_reason() {
     let mut world = World::start();
     let mut client = world.client();
     assert_eq!(client.words("SET k v"), Reply::simple("OK"));

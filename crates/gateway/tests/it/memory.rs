@@ -1,4 +1,4 @@
-//! The memory of a gateway in a process of its own, with clients that ask for more than there is.
+//! The memory of a gateway in a process of its own, with clients that request more than the bound.
 //!
 //! The bound is `--buffer-size` plus a quarter of it, and 64 MiB for everything else: the store, connections, stocks.
 
@@ -10,16 +10,16 @@ use stonecast_media::Durability;
 use crate::idle::allow_files;
 use crate::support::{Bounds, Client, Process, Reply, not_run, request};
 
-/// Bytes that requests and replies may take.
+/// The bytes that requests and replies may take.
 const BUFFER_SIZE: usize = 64 << 20;
-/// Bytes that the process may have under load, and that it may keep.
+/// The bytes that the process may have under load, and the bytes that it may keep.
 const PEAK_MAX: u64 = (BUFFER_SIZE as u64) * 5 / 4 + (64 << 20);
 const KEPT_MAX: u64 = 32 << 20;
-/// Longer than a client waits beside others with huge replies, even on a busy machine. Without turns, it waits ten
-/// seconds on an idle one.
+/// The longest wait of a client beside clients with huge replies, even on a busy machine. Without turns, the wait is
+/// ten seconds on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A gateway, and a client that watches it.
+/// A gateway, and a client that watches the gateway.
 struct Watched {
     process: Process,
     observer: Client,
@@ -27,7 +27,7 @@ struct Watched {
     _directory: tempfile::TempDir,
 }
 
-/// Memory and waits while a load was there.
+/// The memory and the waits under a load.
 #[derive(Debug, Default)]
 struct Seen {
     peak: u64,
@@ -62,7 +62,7 @@ impl Watched {
             .collect()
     }
 
-    /// Reads the gateway's memory and asks for a short reply again and again.
+    /// Reads the gateway's memory and requests a short reply, repeatedly.
     fn watch(&mut self, duration: Duration, mut is_over: impl FnMut() -> bool) -> Seen {
         let mut seen = Seen::default();
         let end = Instant::now() + duration;
@@ -79,7 +79,7 @@ impl Watched {
         seen
     }
 
-    /// Waits until the memory of connections that have gone is free.
+    /// Waits until the memory of ended connections is free.
     fn settles(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -93,9 +93,9 @@ impl Watched {
     }
 }
 
-/// Needs replies to be reserved before values are read, and connections to take turns.
+/// Needs reservations for replies before values are read, and connections that take turns.
 #[test]
-fn replies_that_nobody_reads_stay_within_the_bound() {
+fn replies_that_no_client_reads_stay_within_the_bound() {
     let mut watched = Watched::start();
     let mut silent = watched.clients(100);
     for client in &mut silent {
@@ -106,7 +106,8 @@ fn replies_that_nobody_reads_stay_within_the_bound() {
     watched.settles();
 }
 
-/// Needs every kind of reply that may be long to be reserved: values that are changed, and what a client sends to get it back.
+/// Needs reservations for every kind of reply that may be long: values that are changed, and arguments that are
+/// returned to the client.
 #[test]
 fn long_replies_of_every_command_stay_within_the_bound() {
     let mut watched = Watched::start();
@@ -125,7 +126,7 @@ fn long_replies_of_every_command_stay_within_the_bound() {
             .concat(),
             _ => request([b"ECHO", &long[..]]).repeat(10),
         };
-        // A client whose requests are no longer read does not send them all.
+        // A client stops sending when the gateway stops reading its requests.
         client
             .socket
             .set_write_timeout(Some(Duration::from_millis(50)))
@@ -137,8 +138,8 @@ fn long_replies_of_every_command_stay_within_the_bound() {
     watched.settles();
 }
 
-/// Needs requests to be reserved before they are read, and the first in line to be completed: otherwise each would wait
-/// for the others.
+/// Needs reservations for requests before they are read, and a first in line that is completed: otherwise the requests
+/// would wait for each other.
 #[test]
 fn large_requests_of_many_wait_for_each_other_and_are_all_done() {
     let mut watched = Watched::start();
@@ -166,9 +167,9 @@ fn large_requests_of_many_wait_for_each_other_and_are_all_done() {
     watched.settles();
 }
 
-/// Needs small commands to be served beside the memory that is reserved, and arguments to be counted.
+/// Needs service for small commands beside the reserved memory, and arguments that are counted.
 #[test]
-fn requests_that_are_never_completed_stay_within_the_bound_and_keep_nobody_from_small_commands() {
+fn requests_that_are_never_completed_stay_within_the_bound_and_do_not_delay_small_commands() {
     let mut watched = Watched::start();
     let mut halves = watched.clients(200);
     let many = b"$1\r\nk\r\n".repeat(200_000);
@@ -177,7 +178,7 @@ fn requests_that_are_never_completed_stay_within_the_bound_and_keep_nobody_from_
             .socket
             .set_write_timeout(Some(Duration::from_millis(20)))
             .unwrap();
-        // A client whose request is no longer read does not send all of it.
+        // A client stops sending when the gateway stops reading its request.
         let _ = match index % 2 {
             0 => client
                 .socket
@@ -195,7 +196,7 @@ fn requests_that_are_never_completed_stay_within_the_bound_and_keep_nobody_from_
     watched.settles();
 }
 
-/// Needs what a batch holds to be counted: each of these commands takes many times its ten bytes until it is done.
+/// Needs the memory of a batch to be counted: each of these commands takes many times its ten bytes until it is done.
 #[test]
 fn batches_of_short_commands_that_wait_stay_within_the_bound() {
     let count = 1200;

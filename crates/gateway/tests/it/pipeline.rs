@@ -6,7 +6,7 @@ use stonecast_media::Durability;
 
 use crate::support::{Reply, World, options};
 
-/// Needs the writes of a step to be under way together: one after the other they take a sync each.
+/// Needs the writes of a step to be under way together: one after the other, each write takes a sync.
 #[test]
 fn a_pipeline_of_writes_is_one_batch_to_the_store() {
     let world = World::of(options(), Durability::Power, 64 << 20);
@@ -23,9 +23,9 @@ fn a_pipeline_of_writes_is_one_batch_to_the_store() {
     assert!(syncs <= 16, "{syncs} syncs for 128 writes");
 }
 
-/// Needs keys that are only overwritten to share a step: a step for each repetition takes a sync for each.
+/// Needs keys that are only overwritten to share a step: with a step for each repetition, each repetition takes a sync.
 #[test]
-fn a_pipeline_that_overwrites_few_keys_again_and_again_is_one_batch_too_and_the_last_values_stay() {
+fn a_pipeline_that_overwrites_few_keys_repeatedly_is_one_batch_too_and_the_last_values_stay() {
     let world = World::of(options(), Durability::Power, 64 << 20);
     let mut client = world.client();
     client.words("SET warm up");
@@ -92,7 +92,7 @@ fn commands_on_one_key_are_done_in_their_order() {
     );
 }
 
-/// Needs an error to answer the command whose key caused it, and not an earlier one that reads nothing.
+/// Needs an error to answer the command whose key caused the error, and not an earlier command without a key.
 #[test]
 fn errors_in_a_pipeline_of_reads_answer_their_own_commands() {
     let world = World::start();
@@ -131,7 +131,7 @@ fn errors_in_a_pipeline_of_reads_answer_their_own_commands() {
 }
 
 #[test]
-fn a_pipeline_longer_than_a_batch_is_answered_whole() {
+fn a_pipeline_longer_than_a_batch_is_answered_as_a_whole() {
     let mut options = options();
     options.limits.pipeline_depth = 10;
     let world = World::with(options);
@@ -150,7 +150,7 @@ fn a_pipeline_longer_than_a_batch_is_answered_whole() {
     );
 }
 
-/// Requests cut at every place, so that each state between two reads occurs.
+/// Requests are cut at every place, so that each state between two reads occurs.
 #[test]
 fn requests_in_pieces_are_understood_wherever_they_are_cut() {
     let world = World::start();
@@ -180,9 +180,9 @@ fn a_broken_request_ends_the_connection_after_the_replies_before_it() {
     assert!(client.has_ended());
 }
 
-/// Needs the end of a batch at QUIT, for every cut of the pipeline into batches; an error after QUIT is not reported.
+/// Needs the end of a batch at QUIT, for every cut of the pipeline into batches. An error after QUIT is not reported.
 #[test]
-fn what_stands_behind_quit_is_not_done_and_what_stands_before_it_is() {
+fn commands_before_quit_are_done_and_commands_after_quit_are_not() {
     for depth in [1, 2, 3, 1024] {
         let mut options = options();
         options.limits.pipeline_depth = depth;
@@ -289,7 +289,7 @@ fn a_random_pipeline_is_answered_as_if_its_commands_came_one_by_one() {
 }
 
 #[test]
-fn many_connections_pipeline_at_once_and_each_gets_its_own_replies() {
+fn many_connections_pipeline_at_once_and_each_connection_gets_its_own_replies() {
     let world = World::start();
     std::thread::scope(|scope| {
         for connection in 0..16 {

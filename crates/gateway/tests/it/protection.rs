@@ -1,4 +1,4 @@
-//! Passwords and TLS: which clients are let in.
+//! Passwords and TLS: the admission of clients.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -25,7 +25,7 @@ fn with_password() -> GatewayOptions {
 
 /// Needs the check of the password before each step.
 #[test]
-fn without_the_password_nothing_is_done() {
+fn no_command_is_done_without_the_password() {
     let world = World::with(with_password());
     let mut client = world.client();
     let noauth = "NOAUTH Authentication required.";
@@ -113,7 +113,7 @@ fn a_client_without_the_password_gets_little_memory_and_little_time() {
 }
 
 #[test]
-fn a_password_where_there_is_none_is_a_mistake_that_is_told() {
+fn a_password_for_a_gateway_without_one_is_an_error() {
     let world = World::start();
     assert!(
         world
@@ -125,7 +125,7 @@ fn a_password_where_there_is_none_is_a_mistake_that_is_told() {
 }
 
 #[test]
-fn a_gateway_for_everybody_on_the_network_does_not_start() {
+fn an_unprotected_gateway_on_the_network_does_not_start() {
     let options = GatewayOptions::new("0.0.0.0:0".parse().unwrap(), "shm:/nowhere");
     assert!(matches!(
         spawn(options),
@@ -133,7 +133,7 @@ fn a_gateway_for_everybody_on_the_network_does_not_start() {
     ));
 }
 
-/// Files of an authority and of what it has signed.
+/// The files of an authority, and the certificates that the authority has signed.
 struct Certificates {
     directory: tempfile::TempDir,
 }
@@ -231,7 +231,7 @@ fn commands_and_large_values_pass_through_tls() {
     );
 }
 
-/// Needs what TLS holds to be counted, and a time limit for it: otherwise records that are never complete would be held
+/// Needs the memory of TLS to be counted, and a time limit: otherwise records that are never complete would be held
 /// forever.
 #[test]
 fn records_that_are_never_complete_are_counted_and_cut_off() {
@@ -272,7 +272,7 @@ fn records_that_are_never_complete_are_counted_and_cut_off() {
     }
     assert!(most >= count * part, "{most} bytes are counted");
     for stream in &mut incomplete {
-        // The rest of what was sent before, and the end.
+        // The rest of the earlier replies, and the end.
         let mut rest = Vec::new();
         let ended = stream.sock.read_to_end(&mut rest);
         let is_late = |error: std::io::Error| error.kind() == ErrorKind::WouldBlock;
@@ -295,7 +295,7 @@ fn a_client_that_does_not_speak_tls_gets_nothing() {
 
 /// Needs the verifier of clients.
 #[test]
-fn where_clients_must_say_who_they_are_others_get_nothing() {
+fn clients_without_the_required_certificate_get_nothing() {
     let certificates = Certificates::make();
     let world = World::with(certificates.options(true));
     let mut known = certificates.connect(&world, true);
@@ -304,22 +304,22 @@ fn where_clients_must_say_who_they_are_others_get_nothing() {
     known.read_exact(&mut pong).unwrap();
     assert_eq!(&pong, b"+PONG\r\n");
     let mut unknown = certificates.connect(&world, false);
-    // The handshake fails on one side or the other.
+    // The handshake fails on either side.
     let _ = unknown.write_all(b"PING\r\n");
     assert!(unknown.read_exact(&mut pong).is_err());
 }
 
 #[test]
-fn files_that_are_no_certificates_are_named() {
+fn files_without_certificates_are_named() {
     let certificates = Certificates::make();
     let mut options = certificates.options(false);
     options.store = "shm:/nowhere".to_owned();
     options.tls.as_mut().unwrap().certificate = Path::new("/dev/null").to_owned();
     let error = spawn(options).err().unwrap().to_string();
-    assert_eq!(error, "/dev/null: there is no certificate in it");
+    assert_eq!(error, "/dev/null: the file has no certificate");
 }
 
-/// Reads until the peer ends the connection, and returns what came.
+/// Reads until the peer ends the connection, and returns the bytes.
 fn rest_of(mut socket: &TcpStream) -> Vec<u8> {
     socket
         .set_read_timeout(Some(Duration::from_secs(60)))
@@ -334,7 +334,7 @@ fn rest_of(mut socket: &TcpStream) -> Vec<u8> {
 
 /// Needs a deadline apart from the password's: without a password, a silent peer would stay forever.
 #[test]
-fn a_handshake_that_does_not_get_done_is_cut_off_and_an_idle_client_is_not() {
+fn an_unfinished_handshake_is_cut_off_and_an_idle_client_is_not() {
     let certificates = Certificates::make();
     let mut options = certificates.options(true);
     options.limits.handshake_timeout = Duration::from_millis(500);
@@ -346,7 +346,7 @@ fn a_handshake_that_does_not_get_done_is_cut_off_and_an_idle_client_is_not() {
     let address = world.gateway().resp_address().unwrap();
     let silent = TcpStream::connect(address).unwrap();
     let mut dripping = TcpStream::connect(address).unwrap();
-    // The head of a record of 512 bytes with a greeting, and then a byte now and then.
+    // The client sends the head of a record of 512 bytes with a greeting, and then a byte now and then.
     dripping.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252]).unwrap();
     let start = Instant::now();
     while dripping.write_all(&[3]).is_ok() {
@@ -362,10 +362,10 @@ fn a_handshake_that_does_not_get_done_is_cut_off_and_an_idle_client_is_not() {
     assert_eq!(&pong, b"+PONG\r\n");
 }
 
-/// Needs places of their own for newcomers, and the oldest of them to make way: 200 silent peers would hold every place
-/// until their time is up, and then reconnect.
+/// Needs separate places for newcomers, the oldest of which makes way: otherwise 200 silent peers would hold every
+/// place until their time limit, and then reconnect.
 #[test]
-fn peers_without_a_certificate_keep_out_no_client_that_has_one() {
+fn peers_without_a_certificate_keep_out_no_client_with_a_certificate() {
     let certificates = Certificates::make();
     let mut options = certificates.options(true);
     options.limits.connections = 200;
@@ -386,13 +386,13 @@ fn peers_without_a_certificate_keep_out_no_client_that_has_one() {
             }
         }
     }
-    // The oldest has made way.
+    // The oldest newcomer has made way.
     rest_of(&silent[0]);
 }
 
 /// Needs the seat to be taken after the handshake, and the refusal to go through TLS.
 #[test]
-fn clients_beyond_the_limit_are_told_through_tls() {
+fn clients_beyond_the_limit_are_told_over_tls() {
     let certificates = Certificates::make();
     let mut options = certificates.options(true);
     options.limits.connections = 1;
@@ -433,10 +433,10 @@ fn peers_without_the_password_keep_out_no_client_that_knows_it() {
     assert!(others[0].has_ended(), "the oldest has made way");
 }
 
-/// Needs the turn before a password is compared: without it 2,000 are answered in a few milliseconds. A slow machine
-/// may answer fewer.
+/// Needs the turn before a password is compared: without the turn, 2,000 passwords are answered in a few milliseconds.
+/// A slow machine may answer fewer.
 #[test]
-fn wrong_passwords_are_looked_at_slowly_and_keep_nobody_waiting_that_knows_the_right_one() {
+fn wrong_passwords_are_compared_slowly_and_do_not_delay_clients_with_the_right_one() {
     let world = World::with(with_password());
     let start = Instant::now();
     let mut guessing: Vec<Client> = (0..4).map(|_| world.client()).collect();
@@ -459,7 +459,7 @@ fn wrong_passwords_are_looked_at_slowly_and_keep_nobody_waiting_that_knows_the_r
     let mut client = world.client();
     assert_eq!(client.call(["AUTH", "open sesame"]), Reply::simple("OK"));
     assert_eq!(client.words("PING"), Reply::simple("PONG"));
-    // The same holds for a client that has erred before.
+    // The same holds for a client that has sent a wrong password before.
     let mut mistaken = world.client();
     assert!(mistaken.words("AUTH open").error().starts_with("WRONGPASS"));
     assert_eq!(mistaken.call(["AUTH", "open sesame"]), Reply::simple("OK"));

@@ -1,4 +1,4 @@
-//! `MULTI` is refused, and with it every command up to the end of the transaction.
+//! The refusal of `MULTI`, and of every command up to the end of the transaction.
 
 use stonecast_gateway::Password;
 
@@ -8,9 +8,9 @@ const REFUSED: &str =
     "ERR not done: MULTI was refused, and so is every command up to EXEC or DISCARD";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
-/// Needs the connection to remember the refusal: without it, the two commands are run.
+/// Needs the connection to remember the refusal: otherwise the two commands run.
 #[test]
-fn nothing_of_a_pipelined_transaction_is_done() {
+fn no_command_of_a_pipelined_transaction_is_done() {
     let world = World::start();
     let mut client = world.client();
     client.words("SET a before");
@@ -31,7 +31,7 @@ fn nothing_of_a_pipelined_transaction_is_done() {
 
 /// Needs the refusal to outlive the batch.
 #[test]
-fn nothing_of_a_transaction_is_done_that_comes_command_by_command() {
+fn no_command_of_a_transaction_is_done_that_comes_command_by_command() {
     let mut options = options();
     options.limits.pipeline_depth = 1;
     let world = World::with(options);
@@ -96,7 +96,7 @@ fn discard_reset_and_quit_end_a_refused_transaction() {
 
 /// As in Redis, a transaction belongs to one connection and begins only after the password.
 #[test]
-fn a_transaction_is_of_its_connection_alone() {
+fn a_transaction_belongs_to_one_connection() {
     let mut options = options();
     options.password = Some(Password::new("open sesame"));
     let world = World::with(options);

@@ -1,4 +1,4 @@
-//! The calls of a client: each is counted, and done by the component that it is for.
+//! The calls of a client. Each call is counted, and handed to the component that does the work.
 
 use std::future::Future;
 
@@ -17,8 +17,8 @@ use crate::wire::limits::check_key;
 use crate::wire::{Answer, Request, table_size};
 
 impl Client {
-    /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent (then `value` holds
-    /// nothing of meaning). The returned value is durable, and was the key's value at some moment during the call.
+    /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent; the content of `value`
+    /// is then unspecified. The returned value is durable, and was the key's value at some moment during the call.
     #[inline]
     pub fn get<'a>(
         &'a self,
@@ -28,20 +28,20 @@ impl Client {
         Get::new(&self.inner.reader, key, value)
     }
 
-    /// Reads the values of `keys`, all with two doorbells, or with one if all their places are remembered. Each key is read
-    /// as by [`Client::get`]; together they are no snapshot.
+    /// Reads the values of `keys` with two doorbells, or with one if the places of all keys are remembered. Each key is read as
+    /// by [`Client::get`]; the values together are not a snapshot.
     pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
         let found = self.multi_get_within(keys, usize::MAX, values).await?;
-        assert_eq!(found, keys.len(), "nothing bounds them");
+        assert_eq!(found, keys.len(), "the size is not bounded");
         Ok(())
     }
 
-    /// As [`Client::multi_get`], for as many of the keys, from the first one on, as `size_max` bytes of values have room for.
-    /// Returns the number of keys that were read; `values` holds the values of no other key.
+    /// Like [`Client::multi_get`], for as many of the first keys as have values within `size_max` bytes. Returns the number of
+    /// keys that were read; `values` holds the values of these keys only.
     ///
-    /// Records of up to 4 KiB need no room. A longer one is read as long as there is room for the longest value, so with
-    /// `size_max` of [`VALUE_SIZE_MAX`](crate::limits::VALUE_SIZE_MAX) beside the short ones at least one key is read, and with
-    /// 0 only short records are.
+    /// Records of up to 4 KiB do not count. A longer record is read only while there is room for the longest value. With a
+    /// `size_max` of [`VALUE_SIZE_MAX`](crate::limits::VALUE_SIZE_MAX), at least one key is read beside the short records; with
+    /// 0, only short records are read.
     pub async fn multi_get_within(
         &self,
         keys: &[&[u8]],
@@ -60,10 +60,11 @@ impl Client {
         self.entries_from(0, usize::MAX).await
     }
 
-    /// Finds those keys of version `from` and higher, at most `count` of the lowest versions: 24 bytes of memory each, while the
-    /// whole index is read. [`Entries::next_version`] says where to continue.
+    /// Finds the keys of version `from` and higher, at most `count` of them, those with the lowest versions. The call reads the
+    /// whole index, and takes 24 bytes of memory for each key found. [`Entries::next_version`] is the version from which to
+    /// continue.
     ///
-    /// A key that is written meanwhile gets a higher version, so that it is found again.
+    /// A key that is written meanwhile gets a higher version, so a later call finds that key again.
     pub async fn entries_from(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
         self.scan().entries(from, count).await
     }
@@ -72,11 +73,11 @@ impl Client {
         Scan::new(&self.inner.memory, &self.inner.reader.generations)
     }
 
-    /// Stores `value` under `key` and returns its version. When it returns, the write is durable as declared and visible
-    /// to every client. On an error see [`StoreError::effect`].
+    /// Stores `value` under `key` and returns its version. When the call returns, the write is durable as declared and visible to
+    /// every client. On an error see [`StoreError::effect`].
     ///
-    /// Puts of one client that are in flight together are committed in the order in which they were first polled, as long
-    /// as the server does not send one back for want of staging memory (copying clients of a pool that is nearly full).
+    /// Puts of one client that are in flight together are committed in the order in which they were first polled, unless the
+    /// server sends a put back for want of staging memory (copying clients of a pool that is nearly full).
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
         let start = self.inner.connection.begin_call();
         let result = match self.put_in_call(key, value).await {
@@ -87,9 +88,9 @@ impl Client {
         result
     }
 
-    /// Like `put`, but does not try again if the server has no room for the record at the moment: it returns `None`, and nothing
-    /// was done. It serves clients that put a key again while a put of that key is in flight: those puts that are done are done
-    /// in the order in which they were first polled, so the last one decides.
+    /// Like `put`, but does not retry if the server has no room for the record at the moment: the call returns `None`, and
+    /// nothing was done. The call serves clients that put a key again while a put of that key is in flight. The puts that succeed
+    /// are committed in the order in which they were first polled, so the last of them decides.
     pub async fn put_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
         self.inner.writer.check_sizes(key, value)?;
         let start = self.inner.connection.begin_call();
@@ -108,16 +109,17 @@ impl Client {
         Some(version)
     }
 
-    /// Stores all `pairs`, and leaves in `outcomes`, in their order, the version of each, or why it was not stored. Each is a put as
-    /// by [`Client::put`], those of one key in the order of the pairs, as long as the server does not send one back for want of staging
-    /// memory (copying clients of a pool that is nearly full): that one is sent again, and those behind it may overtake it. Together they
-    /// are no transaction, so a crash may leave any of those that were not answered. If the future is dropped, any of them may have been done.
+    /// Stores all `pairs`, and leaves in `outcomes`, in the order of the pairs, the version of each pair or the error. Each pair
+    /// is a put as by [`Client::put`], and puts of one key are committed in the order of the pairs, unless the server sends a put
+    /// back for want of staging memory (copying clients of a pool that is nearly full): that put is sent again, and later puts
+    /// may overtake it. The puts together are not a transaction, so any of the puts without an answer may survive a crash. If the
+    /// future is dropped, any of the puts may have been done.
     pub async fn multi_put(&self, pairs: &[Pair<'_>], outcomes: &mut Vec<Result<u64, StoreError>>) {
         self.inner.writer.put_many(pairs, outcomes).await;
     }
 
-    /// Like `put`, if `condition` holds at the moment of the write. Of two concurrent writes that name the same version
-    /// one is done.
+    /// Like `put`, if `condition` holds at the moment of the write. Of two concurrent writes that name the same version, one
+    /// succeeds.
     pub async fn put_if(
         &self,
         key: &[u8],
@@ -168,8 +170,8 @@ impl Client {
         }
     }
 
-    /// Removes `key` if `condition` holds. `None`: there was nothing to remove. With [`Condition::Absent`] nothing is ever
-    /// removed: a key that is there is a conflict.
+    /// Removes `key` if `condition` holds. Returns `None` if there was nothing to remove. [`Condition::Absent`] removes nothing:
+    /// a key that is present is a conflict.
     pub async fn delete_if(
         &self,
         key: &[u8],
@@ -204,7 +206,7 @@ impl Client {
         result
     }
 
-    /// A name for a write that has not been sent yet. Costs nothing.
+    /// A name for a write that has not been sent yet. The call does not contact the server.
     pub fn token(&self) -> Token {
         self.inner.writer.token()
     }
@@ -238,18 +240,19 @@ impl Client {
         }
     }
 
-    /// Keys that this client has read by their remembered places, in one round trip, and keys that it has read otherwise.
+    /// Keys that this client has read by their remembered places, in one round trip, and all other keys that this client has
+    /// read.
     pub fn location_counts(&self) -> (u64, u64) {
         self.inner.connection.meter.location_counts()
     }
 
-    /// Reports to the server what this client has done since its last report. A busy client reports by itself, and so does a
-    /// client that is closed; this call is for clients that pause.
+    /// Reports the calls since the last report to the server. A busy client reports by itself, and so does a client that is
+    /// closed; this call is for clients that pause.
     pub async fn report(&self) -> Result<(), StoreError> {
         self.inner.connection.report().await
     }
 
-    /// Where this client's one-sided reads go to.
+    /// The memory that this client reads one-sided.
     pub fn yardstick(&self) -> Yardstick {
         let memory = &self.inner.memory;
         Yardstick {
@@ -263,7 +266,7 @@ impl Client {
 }
 
 impl Entries {
-    /// Reads the next records, in order, replacing what `into` holds. Empty at the end.
+    /// Replaces the content of `into` by the next records, in order. `into` is empty at the end.
     pub async fn next(&mut self, client: &Client, into: &mut Vec<Entry>) -> Result<(), StoreError> {
         client.scan().next(self, into).await
     }

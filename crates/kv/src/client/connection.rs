@@ -1,11 +1,10 @@
-//! The connection of a client: requests go out, answers come back in their order.
+//! The connection of a client: requests go out, and answers come back in the order of the requests.
 //!
 //! ```text
 //!   begin --> place in the queue, bytes of staging memory --> stage, send --> Answered
 //! ```
 //!
-//! All other components of a client build on this one: it alone posts requests that the server answers, and it ends when the
-//! connection ends.
+//! All other components of a client build on this one. Only this component posts requests that the server answers.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -27,9 +26,9 @@ use crate::error::StoreError;
 use crate::wire::limits::ROOM_WAIT_NS;
 use crate::wire::{Answer, Request, Verdict, Welcome, next_answer};
 
-/// Pause before asking again for space that is being prepared, cleaned or taken back.
+/// Pause before the client asks again for space that is being prepared, cleaned or taken back.
 pub(super) const BUSY_PAUSE_NS: u64 = 200_000;
-/// How often the client asks.
+/// Requests for space before the client gives up.
 pub(super) const BUSY_RETRIES_MAX: u32 = (ROOM_WAIT_NS / BUSY_PAUSE_NS) as u32;
 
 /// See the module documentation.
@@ -44,13 +43,13 @@ pub(super) struct Connection {
     /// Receive buffers that are free and not posted.
     reposts: RefCell<Vec<ReceiveRequest>>,
     pending: RefCell<Pending>,
-    /// The latest version that the server has told.
+    /// The latest version that the server has announced.
     latest: Cell<u64>,
     closed: Cell<bool>,
 }
 
 impl Connection {
-    /// A connection that was accepted with `welcome`. Its requests are sent from `ring_size` bytes of staging memory.
+    /// A connection that was accepted with `welcome`. Requests are sent from `ring_size` bytes of staging memory.
     pub fn new(
         (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
         qp: QueuePair,
@@ -77,8 +76,8 @@ impl Connection {
     pub fn take_message(&self, arrival: &Received, bytes: &mut Vec<u8>) {
         let (device, buffers) = (self.port.device(), self.resources.receives);
         buffers.copy_out(&**device, arrival, bytes);
-        // Buffers are posted again some at a time: no answer waits for that, because there are that many more buffers than
-        // answers that can be due.
+        // Buffers are posted again in batches. No answer waits for a batch, because there are as many spare buffers as a batch
+        // has.
         let mut reposts = self.reposts.borrow_mut();
         reposts.push(buffers.request(arrival.wr_id));
         if reposts.len() == RECEIVES_SPARE {
@@ -93,7 +92,7 @@ impl Connection {
         drop(reposts);
         let mut rest = bytes.as_slice();
         while let Some(answer) = next_answer(&mut rest) {
-            // Other verdicts carry another number.
+            // The number of any other verdict is not a version.
             if let Answer::Verdict {
                 verdict: Verdict::Done | Verdict::DoneReturn | Verdict::Conflict,
                 version,
@@ -110,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// The connection is over: every operation that waits is told.
+    /// Ends the connection. Every waiting operation fails.
     pub fn end(&self) {
         if !self.closed.replace(true) {
             self.resources.endpoint.end();
@@ -118,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection is over.
+    /// Whether the connection has ended.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.closed.get()
@@ -132,18 +131,18 @@ impl Connection {
         }
     }
 
-    /// The latest version that this client knows of.
+    /// The latest version that this client knows.
     pub fn latest(&self) -> u64 {
         self.latest.get()
     }
 
-    /// A write was done as this version.
+    /// Notes a version that a write has got.
     #[inline]
     pub fn note_version(&self, version: u64) {
         self.latest.set(self.latest.get().max(version));
     }
 
-    /// Whether an answer is waited for.
+    /// Whether any operation waits for an answer.
     #[inline]
     pub fn awaits_answer(&self) -> bool {
         !self.pending.borrow().is_empty()
@@ -160,12 +159,12 @@ impl Connection {
         self.wait_until(|pending| !pending.has_puts()).await;
     }
 
-    /// Waits until `size` bytes may find room.
+    /// Waits until there may be room for `size` bytes.
     async fn room(&self, size: u64) {
         self.wait_until(|pending| pending.has_room(size)).await;
     }
 
-    /// Waits until `holds`, or until the connection is over.
+    /// Waits until `holds` is true, or until the connection ends.
     async fn wait_until(&self, holds: impl Fn(&Pending) -> bool) {
         poll_fn(|context| {
             let mut pending = self.pending.borrow_mut();
@@ -178,7 +177,8 @@ impl Connection {
         .await;
     }
 
-    /// Whether `size` bytes have room. If they have none, waits for some, after which much may have changed.
+    /// Whether there is room for `size` bytes. If there is none, waits for room and returns false, since other state may have
+    /// changed during the wait.
     pub async fn has_room(&self, size: u64) -> bool {
         let has_room = self.pending.borrow().has_room(size);
         if !has_room {
@@ -187,20 +187,20 @@ impl Connection {
         has_room
     }
 
-    /// Takes a place among the operations that wait for answers, and `size` bytes of staging memory. The caller has checked
-    /// that there is room. To be followed by [`Connection::stage`] and [`Connection::send`], without waiting in between.
+    /// Takes a place among the operations that wait for answers, and `size` bytes of staging memory. The caller has checked that
+    /// there is room, and calls [`Connection::stage`] and [`Connection::send`] next, without waiting in between.
     pub fn begin(&self, size: u64, is_put: bool) -> (RequestHandle, u64) {
         let mut pending = self.pending.borrow_mut();
         let begun = pending
             .begin(size)
-            .expect("there is room, it was just looked at");
+            .expect("the caller has checked that there is room");
         if is_put {
             pending.note_put();
         }
         begun
     }
 
-    /// Writes `bytes` to the place in staging memory that was taken.
+    /// Writes `bytes` to `offset` of staging memory, which [`Connection::begin`] has taken.
     pub fn stage(&self, offset: u64, bytes: &[u8]) -> LocalSpan {
         let region = self.resources.staging;
         self.port.device().memory(region).write(offset, bytes);
@@ -211,9 +211,10 @@ impl Connection {
         }
     }
 
-    /// Posts the request whose answer `handle` waits for. `None`: the send queue is full, though few operations are in flight,
-    /// and the handle is void. An answered request stays in the queue until the network acknowledges it. In a network that loses
-    /// acknowledgements that takes until the connection ends, and a client that keeps asking for room fills the queue.
+    /// Posts the request whose answer `handle` waits for. Returns `None` if the send queue is full; the handle is then void. The
+    /// queue may be full with few operations in flight, because an answered request stays in the queue until the network
+    /// acknowledges the request. A network that loses acknowledgements may never do so, and a client that keeps asking for room
+    /// fills the queue.
     pub fn send(
         &self,
         handle: RequestHandle,
@@ -258,7 +259,7 @@ impl Connection {
         Err(StoreError::Busy)
     }
 
-    /// Does `work` in a task of its own, which finishes it even if the returned future is dropped.
+    /// Runs `work` in a task of its own, to its end even if the returned future is dropped.
     pub fn in_task<T: 'static, W: Future<Output = T> + 'static>(
         &self,
         work: W,
@@ -281,7 +282,7 @@ impl Connection {
         })
     }
 
-    /// Does `work`, which ends a put, in a task of its own. Puts asked for later wait for it.
+    /// Runs `work`, which ends a put, in a task of its own. Later puts wait for the end of `work`.
     pub fn conclude_in_task<T: 'static, W: Future<Output = T> + 'static>(
         self: &Rc<Self>,
         work: W,
@@ -295,7 +296,7 @@ impl Connection {
         })
     }
 
-    /// Begins a call. Returns the start of those calls that are timed.
+    /// Begins a call. Returns the start time if the call is timed.
     #[inline]
     pub fn begin_call(&self) -> Option<Nanoseconds> {
         self.meter.begin_call().then(|| self.runtime.now())
@@ -322,7 +323,7 @@ impl Connection {
         }
     }
 
-    /// Tells the server what was done since the last time, if anything was.
+    /// Reports the calls since the last report to the server, if there were any.
     pub async fn report(&self) -> Result<(), StoreError> {
         let Some(report) = self.meter.take(self.runtime.now()) else {
             return Ok(());

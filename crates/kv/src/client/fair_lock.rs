@@ -1,8 +1,8 @@
-//! A lock that tasks of one thread get in the order in which they asked for it.
+//! A lock that the tasks of one thread get in the order of their requests.
 //!
-//! Writes hold one until they are sent, so that they are sent in the order in which they were asked for: a write may have to wait
-//! for a lease or for room, and a later and smaller one that would find room at once waits behind it. A program that
-//! imports a file with many puts in flight gets its lines committed in their order.
+//! A write holds the lock until the write is sent, so that writes are sent in the order of the calls. A write may have to wait
+//! for a lease or for room; a later and smaller write that would find room at once waits behind it. A program that imports a file
+//! with many puts in flight gets its lines committed in order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
 
-/// The queue of the tasks that want the lock. The first one has it.
+/// The queue of the tasks that want the lock. The first task holds the lock.
 #[derive(Default)]
 pub(super) struct FairLock {
     next: Cell<u64>,
@@ -53,8 +53,9 @@ impl FairLock {
 }
 
 impl FairGuard<'_> {
-    /// Unlocks after a write that was done in the call, and lets all tasks that wait have the lock before this one comes back: as long
-    /// as any task waits, those that come join the queue, and a task whose writes are done in the call would never find it empty.
+    /// Unlocks after a write that was done in the call, and lets all waiting tasks take the lock before the current task
+    /// continues. New tasks join the queue as long as any task waits, so a task whose writes are done in the call would otherwise
+    /// never find the queue empty.
     pub async fn unlock_for_all(self) {
         let lock = self.lock;
         drop(self);
@@ -64,7 +65,7 @@ impl FairGuard<'_> {
             .iter_mut()
             .filter_map(|place| place.1.take())
             .collect();
-        // The first was woken already.
+        // The drop of the guard has woken the first task.
         let mut yields = lock.is_locked();
         wakers.into_iter().for_each(Waker::wake);
         poll_fn(|context| {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_comes_in_the_order_of_asking_and_a_task_that_leaves_the_queue_holds_up_none() {
+    fn tasks_get_the_lock_in_order_and_a_task_that_leaves_the_queue_delays_no_other() {
         let lock = FairLock::default();
         let first = poll(pin!(lock.lock())).expect("no task is before");
         let mut second = Box::pin(lock.lock());
@@ -131,10 +132,10 @@ mod tests {
         assert!(lock.queue.borrow().is_empty());
     }
 
-    /// Needs the pause, and the waking of all tasks: otherwise the task that had the lock is back in the queue before the waiting tasks have
-    /// run, and each of sixteen puts that could be done in the call waits in the queue for ever.
+    /// Fails without the pause and without the waking of all tasks: the task that held the lock is back in the queue before the
+    /// waiting tasks have run, and each of sixteen puts that could be done in the call waits in the queue for ever.
     #[test]
-    fn a_task_that_unlocks_for_all_comes_back_after_every_task_that_waits() {
+    fn a_task_that_unlocks_for_all_continues_after_every_waiting_task() {
         let lock = FairLock::default();
         let first = poll(pin!(lock.lock())).expect("no task is before");
         let mut second = Box::pin(lock.lock());
@@ -147,7 +148,10 @@ mod tests {
                 && third.as_mut().poll(&mut context).is_pending()
         );
         let mut end = Box::pin(first.unlock_for_all());
-        assert!(poll(end.as_mut()).is_none(), "it pauses while others wait");
+        assert!(
+            poll(end.as_mut()).is_none(),
+            "the task pauses while others wait"
+        );
         assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 2);
         drop(poll(second.as_mut()).expect("it is the second's turn"));
         drop(poll(third.as_mut()).expect("and then the third's"));
@@ -156,7 +160,7 @@ mod tests {
         let alone = poll(pin!(lock.lock())).expect("no task is before");
         assert!(
             poll(pin!(alone.unlock_for_all())).is_some(),
-            "it pauses for no task"
+            "without waiting tasks there is no pause"
         );
     }
 

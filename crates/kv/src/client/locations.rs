@@ -1,48 +1,48 @@
-//! Where keys were found last: a bounded table of hints, so that a GET needs one round trip.
+//! The places where keys were last found: a bounded table of hints, so that a GET needs one round trip.
 //!
 //! ```text
 //!   hash --> set:  | hash, distance | word | hash, distance | word | hash, distance | word | hash, distance | word |   64 bytes
 //!                    asked for most --------------------------------------------> goes when a new key needs the place
 //! ```
 //!
-//! The distance says how many buckets behind its home a key's word lay. An entry that is found moves one place forward,
-//! so that a key which is read once drives out no key that is read often.
+//! The distance is the number of buckets between a key's home and its word. An entry that is found moves one place forward, so
+//! that a key that is read once evicts no key that is read often.
 //!
 //! Invariants:
-//! - An entry is a hint and nothing more: a reader that uses one reads the bucket in the same batch as the record, and believes
-//!   the record if the bucket has that very word. An entry that is old, or wrong, costs a round trip.
-//! - The table never has more than the memory that it was made with; it belongs to one connection and ends with it.
+//! - An entry is only a hint: a reader that uses the entry reads the bucket in the same batch as the record, and believes the
+//!   record if the bucket contains the word of the entry. An entry that is old, or wrong, costs a round trip.
+//! - The table never grows beyond its first size. The table belongs to one connection and ends with the connection.
 
 use std::cell::RefCell;
 
 use crate::index::Location;
 use crate::wire::{KeyHash, Word};
 
-/// Farthest bucket from home whose words are remembered. Few keys lie farther.
+/// The farthest bucket from home whose words are remembered. Few keys lie farther.
 pub(super) const DISTANCE_MAX: u64 = 1;
 
-/// Entries of a set: those that a cache line holds.
+/// Entries of a set: as many as a cache line holds.
 const WAYS: usize = 4;
 /// Numbers of an entry: hash with distance, and word.
 const ENTRY_WORDS: usize = 2;
 /// Numbers of a set.
 const SET_WORDS: usize = WAYS * ENTRY_WORDS;
-/// Bits of the hash that make room for the distance. The word has them, too.
+/// Bits of the hash that make room for the distance. The word contains these bits, too.
 const DISTANCE_MASK: u64 = 0b11;
 const _: () = assert!(DISTANCE_MAX <= DISTANCE_MASK);
 
 /// See the module documentation.
 pub(super) struct Locations {
-    /// Sets, from the first one that begins a cache line. Zeroed memory costs nothing until it is touched.
+    /// The sets, from the first number at a cache line. Zeroed memory costs nothing until it is touched.
     words: RefCell<Vec<u64>>,
     /// Index of the first number of the first set.
     start: usize,
-    /// Number of sets less 1; `None`: nothing is remembered.
+    /// Number of sets less 1; `None` if nothing is remembered.
     mask: Option<u64>,
 }
 
 impl Locations {
-    /// Room for about `capacity` keys, 16 bytes each, rounded up to a power of two; 0: nothing is remembered.
+    /// A table for about `capacity` keys, 16 bytes each, rounded up to a power of two. A table for 0 keys remembers nothing.
     pub fn new(capacity: usize) -> Self {
         let sets = if capacity == 0 {
             0
@@ -65,7 +65,7 @@ impl Locations {
         }
     }
 
-    /// Where the key with `hash` was found last.
+    /// The place where the key with `hash` was last found.
     #[inline]
     pub fn find(&self, hash: KeyHash) -> Option<Location> {
         let first = self.set_of(hash)?;
@@ -84,7 +84,7 @@ impl Locations {
         Some(location)
     }
 
-    /// Remembers where the key with `hash` was found.
+    /// Remembers the place where the key with `hash` was found.
     pub fn learn(&self, hash: KeyHash, location: Location) {
         if location.distance > DISTANCE_MAX {
             return self.forget(hash);
@@ -135,22 +135,22 @@ impl Locations {
         );
     }
 
-    /// Index of the first number of the set that `hash` belongs to.
+    /// Index of the first number of the set to which `hash` belongs.
     #[inline]
     fn set_of(&self, hash: KeyHash) -> Option<usize> {
-        // Other bits than those that choose the bucket: keys of one bucket are spread.
+        // These bits do not choose the bucket, so keys of one bucket are spread over the sets.
         Some(self.start + ((hash.0 >> 16) & self.mask?) as usize * SET_WORDS)
     }
 }
 
-/// Where in its set the key with `hash` is.
+/// The place of the key with `hash` in its set.
 #[inline]
 fn way_of(set: &[u64; SET_WORDS], hash: KeyHash) -> Option<usize> {
     let (entries, _) = set.as_chunks::<ENTRY_WORDS>();
     let is_there = |&[key, word]: &[u64; ENTRY_WORDS]| {
         ((key ^ hash.0) & !DISTANCE_MASK == 0) & Word(word).matches(hash)
     };
-    // One bit for each way, without a jump for each: no processor can foresee which way it is.
+    // One bit for each way, without a branch for each: a processor cannot predict which way matches.
     let ways = entries.iter().enumerate().fold(0, |ways, (way, entry)| {
         ways | u32::from(is_there(entry)) << way
     });
@@ -169,13 +169,13 @@ mod tests {
         Word::new(line * 64, 1, hash, 64)
     }
 
-    /// Keys of one set: the bits that choose it are the same.
+    /// Keys of one set: the bits that choose the set are the same.
     fn of_one_set(number: u64) -> KeyHash {
         KeyHash(number << 48 | number)
     }
 
     #[test]
-    fn what_was_learnt_is_found_until_it_is_forgotten() {
+    fn a_place_that_was_learnt_is_found_until_the_key_is_forgotten() {
         let locations = Locations::new(64);
         let hash = KeyHash(0x1234_5678_9abc_def0);
         assert_eq!(locations.find(hash), None);
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(locations.find(hash), None, "too far from home");
     }
 
-    /// Needs the step forward of a found entry: without it the key that is read often loses its place.
+    /// Fails if a found entry does not move forward: the key that is read often loses its place.
     #[test]
     fn a_key_that_is_read_often_stays_while_others_come_and_go() {
         let locations = Locations::new(WAYS);
@@ -244,7 +244,7 @@ mod tests {
                 .filter(|&&key| locations.find(key).is_some())
                 .count(),
             WAYS,
-            "and no more"
+            "one set remembers no more keys"
         );
     }
 
@@ -263,7 +263,8 @@ mod tests {
         assert_eq!(locations.find(hash), None);
     }
 
-    /// Needs the start at a cache line, and the memory for that: the set of the highest number must lie in the table.
+    /// Fails if the table does not begin at a cache line, or lacks the memory for that: the set of the highest number must lie in
+    /// the table.
     #[test]
     fn every_set_lies_in_the_table_and_begins_a_cache_line() {
         for capacity in [1, 4, 5, 1000, 65_536] {

@@ -1,4 +1,4 @@
-//! The index as its only writer, the server, sees it: a table that clients read one-sided, and its growth while they do.
+//! The index as its only writer, the server, sees it: a table that clients read one-sided, and that grows while they read.
 //!
 //! ```text
 //!              nearly full            all copied                all marked
@@ -8,20 +8,21 @@
 //!               to           where copied
 //! ```
 //!
-//! *Copying*: the old table stays whole and current; what was copied is kept equal. *Marking*: the new one is whole and
-//! current; a reader that finds a bucket of the old one marked asks the server for the new one. Before a key changes, its
-//! home bucket in the old table is marked. So a reader that found no mark began before the change, and what it found was
-//! true at some moment during its call, also that a key is absent.
+//! *Copying*: the old table stays whole and current; copied buckets are kept equal. *Marking*: the new table is whole and
+//! current; a reader that finds a marked bucket in the old table asks the server for the new one. Before a key changes, its home
+//! bucket in the old table is marked. A reader that found no mark therefore began before the change, and its result was true at
+//! some moment during the call, even the absence of a key.
 //!
-//! **Claims.** If clients publish overwrites themselves, a word may change at any moment, by CAS, to that of a newer record of the
-//! same key; the server alone makes and empties words. It keeps clients off a word by claiming it: another size class, which
-//! readers take as it is and publishing clients leave alone. A word that is copied to a larger table stays claimed in the old one, and
-//! the store that adds a new word to a copied bucket adds it claimed.
+//! **Claims.** If clients publish overwrites themselves, a word may change at any moment, by CAS, to the word of a newer record
+//! of the same key; only the server makes and empties words. The server keeps clients off a word by a claim: a size class too
+//! high, which readers accept and publishing clients leave alone. A word that is copied to a larger table stays claimed in the
+//! old table, and the store that adds a new word to a copied bucket adds a claimed word.
 //!
-//! Both advance in small steps between batches, in proportion to the bytes written, so that no request waits for them.
+//! Copying and marking advance in small steps between batches, in proportion to the bytes written, so that no request waits for
+//! them.
 //!
-//! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, but for those that
-//! an overflow has carried on. The hash of a key is not in its word; it is made from the key in the log.
+//! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, except for keys that
+//! overflowed into a later bucket. A word does not contain the hash of its key; the hash is calculated from the key in the log.
 
 mod generations;
 mod look_up;
@@ -42,17 +43,18 @@ pub(crate) use look_up::{
 };
 pub(crate) use table::{Place, Table};
 
-/// log2 of the fewest buckets: a page of memory.
+/// log2 of the least number of buckets: a page of memory.
 const INDEX_BITS_MIN: u32 = 6;
-/// Share of words that may be taken: beyond it chains of full buckets grow long.
+/// Share of words that may be taken. Beyond this share, chains of full buckets grow long.
 const LOAD_MAX_PERCENT: u64 = 85;
-/// Share of words from which on a larger table is made. Between this and the most lie more keys than come while it is.
+/// Share of taken words at which a growth begins. The remaining words up to `LOAD_MAX_PERCENT` exceed the keys that are added
+/// during the growth.
 const LOAD_GROW_PERCENT: u64 = 70;
-/// Share of words that a table made for a known number of keys has taken.
+/// Share of taken words in a table made for a known number of keys.
 const LOAD_START_PERCENT: u64 = 60;
 /// Buckets whose keys are fetched from the log together.
 const BUCKETS_PER_FETCH: u64 = 16;
-/// Bytes of a record that are fetched ahead for its hash: header and most keys.
+/// Bytes of a record that are fetched ahead for its hash: the header and most keys.
 const FETCH_SIZE: u64 = 2 * LINE_SIZE as u64;
 
 /// See the module documentation.
@@ -64,24 +66,24 @@ pub(crate) struct Index {
     is_shared: bool,
 }
 
-/// How far a growth is. The numbers are buckets of the old table.
+/// The progress of a growth. The numbers are buckets of the old table.
 enum Growth {
     None,
     Copying { new: Table, copied: u64 },
     Marking { old: Table, marked: u64 },
 }
 
-/// What a step of a growth has ended.
+/// The result of a step of a growth.
 pub(crate) enum Step {
-    /// Nothing yet.
+    /// The growth continues.
     Continues,
-    /// The copying: the index has another table now.
+    /// The copying has ended: the new table is current.
     Switched,
-    /// The marking: no reader starts with the old table any more.
+    /// The marking has ended: no reader starts with the old table.
     Ended,
 }
 
-/// The hash of the key of the record at `position`, and how many bytes the record takes. `None` if no record is there. `scratch` is
+/// The hash of the key of the record at `position`, and the size of the record. `None` if no record is there. `scratch` is
 /// reused.
 fn record_at(
     log: &dyn Region,
@@ -127,13 +129,13 @@ impl Index {
         }
     }
 
-    /// From now on clients change words, too.
+    /// Lets clients change words, too.
     pub fn share(&mut self) {
         self.is_shared = true;
     }
 
-    /// Whether clients may change words of the current table: not while a reader may begin with the old one, which only the
-    /// server marks before a key changes.
+    /// Whether clients may change words of the current table. They may not while a reader may begin with the old table, since
+    /// only the server marks that table before a key changes.
     pub fn may_be_published(&self) -> bool {
         self.is_shared && !matches!(self.growth, Growth::Marking { .. })
     }
@@ -143,7 +145,7 @@ impl Index {
         self.len
     }
 
-    /// Number of keys that it takes without growing further.
+    /// Number of keys that the index takes without growing further.
     pub fn capacity(&self) -> u64 {
         self.table.words() * LOAD_MAX_PERCENT / 100
     }
@@ -158,7 +160,7 @@ impl Index {
         self.table.prefetch(hash);
     }
 
-    /// The words in the home bucket that may belong to `hash`, for prefetching what they point to.
+    /// The words in the home bucket that may belong to `hash`, so that their records can be prefetched.
     pub fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = Word> {
         self.table.candidates(hash)
     }
@@ -168,8 +170,9 @@ impl Index {
         self.table.find(hash, is_key)
     }
 
-    /// Keeps clients off the word of the key with `hash`. `natural` says which word of those that match is that of the key, and
-    /// what it is when it is not claimed. Returns the word if it was not claimed before; it has to be given back, or replaced.
+    /// Keeps clients off the word of the key with `hash`. `natural` tells which of the matching words belongs to the key, and
+    /// returns the unclaimed form of that word. Returns the word if it was not claimed before; the caller has to give the word
+    /// back or replace it.
     pub fn claim(
         &self,
         hash: KeyHash,
@@ -178,7 +181,7 @@ impl Index {
         loop {
             let (place, found) = self.table.find(hash, |word| natural(word).is_some())?;
             let word = natural(found).filter(|&word| word == found && word.claimed() != word)?;
-            // If a client was faster, its record is the key's now.
+            // If a client was faster, the client's record is the key's.
             if mutant!(ClaimIgnored) || self.table.exchange(place, word, word.claimed()) {
                 return Some(word);
             }
@@ -192,7 +195,8 @@ impl Index {
         }
     }
 
-    /// The word that the current table has at `place` for `word`: the server alone changes words that were copied.
+    /// The word that the current table shows at `place` for `word`: a copied word is claimed, since only the server changes
+    /// copied words.
     fn shown(&self, place: Place, word: Word) -> Word {
         if self.is_shared && self.copy_of(place).is_some() {
             word.claimed()
@@ -201,7 +205,8 @@ impl Index {
         }
     }
 
-    /// Replaces `old`, which was found at `place`: the key's next version. False: another writer has replaced it.
+    /// Replaces `old`, which was found at `place`, by the word of the key's next version. Returns false if another writer has
+    /// replaced `old`.
     pub fn replace(&self, hash: KeyHash, (place, old): (Place, Word), word: Word) -> bool {
         self.before_change(hash);
         if !self.table.exchange(place, old, self.shown(place, word)) {
@@ -215,10 +220,10 @@ impl Index {
         true
     }
 
-    /// Adds the word of a key that is not in the index. The caller has seen to it that `len` is below `capacity`.
+    /// Adds the word of a key that is not in the index. The caller has checked that `len` is below `capacity`.
     pub fn insert(&mut self, hash: KeyHash, word: Word) {
         self.before_change(hash);
-        // With one store: from the first moment on clients may replace the word, or may not.
+        // One store adds the word, claimed or not, so that clients never see another form of a word that they may not replace.
         let place = self.table.insert(hash, |place| self.shown(place, word));
         if let Some(new) = self.copy_of(place) {
             new.insert(hash, |_| word);
@@ -226,7 +231,7 @@ impl Index {
         self.len += 1;
     }
 
-    /// Removes `old`, which was found at `place`: its key was deleted. False: another writer has replaced it.
+    /// Removes `old`, the word of a deleted key, which was found at `place`. Returns false if another writer has replaced `old`.
     pub fn remove(&mut self, hash: KeyHash, (place, old): (Place, Word)) -> bool {
         self.before_change(hash);
         if !self.table.remove(hash, place, old) {
@@ -250,13 +255,13 @@ impl Index {
             .count() as u64;
     }
 
-    /// log2 of the buckets of the table to grow into, when it is time to.
+    /// log2 of the buckets of the table to grow into, if it is time to grow.
     pub fn wants(&self) -> Option<u32> {
         self.larger()
             .filter(|_| self.len >= self.table.words() * LOAD_GROW_PERCENT / 100)
     }
 
-    /// log2 of the buckets of the table to grow into, if it can grow now.
+    /// log2 of the buckets of the table to grow into, if the index can grow.
     pub fn larger(&self) -> Option<u32> {
         let can = self.table.bits() < INDEX_BITS_MAX && matches!(self.growth, Growth::None);
         can.then(|| self.table.bits() + 1)
@@ -296,7 +301,7 @@ impl Index {
                 Step::Switched
             }
             Growth::Marking { old, marked } => {
-                // A mark is one store to a line: far less work than copying a bucket.
+                // A mark is one store to a line, far less work than the copy of a bucket.
                 let end = marked
                     .saturating_add(buckets.saturating_mul(8))
                     .min(old.buckets());
@@ -311,11 +316,11 @@ impl Index {
         }
     }
 
-    /// Puts everything into the empty table in zeroed `memory`, while there are no readers.
+    /// Moves all words into an empty table in zeroed `memory`, while there are no readers.
     pub fn move_to(&mut self, memory: Rc<dyn Region>, bits: u32, log: &dyn Region, tag_key: u64) {
         assert!(
             !self.is_growing(),
-            "while growing, tables change step by step"
+            "a growing index changes its table step by step"
         );
         let new = Table::new(memory, bits);
         copy(
@@ -329,7 +334,7 @@ impl Index {
         self.table = new;
     }
 
-    /// The larger table, if it has the word at `place`.
+    /// The larger table, if the word at `place` was copied to it.
     fn copy_of(&self, place: Place) -> Option<&Table> {
         match &self.growth {
             Growth::Copying { new, copied } if place.bucket < *copied => Some(new),
@@ -337,7 +342,7 @@ impl Index {
         }
     }
 
-    /// Readers of the old table that begin from now on are sent to the new one.
+    /// Marks the home bucket of `hash` in the old table, so that later readers go to the new one.
     fn before_change(&self, hash: KeyHash) {
         if let Growth::Marking { old, .. } = &self.growth {
             old.mark_moved(hash.bucket(old.bits()));
@@ -347,10 +352,10 @@ impl Index {
 
 /// Copies the words of `buckets` into another table.
 ///
-/// If the key of a word cannot be read any more (only a client that overwrites its own published records, which it must not do,
-/// causes that), the word goes to a bucket where a key of its bucket would be looked for, so that the damage is still found and told.
+/// Only a client that overwrites its own published records, against the rules, can make the key of a word unreadable. Such a word
+/// goes to a bucket where a key of its bucket would be searched for, so that the damage is still found and reported.
 ///
-/// If clients change words, each word is claimed first, so that the copied word stands there until the server changes it.
+/// If clients change words, each word is claimed first, so that the copied word stays until the server changes it.
 fn copy(
     from: &Table,
     buckets: std::ops::Range<u64>,

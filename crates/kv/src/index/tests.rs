@@ -26,7 +26,7 @@ struct World {
     log: Rc<dyn Region>,
     end: u64,
     index: Index,
-    /// The tables that a reader may hold, and which of them it holds.
+    /// The tables that a reader may hold, and the index of the one that the reader holds.
     tables: Vec<(Rc<dyn Region>, u32)>,
     held: usize,
     model: BTreeMap<u64, u64>,
@@ -40,12 +40,12 @@ fn hash(n: u64) -> KeyHash {
     KeyHash::of(FORMAT.tag_key, &key(n))
 }
 
-/// Memory of a table in which a client is right behind the server: its CAS comes between a store and whatever follows.
+/// Memory of a table in which a client follows right behind the server: the client's CAS comes between a store and the next step.
 struct Raced {
     memory: Rc<dyn Region>,
-    /// The word that the client expects, and the one that it publishes instead.
+    /// The word that the client expects, and the word that the client publishes.
     rival: Cell<Option<(Word, Word)>>,
-    /// CASes that it has won.
+    /// CASes that the client has won.
     won: Cell<u32>,
 }
 
@@ -133,8 +133,8 @@ impl World {
         self.end += record_size(8, 0);
     }
 
-    /// Does what a publishing client does: changes the word of a key that is there, if the word is not claimed, and nothing else.
-    /// Returns whether it could.
+    /// Acts like a publishing client: changes the word of a present key, if the word is not claimed. Returns whether the word was
+    /// changed.
     fn publish(&mut self, n: u64) -> bool {
         let Some((place, word)) = self.find(n).filter(|_| self.index.may_be_published()) else {
             return false;
@@ -191,7 +191,7 @@ impl World {
             }
             assert!(
                 self.held + 1 < self.tables.len(),
-                "a marked bucket sends its reader to a table that there is"
+                "a marked bucket sends its reader to a table that exists"
             );
             self.held = self.tables.len() - 1;
         }
@@ -218,8 +218,8 @@ impl World {
     }
 }
 
-/// Needs: the marks in `before_change`, the copies in `replace`, `insert` and `remove`, and the copying before the switch.
-/// Without any one of them a reader finds an old version, a deleted key, or misses one that is there.
+/// Fails without any of the marks in `before_change`, the copies in `replace`, `insert` and `remove`, and the copying before the
+/// switch: a reader finds an old version or a deleted key, or misses a present key.
 #[test]
 fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
     for seed in 0..4 {
@@ -251,7 +251,7 @@ fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
         let (lowest, highest) = (world.tables[0].1, world.index.table().bits());
         assert!(
             highest >= lowest + 10,
-            "it grew from 2^{lowest} to 2^{highest} buckets"
+            "the index grew from 2^{lowest} to 2^{highest} buckets"
         );
         for n in 0..30_000 {
             assert_eq!(world.read(n), world.model.get(&n).copied());
@@ -259,8 +259,8 @@ fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
     }
 }
 
-/// Needs the claims of copied words, and that no client may publish while the old table is marked: otherwise a reader finds there a word
-/// that a client has replaced in the new one.
+/// Fails without the claims of copied words, and if clients may publish while the old table is marked: a reader finds a word in
+/// the old table that a client has replaced in the new one.
 #[test]
 fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
     for seed in 0..4 {
@@ -297,10 +297,10 @@ fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
     }
 }
 
-/// Needs a new word of a copied bucket to be claimed by the store that adds it: between that store and a later claim a client would
-/// publish, and the larger table would get the earlier word.
+/// Fails unless the store that adds a word to a copied bucket adds a claimed word: between that store and a later claim a client
+/// would publish, and the larger table would get the earlier word.
 #[test]
-fn what_a_client_publishes_over_a_key_that_just_came_is_there_when_the_index_has_grown() {
+fn a_publication_over_a_new_key_is_there_when_the_index_has_grown() {
     let bits = INDEX_BITS_MIN;
     let raced = Rc::new(Raced {
         memory: memory(Table::size(bits)),
@@ -347,9 +347,9 @@ fn what_a_client_publishes_over_a_key_that_just_came_is_there_when_the_index_has
     );
 }
 
-/// Needs `BUCKETS_PER_OPERATION` not to be too small: the old table must not fill before the copying is done.
+/// Fails if `BUCKETS_PER_OPERATION` is too small: the old table must not fill before the copying is done.
 #[test]
-fn an_index_that_is_tended_once_a_key_never_fills() {
+fn an_index_that_advances_its_growth_with_each_key_never_fills() {
     let mut world = World::new(INDEX_BITS_MIN);
     for n in 0..200_000 {
         assert!(world.index.len() + 1 < world.index.capacity());
@@ -359,7 +359,7 @@ fn an_index_that_is_tended_once_a_key_never_fills() {
 }
 
 #[test]
-fn an_index_that_is_moved_at_once_has_every_key() {
+fn an_index_that_is_moved_in_one_step_keeps_every_key() {
     let mut world = World::new(14);
     (0..50_000).for_each(|n| world.put(n));
     for bits in [20, 13, 14] {
@@ -375,9 +375,9 @@ fn an_index_that_is_moved_at_once_has_every_key() {
     }
 }
 
-/// Needs the fallback of `copy`: without it damage would turn into absence.
+/// Fails without the fallback of `copy`: damage turns into absence.
 #[test]
-fn a_word_whose_record_is_damaged_moves_along_and_is_still_found() {
+fn a_word_whose_record_is_damaged_is_copied_and_still_found() {
     let mut world = World::new(INDEX_BITS_MIN);
     (0..100).for_each(|n| world.put(n));
     let damaged = world.model[&50];

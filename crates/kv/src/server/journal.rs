@@ -1,4 +1,4 @@
-//! The log as the server appends to it: its space, the sequence, and what is written but not yet part of a persist.
+//! The log as the server appends to it: its space, the sequence, and written bytes that await a persist.
 //!
 //! ```text
 //!   take       a segment for an appender          its header awaits a persist
@@ -7,7 +7,8 @@
 //!   drain      what awaits a persist              into the spans of the next one
 //! ```
 //!
-//! Invariant: a header or a seal that was written here goes with the next persist, before anything that relies on it is published.
+//! Invariant: a header or a seal that was written here is part of the next persist, before anything that relies on it is
+//! published.
 
 use std::rc::Rc;
 
@@ -22,11 +23,11 @@ use super::noted::Noted;
 use super::space::{Purpose, Space, Taken};
 use crate::wire::{KeyHash, Word};
 
-/// The sequence that is given out next: a word from which publishing clients take sequences, too.
+/// The next sequence: a word from which publishing clients take sequences, too.
 pub(super) struct Sequences(pub Rc<dyn Region>);
 
 impl Sequences {
-    /// Bytes of its memory: a page, the smallest part that can be opened to a client.
+    /// Bytes of the word's memory: a page, the smallest part that can be opened to a client.
     const SIZE: u64 = 4096;
 
     /// Sequences from `next` on.
@@ -38,7 +39,7 @@ impl Sequences {
         Ok(Self(memory))
     }
 
-    /// The sequence that is given out next. If clients publish, it may have been given out already.
+    /// The next sequence. If clients publish, that sequence may have been given out already.
     pub fn next(&self) -> u64 {
         self.0.load(0)
     }
@@ -54,19 +55,19 @@ pub(super) struct Placed {
     pub segment: u32,
     pub unit: u32,
     pub generation: u32,
-    /// Bytes that it takes of the log.
+    /// Bytes of the log that the record takes.
     pub size: u64,
-    /// Bytes of it up to the end of its value.
+    /// Bytes of the record up to the end of its value.
     pub whole_size: u64,
     pub tag: u64,
 }
 
-/// Why there is no segment.
+/// The reason why there is no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoSegment {
-    /// Its space is being prepared.
+    /// The space of the segment is being prepared.
     Pending,
-    /// None is free for this purpose.
+    /// No segment is free for this purpose.
     NoSpace,
     /// The medium failed to give space.
     Failed,
@@ -79,13 +80,13 @@ pub(super) struct Journal {
     opening: u32,
     pub space: Space,
     pub sequences: Sequences,
-    /// Segment that the server itself appends puts of copying clients to.
+    /// Segment to which the server appends puts of copying clients.
     own_put: Option<u32>,
-    /// Segment that the server appends deletes to.
+    /// Segment to which the server appends deletes.
     own_delete: Option<u32>,
     /// Headers and seals that await a persist.
     unpersisted: Vec<Span>,
-    /// Why the medium gave no space.
+    /// The reasons why the medium gave no space.
     pub trouble: Noted<MediaError>,
     failures: u64,
     record: Vec<u8>,
@@ -120,7 +121,7 @@ impl Journal {
         &self.log
     }
 
-    /// The facts of the pool that records depend on.
+    /// The facts of the pool on which records depend.
     pub fn format(&self) -> &LogFormat {
         &self.format
     }
@@ -130,12 +131,13 @@ impl Journal {
         self.opening
     }
 
-    /// How often the medium failed to give space though it was not full.
+    /// Failures of the medium to allocate space though the medium was not full.
     pub fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// Takes a segment with room for `units`. If the segment was free, its header is written, and returned to be persisted.
+    /// Takes a segment with room for `units`. If the segment was free, its header is written, and the span of the header is
+    /// returned to be persisted.
     pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<(u32, Option<Span>), NoSegment> {
         match self.space.take(units, purpose) {
             Ok(Taken::Segment { number, fresh }) => {
@@ -147,7 +149,8 @@ impl Journal {
             }
             Ok(Taken::Pending) => Err(NoSegment::Pending),
             Ok(Taken::NoSpace) => Err(NoSegment::NoSpace),
-            // Nothing was written, and no earlier write is in doubt: the writer that asked is told, and all others are served.
+            // Nothing was written, and no earlier write is in doubt: the writer that asked gets the error, and all others are
+            // served.
             Err(error) => {
                 self.trouble.note(error);
                 self.failures += 1;
@@ -156,7 +159,7 @@ impl Journal {
         }
     }
 
-    /// Takes a segment for a client to write to.
+    /// Takes a segment to which a client will write.
     pub fn take_for_client(&mut self, units: u32) -> Result<u32, NoSegment> {
         let (number, header) = self.take(units, Purpose::Put)?;
         self.unpersisted.extend(header);
@@ -169,7 +172,7 @@ impl Journal {
         self.unpersisted.extend(seal);
     }
 
-    /// Takes over what a client stamped in a segment that was lent to it; see [`Space::take_over`].
+    /// Takes over the records that a client stamped in a segment lent to it; see [`Space::take_over`].
     pub fn take_over(
         &mut self,
         number: u32,
@@ -179,7 +182,7 @@ impl Journal {
         self.unpersisted.extend(changed);
     }
 
-    /// Notes why the medium last gave no space.
+    /// Notes the latest reason why the medium gave no space.
     pub fn note_refusal(&mut self) {
         if let Some(refusal) = self.space.take_refusal() {
             self.trouble.note(refusal);
@@ -224,7 +227,9 @@ impl Journal {
 
     /// Writes a record into the server's own segment for it, which has room.
     pub fn append(&mut self, draft: &Draft<'_>, purpose: Purpose) -> Placed {
-        let segment = self.own(purpose).expect("it was taken and has room");
+        let segment = self
+            .own(purpose)
+            .expect("the segment was taken and has room");
         let (unit, generation) = self.end(segment);
         let position = self.format.position(segment, unit);
         let record = &mut self.record;
@@ -247,8 +252,8 @@ impl Journal {
         (segment.end, segment.generation)
     }
 
-    /// Stamps a record that lies above the end of its segment. Returns its sequence; `None` if it lies below: two records of one
-    /// batch claim the same place.
+    /// Stamps a record that lies above the end of its segment, and returns its sequence. Returns `None` if the record lies below:
+    /// two records of one batch claim the same place.
     pub fn stamp(&mut self, placed: &Placed, kind: Kind) -> Option<u64> {
         if placed.unit < self.space.state(placed.segment).end {
             return None;
@@ -263,7 +268,8 @@ impl Journal {
         Some(sequence)
     }
 
-    /// Stamps the copy of a record with the sequence of its original. `next_sequence` was the next one when the copy was made.
+    /// Stamps the copy of a record with the sequence of its original. `next_sequence` was the next sequence when the copy was
+    /// made.
     pub fn stamp_moved(&mut self, placed: &Placed, header: &RecordHeader, next_sequence: u64) {
         self.write_stamp(placed, header.sequence());
         self.space
@@ -303,20 +309,20 @@ impl Journal {
         Word::new(position, placed.generation, hash, placed.size)
     }
 
-    /// Moves what awaits a persist into `spans`, which are persisted next.
+    /// Moves all spans that await a persist into `spans`, which are persisted next.
     pub fn drain_into(&mut self, spans: &mut Vec<Span>) {
         spans.append(&mut self.unpersisted);
         spans.extend(self.space.take_due_witnesses());
     }
 
-    /// Everything that awaits a persist, if any of it lies in this segment.
+    /// Takes all spans that await a persist, if any of them lies in this segment.
     pub fn take_unpersisted_with(&mut self, segment: u32) -> Option<Vec<Span>> {
         let lies_there = |span: &Span| self.format.locate(span.offset).0 == u64::from(segment);
         let any = self.unpersisted.iter().any(lies_there);
         any.then(|| std::mem::take(&mut self.unpersisted))
     }
 
-    /// Seals everything, to end in good order. Returns the spans to persist.
+    /// Seals all segments before a close. Returns the spans to persist.
     pub fn seal_all(&mut self) -> Vec<Span> {
         let mut spans = std::mem::take(&mut self.unpersisted);
         spans.extend(self.space.seal_all(&*self.log));

@@ -1,5 +1,5 @@
-//! The answers of a server. A message holds one or more answers, in order: per answer a tag byte and a body of the size that
-//! the tag says.
+//! The answers of a server. A message holds one or more answers, in order. Each answer is a tag byte and a body whose size
+//! follows from the tag.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes as _};
@@ -10,7 +10,7 @@ use crate::stat::COUNTERS;
 use crate::wire::intent::RING_SIZE;
 use crate::wire::limits::{ANSWER_SIZE_MAX, LEASES_PER_CLIENT};
 
-/// How an operation ended at the server. The first column is the tag byte.
+/// The result of an operation at the server. The first column is the tag byte.
 macro_rules! verdicts {
     ($($number:literal $name:ident: $body:literal, $meaning:literal;)+) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +31,16 @@ verdicts! {
     0 Done: "version", "done: durable and visible";
     1 Conflict: "present version; 0: absent", "conflict: the condition did not hold, nothing was done";
     2 Absent: "0", "absent: nothing to delete";
-    3 NoSpace: "bytes of the records that are live", "no space: nothing was done";
-    4 Invalid: "0", "invalid: the request broke the rules, nothing was done";
+    3 NoSpace: "bytes of live records", "no space: nothing was done";
+    4 Invalid: "0", "invalid: the request breaks the rules, nothing was done";
     5 Busy: "0", "busy: space is being prepared, cleaned or taken back, nothing was done";
-    6 Failed: "0", "failed: it could not be made durable; unknown";
-    7 IndexFull: "0", "index full: there is no memory for a larger one, nothing was done";
-    8 SpaceFailed: "0", "the medium failed to give space: nothing was done";
-    9 NotDone: "0", "outcome: it was not done, and will not be";
-    10 Forgotten: "0", "outcome: too many writes with tokens were done since; unknown";
+    6 Failed: "0", "failed: the write could not be made durable; its outcome is unknown";
+    7 IndexFull: "0", "index full: there is no memory for a larger index, nothing was done";
+    8 SpaceFailed: "0", "the medium failed to allocate space: nothing was done";
+    9 NotDone: "0", "outcome: the write was not done, and will not be";
+    10 Forgotten: "0", "outcome: forgotten, since too many later writes had tokens; unknown";
     11 MediumFull: "0", "the file system that the pool lies on is full: nothing was done";
-    12 DoneReturn: "version", "done, as 0; others wait for room, and the client returns its leases for puts";
+    12 DoneReturn: "version", "done, as 0; other clients wait for room, and the client returns its leases for puts";
 }
 
 impl Verdict {
@@ -56,19 +56,19 @@ pub(crate) const TAG_ACCESS: u8 = 0x42;
 pub(crate) const TAG_RIGHTS: u8 = 0x43;
 
 message! {
-    /// A lease as it travels.
+    /// A lease on the wire.
     LeaseBody, LEASE:
     slot: U32, "slot, 0 to 7";
     segment: U32, "number of the segment";
     generation: U32, "generation of the segment";
     start: U32, "first free unit of the segment";
-    last: U32, "unit of the last record that was stamped there since the seal; 0: none";
+    last: U32, "unit of the last record stamped in the segment since the seal; 0: none";
     durable: U32, "every record below this unit is durable";
     rkey: U32, "rkey, write-only, from that unit to the end of the segment";
 }
 
 message! {
-    /// The memory that a client reads and stages in, as it travels.
+    /// The memory in which a client reads and stages, on the wire.
     AccessBody, ACCESS:
     table: U32, "number of the index";
     index_bits: U32, "log2 of its buckets";
@@ -81,11 +81,11 @@ message! {
 }
 
 message! {
-    /// Rights to publish, as they travel.
+    /// Rights to publish, on the wire.
     RightsBody, RIGHTS:
-    table: U32, "number of the index that they are for";
+    table: U32, "number of the index of the rights";
     index_rkey: U32, "rkey of the index, atomics";
-    counter_address: U64, "remote address of the sequence that is given out next";
+    counter_address: U64, "remote address of the next sequence";
     ring_address: U64, "remote address of the ring for intents";
     counter_rkey: U32, "rkey of the counter, atomics";
     ring_rkey: U32, "rkey of the ring, read and write";
@@ -95,7 +95,7 @@ message! {
 /// Rights to publish.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RightsGrant {
-    /// Number of the index that they are for.
+    /// Number of the index that the rights are for.
     pub table: u32,
     pub index_rkey: u32,
     pub counter_address: u64,
@@ -114,7 +114,7 @@ impl std::fmt::Debug for RightsGrant {
 }
 
 impl RightsGrant {
-    /// The fault of the rights, if they have one; see [`Accesses::fault`].
+    /// The fault of the rights, if any; see [`Accesses::fault`].
     pub fn fault(&self) -> Option<&'static str> {
         let fits = |address: u64, size: u64| {
             address.is_multiple_of(64) && address.checked_add(size).is_some()
@@ -124,7 +124,7 @@ impl RightsGrant {
     }
 }
 
-/// A lease as the client gets it.
+/// A lease as the client receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub slot: u8,
@@ -132,7 +132,7 @@ pub(crate) struct Grant {
     pub generation: u32,
     /// First free 64-byte unit of the segment.
     pub start: u32,
-    /// The facts of earlier stamps that the first stamp there repeats.
+    /// Facts of earlier stamps, repeated by the first stamp of the lease.
     pub last: u32,
     pub durable: u32,
     pub rkey: u32,
@@ -141,7 +141,7 @@ pub(crate) struct Grant {
 /// The memory that a client may access, apart from its leases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accesses {
-    /// Number of the index: another one is another index.
+    /// Number of the index; each index has its own.
     pub table: u32,
     /// log2 of the number of buckets.
     pub index_bits: u32,
@@ -180,7 +180,7 @@ pub(crate) struct AnswerWriter {
 }
 
 impl AnswerWriter {
-    /// Adds an answer; false if the message is full, then it must be sent first.
+    /// Adds an answer. Returns false if the message is full and must be sent first.
     #[must_use]
     pub fn push(&mut self, answer: &Answer) -> bool {
         let size = 1 + match answer {
@@ -256,7 +256,8 @@ impl AnswerWriter {
     }
 }
 
-/// Takes the next answer off `bytes`; `None` at the end, or if the bytes make no sense (then `bytes` is not empty).
+/// Takes the next answer off `bytes`. Returns `None` at the end, and for bytes that are no answer; in the second case `bytes` is
+/// not empty.
 pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
     let (&tag, rest) = bytes.split_first()?;
     let (answer, rest) = match tag {
@@ -352,8 +353,8 @@ impl From<&AccessBody> for Accesses {
 }
 
 impl Accesses {
-    /// The fault of the access, if it has one. Without a fault, every address that a client calculates from it stays in the range of
-    /// its type.
+    /// The fault of the access, if any. Every address that a client calculates from an access without a fault stays in the range
+    /// of its type.
     pub fn fault(&self, log_size: u64, staging_size: u64) -> Option<&'static str> {
         let fits = |address: u64, size: u64| {
             address.is_multiple_of(64) && address.checked_add(size).is_some()
@@ -436,7 +437,7 @@ mod tests {
         assert!(writer.bytes().len() <= ANSWER_SIZE_MAX);
     }
 
-    /// Needs both checks of `fault`.
+    /// Fails without either of the two checks of `fault`.
     #[test]
     fn memory_that_no_server_has_is_a_fault() {
         let sane = Accesses {

@@ -1,4 +1,4 @@
-//! A bucket of the index: one cache line, as the server stores it and as clients read it.
+//! A bucket of the index: one cache line, in the form that the server stores and clients read.
 //!
 //! ```text
 //!   | word | word | word | word | word | word | word | control |     64 bytes
@@ -25,12 +25,12 @@ pub(crate) fn table_size(bits: u32) -> u64 {
     (1 << bits) * LINE_SIZE as u64
 }
 
-/// A bucket that was read: a view of its bytes. A copy of the words would stand between the load of the bucket and that of the
-/// record.
+/// A view of the bytes of a bucket that was read. A copy of the words would delay the load of the record behind the load of the
+/// bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct Bucket<'a>(&'a [u8; LINE_SIZE]);
 
-/// Which words of a bucket may belong to a key: a bit for each, in their order.
+/// The words of a bucket that may belong to a key: one bit for each word, in order.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Candidates(u32);
 
@@ -51,7 +51,7 @@ impl<'a> Bucket<'a> {
         self.number(BUCKET_WORDS as usize)
     }
 
-    /// Whether another table has taken over what this bucket held.
+    /// Whether another table has taken over the content of this bucket.
     #[inline(always)]
     pub fn is_moved(self) -> bool {
         self.control() & MOVED != 0
@@ -79,20 +79,20 @@ impl<'a> Bucket<'a> {
         ]
     }
 
-    /// Whether this very word stands here.
+    /// Whether the bucket contains `word`.
     #[inline(always)]
     pub fn has(self, word: Word) -> bool {
-        // Without a jump for each word: no processor can foresee which one it is.
+        // No branch for each word: a processor cannot predict which word is equal.
         self.words()
             .iter()
-            .fold(false, |is_there, now| is_there | (*now == word))
+            .fold(false, |is_there, other| is_there | (*other == word))
     }
 
-    /// The words that may belong to a key with `hash`. All are compared at once, without a jump.
+    /// The words that may belong to a key with `hash`. All are compared at once, without a branch.
     #[inline(always)]
     pub fn candidates(self, hash: KeyHash) -> Candidates {
         const MASK: u32 = (((1u64 << FINGERPRINT_BITS) - 1) << FINGERPRINT_SHIFT >> 32) as u32;
-        // All of the fingerprint is in the upper half of a word.
+        // The whole fingerprint lies in the upper half of a word.
         const { assert!(FINGERPRINT_SHIFT >= 32 && FINGERPRINT_SHIFT + FINGERPRINT_BITS <= 64) };
         let [a, b, c, d, e, f, g] = self.words();
         let equal = equal_upper_halves(
@@ -104,7 +104,7 @@ impl<'a> Bucket<'a> {
         Candidates(equal & ((1 << (2 * BUCKET_WORDS)) - 1))
     }
 
-    /// Takes the next of `candidates`, which [`Bucket::candidates`] returned for this bucket: its place here, and the word.
+    /// Takes the next of `candidates`, which [`Bucket::candidates`] returned for this bucket. Returns its slot and the word.
     #[inline(always)]
     pub fn next_of(self, candidates: &mut Candidates) -> Option<(usize, Word)> {
         while candidates.0 != 0 {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_a_fingerprint_is_found_wherever_it_is_and_free_places_are_not() {
+    fn every_word_of_a_fingerprint_is_found_in_every_slot_and_free_places_are_not() {
         let other =
             |index: u64| Word::new((index + 1) * 64, 1023, KeyHash(0x8000 + index), 64 * 64);
         for fingerprint in [0, 1, 0x7fff, 0xffff, 0x00ff, 0xff00] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_word_says_whether_the_bucket_moved_and_whether_its_keys_lie_further_on() {
+    fn the_control_word_says_whether_the_bucket_moved_and_whether_its_keys_lie_in_later_buckets() {
         for (control, is_moved, leads_on) in [
             (0, false, false),
             (3, false, true),

@@ -1,4 +1,4 @@
-//! The messages with which both sides connect.
+//! The messages that client and server exchange to connect.
 
 use stonecast_log::{KEY_SIZE_MAX, LogFormat, UNIT_SIZE, VALUE_SIZE_MAX, record_size};
 use stonecast_media::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
@@ -18,22 +18,22 @@ const PROTOCOL: Protocol = Protocol {
     name: "the direct store",
     version: PROTOCOL_VERSION,
 };
-/// The server makes writes durable whatever the platform of a client is, so neither declares one.
+/// The server makes writes durable whatever the platform of a client is, so neither side declares a platform.
 const GREETING: Greeting = Greeting::of(PROTOCOL);
-/// The longest record: staging memory that cannot hold it would never take it.
+/// Size of the longest record. Staging memory must have room for one.
 const RECORD_SIZE_MAX: u64 = record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX);
 
 message! {
-    /// Client's private data of the connection request.
+    /// The client's private data of the connection request.
     Hello, HELLO:
     magic: [u8; 8], "`stonecdk`";
     version: U32, "protocol version";
-    path: u8, "how the client comes here: 0 one-sided, 1 through a gateway";
+    path: u8, "path of the client: 0 one-sided, 1 gateway";
     reserved: [u8; 3], "zero";
 }
 
 message! {
-    /// Server's private data when it accepts: the facts of the pool that a client needs.
+    /// The server's private data of the acceptance: the facts of the pool that a client needs.
     Welcome, WELCOME:
     magic: [u8; 8], "`stonecdk`";
     version: U32, "protocol version";
@@ -44,16 +44,16 @@ message! {
     staging_size: U32, "bytes of staging memory; 0: the client leases extents of the log";
     tag_key: U64, "tag key";
     sequence: U64, "commit sequence number of the latest write";
-    session: U64, "names the connection, when the outcome of a write that was sent through it is asked for";
+    session: U64, "number of the connection, for questions about the outcome of a write that was sent through it";
     publication: U32, "1: the client may ask for the rights to publish; 0: not";
 }
 
-/// The fault of a server's welcome.
+/// The reason why a client rejects a server's welcome.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BadWelcome {
-    /// It is no server that this client could use.
+    /// The client cannot use this server.
     Mismatch(Mismatch),
-    /// It contains values that no server sends.
+    /// The welcome contains values that no server sends.
     Nonsense(&'static str),
 }
 
@@ -98,7 +98,7 @@ impl Hello {
             .unwrap_or_default()
     }
 
-    /// Why the client is refused, if it is.
+    /// The reason for which the client is refused, if any.
     pub fn refusal(private_data: &[u8]) -> Option<Mismatch> {
         let heard = GREETING.hear(Side::Client, private_data);
         heard.err().or_else(|| {
@@ -120,10 +120,10 @@ impl Welcome {
         }
     }
 
-    /// Checks the welcome of a server. An error names its fault.
+    /// Checks the welcome of a server. An error names the fault.
     ///
-    /// Every number that a client calculates with is held against its limits here, so that no later calculation can leave
-    /// the range of its type or divide by zero, whatever the server is.
+    /// Every number that a client calculates with is checked against its limits here, so that no later calculation leaves the
+    /// range of its type or divides by zero, whatever the server sends.
     pub fn parse(private_data: &[u8]) -> Result<Self, BadWelcome> {
         GREETING.hear(Side::Server, private_data)?;
         let welcome =
@@ -147,7 +147,7 @@ impl Welcome {
         Ok(welcome)
     }
 
-    /// The facts of the pool that records depend on, without the secret.
+    /// The facts of the pool on which records depend, without the secret.
     pub fn format(&self) -> LogFormat {
         LogFormat {
             uuid: u128::from_le_bytes(self.uuid),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_another_version_is_told_from_one_that_says_nonsense() {
+    fn a_server_of_another_version_is_distinguished_from_a_server_that_sends_nonsense() {
         let mut welcome = sane();
         welcome.version = U32::new(77);
         let Err(BadWelcome::Mismatch(mismatch)) = Welcome::parse(welcome.as_bytes()) else {
@@ -216,10 +216,10 @@ mod tests {
         ));
     }
 
-    /// Needs each of the checks of `parse`: without the first the limit of a value underflows, without the second a
-    /// position overflows, without the third a record that fits nowhere stops the client.
+    /// Fails without any of the checks of `parse`: without the first, the limit of a value underflows; without the second, a
+    /// position overflows; without the third, a record that fits nowhere stops the client.
     #[test]
-    fn a_welcome_with_numbers_that_no_server_says_is_refused() {
+    fn a_welcome_with_numbers_that_no_server_sends_is_refused() {
         assert!(Welcome::parse(sane().as_bytes()).is_ok());
         for segment_size in [0, 1, 64, 2048, (1 << 20) + 64, 1 << 31, 1 << 63] {
             assert!(

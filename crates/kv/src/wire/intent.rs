@@ -1,4 +1,4 @@
-//! The intents that a publishing client announces to the server, and the ring that they lie in.
+//! The intents that a publishing client announces to the server, and the ring that holds them.
 //!
 //! ```text
 //!   ring   | taken | ...  64 bytes | intent | intent | ...     INTENTS times 32 bytes
@@ -7,9 +7,10 @@
 //!   intent | word before | word after | sequence, sizes, kind | check |
 //! ```
 //!
-//! A client announces a publication in the batch that makes it, ahead of it. An intent counts when its check fits its number,
-//! counted from 1: in whatever order its words arrive, an intent that counts is whole, and one of an earlier round does not
-//! count. `taken` is how many the server has taken; a client has at most [`INTENTS`] more than that.
+//! A client announces a publication in the batch that makes it, ahead of the change of the word. An intent counts when its check
+//! fits its number; numbers begin at 1. In whatever order its words arrive, an intent that counts is whole, and an intent of an
+//! earlier round does not count. `taken` is the number of intents that the server has taken; a client announces at most
+//! [`INTENTS`] beyond that number.
 
 use crate::wire::Word;
 
@@ -35,15 +36,15 @@ const CHECK_FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
 pub(crate) struct Intent {
     pub before: Word,
     pub after: Word,
-    /// Of the record that `after` names.
+    /// Sequence of the record that `after` names.
     pub sequence: u64,
-    /// Units of the record before, and after: at most 64.
+    /// Units of the records before and after: at most 64 each.
     pub units: (u64, u64),
-    /// The record is void: the publication that an earlier intent announced was not done.
+    /// The record is void: the publication that an earlier intent announced did not happen.
     pub is_taken_back: bool,
 }
 
-/// The offset of intent `number`, from 1, in its ring.
+/// The offset of intent `number` in its ring. Numbers begin at 1.
 pub(crate) fn intent_offset(number: u64) -> u64 {
     INTENTS_OFFSET + (number - 1) % INTENTS * INTENT_SIZE as u64
 }
@@ -75,7 +76,7 @@ impl Intent {
         bytes
     }
 
-    /// Intent `number`, if that is what stands there.
+    /// Intent `number`, if `words` hold that intent.
     pub fn parse(words: [u64; 4], number: u64) -> Option<Self> {
         let [before, after, facts, found] = words;
         if found != check([before, after, facts], number) {
@@ -109,9 +110,9 @@ mod tests {
         std::array::from_fn(|index| u64::from_le_bytes(words[index]))
     }
 
-    /// Needs the number in the check: the intent of the round before stands there until it is overwritten.
+    /// Fails if the check leaves out the number: the intent of the round before stays in its place until it is overwritten.
     #[test]
-    fn an_intent_is_read_under_its_number_alone_and_only_when_it_is_whole() {
+    fn an_intent_is_read_only_under_its_number_and_only_when_whole() {
         let intent = Intent {
             before: Word(u64::MAX >> 4),
             after: Word(77),
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn intents_lie_in_the_ring_and_no_two_of_a_round_in_one_place() {
+    fn intents_lie_in_the_ring_and_no_two_intents_of_a_round_share_a_place() {
         assert_eq!(intent_offset(1), 64);
         assert_eq!(intent_offset(INTENTS) + INTENT_SIZE as u64, RING_SIZE);
         assert_eq!(intent_offset(INTENTS + 1), intent_offset(1));

@@ -1,9 +1,9 @@
 //! The messages between client and server. Little-endian, fixed layouts; `docs/formats/protocol.md` has the tables.
 //!
-//! Each request gets exactly one answer, and the answers of a connection come in the order of its
-//! requests (a WRITE_WITH_IMM into leased or staging memory is a request too). So an answer names no request.
+//! Each request gets exactly one answer, and the answers of a connection arrive in the order of its requests. A WRITE_WITH_IMM
+//! into leased or staging memory is a request too. An answer therefore names no request.
 //!
-//! An arriving message is unchecked bytes until one of the `parse` functions here has accepted it.
+//! An arriving message is unchecked bytes until one of the `parse` functions of this module has accepted the message.
 
 mod answer;
 mod bucket;
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_are_a_message_or_none_and_never_a_panic() {
+    fn no_bytes_make_a_parser_of_messages_panic() {
         let mut random = stonecast_base::random_from_seed(1);
         for _ in 0..100_000 {
             use rand::RngExt as _;

@@ -8,11 +8,10 @@ use super::layout::message;
 use crate::metrics::{PAGES, REPORT_SIZE};
 use crate::wire::limits::REQUEST_SIZE_MAX;
 
-/// A request that is sent as a message.
+/// A request that is sent by SEND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
-    /// Lease an extent with room for at least `size` bytes.
-    /// `publishes`: for records that the client stamps itself.
+    /// Lease an extent with room for at least `size` bytes. With `publishes`, the client itself stamps the records of the extent.
     Lease { size: u32, publishes: bool },
     /// Give a lease back.
     Release(Release),
@@ -26,18 +25,18 @@ pub(crate) enum Request<'a> {
     Stat { page: u8 },
     /// The client's report of its calls, see [`crate::metrics`].
     Report(&'a [u8]),
-    /// Open index, log and staging memory as they are now.
+    /// Open index, log and staging memory as they are at the moment.
     Access,
-    /// Index number `table` is read no more.
+    /// The client has stopped reading index number `table`.
     LeaveIndex { table: u32 },
-    /// Ask for the outcome of the write with `token`, which was sent through `session` when the latest version that its client
-    /// knew was `since`. The server ends that session, so that the answer stays true.
+    /// Ask for the outcome of the write with `token`, which its client sent through `session` knowing no version above `since`.
+    /// The server ends that session, so that the answer stays true.
     Outcome {
         token: u64,
         since: u64,
         session: u64,
     },
-    /// Give the rights to publish, anew.
+    /// Grant the rights to publish, or grant them anew.
     Publish,
 }
 
@@ -48,12 +47,12 @@ pub(crate) struct Release {
 }
 
 message! {
-    /// Every request starts with it; behind it comes the key of a delete, or a report.
+    /// The header of every request. The key of a delete, or a report, follows.
     RequestHeader, REQUEST:
     kind: u8, "kind";
-    detail: u8, "lease: 1 if the client stamps what it writes there; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6";
+    detail: u8, "lease: 1 if the client stamps the records of the extent; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6";
     reserved: [u8; 2], "zero";
-    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of what follows; leave index: its number";
+    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number";
     token: U64, "delete, outcome: token";
     number: U64, "delete: version that the condition names; outcome: latest version that the client knew";
     session: U64, "outcome: session of the first attempt";
@@ -182,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_survive_the_wire_each_under_the_number_of_its_name() {
+    fn every_request_survives_the_wire_under_the_number_of_its_kind() {
         let mut bytes = Vec::new();
         for (kind, request) in [
             (
@@ -244,7 +243,7 @@ mod tests {
             assert_eq!(
                 Request::parse(&bytes[..bytes.len() - 1]),
                 None,
-                "a cut request is no request"
+                "a truncated request is not a request"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Holds the page of the protocol against the types.
+//! Compares the page of the protocol with the types.
 
 use std::fmt::Write as _;
 
@@ -68,7 +68,7 @@ fn report() -> String {
 }
 
 #[test]
-fn the_page_of_the_protocol_shows_what_the_types_say() {
+fn the_page_of_the_protocol_agrees_with_the_types() {
     let page = include_str!("../../../../docs/formats/protocol.md");
     assert!(
         page.contains(&format!("Protocol version {PROTOCOL_VERSION}.")),

@@ -1,4 +1,4 @@
-//! The 8-byte index word, and the bucket and fingerprint that a key's hash gives.
+//! The 8-byte index word, and the bucket and fingerprint of a key's hash.
 //!
 //! ```text
 //!   63    60 59            44 43        34 33                                   0
@@ -7,9 +7,9 @@
 //!   +-------+----------------+------------+-------------------------------------+
 //! ```
 //!
-//! 34 bits of 64-byte units reach 1 TiB. The generation (modulo 1024) tells a reader that the segment was reused since
-//! the word was read. The class says how many lines hold the whole record, so that one READ fetches it. 0 is empty: unit
-//! 0 is the header of segment 0, so no record is there.
+//! 34 bits of 64-byte units reach 1 TiB. The generation, modulo 1024, tells a reader that the segment was reused after the word
+//! was read. The class gives the number of lines that hold the whole record, so that one READ fetches the record. The word 0 is
+//! empty: unit 0 belongs to the header of segment 0, so no record lies there.
 
 use stonecast_base::{LINE_SIZE, hash};
 
@@ -18,14 +18,14 @@ const GENERATION_BITS: u32 = 10;
 pub(super) const FINGERPRINT_BITS: u32 = 16;
 pub(super) const FINGERPRINT_SHIFT: u32 = LOCATION_BITS + GENERATION_BITS;
 
-/// Most bytes of a log that words can reach.
+/// Largest log that words can address, in bytes.
 pub(crate) const LOG_SIZE_MAX: u64 = (1 << LOCATION_BITS) * LINE_SIZE as u64;
 
-/// Lines that a reader fetches at first, by size class. The last class also holds every larger record; its reader learns
-/// the size from the first lines and fetches the rest.
+/// Lines of the first fetch of a reader, by size class. The last class also covers every larger record, whose reader learns the
+/// size from the first lines and fetches the rest.
 const CLASS_LINES: [u16; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
 
-/// Most bytes that are fetched at first.
+/// Largest first fetch, in bytes.
 pub(crate) const FIRST_READ_SIZE_MAX: usize =
     CLASS_LINES[CLASS_LINES.len() - 1] as usize * LINE_SIZE;
 
@@ -65,14 +65,14 @@ impl Word {
         )
     }
 
-    /// The word as it is made for a record of `record_size` bytes, whatever its class is now.
+    /// The word with the class of a record of `record_size` bytes, whatever the class of `self` is.
     #[inline]
     pub fn natural(self, record_size: u64) -> Self {
         Self(self.0 & !(CLASS_MAX << CLASS_SHIFT) | class_of(record_size) << CLASS_SHIFT)
     }
 
-    /// The same for readers, and for clients that publish one that they leave alone: of the next size class. `self` is natural; a
-    /// long one has no other class.
+    /// The word with the next size class: equal for readers, and left alone by clients that publish. `self` must be natural. A
+    /// long word has no next class and stays as it is.
     #[inline]
     pub fn claimed(self) -> Self {
         if self.is_long() {
@@ -82,7 +82,7 @@ impl Word {
         }
     }
 
-    /// Whether both name the same record, claimed or not.
+    /// Whether both words name the same record, claimed or not.
     #[inline]
     pub fn names(self, other: Self) -> bool {
         (self.0 ^ other.0) & !(CLASS_MAX << CLASS_SHIFT) == 0
@@ -108,12 +108,12 @@ impl Word {
         u64::from(CLASS_LINES[(self.0 >> 60) as usize]) * LINE_SIZE as u64
     }
 
-    /// Whether a record of this class is longer than what is fetched at first.
+    /// Whether a record of this class may be longer than the first fetch.
     pub fn is_long(self) -> bool {
         self.0 >> 60 == CLASS_LINES.len() as u64 - 1
     }
 
-    /// A hash that the word matches and whose home is `bucket` of 2^`bits`: all that is known without the key.
+    /// A hash that the word matches and whose home is `bucket` of 2^`bits` buckets. Without the key, more is not known.
     pub fn hash_of_bucket(self, bucket: u64, bits: u32) -> KeyHash {
         let top = if bits == 0 { 0 } else { bucket << (64 - bits) };
         KeyHash(top | u64::from((self.0 >> FINGERPRINT_SHIFT) as u16))
@@ -122,7 +122,7 @@ impl Word {
     /// Whether the word can belong to a key with this hash.
     #[inline]
     pub fn matches(self, hash: KeyHash) -> bool {
-        // Without a jump: no processor can foresee which word of a bucket matches.
+        // No branch: a processor cannot predict which word of a bucket matches.
         ((self.0 >> FINGERPRINT_SHIFT) as u16 == hash.fingerprint()) & (self.0 != 0)
     }
 }
@@ -144,16 +144,16 @@ impl std::fmt::Debug for Word {
 pub(crate) struct KeyHash(pub u64);
 
 impl KeyHash {
-    /// XXH3 of the key, seeded with the pool's tag key so that buckets cannot be guessed from outside.
+    /// XXH3 of the key, seeded with the pool's tag key so that nobody without that key can guess buckets.
     #[inline]
     pub fn of(tag_key: u64, key: &[u8]) -> Self {
         Self(hash::xxh3_64(tag_key, key))
     }
 
-    /// The home bucket in an index of 2^`bits` buckets. Top bits, so that an index twice as large splits each bucket
-    /// into two neighbours.
+    /// The home bucket in an index of 2^`bits` buckets. The top bits choose the bucket, so that an index twice as large splits
+    /// each bucket into two neighbours.
     pub fn bucket(self, bits: u32) -> u64 {
-        // In two steps, since 64 bits are no distance to shift by.
+        // Two steps, since a shift by 64 bits overflows.
         self.0 >> 1 >> (63 - bits)
     }
 
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_gives_back_what_went_in_at_both_ends_of_every_field() {
+    fn a_word_returns_its_fields_at_both_ends_of_every_range() {
         for position in [64, LOG_SIZE_MAX - 64] {
             for generation in [0, 1, 1023, 1024, u32::MAX] {
                 for hash in [KeyHash(0), KeyHash(u64::MAX)] {
@@ -199,9 +199,9 @@ mod tests {
         );
     }
 
-    /// Needs the natural class calculated anew: a claimed word does not say which class it had.
+    /// Fails if the natural class is not calculated anew: a claimed word does not record its earlier class.
     #[test]
-    fn a_claimed_word_is_told_from_the_natural_one_and_reads_no_less() {
+    fn a_claimed_word_differs_from_the_natural_word_and_fetches_no_less() {
         for lines in 1..=70u64 {
             let word = Word::new(640, 5, KeyHash(9), lines * 64);
             let claimed = word.claimed();

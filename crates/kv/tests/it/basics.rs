@@ -1,4 +1,4 @@
-//! What one client sees.
+//! The store as one client sees it.
 
 use stonecast_kv::{Condition, StoreError, Values, Written};
 
@@ -6,7 +6,7 @@ use crate::fabric::on_every_provider;
 use crate::world::{World, key, value};
 
 #[test]
-fn what_was_put_is_read_back_and_what_was_deleted_is_gone() {
+fn a_put_is_read_back_and_a_deleted_key_is_gone() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;
@@ -26,13 +26,16 @@ fn what_was_put_is_read_back_and_what_was_deleted_is_gone() {
                 "there is nothing left to delete"
             );
             let third = client.put(b"a", b"three").await.unwrap();
-            assert!(third > second, "a key that comes back gets a newer version");
+            assert!(
+                third > second,
+                "a key that is put again gets a newer version"
+            );
         });
     });
 }
 
 #[test]
-fn values_of_every_size_come_back_whole() {
+fn values_of_every_size_are_read_back_whole() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;
@@ -119,7 +122,7 @@ fn keys_and_values_beyond_the_limits_are_refused_with_the_limit() {
 }
 
 #[test]
-fn of_two_writes_that_name_the_same_version_one_is_done() {
+fn one_of_two_writes_that_name_the_same_version_is_done() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let (first, second) = (world.client().await, world.client().await);
@@ -241,7 +244,7 @@ fn many_keys_are_found_alone_in_batches_and_by_iteration_in_the_order_of_their_c
             let present = (0..count).filter(|&n| expected(n).is_some()).count() as u64;
             assert_eq!(seen, present);
             assert_eq!(client.stat().await.unwrap().keys, present);
-            // The same, some of the lowest versions at a time.
+            // The same listing in pages, the lowest versions first.
             let (mut from, mut pages, mut versions) = (0, 0, Vec::new());
             loop {
                 let mut page = client.entries_from(from, 100).await.unwrap();

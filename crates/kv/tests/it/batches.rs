@@ -10,13 +10,13 @@ use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
 const KEYS: u64 = 30;
-/// A size that no client publishes.
+/// A size beyond the records that clients publish.
 const LONG: usize = 5000;
 
-/// Needs each put to be begun before the next one is looked at (`multi_put`): else one that its client publishes overtakes a longer
-/// one of the same key, which the server has to do.
+/// Fails unless `multi_put` begins each put before the next one: otherwise a put that its client publishes overtakes a longer put
+/// of the same key, which the server has to do.
 #[test]
-fn pairs_of_one_call_are_stored_each_and_those_of_one_key_in_their_order_whoever_publishes_them() {
+fn all_pairs_of_a_call_are_stored_and_pairs_of_one_key_in_order_whoever_publishes_them() {
     on_every_provider(|| {
         for clients in [ClientPolicy::Trusted, ClientPolicy::Publishing] {
             let options = ServerOptions {
@@ -87,7 +87,7 @@ fn pairs_of_one_call_are_stored_each_and_those_of_one_key_in_their_order_whoever
 }
 
 #[test]
-fn a_pair_that_is_refused_is_refused_in_its_place_and_the_others_are_stored() {
+fn a_refused_pair_has_its_error_in_its_place_and_the_others_are_stored() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;
@@ -100,7 +100,7 @@ fn a_pair_that_is_refused_is_refused_in_its_place_and_the_others_are_stored() {
                     &outcomes[..],
                     [Ok(_), Err(StoreError::KeySize { size: 0, .. }), Ok(_)]
                 ),
-                "what was in it before is gone: {outcomes:?}"
+                "earlier outcomes are gone: {outcomes:?}"
             );
             client.multi_put(&[], &mut outcomes).await;
             assert!(outcomes.is_empty());

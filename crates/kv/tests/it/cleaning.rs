@@ -1,4 +1,4 @@
-//! Pools that are written many times over, and what cleaning leaves of them.
+//! Pools that are overwritten many times, and the cleaning of their segments.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ fn record_size(size: usize) -> u64 {
     (56 + 12 + size as u64).next_multiple_of(64)
 }
 
-/// Needs cleaning at all, the reserve of the cleaner, and *busy* instead of *no space* while there is something to clean.
+/// Fails without cleaning, without the reserve of the cleaner, and without *busy* instead of *no space* while there is something
+/// to clean.
 #[test]
 fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts() {
     on_every_provider(|| {
@@ -75,9 +76,10 @@ fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts() {
     });
 }
 
-/// Needs tombstones to be dropped, and segments to be cleaned for the sake of tombstones: each of these keys leaves one.
+/// Fails unless tombstones are dropped, and segments are cleaned for the sake of tombstones: each of these keys leaves a
+/// tombstone.
 #[test]
-fn keys_that_come_and_go_for_ever_do_not_fill_the_pool_with_tombstones() {
+fn keys_that_are_put_and_deleted_for_ever_do_not_fill_the_pool_with_tombstones() {
     on_every_provider(|| {
         let world = World::small();
         let mut model: BTreeMap<u64, Vec<u8>> = (0..100).map(|n| (n, value(n, 3000))).collect();
@@ -98,7 +100,7 @@ fn keys_that_come_and_go_for_ever_do_not_fill_the_pool_with_tombstones() {
                 }
                 let cleaning = client.metrics().await.unwrap().cleaning;
                 assert!(cleaning.dropped_tombstones > 2_000, "{cleaning:?}");
-                // A sixteenth, and what comes while the oldest segments are cleaned.
+                // A sixteenth, and the tombstones added while the oldest segments are cleaned.
                 assert!(
                     cleaning.tombstone_bytes < world.capacity / 4,
                     "{cleaning:?}"
@@ -117,8 +119,8 @@ fn keys_that_come_and_go_for_ever_do_not_fill_the_pool_with_tombstones() {
     });
 }
 
-/// Needs *busy* where there is something to gain and *no space* where there is not: what is live may fill the pool but for the
-/// reserve, and a pool that forgets takes new keys again.
+/// Fails without *busy* where there is something to gain, and without *no space* where there is not: live records may fill the
+/// pool except for the reserve, and a pool with deleted keys takes new keys again.
 #[test]
 fn a_pool_full_of_live_data_refuses_puts_deletes_and_takes_puts_again() {
     on_every_provider(|| {
@@ -161,9 +163,9 @@ fn a_pool_full_of_live_data_refuses_puts_deletes_and_takes_puts_again() {
     });
 }
 
-/// Needs leases to be taken back that are not used: each of these clients keeps a segment, and none of them ever returns it.
+/// Fails unless unused leases are taken back: each of these clients keeps a segment, and no client ever returns one.
 #[test]
-fn clients_that_keep_their_leases_and_do_nothing_block_nobody() {
+fn idle_clients_that_keep_their_leases_block_no_other_client() {
     on_every_provider(|| {
         let world = World::small();
         world.run(async |world| {
@@ -188,7 +190,7 @@ fn clients_that_keep_their_leases_and_do_nothing_block_nobody() {
                 }
             }
             assert!(client.metrics().await.unwrap().cleaning.reclaimed_leases > 0);
-            // Those who were away find their keys, and write again as if nothing had been.
+            // The idle clients find their keys, and write again.
             client.close().await;
             for (n, client) in (0..).zip(idle) {
                 assert!(
@@ -205,8 +207,8 @@ fn clients_that_keep_their_leases_and_do_nothing_block_nobody() {
     });
 }
 
-/// Needs what a freed segment remembers (`tokens_lost` in `recover`): after a scan nobody knows the tokens that went with it,
-/// and a write that was done would be done again.
+/// Fails without the record of a freed segment's tokens (`tokens_lost` in `recover`): a scan cannot find the tokens that were
+/// freed with the segment, and a write that was done would be done again.
 #[test]
 fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
     on_every_provider(|| {
@@ -227,11 +229,7 @@ fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
                 .put_with(&mut first.clone().unwrap(), &key(0), b"", Condition::None)
                 .await
                 .unwrap();
-            assert_eq!(
-                known,
-                Written::Done(1),
-                "as long as the server lives it remembers"
-            );
+            assert_eq!(known, Written::Done(1), "a living server remembers");
             for n in 0..50 {
                 assert!(client.delete(&key(n)).await.unwrap());
             }
@@ -259,9 +257,9 @@ fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
     });
 }
 
-/// Needs the generations of segments to be compared with those that the checkpoint knows.
+/// Fails unless the generations of segments are compared with the generations in the checkpoint.
 #[test]
-fn a_checkpoint_that_names_places_which_were_used_again_is_not_believed() {
+fn a_checkpoint_that_names_places_used_again_is_not_believed() {
     on_every_provider(|| {
         let world = World::small();
         let mut model: BTreeMap<u64, Vec<u8>> = (0..300).map(|n| (n, value(n, 3000))).collect();
@@ -287,15 +285,15 @@ fn a_checkpoint_that_names_places_which_were_used_again_is_not_believed() {
         world.run(async |world| {
             assert!(
                 !world.report.borrow().used_checkpoint,
-                "its words may name what is not there any more"
+                "words of the checkpoint may name records that are gone"
             );
             check(&world.client().await, &model, 400).await;
         });
     });
 }
 
-/// Needs recovery to find out what is dead (`Occupancy` in `rebuild`): a pool that was killed when puts found no free segment is
-/// cleaned by the server that opens it, from its first put on.
+/// Fails unless recovery finds the dead records (`Occupancy` in `rebuild`): a pool whose server was killed when puts found no
+/// free segment is cleaned by the next server, from the first put on.
 #[test]
 fn a_pool_that_has_to_be_cleaned_when_it_is_opened_takes_writes_at_once() {
     on_every_provider(|| {

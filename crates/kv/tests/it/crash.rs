@@ -1,4 +1,4 @@
-//! What a killed or closed server leaves, and what the next one makes of it.
+//! Pools left by killed or closed servers, opened by the next server.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
 #[test]
-fn everything_acknowledged_is_there_after_a_kill_and_after_another() {
+fn everything_acknowledged_is_there_after_one_kill_and_after_another() {
     on_every_provider(|| {
         for durability in [Durability::Process, Durability::Power] {
             let world = World {
@@ -108,7 +108,7 @@ fn a_checkpoint_stays_useful_after_a_crash_and_later_writes_win_over_it() {
             assert_eq!(
                 world.report.borrow().records,
                 251,
-                "only what came after the checkpoint is scanned"
+                "only the records after the checkpoint are scanned"
             );
             let client = world.client().await;
             let mut read = Vec::new();
@@ -163,7 +163,7 @@ fn a_full_pool_refuses_writes_serves_reads_and_still_deletes() {
 }
 
 #[test]
-fn clients_that_come_and_go_leave_no_segment_behind() {
+fn clients_that_connect_and_leave_keep_no_segment() {
     on_every_provider(|| {
         let world = World::small();
         world.run(async |world| {
@@ -175,7 +175,7 @@ fn clients_that_come_and_go_leave_no_segment_behind() {
                 }
             }
             let client = world.client().await;
-            // The server learns of the last departures in its own time.
+            // The server notices the last departures after a while.
             for _ in 0..1000 {
                 let stat = client.stat().await.unwrap();
                 if stat.clients == 1 && stat.segments_taken == 0 {
@@ -188,7 +188,7 @@ fn clients_that_come_and_go_leave_no_segment_behind() {
     });
 }
 
-/// Every key of `model` has its value, and no other below `limit` exists.
+/// Checks that every key of `model` has its value, and that no other key below `limit` exists.
 pub async fn check(client: &stonecast_kv::Client, model: &BTreeMap<u64, Vec<u8>>, limit: u64) {
     let mut read = Vec::new();
     for n in 0..limit {
@@ -202,10 +202,10 @@ pub async fn check(client: &stonecast_kv::Client, model: &BTreeMap<u64, Vec<u8>>
     }
 }
 
-/// Needs the marks: where a sync failed and its server died before it was told, the next server would find the bytes in the page
-/// cache, show them, and never write them.
+/// Fails without the marks: if a sync failed and the server died before it learnt of the failure, the next server would find the
+/// bytes in the page cache, show them, and never write them.
 #[test]
-fn what_a_sync_of_a_dead_server_may_have_lost_is_written_again_before_it_is_shown() {
+fn bytes_that_a_sync_of_a_dead_server_may_have_lost_are_written_again_before_they_are_shown() {
     let world = World::default();
     let fill = async |world: &World| {
         let client = world.client().await;
@@ -225,17 +225,17 @@ fn what_a_sync_of_a_dead_server_may_have_lost_is_written_again_before_it_is_show
         .find(|&start| marked(start))
         .expect("the header of a segment");
     assert!(marked(segment + 192) && marked(segment + 256) && marked(segment + 19 * 5000));
-    // Records that were sealed meanwhile were synced before; their seal was not.
+    // Sealed records were synced before the seal was written; the seal was not synced.
     world.run_until(End::Close, async |_| {});
     assert!(marked(segment + 64) && !marked(segment + 256));
     world.run_until(End::Kill, async |_| {});
     assert!(!marked(segment), "a pool that was closed was synced");
 }
 
-/// Needs the look at what has space (`mark_doubtful`): a mark is a store, and where a copy of a pool has a hole, which a long value of
-/// zeros becomes, a store on a full disk ends the server.
+/// Fails unless `mark_doubtful` checks which pages have space. A mark is a store. A copy of a pool may have a hole in place of a
+/// long value of zeros, and a store to a hole on a full disk ends the server.
 #[test]
-fn a_hole_in_what_a_dead_server_left_is_not_touched_by_the_next_one() {
+fn a_hole_in_the_log_of_a_dead_server_is_not_touched_by_the_next_one() {
     const ZEROS: usize = 200_000;
     let world = World {
         durability: stonecast_media::Durability::Power,
@@ -254,7 +254,7 @@ fn a_hole_in_what_a_dead_server_left_is_not_touched_by_the_next_one() {
         .position(|window| window == key(2))
         .expect("the record is there");
     let (first, last) = (start.next_multiple_of(4096), (start + ZEROS) / 4096 * 4096);
-    // As `cp --sparse=always` writes it, in its old place.
+    // The file as `cp --sparse=always` writes it, in the old place.
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(0).unwrap();
     file.set_len(world.capacity).unwrap();

@@ -5,10 +5,10 @@ use stonecast_kv::StoreError;
 use crate::fabric::{Provider, on_every_provider};
 use crate::world::{End, World, key, value};
 
-/// Needs: `Backing::earlier_writers_are_gone` asked in `Space::new`. Without it the second server appends to the segment
-/// that the first one's client still has mapped for writing.
+/// Fails unless `Space::new` asks `Backing::earlier_writers_are_gone`: the second server appends to the segment that a client of
+/// the first server still has mapped for writing.
 #[test]
-fn what_a_client_of_a_killed_server_had_leased_is_given_to_nobody_while_that_client_lives() {
+fn an_extent_leased_by_a_killed_server_is_leased_to_nobody_while_its_client_lives() {
     let world = World {
         provider: Provider::SharedMemory,
         ..World::small()
@@ -30,7 +30,7 @@ fn what_a_client_of_a_killed_server_had_leased_is_given_to_nobody_while_that_cli
         let mut read = Vec::new();
         assert!(
             client.get(&key(1), &mut read).await.unwrap().is_some(),
-            "what it published is there"
+            "the client's published record is there"
         );
     });
     drop(survivor);
@@ -40,14 +40,14 @@ fn what_a_client_of_a_killed_server_had_leased_is_given_to_nobody_while_that_cli
         let stat = client.stat().await.unwrap();
         assert_eq!(
             stat.segments_full, 0,
-            "with the last mapping gone the rests are used again: {stat:?}"
+            "without mappings the rests of segments are used again: {stat:?}"
         );
     });
 }
 
-/// Needs: `Space::release_earlier_run`, before anybody is told *no space*.
+/// Fails without `Space::release_earlier_run` before any *no space*.
 #[test]
-fn what_an_earlier_run_used_is_cleaned_as_soon_as_its_last_client_is_gone() {
+fn segments_of_an_earlier_run_are_cleaned_as_soon_as_its_last_client_is_gone() {
     let world = World {
         provider: Provider::SharedMemory,
         ..World::small()
@@ -79,9 +79,9 @@ fn what_an_earlier_run_used_is_cleaned_as_soon_as_its_last_client_is_gone() {
     });
 }
 
-/// Needs: the lease requested in a task of its own in `lease`.
+/// Fails unless `make_room` requests the lease in a task of its own.
 #[test]
-fn puts_that_are_given_up_while_their_lease_is_under_way_lose_no_lease() {
+fn puts_that_are_given_up_during_the_request_for_a_lease_lose_no_lease() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;

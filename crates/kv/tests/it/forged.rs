@@ -1,4 +1,4 @@
-//! Clients that write records as only the server does.
+//! Clients that write records in forms that are reserved to the server.
 
 use std::rc::Rc;
 
@@ -11,7 +11,8 @@ use crate::fabric::{Provider, on_every_provider};
 use crate::meddling::{self, Forge, Meddler};
 use crate::world::{End, World};
 
-/// Makes what a client writes a record that was moved when no sequence was left. `log`: where the log is for this client.
+/// Turns a client's record into a record that was moved when no sequence was left. `log` is the remote address of the log for
+/// this client.
 fn moved_at_the_end_of_time(format: LogFormat, opening: u32, log: u64) -> Forge {
     Box::new(move |device: &dyn Device, request: &WorkRequest| {
         let Operation::WriteWithImmediate { local, remote, .. } = request.operation else {
@@ -42,20 +43,20 @@ fn moved_at_the_end_of_time(format: LogFormat, opening: u32, log: u64) -> Forge 
     })
 }
 
-/// Needs the look at the rule in `take_record`: stamped, such a record is later than all that follow it in its segment, and the next
-/// opening takes that for damage.
+/// Fails unless `take_record` checks the rule: with a stamp, such a record would be later than all following records of its
+/// segment, and the next opening would take that for damage.
 #[test]
-fn a_record_of_a_client_that_says_it_was_moved_is_refused_and_does_no_harm() {
+fn a_client_s_record_that_claims_to_be_moved_is_refused_and_does_no_harm() {
     on_every_provider(|| {
         if !Provider::chosen().leases_extents() {
-            // The server writes what is copied anew.
+            // The server encodes copied records anew.
             return;
         }
         let world = World::default();
         world.run_until(End::Kill, async |world| {
             let meddler = Rc::new(Meddler::default());
             let port = meddling::port(&*world.fabric(), 1024, &meddler);
-            // Its overwrites go through the server.
+            // The overwrites of this client go through the server.
             let options = ClientOptions {
                 publishes: false,
                 ..ClientOptions::default()
@@ -80,7 +81,7 @@ fn a_record_of_a_client_that_says_it_was_moved_is_refused_and_does_no_harm() {
                 .await;
             assert!(matches!(forged, Err(StoreError::Invalid)), "{forged:?}");
             meddler.forge.replace(None);
-            // Behind it in the same segment.
+            // The next record of the same segment.
             client.put(b"key", b"2").await.unwrap();
         });
         world.run(async |world| {

@@ -7,8 +7,8 @@ use crate::fabric::on_every_provider;
 use crate::trouble::Trouble;
 use crate::world::{End, World, key, value};
 
-/// Needs the reserve to have its space before a put takes any other (`Space::prepare_reserve`): without it the first delete
-/// on a full file system is refused. Needs `Space::lacks_medium` where a put is refused: most of the pool is free.
+/// Fails unless the reserve gets its space before any put (`Space::prepare_reserve`): the first delete on a full file system is
+/// refused. Fails without `Space::lacks_medium` where a put is refused: most of the pool is free.
 #[test]
 fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
     on_every_provider(|| {
@@ -37,7 +37,7 @@ fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
             }
             assert!(
                 stored < 3000,
-                "it was the file system that was full, not the pool: {stored}"
+                "the file system was full, not the pool: {stored}"
             );
             let mut read = Vec::new();
             for n in 0..stored {
@@ -53,10 +53,10 @@ fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
     });
 }
 
-/// Needs `store_checkpoint` where a server closes: its user sees a failure otherwise, though nothing is lost. The first time there
-/// is no checkpoint at all; then an old one is there, of which no part may be believed.
+/// Fails without `store_checkpoint` at the end of a server: its user sees a failure, though nothing is lost. In the first run
+/// there is no checkpoint; in the second run there is an old one, of which no part may be believed.
 #[test]
-fn a_server_on_a_full_file_system_ends_in_good_order_and_the_next_one_finds_everything() {
+fn a_server_on_a_full_file_system_closes_in_order_and_the_next_one_finds_everything() {
     on_every_provider(|| {
         let world = World::small();
         let mut stored = 0;
@@ -104,10 +104,10 @@ fn a_server_on_a_full_file_system_ends_in_good_order_and_the_next_one_finds_ever
     });
 }
 
-/// Needs the verdict of its own in `take_own` and `grant_lease`: an error of the medium that costs nothing but space ends
-/// neither the server nor anybody's reads, and is not told as a full pool.
+/// Fails without the separate verdict in `take_own` and `grant_lease`: an error of the medium that only costs space ends neither
+/// the server nor any reads, and is not reported as a full pool.
 #[test]
-fn a_medium_that_fails_to_give_space_costs_the_write_that_needs_it_and_nothing_else() {
+fn a_medium_that_fails_to_allocate_space_fails_only_the_write_that_needs_it() {
     on_every_provider(|| {
         let world = World {
             capacity: 64 << 20,
@@ -137,9 +137,9 @@ fn a_medium_that_fails_to_give_space_costs_the_write_that_needs_it_and_nothing_e
     });
 }
 
-/// Needs `end_all_sessions` where `run` ends with an error: without it a client that waits for an answer waits for ever.
+/// Fails without `end_all_sessions` where `run` ends with an error: a client that waits for an answer waits for ever.
 #[test]
-fn clients_of_a_server_that_cannot_persist_any_more_are_told_while_the_server_still_exists() {
+fn clients_of_a_server_that_fails_to_persist_are_disconnected_while_the_server_exists() {
     on_every_provider(|| {
         let world = World {
             durability: stonecast_media::Durability::Power,
@@ -153,7 +153,7 @@ fn clients_of_a_server_that_cannot_persist_any_more_are_told_while_the_server_st
                 first.put(b"k", b"w").await,
                 Err(StoreError::NotPersisted)
             ));
-            // It sends its request to a server that runs no more.
+            // The client sends its request to a server that has stopped.
             let error = second.put(b"k", b"x").await.unwrap_err();
             assert!(matches!(error, StoreError::Disconnected { .. }), "{error}");
             world.trouble.set(Trouble::None);

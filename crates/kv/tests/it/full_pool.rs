@@ -1,6 +1,6 @@
-//! Pools that are full of live data: what still goes on there.
+//! Pools that are full of live data, and the operations that continue there.
 //!
-//! A delete is never refused for want of room, whatever was done before; a put is only where the pool is as full as
+//! A delete is never refused for want of room, whatever was done before. A put is refused only if the pool is as full as
 //! `docs/design/0014-cleaning.md` says.
 
 use std::collections::BTreeMap;
@@ -45,13 +45,13 @@ async fn fill(client: &Client, model: &mut BTreeMap<u64, usize>, next: &mut u64,
     }
 }
 
-/// Fails with what the server says of itself.
+/// Fails with the server's report.
 async fn fail(client: &Client, what: &str, error: &StoreError) -> ! {
     let metrics = client.metrics().await.map(|all| (all.stat, all.cleaning));
     panic!("{what}: {error}: {metrics:?}")
 }
 
-/// Deletes `n`, which is there.
+/// Deletes `n`, a present key.
 async fn delete(client: &Client, n: u64) {
     match client.delete(&key(n)).await {
         Ok(is_there) => assert!(is_there, "key {n} is there"),
@@ -59,9 +59,10 @@ async fn delete(client: &Client, n: u64) {
     }
 }
 
-/// Needs `make_room_for_deletes`, and that it asks no gain of the cleaner: where the cleaner has stopped in the middle of a segment it holds
-/// one of the last two, and the ends of full segments that no record fits into are nothing that it could gain. Needs `persist_seal_of_victim`,
-/// too: the medium of these tests asserts that no seal takes the place of another one while the newest is not durable.
+/// Fails without `make_room_for_deletes`, and if that function demands a gain of the cleaner: a cleaner that has stopped in the
+/// middle of a segment holds one of the last two segments, and cannot gain the ends of full segments that no record fits into.
+/// Fails without `persist_seal_of_victim`, too: the medium of these tests asserts that no seal replaces another one while the
+/// newest seal is not durable.
 #[test]
 fn a_full_pool_deletes_every_key_and_takes_as_much_again() {
     on_every_provider(|| {
@@ -86,7 +87,7 @@ fn a_full_pool_deletes_every_key_and_takes_as_much_again() {
                     while let Some((n, _)) = model.pop_first() {
                         delete(&client, n).await;
                     }
-                    // Nothing is live: there is room, at the latest when the cleaner has made it.
+                    // No record is live, so there is room, at the latest after the cleaner has run.
                     if let Err(error) = client.put(&key(next), &value(next, size)).await {
                         fail(&client, &format!("round {round}: the first put"), &error).await;
                     }
@@ -98,7 +99,7 @@ fn a_full_pool_deletes_every_key_and_takes_as_much_again() {
     });
 }
 
-/// The page says how full pools of the default shape get, new ones and those in which everything was deleted once.
+/// The page gives the fill of pools of the default shape, for new pools and for pools in which everything was deleted once.
 #[test]
 fn pools_of_the_default_shape_take_what_the_page_says() {
     let page = include_str!("../../../../docs/design/0014-cleaning.md");
@@ -160,10 +161,11 @@ fn with_85_percent_live_a_pool_of_32_segments_takes_overwrites_of_several_times_
     });
 }
 
-/// Needs `movable_out_of` to leave the victim itself out: after an end in the middle of a victim no segment may be free, and the one
-/// that the cleaner was moving records to has less in it than the victim, and so is the better choice but for the room, its own.
+/// Fails unless `movable_out_of` leaves out the victim itself. If a server ends in the middle of a victim, no segment may be
+/// free. The segment to which the cleaner was moving records holds less than the victim and looks like the better choice, but the
+/// only room is its own.
 #[test]
-fn whenever_a_server_ends_the_next_one_finds_room_to_go_on_cleaning() {
+fn whenever_a_server_ends_the_next_one_finds_room_to_continue_cleaning() {
     on(Provider::Reference, || {
         let (capacity, segment_size, size) = (20 * (256 << 10), 256 << 10, 1000);
         let world = world((capacity, segment_size, size));
@@ -192,10 +194,11 @@ fn whenever_a_server_ends_the_next_one_finds_room_to_go_on_cleaning() {
     });
 }
 
-/// Needs `spare_for_gap`: where the last free segment is the one that records are moved to, what a power cut takes of a step may leave
-/// less room than the rest of the victim needs, and nothing is ever free again.
+/// Fails without `spare_for_gap`: if records are moved to the last free segment, a power cut in the middle of a step may leave
+/// less room than the rest of the victim needs, and no segment is ever free again.
 #[test]
-fn whenever_the_power_fails_in_the_middle_of_a_move_the_next_server_finds_room_to_go_on_cleaning() {
+fn whenever_the_power_fails_in_the_middle_of_a_move_the_next_server_finds_room_to_continue_cleaning()
+ {
     on(Provider::Reference, || {
         let (capacity, segment_size, size) = (20 * (256 << 10), 256 << 10, 1000);
         let world = world((capacity, segment_size, size));
@@ -236,8 +239,8 @@ fn whenever_the_power_fails_in_the_middle_of_a_move_the_next_server_finds_room_t
     });
 }
 
-/// Needs what a segment's first record says of it (`Purpose::of`): without it the segment of the tombstones is not appended to as long
-/// as a client of the killed server lives, or a put takes its rest.
+/// Fails unless the first record tells the purpose of its segment (`Purpose::of`): the segment of the tombstones takes no appends
+/// as long as a client of the killed server lives, or a put takes the rest of that segment.
 #[test]
 fn a_full_pool_whose_server_was_killed_deletes_beside_the_clients_of_that_server() {
     on(Provider::SharedMemory, || {
@@ -268,12 +271,12 @@ fn a_full_pool_whose_server_was_killed_deletes_beside_the_clients_of_that_server
     });
 }
 
-/// Bytes that a record takes.
+/// Size of a record.
 fn record_size(key_size: u64, value_size: usize) -> u64 {
     (56 + key_size + value_size as u64).next_multiple_of(64)
 }
 
-/// What a story of random operations is like.
+/// The parameters of a story of random operations.
 #[derive(Debug)]
 struct Story {
     seed: u64,
@@ -321,13 +324,13 @@ impl Story {
         self.sizes[self.random.random_range(0..self.sizes.len())]
     }
 
-    /// Bytes of live records that a pool takes at least before a put is refused; see `docs/design/0014-cleaning.md`.
+    /// Least number of bytes of live records before a put is refused; see `docs/design/0014-cleaning.md`.
     fn share(&self) -> u64 {
         let reserved = match self.segments {
             0..64 => 2,
             _ => 2 + self.segments / 64,
         };
-        // Those that client, server and cleaner are writing to, and what cleaning has to gain before it begins.
+        // The segments to which client, server and cleaner write, and the gain that cleaning needs to begin.
         let open = 4;
         let lost = 256 + 128 + *self.sizes.iter().max().unwrap() as u64;
         (self.segments.saturating_sub(reserved + open)) * (self.segment_size - lost)
@@ -390,7 +393,7 @@ async fn check(client: &Client, model: &BTreeMap<u64, usize>) {
     }
 }
 
-/// Needs each part of the reserve.
+/// Fails without any part of the reserve.
 #[test]
 fn no_delete_is_ever_refused_for_want_of_room() {
     let first: u64 = std::env::var("STONECAST_SEED").map_or(1, |seed| seed.parse().unwrap());

@@ -6,9 +6,9 @@ use std::task::{Context, Waker};
 use crate::fabric::on_every_provider;
 use crate::world::{World, key, value};
 
-/// Needs `Lent` to come back when its batch has ended: without that the memory of every READ that is given up is lost.
+/// Fails unless `Lent` is freed when its batch has ended: the memory of every READ that is given up is lost.
 #[test]
-fn gets_that_are_given_up_leave_no_memory_behind_and_spoil_no_other() {
+fn gets_that_are_given_up_leak_no_memory_and_disturb_no_other_get() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;
@@ -36,7 +36,7 @@ fn gets_that_are_given_up_leave_no_memory_behind_and_spoil_no_other() {
                         "where READs are posted a GET waits"
                     );
                 }
-                // Keys read beside them lie in memory that none of them writes to.
+                // The abandoned READs must not write to the memory of other reads.
                 let n = round % 4;
                 assert!(client.get(&key(n), &mut found).await.unwrap().is_some());
                 assert_eq!(found, value(n, 3000), "in round {round}");

@@ -12,10 +12,10 @@ use crate::fabric::on_every_provider;
 use crate::trouble::Trouble;
 use crate::world::{End, World, key};
 
-/// Readers look all the time for keys that are there, that come, and that never are. Needs a reader that heeds the marks of
-/// an index that has moved; that the marks are there in time, the tests of `index` show.
+/// Readers look all the time for keys that are present, that are added, and that never exist. Fails if readers ignore the marks
+/// of an index that has moved. The tests of `index` show that the marks are made in time.
 #[test]
-fn readers_miss_nothing_and_find_nothing_that_is_not_there_while_the_index_grows() {
+fn readers_miss_no_key_and_find_no_absent_key_while_the_index_grows() {
     on_every_provider(|| {
         const KEYS: u64 = 30_000;
         World {
@@ -77,9 +77,10 @@ fn readers_miss_nothing_and_find_nothing_that_is_not_there_while_the_index_grows
     });
 }
 
-/// Needs the size of the index taken from the checkpoint: an index of another size refuses it, and scans everything.
+/// Fails unless the size of the index is taken from the checkpoint: an index of another size refuses the checkpoint, and
+/// everything is scanned.
 #[test]
-fn an_index_that_has_grown_opens_from_its_checkpoint_and_is_no_damage() {
+fn an_index_that_has_grown_opens_from_its_checkpoint_without_reported_damage() {
     on_every_provider(|| {
         let world = World {
             capacity: 16 << 20,
@@ -116,9 +117,10 @@ fn an_index_that_has_grown_opens_from_its_checkpoint_and_is_no_damage() {
     });
 }
 
-/// Needs the verdict of its own, and the exact count of what a batch adds: overwrites go on in a full index.
+/// Fails without the separate verdict, and without the exact count of the keys that a batch adds: overwrites continue in a full
+/// index.
 #[test]
-fn without_memory_for_a_larger_index_new_keys_are_refused_and_everything_else_goes_on() {
+fn without_memory_for_a_larger_index_new_keys_are_refused_and_everything_else_continues() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;

@@ -1,4 +1,4 @@
-//! More clients than segments: room that others have leased is waited for.
+//! More clients than segments: clients wait for room that others have leased.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,13 +8,13 @@ use stonecast_kv::StoreError;
 use crate::fabric::on_every_provider;
 use crate::world::{World, key, value};
 
-/// More than twice as many as a small pool has segments that puts may use.
+/// More than twice the number of segments that puts may use in a small pool.
 const CLIENTS: u64 = 14;
 
-/// Needs `is_room_leased` in `refuse_space`: without it those who come when all segments are leased are told that a pool is full
-/// which is empty.
+/// Fails without `is_room_leased` in `refuse_space`: clients that come when all segments are leased are told that an empty pool
+/// is full.
 #[test]
-fn who_finds_all_segments_leased_to_idle_clients_waits_for_one() {
+fn a_client_that_finds_all_segments_leased_to_idle_clients_waits_for_one() {
     on_every_provider(|| {
         World::small().run(async |world| {
             let mut clients = Vec::new();
@@ -37,10 +37,10 @@ fn who_finds_all_segments_leased_to_idle_clients_waits_for_one() {
     });
 }
 
-/// Needs `verdict_on_done`, and what `put_record` makes of it: none of these clients is ever idle, and none uses its segment up
-/// within the time that the others wait.
+/// Fails without `verdict_on_done`, and unless `put_record` obeys the verdict: no client is ever idle, and no client uses its
+/// segment up within the time that the others wait.
 #[test]
-fn clients_that_write_all_the_time_take_turns_with_more_of_them_than_there_are_segments() {
+fn more_busy_clients_than_segments_take_turns() {
     on_every_provider(|| {
         World::small().run(async |world| {
             let (begun, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
@@ -71,9 +71,10 @@ fn clients_that_write_all_the_time_take_turns_with_more_of_them_than_there_are_s
     });
 }
 
-/// Needs `leases_to_come` in `refuse_space`: a lease that is being revoked is in no session, and its segment is not free yet.
+/// Fails without `leases_to_come` in `refuse_space`: a lease that is being revoked is in no session, and its segment is not free
+/// yet.
 #[test]
-fn a_put_that_comes_while_the_last_room_is_on_its_way_back_finds_it() {
+fn a_put_that_comes_while_the_last_room_is_being_taken_back_finds_that_room() {
     on_every_provider(|| {
         World::small().run(async |world| {
             let (holder, late) = (world.client().await, world.client().await);
@@ -90,16 +91,16 @@ fn a_put_that_comes_while_the_last_room_is_on_its_way_back_finds_it() {
             }
             drop(filler);
             world.runtime().sleep(5_000_000).await;
-            // The server hears of both at once: the end of who holds the last room, and the request for room.
+            // The server learns of both at once: the end of the client that holds the last room, and the request for room.
             drop(holder);
             late.put(b"late", &value(1, 2000)).await.unwrap();
         });
     });
 }
 
-/// Needs *busy* to end: where what is leased is taken back, and what is live leaves no room, the answer is *no space*.
+/// Fails if *busy* has no end: once the leases are taken back and live records leave no room, the answer is *no space*.
 #[test]
-fn a_pool_that_is_full_is_said_to_be_full_also_beside_clients_that_hold_leases() {
+fn a_full_pool_is_reported_full_even_beside_clients_that_hold_leases() {
     on_every_provider(|| {
         let world = World::small();
         world.run(async |world| {
@@ -114,7 +115,7 @@ fn a_pool_that_is_full_is_said_to_be_full_also_beside_clients_that_hold_leases()
                 }
             };
             assert!(matches!(error, StoreError::NoSpace { .. }), "{error}");
-            // All but the reserve of two segments of eight, and what is left at the ends.
+            // Everything but the reserve of two segments of eight, and the ends of segments.
             assert!(
                 stored * 2000 * 100 > world.capacity * 65,
                 "{stored} records of {}",
@@ -126,8 +127,8 @@ fn a_pool_that_is_full_is_said_to_be_full_also_beside_clients_that_hold_leases()
     });
 }
 
-/// Needs `is_used` in `reclaim_unused`: else the extent that a client has leased ahead is taken for unused while the client fills
-/// the one before, and with its window goes the connection of who then writes there.
+/// Fails without `is_used` in `reclaim_unused`: the extent that a client has leased ahead counts as unused while the client fills
+/// the extent before, and the client's next write hits a closed window and ends the connection.
 #[test]
 fn an_extent_that_is_leased_ahead_is_kept_while_its_client_writes() {
     on_every_provider(|| {
@@ -145,7 +146,7 @@ fn an_extent_that_is_leased_ahead_is_kept_while_its_client_writes() {
                 other.put(&key(1000 + n), b"other").await.unwrap();
                 others.push(other);
             }
-            // The extent leased ahead lies unused for longer than a lease may, and nobody is idle.
+            // The extent leased ahead lies unused for longer than a lease may, and no client is idle.
             for _ in 0..12 {
                 world.runtime().sleep(100_000_000).await;
                 busy.put(&key(0), b"slow").await.unwrap();

@@ -1,4 +1,4 @@
-//! Reads by remembered places: they take one round trip, and are never wrong however old the memory is.
+//! Reads by remembered places: such a read takes one round trip, and is right however old the remembered place is.
 
 use std::collections::HashMap;
 
@@ -28,9 +28,9 @@ async fn read(client: &Client, key: &[u8]) -> Option<Vec<u8>> {
     version.map(|_| value)
 }
 
-/// Needs the word of the bucket: a client that believes its memory alone reads what was overwritten or deleted.
+/// Fails without the word of the bucket: a client that believes only its remembered places reads overwritten or deleted records.
 #[test]
-fn what_others_wrote_and_deleted_is_seen_whatever_a_client_remembers() {
+fn writes_and_deletes_of_others_are_seen_whatever_a_client_remembers() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let (reader, batches, writer) = (
@@ -60,7 +60,7 @@ fn what_others_wrote_and_deleted_is_seen_whatever_a_client_remembers() {
                     expected,
                     "one read finds the new place, the other knows it"
                 );
-                // A client that asks for several at once alone meets the old place there.
+                // A client that only reads batches meets the old place in a batch.
                 batches.multi_get(&[b"b", b"a"], &mut values).await.unwrap();
                 assert_eq!(
                     (values.get(0), values.get(1).map(|(value, _)| value)),
@@ -77,9 +77,10 @@ fn what_others_wrote_and_deleted_is_seen_whatever_a_client_remembers() {
     });
 }
 
-/// Needs what a put learns: the first read of a key after it is a hit. A client that copies does not know the final place.
+/// Fails unless a put learns its place: the first read after the put is a hit. A client that copies does not know the final
+/// place.
 #[test]
-fn who_wrote_a_key_knows_its_place() {
+fn a_client_knows_the_place_of_a_key_that_it_wrote() {
     on_every_provider(|| {
         for (clients, hits) in [(ClientPolicy::Trusted, 50), (ClientPolicy::Copying, 0)] {
             World {
@@ -110,8 +111,8 @@ fn who_wrote_a_key_knows_its_place() {
     });
 }
 
-/// Needs the look at the mark in the bucket that a remembered place is checked by, and in one that is read to find the place:
-/// the old index still has the word of the old version, and its record is whole.
+/// Fails unless the mark is checked both in the bucket that confirms a remembered place and in a bucket that is read to find the
+/// place: the old index still has the word of the old version, and its record is whole.
 #[test]
 fn an_index_that_has_moved_confirms_no_place() {
     on_every_provider(|| {
@@ -157,9 +158,9 @@ fn twins(tag_key: u64, buckets: u64) -> [Vec<u8>; 2] {
     unreachable!("there are more keys than buckets and fingerprints")
 }
 
-/// Needs the comparison of the key wherever a record is taken for the key's.
+/// Fails without the comparison of keys wherever a record is accepted.
 #[test]
-fn keys_that_look_alike_in_the_index_are_told_apart() {
+fn keys_with_equal_fingerprints_and_buckets_are_told_apart() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let writer = world.client().await;
@@ -184,7 +185,7 @@ fn keys_that_look_alike_in_the_index_are_told_apart() {
     });
 }
 
-/// Needs the distance: keys that a full home bucket sent on are read in one round trip, too.
+/// Fails without the distance: keys that overflowed from a full home bucket are read in one round trip, too.
 #[test]
 fn keys_beside_their_home_buckets_are_remembered() {
     on_every_provider(|| {
@@ -216,7 +217,7 @@ fn keys_beside_their_home_buckets_are_remembered() {
     });
 }
 
-/// Needs the bound of the table, and that what falls out of it costs a round trip and nothing else.
+/// Fails without the bound of the table, and if a key that was evicted costs more than a round trip.
 #[test]
 fn a_client_that_remembers_few_places_or_none_reads_the_same() {
     on_every_provider(|| {

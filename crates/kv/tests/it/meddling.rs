@@ -1,4 +1,4 @@
-//! A device with somebody in between, who does what a story says.
+//! A device with a meddler in between, which acts as a story says.
 //!
 //! ```text
 //!   port ---> Observed<Meddler> ---> device of the provider
@@ -17,7 +17,7 @@ use crate::fabric::Fabric;
 /// A change to a work request, through the memory that the request names.
 pub type Forge = Box<dyn Fn(&dyn Device, &WorkRequest)>;
 
-/// The actions of the party in between.
+/// The actions of the meddler.
 #[derive(Default)]
 pub struct Meddler {
     pub stands_still: Cell<bool>,
@@ -43,7 +43,7 @@ impl Observer for Meddler {
     fn invalidating(&self, _: Rkey) -> Result<(), DeviceError> {
         match self.stands_still.get() {
             true => Err(DeviceError::Unquiesced {
-                peer: "who stands still".to_owned(),
+                peer: "a stopped peer".to_owned(),
             }),
             false => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! What is counted, of whom, and what it costs.
+//! The counters of clients and server, and their exact values.
 
 use stonecast_kv::{Client, ClientPath, Condition, Metrics, SAMPLE, Values};
 use stonecast_media::Durability;
@@ -13,7 +13,7 @@ async fn gateway(world: &World) -> Client {
         .unwrap()
 }
 
-/// Needs that what cannot end in the call ends there before it reads a record whose bytes would be thrown away.
+/// Fails unless a read that cannot end in the call leaves the call before it reads a record in vain.
 #[test]
 fn each_byte_of_a_long_record_is_read_once() {
     on_every_provider(|| {
@@ -22,12 +22,12 @@ fn each_byte_of_a_long_record_is_read_once() {
             writer.put(b"short", b"1").await.unwrap();
             writer.put(b"long", &[7; 20_000]).await.unwrap();
             let mut found = Vec::new();
-            // The first READ maps the memory; from the next one on a provider may execute READs in the call.
+            // The first READ maps the memory; a provider may execute the next READs in the call.
             reader.get(b"short", &mut found).await.unwrap();
             reader.get(b"long", &mut found).await.unwrap();
             assert_eq!(found, [7; 20_000]);
             reader.close().await;
-            // A header of 56 bytes, key and value, in units of 64 bytes; the bucket, and once more where the call gave up.
+            // A header of 56 bytes, key and value, in units of 64 bytes; and the bucket, which is read twice if the call gave up.
             let record = (56 + 4 + 20_000_u64).next_multiple_of(64);
             let read_bytes = writer.metrics().await.unwrap().one_sided.read_bytes;
             let read = read_bytes - 2 * 64;
@@ -39,9 +39,9 @@ fn each_byte_of_a_long_record_is_read_once() {
     });
 }
 
-/// Needs the path in what a client says when it connects, the reports, and the one before a client closes.
+/// Fails without the path in a client's hello, without reports, and without the report before a client closes.
 #[test]
-fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_closed() {
+fn both_paths_are_told_apart_and_all_calls_of_a_client_are_known_once_the_client_has_closed() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let (one_sided, gateway, observer) = (
@@ -101,17 +101,17 @@ fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_c
                 (4, 1, 1),
                 "the sums are what they were"
             );
-            // A record: room for a header of 56 bytes, key and value, in units of 64 bytes.
+            // A record takes a header of 56 bytes, key and value, in units of 64 bytes.
             assert_eq!(
                 (one_sided.written_bytes, gateway.written_bytes),
                 (3 * 64, 2 * 64)
             );
-            // A bucket of 64 bytes for each key, and the one record that is there.
+            // A bucket of 64 bytes for each key, and the one present record.
             assert_eq!(
                 (one_sided.read_bytes, gateway.read_bytes),
                 (64 + 64 + 64, 3 * 64 + 64)
             );
-            // A client that writes into memory that the server copies from leases nothing, and does not know the places of its writes.
+            // A client that writes into staging memory leases nothing, and does not know the places of its writes.
             let one = u64::from(world.provider.leases_extents());
             assert_eq!(leases, one, "the gateway's; the other was given back");
             assert!(
@@ -126,27 +126,27 @@ fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_c
             assert_eq!(
                 (one_sided.location_hits, one_sided.location_misses),
                 (hits, 2 - hits),
-                "its own key, and none"
+                "one hit for its own key, and one absent key"
             );
             assert_eq!(
                 (gateway.location_hits, gateway.location_misses),
                 (0, 3),
-                "it has forgotten what it deleted"
+                "a deleted key is forgotten"
             );
         });
     });
 }
 
-/// Needs every 64th call to be timed, and to report while a client goes on.
+/// Fails unless every 64th call is timed, and a busy client reports.
 #[test]
-fn a_client_that_goes_on_reports_and_times_some_of_its_calls() {
+fn a_busy_client_reports_and_times_some_of_its_calls() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let (client, observer) = (world.client().await, world.client().await);
             client.put(b"a", b"1").await.unwrap();
             let (mut value, mut calls, mut seen) = (Vec::new(), 1, Metrics::default());
             while seen.one_sided.reads < 1000 {
-                // Longer than the time between two reports.
+                // Ten pauses are longer than the time between two reports.
                 world.runtime().sleep(110_000_000).await;
                 for _ in 0..640 {
                     client.get(b"a", &mut value).await.unwrap();
@@ -154,7 +154,7 @@ fn a_client_that_goes_on_reports_and_times_some_of_its_calls() {
                 calls += 640;
                 world.runtime().sleep(10_000_000).await;
                 seen = observer.metrics().await.unwrap();
-                assert!(calls < 64_000, "reads are reported while they go on");
+                assert!(calls < 64_000, "a busy client reports its reads");
             }
             client.close().await;
             let metrics = observer.metrics().await.unwrap().one_sided;
@@ -167,7 +167,7 @@ fn a_client_that_goes_on_reports_and_times_some_of_its_calls() {
     });
 }
 
-/// Needs each pair to be one call, whichever way it is written: else twice as many calls are timed as were made.
+/// Fails unless each pair is one call, whichever way it is written: otherwise twice as many calls are timed as were made.
 #[test]
 fn every_pair_of_many_puts_is_counted_once() {
     World::default().run(async |world| {
@@ -184,9 +184,9 @@ fn every_pair_of_many_puts_is_counted_once() {
     });
 }
 
-/// Needs the counts where bytes are made durable.
+/// Fails without the counts where bytes are made durable.
 #[test]
-fn what_makes_writes_durable_is_counted() {
+fn write_backs_fences_and_syncs_are_counted() {
     World {
         durability: Durability::Power,
         ..World::default()
@@ -212,8 +212,8 @@ fn what_makes_writes_durable_is_counted() {
     });
 }
 
-/// Needs staging memory for every client of a log that is synced as a file: a page that a client has stored to costs each sync
-/// an interrupt of that client's processor.
+/// Fails unless every client of a log that is synced as a file gets staging memory: a page to which a client has stored costs
+/// each sync an interrupt of that client's processor.
 #[test]
 fn no_client_writes_to_a_log_that_is_synced_as_a_file() {
     for durability in [Durability::Process, Durability::Power] {

@@ -10,21 +10,22 @@ use stonecast_media::Durability;
 
 use crate::world::{World, key, value};
 
-/// Needs the turns of the client: without them a small record overtakes a large one that waits for its lease.
+/// Fails without the turns of the client: a small record overtakes a large one that waits for its lease.
 #[test]
-fn puts_in_flight_together_are_committed_in_the_order_of_asking() {
+fn puts_in_flight_together_are_committed_in_the_order_of_the_calls() {
     puts_are_committed_in_the_order_of_asking(Durability::Process);
 }
 
-/// Needs the batch to wait for a segment that is being prepared: what is sent back instead is overtaken by what follows it.
+/// Fails unless the batch waits for a segment that is being prepared: a put that is sent back instead is overtaken by the next
+/// one.
 #[test]
-fn puts_that_the_server_copies_are_committed_in_the_order_of_asking_while_it_waits_for_space() {
+fn puts_that_the_server_copies_are_committed_in_order_while_the_server_waits_for_space() {
     puts_are_committed_in_the_order_of_asking(Durability::Power);
 }
 
 type Put<'a> = Pin<Box<dyn Future<Output = Result<u64, StoreError>> + 'a>>;
 
-/// A put under way, or its version.
+/// A put in flight, or its version.
 enum Flying<'a> {
     Put(Put<'a>),
     Done(u64),
@@ -41,7 +42,7 @@ fn puts_are_committed_in_the_order_of_asking(durability: Durability) {
         let mut flying: VecDeque<Flying<'_>> = VecDeque::new();
         let mut last = 0;
         for n in 0..4_000 {
-            // Of very different sizes, so that most segments end with a record that does not fit before one that would.
+            // The sizes differ much, so that at the end of most segments a record does not fit and the next one would.
             let size = if n % 5 == 0 { 30_000 } else { 20 };
             let mut put: Put<'_> =
                 Box::pin(async move { client.put(&key(n), &value(n, size)).await });
@@ -58,7 +59,7 @@ fn puts_are_committed_in_the_order_of_asking(durability: Durability) {
     });
 }
 
-/// Drives all until the first is done, which must have a later version than the `last` one.
+/// Drives all puts until the first is done, which must have a later version than `last`.
 async fn take_first(flying: &mut VecDeque<Flying<'_>>, last: &mut u64) {
     let version = poll_fn(|context| {
         for place in flying.iter_mut() {
@@ -79,7 +80,7 @@ async fn take_first(flying: &mut VecDeque<Flying<'_>>, last: &mut u64) {
     *last = version;
 }
 
-/// Sends `first` and then `second`, before the server takes either. Returns the number of persists that made both durable.
+/// Sends `first` and then `second` before the server takes either of them. Returns the number of persists that made both durable.
 async fn persists_of_two<A, B>(
     client: &Client,
     first: impl Future<Output = Result<A, StoreError>>,
@@ -98,10 +99,11 @@ async fn persists_of_two<A, B>(
     client.metrics().await.unwrap().stat.persists - before
 }
 
-/// Needs the persist before a write that rests on another one of its batch. A crash may keep any part of what one persist covers: a delete
-/// without the put that it removed is told as *removed*, and the put that its client repeats stores the key again.
+/// Fails without the persist before a write that depends on another write of its batch. A crash may keep any part of the bytes of
+/// one persist. After such a crash, a delete without the put that it removed is answered as *removed*, and the put that its
+/// client repeats stores the key again.
 #[test]
-fn a_write_that_rests_on_another_one_of_its_batch_is_persisted_after_that_one() {
+fn a_write_that_depends_on_another_one_of_its_batch_is_persisted_after_that_one() {
     let world = World {
         durability: Durability::Power,
         ..World::default()

@@ -11,10 +11,10 @@ use stonecast_kv::{Client, Closing, Server, StoreError};
 use crate::fabric::{Provider, on_every_provider};
 use crate::world::{World, key, value};
 
-/// Needs: the task that takes arrivals ends with its client. Without that it keeps the port, and takes the next client's
+/// Fails unless the task that receives answers ends with its client: the task keeps the port, and takes the next client's
 /// arrivals.
 #[test]
-fn a_port_serves_one_client_after_the_other_and_is_free_when_the_last_one_goes() {
+fn a_port_serves_one_client_after_the_other_and_is_free_after_the_last_one() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let (port, runtime) = world.port();
@@ -37,7 +37,7 @@ fn a_port_serves_one_client_after_the_other_and_is_free_when_the_last_one_goes()
     });
 }
 
-/// Needs the end of an `Endpoint`: without it each refused connection leaves a queue pair and megabytes of memory on the device.
+/// Fails without the end of an `Endpoint`: each refused connection leaves a queue pair and megabytes of memory on the device.
 #[test]
 fn a_connection_that_fails_leaves_nothing_behind() {
     on_every_provider(|| {
@@ -60,7 +60,7 @@ fn a_connection_that_fails_leaves_nothing_behind() {
                 .allocate(64, stonecast_fabric::Access::NONE)
                 .unwrap();
             if Provider::chosen() == Provider::SharedMemory {
-                // It gives the places of what was freed again; the upper half of an index counts how often.
+                // Shared memory reuses the places of freed regions; the upper half of an index counts the uses.
                 assert!(
                     after.index & 0xffff < 8,
                     "regions are left behind: {before:?} {after:?}"
@@ -77,8 +77,8 @@ fn a_connection_that_fails_leaves_nothing_behind() {
     });
 }
 
-/// Needs the inbox of each client: without it the second server takes the answers that its own client waits for, or that client the
-/// requests of the second server's clients.
+/// Fails without an inbox for each client: the second server takes the answers that its own client waits for, or that client
+/// takes the requests of the second server's clients.
 #[test]
 fn a_server_is_a_client_of_another_server_on_its_own_port() {
     on_every_provider(|| {
@@ -95,7 +95,7 @@ fn a_server_is_a_client_of_another_server_on_its_own_port() {
             runtime.spawn(Box::pin(async move {
                 serving.run(&|| stopped.get()).await.unwrap();
             }));
-            // One is the first server's client on the port of the second; the other is a client of the second.
+            // One client of the first server is on the port of the second server; the other client belongs to the second server.
             let connect = |port| Client::connect(port, runtime.clone(), &address);
             let first = world.address();
             let onwards = Client::connect(port, runtime.clone(), &first);
@@ -132,7 +132,7 @@ fn a_server_is_a_client_of_another_server_on_its_own_port() {
     });
 }
 
-/// Both at the same time.
+/// Runs both futures at the same time.
 async fn both<A, B>(
     mut one: Pin<&mut impl Future<Output = A>>,
     mut other: Pin<&mut impl Future<Output = B>>,

@@ -1,4 +1,4 @@
-//! Clients that a device keeps apart by protection domains: each has receive buffers of its own at the server.
+//! Clients separated by protection domains: each has receive buffers of its own at the server.
 
 use stonecast_kv::{ClientPolicy, ServerOptions};
 
@@ -7,7 +7,7 @@ use crate::fabric::{Provider, on};
 use crate::sharing::meet_on_few_keys;
 use crate::world::{World, key, value};
 
-/// A world whose clients write as those of other machines do.
+/// A world whose clients write like clients of other machines.
 fn copying() -> World {
     World {
         options: ServerOptions {
@@ -19,14 +19,14 @@ fn copying() -> World {
 }
 
 #[test]
-fn clients_that_are_kept_apart_have_the_same_store() {
+fn clients_in_separate_protection_domains_share_the_same_store() {
     on(Provider::ProtectionDomains, || {
         meet_on_few_keys(ClientPolicy::Trusted, 1);
         meet_on_few_keys(ClientPolicy::Copying, 2);
     });
 }
 
-/// Needs: `repost_own` for each arrival that was taken over, messages and records alike; a client has 256 buffers.
+/// Fails without `repost_own` for each arrival that was taken over, messages and records alike. A client has 256 buffers.
 #[test]
 fn a_client_with_its_own_receive_buffers_sends_more_messages_than_it_has_buffers() {
     on(Provider::ProtectionDomains, || {
@@ -52,7 +52,7 @@ fn a_client_with_its_own_receive_buffers_sends_more_messages_than_it_has_buffers
     });
 }
 
-/// Their ends find messages of theirs under way, in buffers that go with them. Needs: the end of a session gives back the
+/// Clients end with messages in flight, in buffers that end with their session. Fails unless the end of a session frees the
 /// memory of its receive buffers.
 #[test]
 fn clients_that_come_and_go_leave_the_others_served() {

@@ -44,7 +44,7 @@ async fn expect(client: &Client, model: &BTreeMap<u64, Vec<u8>>) {
     }
 }
 
-/// Batches that the server has served so far: none of them is needed for a put that its client publishes.
+/// Batches that the server has served so far. A put that its client publishes needs none.
 async fn batches(client: &Client) -> u64 {
     client.stat().await.unwrap().batches
 }
@@ -81,7 +81,7 @@ fn an_overwrite_needs_no_answer_of_the_server_and_survives_its_death() {
                 }
             }
             assert!(versions.is_sorted_by(|a, b| a < b), "versions grow");
-            // The clients' own questions are a batch each.
+            // Each question of the clients is a batch.
             let asked = batches(&reader).await - before;
             assert!(
                 asked <= 3,
@@ -104,13 +104,13 @@ fn an_overwrite_needs_no_answer_of_the_server_and_survives_its_death() {
             assert_eq!(world.report.borrow().keys, 100);
             expect(&world.client().await, &model).await;
         });
-        // Closed in good order, too.
+        // The same after a proper close.
         world.run(async |world| expect(&world.client().await, &model).await);
     });
 }
 
 #[test]
-fn what_is_no_plain_overwrite_goes_through_the_server_beside_it() {
+fn every_put_but_a_plain_overwrite_goes_through_the_server() {
     on_every_provider(|| {
         let world = publishing(World::default());
         world.run_until(End::Kill, async |world| {
@@ -164,8 +164,8 @@ fn what_is_no_plain_overwrite_goes_through_the_server_beside_it() {
     });
 }
 
-/// Counters that several clients count up, half of them by publication after a read, are never counted back; and of puts and
-/// conditional puts on one version one is done. Needs the claim, and that a lost CAS is not taken for a success.
+/// Several clients count up counters, half of them by publication after a read: no counter ever goes back, and of puts and
+/// conditional puts on one version one is done. Fails without the claim, and if a lost CAS counts as a success.
 #[test]
 fn clients_of_both_kinds_on_one_key_agree_on_what_is_newest() {
     on_every_provider(|| {
@@ -189,7 +189,7 @@ fn clients_of_both_kinds_on_one_key_agree_on_what_is_newest() {
                                     client.get(b"key", &mut Vec::new()).await.unwrap().unwrap();
                                 assert!(
                                     version >= seen,
-                                    "a version that was told is never newer than what is read"
+                                    "an acknowledged version is never newer than a later read"
                                 );
                                 match client
                                     .put_if(b"key", b"conditional", Condition::Version(version))
@@ -255,8 +255,8 @@ fn the_index_grows_while_clients_publish() {
     });
 }
 
-/// A pool that is written many times over by clients that publish: nothing is lost, and nothing deleted comes back. Needs the
-/// reports: without births segments are never chosen or never freed, without deaths before the horizon tombstones go too early.
+/// Clients that publish overwrite a pool many times: nothing is lost, and nothing deleted comes back. Fails without the intents:
+/// without births, segments are never chosen or never freed; without deaths before the horizon, tombstones are dropped too early.
 #[test]
 fn a_pool_is_cleaned_while_clients_publish() {
     on_every_provider(|| {
@@ -299,12 +299,12 @@ fn a_pool_is_cleaned_while_clients_publish() {
     });
 }
 
-/// Needs the first death that a report tells: else the tombstone goes while an older version than the deleted one, which only a
-/// client knew to be dead, is in the log still.
+/// Fails without the first death that an intent tells: the tombstone is dropped while the log still has a version older than the
+/// deleted one, which only a client knew to be dead.
 #[test]
-fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned() {
+fn a_key_that_one_client_replaced_and_another_deleted_stays_deleted_however_much_is_cleaned() {
     on_every_provider(|| {
-        // So large that nobody cleans the first segment for its few dead bytes.
+        // The pool is so large that the first segment is not cleaned for its few dead bytes.
         let world = publishing(World {
             capacity: 8 << 20,
             ..World::small()
@@ -312,7 +312,7 @@ fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned
         world.run_until(End::Kill, async |world| {
             let (publisher, other) = (world.client().await, modest_client(world).await);
             other.put(b"gone", b"1").await.unwrap();
-            // More than a segment of what lives: in the first one nothing else dies.
+            // More than a segment of live records: in the first segment no other record dies.
             for n in 0..300 {
                 other.put(&key(n), &value(n, 1000)).await.unwrap();
             }
@@ -326,7 +326,7 @@ fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned
                     .put(&key(1000 + round % 8), &value(round, 2000))
                     .await
                     .unwrap();
-                // More tombstones than a pool keeps if it need not.
+                // More tombstones than a pool keeps without need.
                 for _ in 0..4 {
                     other.put(b"passing", b"by").await.unwrap();
                     assert!(other.delete(b"passing").await.unwrap());
@@ -349,7 +349,7 @@ fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned
 }
 
 #[test]
-fn a_server_that_cannot_let_clients_publish_says_why() {
+fn a_server_that_cannot_let_clients_publish_names_the_reason() {
     let world = publishing(World {
         durability: Durability::Power,
         ..World::default()
@@ -362,9 +362,10 @@ fn a_server_that_cannot_let_clients_publish_says_why() {
     assert!(refused.to_string().contains("power loss"), "{refused}");
 }
 
-/// Needs the look whether earlier publishers are gone, before the scan: what they publish after it would be lost.
+/// Fails unless the server checks before the scan that earlier publishers are gone: their publications after the scan would be
+/// lost.
 #[test]
-fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_one_before() {
+fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_earlier_server() {
     let world = publishing(World {
         provider: Provider::SharedMemory,
         ..World::default()
@@ -391,11 +392,10 @@ fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_one_before() {
     world.run(async |_| ());
 }
 
-/// Needs the look at the revocations in `Server::close`: a record that such a client publishes, into a log that was scanned by then,
+/// Fails unless `Server::close` checks the revocations: a record that such a client publishes into a log that was scanned before
 /// is acknowledged and lost. A write through the server that its client finishes later is not acknowledged.
 #[test]
-fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_as_if_it_was_killed()
- {
+fn a_server_that_is_closed_while_a_client_may_still_publish_leaves_its_pool_as_if_killed() {
     for clients in [ClientPolicy::Publishing, ClientPolicy::Trusted] {
         let options = ServerOptions {
             clients,
@@ -410,7 +410,7 @@ fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_
         world.run(async |world| {
             let client = world.client().await;
             client.put(b"key", b"1").await.unwrap();
-            // The first of them asks for rights.
+            // The first put asks for rights.
             for n in 0..4u8 {
                 client.put(b"key", &[n]).await.unwrap();
             }
@@ -439,10 +439,10 @@ fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_
     }
 }
 
-/// Recovery finds the value that readers see after a put was given up. Needs the conclusion in a task of its own: otherwise a record
-/// that lost its CAS stays, and is the newest after the death of the server.
+/// Recovery finds the value that readers see after a put was given up. Fails without the conclusion in a task of its own: a
+/// record that lost its CAS stays, and is the newest one after the death of the server.
 #[test]
-fn a_put_that_is_given_up_at_any_step_leaves_nothing_that_readers_did_not_see() {
+fn a_put_that_is_given_up_at_any_step_leaves_no_value_that_readers_did_not_see() {
     let world = publishing(World::default());
     let mut expected = Vec::new();
     world.run_until(End::Kill, async |world| {
@@ -453,7 +453,7 @@ fn a_put_that_is_given_up_at_any_step_leaves_nothing_that_readers_did_not_see() 
         for polls in 1..40 {
             let writer = world.client().await;
             writer.put(&key(0), b"rights").await.unwrap();
-            // Given up at any of its steps, and its client with it.
+            // The put is given up at any of its steps, and its client with the put.
             for n in 1..64 {
                 let key = key(n);
                 let mut put = Box::pin(writer.put(&key, b"new"));

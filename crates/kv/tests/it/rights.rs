@@ -1,4 +1,4 @@
-//! What a client can read, and for how long.
+//! The memory that a client can read, and the time for which it can.
 
 use std::rc::Rc;
 
@@ -49,7 +49,7 @@ async fn client_with_port(world: &World) -> (Rc<Port>, Client) {
     (port, client)
 }
 
-/// Needs a window for each client: a key of the region opens it to everybody who knows the number.
+/// Fails without a window for each client: a key of the region opens the region to every peer that knows the number.
 #[test]
 fn the_keys_of_one_client_open_nothing_to_another() {
     on_every_provider(|| {
@@ -67,9 +67,9 @@ fn the_keys_of_one_client_open_nothing_to_another() {
     });
 }
 
-/// Needs the regions registered without rights: where windows are made, the region's own key is a number like any other.
+/// Fails unless the regions are registered without rights: beside windows, the region's own key is a number like any other.
 #[test]
-fn no_number_of_a_key_that_was_not_given_to_a_client_opens_index_or_log() {
+fn no_key_that_was_not_given_to_a_client_opens_index_or_log() {
     on_every_provider(|| {
         World::default().run(async |world| {
             // Regions are registered before there are clients, so their keys have the lowest numbers.

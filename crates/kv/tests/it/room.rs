@@ -1,4 +1,4 @@
-//! More operations of one client at once than its send queue holds.
+//! One client with more operations than its send queue holds.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ const KEYS: u64 = 64;
 const READERS: u64 = 40;
 const WRITERS: u64 = 300;
 
-/// Needs the room that READs wait for: without it they, or the writes beside them, find the send queue full.
+/// Fails unless READs wait for room: the READs, or the writes beside them, find the send queue full.
 #[test]
 fn more_reads_than_the_send_queue_holds_wait_for_each_other_and_writes_find_room_beside_them() {
     on_every_provider(|| {
@@ -50,9 +50,9 @@ fn more_reads_than_the_send_queue_holds_wait_for_each_other_and_writes_find_room
     });
 }
 
-/// Needs the READ that goes ahead after waiting in vain: no completion tells of READs that were given up.
+/// Fails unless a READ that waits in vain goes ahead: no completion tells of READs that were given up.
 #[test]
-fn reads_that_are_given_up_keep_no_room() {
+fn reads_that_are_given_up_occupy_no_room() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;

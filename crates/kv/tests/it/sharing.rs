@@ -20,8 +20,8 @@ use crate::world::{World, key, value};
 /// Values by key and version.
 type ByVersion = BTreeMap<(u64, u64), Vec<u8>>;
 
-/// Clients write and read a few keys at the same time. Each read must bring a value that was really written under that
-/// version, and no reader sees a key go back.
+/// Clients write and read a few keys at the same time. Each read must return a value that was written under its version, and no
+/// reader sees a key go back.
 pub fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
     let world = World {
         options: ServerOptions {
@@ -48,7 +48,7 @@ pub fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
                         let version = client.put(&key(n), &fresh).await.unwrap();
                         assert!(
                             written.borrow_mut().insert((n, version), fresh).is_none(),
-                            "versions are given once"
+                            "every version is given once"
                         );
                         assert!(
                             seen.insert(n, version) < Some(version),
@@ -59,7 +59,7 @@ pub fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
                             seen.insert(n, version) <= Some(version),
                             "a key never goes back"
                         );
-                        // The writer may not have its answer yet: then it is not in the table, but it is visible.
+                        // A visible version is not in the table as long as its writer has no answer.
                         if let Some(expected) = written.borrow().get(&(n, version)) {
                             assert!(
                                 *expected == read,
@@ -130,7 +130,7 @@ fn clients_that_may_not_write_the_log_have_the_same_store_through_staging_memory
 }
 
 #[test]
-fn a_counter_loses_no_increment_when_everybody_compares_and_puts() {
+fn a_counter_loses_no_increment_when_all_clients_use_conditional_puts() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let done = Rc::new(Cell::new(0));
@@ -199,9 +199,9 @@ fn many_operations_of_one_client_are_in_flight_at_once_and_all_are_answered() {
     });
 }
 
-/// A peer that connects properly and then sends whatever it likes.
+/// A peer that connects properly and then sends garbage.
 #[test]
-fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
+fn a_peer_that_sends_garbage_is_answered_with_invalid_and_disturbs_no_client() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let honest = world.client().await;
@@ -261,8 +261,8 @@ fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
     });
 }
 
-/// Needs the buffers of what nobody took to come back: most of the messages of each client lie unread when it is gone, and there
-/// are 2048 shared buffers.
+/// Fails unless the buffers of unread messages are posted again: most messages of each client are unread when the client is gone,
+/// and there are 2048 shared buffers.
 #[test]
 fn clients_that_die_with_messages_unread_take_no_receive_buffers_with_them() {
     const MESSAGES: u32 = 200;
@@ -285,7 +285,7 @@ fn clients_that_die_with_messages_unread_take_no_receive_buffers_with_them() {
                 for _ in 1..MESSAGES {
                     port.post(qp, [Operation::Send { local }]).unwrap();
                 }
-                // Only the client's device goes on meanwhile: the server looks at none of this.
+                // Only the client's device runs meanwhile: the server reads none of the messages.
                 let last = [Operation::Send { local }];
                 let mut last = pin!(port.submit(qp, &last));
                 let mut context = Context::from_waker(Waker::noop());
@@ -296,7 +296,7 @@ fn clients_that_die_with_messages_unread_take_no_receive_buffers_with_them() {
                         Poll::Pending => None,
                     }
                 });
-                // If the last operation needs a step of the server's side, its end is not known yet.
+                // The last operation may be incomplete if it needs a step of the server's side.
                 assert!(
                     status.is_none_or(|status| status == Status::Success),
                     "no buffers for client {n}: {status:?}"
@@ -344,7 +344,7 @@ fn a_client_of_another_protocol_version_is_refused_with_both_versions() {
 }
 
 #[test]
-fn operations_of_a_client_whose_server_is_gone_end_with_an_error_that_says_what_is_known() {
+fn operations_of_a_client_whose_server_is_gone_end_with_an_error_that_names_the_effect() {
     on_every_provider(|| {
         let world = World::default();
         let clients: RefCell<Vec<_>> = RefCell::default();
@@ -353,7 +353,7 @@ fn operations_of_a_client_whose_server_is_gone_end_with_an_error_that_says_what_
             client.put(b"k", b"v").await.unwrap();
             clients.borrow_mut().push(client);
         });
-        // The server has closed every session; its clients hear of it and stop.
+        // The server has closed every session; its clients notice the end and stop.
         let client = clients.borrow_mut().pop().unwrap();
         let _ = client;
         world.run(async |world| {

@@ -9,8 +9,8 @@ use stonecast_kv::{
 use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
-/// Begins a write and gives it up after `patience_ns`, as a client does whose connection breaks. A request that was sent
-/// takes its course.
+/// Begins a write and gives it up after `patience_ns`, like a client whose connection breaks. A request that was sent may still
+/// take effect.
 async fn give_up<T>(
     runtime: std::rc::Rc<dyn Runtime>,
     patience_ns: u64,
@@ -29,12 +29,12 @@ async fn version(client: &Client, key: &[u8]) -> Option<u64> {
     client.get(key, &mut Vec::new()).await.unwrap()
 }
 
-/// Needs: the token in the record, the outcome remembered, and asked for before the second attempt.
+/// Fails without the token in the record, without the remembered outcome, and without the question before the second attempt.
 #[test]
-fn a_write_that_was_done_is_not_done_again_whatever_came_after_it() {
+fn a_write_that_was_done_is_not_done_again_whatever_was_written_after_it() {
     on_every_provider(|| {
         World::default().run(async |world| {
-            // Asking over another connection ends the one of the attempt before; these two are left alone.
+            // A question over another connection ends the connection of the earlier attempt; these two connections stay.
             let (reader, other) = (world.client().await, world.client().await);
             let client = world.client().await;
             let mut token = client.token();
@@ -54,7 +54,7 @@ fn a_write_that_was_done_is_not_done_again_whatever_came_after_it() {
                 assert_eq!(
                     done,
                     Written::Done(first),
-                    "a retry is told of the first attempt"
+                    "a retry returns the version of the first attempt"
                 );
             }
             assert_eq!(
@@ -89,8 +89,8 @@ fn a_write_that_was_done_is_not_done_again_whatever_came_after_it() {
     });
 }
 
-/// Each write adds one to a counter: done twice, or not at all, shows. Needs the end of the connection of the attempt before
-/// (`end_session_called`): without it what that had sent takes effect after the question.
+/// Each write adds one to a counter, so a write that is done twice or not at all is noticed. Fails without the end of the earlier
+/// attempt's connection (`end_session_called`): a request of that attempt takes effect after the question.
 #[test]
 fn writes_that_are_given_up_at_any_moment_and_retried_elsewhere_are_done_once() {
     on_every_provider(|| {
@@ -133,7 +133,7 @@ fn writes_that_are_given_up_at_any_moment_and_retried_elsewhere_are_done_once() 
     });
 }
 
-/// Needs the tokens noted by the scan, and kept in the checkpoint.
+/// Fails unless the scan notes tokens, and the checkpoint keeps them.
 #[test]
 fn a_restart_of_the_server_forgets_no_outcome() {
     on_every_provider(|| {
@@ -164,7 +164,7 @@ fn a_restart_of_the_server_forgets_no_outcome() {
                 tokens.push((token, first));
             });
         }
-        // One that was never sent is sent by the first attempt after the restart.
+        // The first attempt after the restart sends a write that was never sent before.
         let unsent = world.run(async |world| {
             let client = world.client().await;
             let mut token = client.token();
@@ -185,7 +185,7 @@ fn a_restart_of_the_server_forgets_no_outcome() {
     });
 }
 
-/// Needs the horizon: without it a write that was done long ago would be done again.
+/// Fails without the horizon: a write that was done long ago would be done again.
 #[test]
 fn an_outcome_that_is_too_old_is_forgotten_with_an_error_and_never_guessed() {
     let world = World {
@@ -221,10 +221,10 @@ fn an_outcome_that_is_too_old_is_forgotten_with_an_error_and_never_guessed() {
     });
 }
 
-/// Needs that no other number than a version moves what a client takes for the latest version: bytes that are live come with a
-/// refusal, and a token made after it would seem to be newer than any write.
+/// Fails if a number other than a version moves a client's latest version: a refusal carries the bytes of live records, and a
+/// token made after the refusal would seem newer than any write.
 #[test]
-fn an_outcome_is_forgotten_in_its_time_also_where_the_pool_was_full_before() {
+fn an_outcome_is_forgotten_in_time_even_after_the_pool_was_full() {
     let world = World {
         capacity: 16 << 20,
         segment_size: 256 << 10,
@@ -237,7 +237,10 @@ fn an_outcome_is_forgotten_in_its_time_also_where_the_pool_was_full_before() {
             match client.put(&key(n), &value(n, 90_000)).await {
                 Ok(_) => n += 1,
                 Err(StoreError::NoSpace { live, .. }) => {
-                    assert!(live > 2 * OUTCOMES_MAX as u64, "{live} is no version yet");
+                    assert!(
+                        live > 2 * OUTCOMES_MAX as u64,
+                        "{live} is above every version"
+                    );
                     break;
                 }
                 Err(error) => panic!("put {n}: {error}"),
@@ -258,12 +261,16 @@ fn an_outcome_is_forgotten_in_its_time_also_where_the_pool_was_full_before() {
         let again = client.put_with(&mut old, b"k", b"mine", Condition::None);
         let again = again.await;
         assert!(matches!(again, Err(StoreError::Forgotten)), "{again:?}");
-        assert_eq!(version(&client, b"k").await, theirs, "it is not done twice");
+        assert_eq!(
+            version(&client, b"k").await,
+            theirs,
+            "the write is not done twice"
+        );
     });
 }
 
 #[test]
-fn a_delete_of_what_is_to_be_absent_deletes_nothing() {
+fn a_delete_on_condition_of_absence_deletes_nothing() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;

@@ -1,5 +1,5 @@
-//! Whole segments that are zeroed, swapped, or replaced by an older copy of themselves: what a controller that mixes up its
-//! blocks, a restored image or a hole in a copy leaves behind. Each segment by itself is as it should be.
+//! Whole segments that are zeroed, swapped, or replaced by an older copy of themselves, as by a controller that mixes up its
+//! blocks, a restored image or a hole in a copy. Each segment by itself is valid.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,14 +13,14 @@ use crate::world::{End, World, key, value};
 const KEYS: u64 = 300;
 const SEGMENT: usize = 256 << 10;
 const SEGMENTS: usize = 8;
-/// Number of older copies of the log, beside one that is a few writes old.
+/// Number of older copies of the log, beside the copy that is a few writes old.
 const MOMENTS: u64 = 4;
-/// Writes since that one.
+/// Writes since the latest copy.
 const LAST_WRITES: u64 = 5;
-/// Bytes that an open segment may have gained unnoticed if persisting costs anything.
+/// Bytes that an open segment may lose unnoticed if a persist has a cost.
 const UNNOTICED_MAX: usize = 16 << 10;
 
-/// A pool, the log as it was at some moments before its end, and what its keys read as.
+/// A pool, its log at some moments before the end, and the values of its keys.
 struct Past {
     logs: Vec<Vec<u8>>,
     present: BTreeMap<u64, Vec<u8>>,
@@ -34,7 +34,7 @@ fn world() -> World {
     }
 }
 
-/// Writes more than the pool holds, so that segments are freed and used again, and deletes now and then.
+/// Writes more than the pool holds, so that segments are freed and used again, and deletes some keys.
 fn fill(world: &World, end: End) -> Past {
     let mut past = Past {
         logs: Vec::new(),
@@ -65,7 +65,7 @@ fn segment(log: &[u8], number: usize) -> &[u8] {
     &log[number * SEGMENT..][..SEGMENT]
 }
 
-/// The segments to replace, and by what, with words for it.
+/// The segments to replace, their replacements, and a description.
 struct Loss {
     what: String,
     changes: Vec<(usize, Vec<u8>)>,
@@ -109,7 +109,7 @@ fn damages(now: &[u8], past: &Past) -> Vec<Loss> {
     all
 }
 
-/// Does each damage, and returns those that a server neither refused nor survived: what it did not read as it was written.
+/// Does each damage, and returns the damages after which a server opened the pool and some key read wrong.
 fn served_silently(world: &World, past: &Past) -> Vec<Loss> {
     let original = world.pool_path();
     let saved = world.directory.path().join("saved");
@@ -140,7 +140,7 @@ fn served_silently(world: &World, past: &Past) -> Vec<Loss> {
     silent
 }
 
-/// Whether a loss is no more than what `docs/design/0028` says of a segment that was open: what it gained last.
+/// Whether a loss stays within the limit that `docs/design/0028` gives for an open segment: its latest records.
 fn is_unnoticed_by_design(loss: &Loss, now: &[u8]) -> bool {
     let [(number, bytes)] = &loss.changes[..] else {
         return false;
@@ -154,25 +154,25 @@ fn is_unnoticed_by_design(loss: &Loss, now: &[u8]) -> bool {
     is_of_this_use && last.saturating_sub(first) < UNNOTICED_MAX
 }
 
-/// Needs a check that looks at what the checkpoint knows, as an opening does.
+/// Fails unless a check compares segments with the checkpoint, as an opening does.
 #[test]
-fn whole_segments_of_a_closed_pool_are_lost_and_both_check_and_server_say_so() {
+fn both_check_and_server_report_the_loss_of_whole_segments_of_a_closed_pool() {
     let world = world();
     let past = fill(&world, End::Close);
     assert!(served_silently(&world, &past).is_empty());
 }
 
-/// Needs the witnesses: a segment by itself is as it should be.
+/// Fails without the witnesses: each segment by itself is valid.
 #[test]
-fn whole_segments_of_a_killed_pool_are_lost_and_both_check_and_server_say_so() {
+fn both_check_and_server_report_the_loss_of_whole_segments_of_a_killed_pool() {
     let world = world();
     let past = fill(&world, End::Kill);
     assert!(served_silently(&world, &past).is_empty());
 }
 
-/// If persisting costs anything, a segment's neighbour is told after every 16 KiB.
+/// If a persist has a cost, a segment's neighbour gets a witness after every 16 KiB only.
 #[test]
-fn whole_segments_of_a_killed_pool_that_is_synced_are_missed_but_for_the_last_16_kib_of_one_that_was_open()
+fn the_loss_of_whole_segments_of_a_killed_synced_pool_is_reported_but_for_the_last_16_kib_of_an_open_one()
  {
     let world = World {
         durability: Durability::Power,

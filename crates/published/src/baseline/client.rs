@@ -56,7 +56,9 @@ impl BaselineClient {
                 Ok(true)
             }
             Outcome::Absent => Ok(false),
-            _ => Err(PublishedError::Protocol("no answer to a get")),
+            _ => Err(PublishedError::Protocol(
+                "a message that is not the answer to a get",
+            )),
         }
     }
 
@@ -105,7 +107,9 @@ impl BaselineClient {
             }
             Outcome::Done => Ok(()),
             Outcome::Full => Err(PublishedError::Full),
-            _ => Err(PublishedError::Protocol("no answer to a write")),
+            _ => Err(PublishedError::Protocol(
+                "a message that is not the answer to a write",
+            )),
         }
     }
 }

@@ -15,9 +15,8 @@ use crate::message::{DELETE, Kind, Message, Outcome, PUT};
 use crate::object::{encode_object, object_size, parse_object};
 use crate::table::{ENTRY_SIZE, Entry, NEIGHBOURHOOD, bucket_of, entries_of};
 
-/// Number of times that a reader reads again an object that has not arrived and has no older
-/// version (paper section 4.3: "just wait a moment and try to read the same address again", without
-/// a duration or a number).
+/// Number of times that a reader reads an object again that has not arrived and has no older version (paper section 4.3:
+/// "just wait a moment and try to read the same address again", without a duration or a number).
 const LOOKS_MAX: u32 = 16;
 const LOOK_PAUSE_NS: Nanoseconds = 2_000;
 
@@ -56,8 +55,8 @@ impl ErdaClient {
         })
     }
 
-    /// Looks up `key`. Returns whether it is present. Takes two one-sided READs, and a third where
-    /// the newest object is broken.
+    /// Looks up `key`. Returns whether it is present. Takes two one-sided READs, and a third if the newest object is
+    /// broken.
     pub async fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, PublishedError> {
         self.geometry.check_sizes(key, None)?;
         for _ in 0..LOOKS_MAX {
@@ -161,7 +160,9 @@ impl ErdaClient {
                 Ok(true)
             }
             Outcome::Absent => Ok(false),
-            _ => Err(PublishedError::Protocol("no answer to a get")),
+            _ => Err(PublishedError::Protocol(
+                "a message that is not the answer to a get",
+            )),
         }
     }
 
@@ -210,7 +211,7 @@ impl ErdaClient {
         while let Some(notice) = self.link.take_notice()? {
             let head = usize::from(notice.detail);
             if head >= self.cleaning.len() {
-                return Err(PublishedError::Protocol("a head that does not exist"));
+                return Err(PublishedError::Protocol("an unknown head"));
             }
             match notice.kind {
                 Kind::CleaningBegins => self.cleaning[head] = true,

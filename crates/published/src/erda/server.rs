@@ -21,8 +21,7 @@ use crate::table::Table;
 /// The server's behaviour where the paper leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErdaOptions {
-    /// Percentage of a region that may be used before it is cleaned; 100: it is cleaned only on
-    /// request.
+    /// Percentage of a region that may be used before it is cleaned; at 100 it is cleaned only on request.
     pub clean_at_percent: u64,
     /// The "maximum RTT" for which the cleaner waits after its notice.
     pub round_trip_max_ns: Nanoseconds,
@@ -69,8 +68,8 @@ pub(super) struct State {
 }
 
 impl ErdaServer {
-    /// Opens the store in `memory`, or creates one where there is none. After a crash it checks the
-    /// objects of the last segment of each head, as published.
+    /// Opens the store in `memory`, or creates one if there is none. After a crash it checks the objects of the last
+    /// segment of each head, as published.
     pub fn open(
         memory: Rc<dyn PersistentRegion>,
         port: Rc<Port>,
@@ -245,7 +244,7 @@ impl ErdaServer {
         let (key, value) = message
             .body
             .split_at_checked(self.geometry.key_size)
-            .ok_or(PublishedError::Protocol("no key"))?;
+            .ok_or(PublishedError::Protocol("a missing key"))?;
         match message.kind {
             Kind::Get => Ok(Some(self.look_up(key))),
             Kind::Put => {
@@ -261,8 +260,8 @@ impl ErdaServer {
         }
     }
 
-    /// Handles a reader's report of a broken newest object: the older one becomes the newest (paper
-    /// section 4.2), whether its writer is still at work or not (flaw E3).
+    /// Handles a reader's report of a broken newest object: the older object becomes the newest (paper section 4.2), even
+    /// if its writer is still at work (flaw E3).
     fn repair(&self, key: &[u8], broken: u64) {
         if let Some((place, word)) = self.table.find(key) {
             let word = Word(word);

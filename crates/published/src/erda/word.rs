@@ -67,8 +67,7 @@ impl Word {
         self.with(!self.tag(), offset)
     }
 
-    /// The word after its newest object was found broken: the older one is the newest, and there is
-    /// no older one.
+    /// The word after its newest object was found broken: the older object becomes the newest, and there is no older one.
     pub fn rolled_back(self) -> Self {
         Self(self.with_newest(0).0 ^ TAG)
     }
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_update_flips_the_tag_and_keeps_the_version_before() {
+    fn each_update_flips_the_tag_and_keeps_the_previous_version() {
         let first = Word::first(100);
         assert_eq!(
             (first.newest(), first.older(), first.0 >> 63),

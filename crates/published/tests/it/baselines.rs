@@ -11,7 +11,7 @@ use crate::world::{Scene, key, value};
 const SCHEMES: [Scheme; 2] = [Scheme::RedoLogging, Scheme::ReadAfterWrite];
 
 #[test]
-fn what_a_client_wrote_another_reads_while_records_wait_in_the_ring() {
+fn a_client_reads_the_values_of_another_while_records_wait_in_the_ring() {
     for scheme in SCHEMES {
         let scene = Scene::new(Geometry {
             ring_slots: 9,

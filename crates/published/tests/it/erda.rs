@@ -9,7 +9,7 @@ use stonecast_published::{ErdaOptions, Geometry, PublishedError};
 use crate::world::{Scene, key, value};
 
 #[test]
-fn what_a_client_wrote_another_reads_through_many_cleanings() {
+fn a_client_reads_the_values_of_another_through_many_cleanings() {
     let geometry = Geometry {
         heads: 2,
         regions: 3,
@@ -59,7 +59,7 @@ fn what_a_client_wrote_another_reads_through_many_cleanings() {
 }
 
 #[test]
-fn a_full_log_and_a_full_table_say_so() {
+fn a_full_log_and_a_full_table_are_reported() {
     let geometry = Geometry {
         segment_size: 4096,
         region_size: 4096,
@@ -99,7 +99,7 @@ fn a_full_log_and_a_full_table_say_so() {
 }
 
 #[test]
-fn a_store_that_was_closed_in_order_is_there_again() {
+fn a_store_that_was_closed_in_order_opens_again() {
     let scene = Scene::new(Geometry::for_keys(20, 64, 200, 1000));
     let (process, _) = scene.serve_erda(ErdaOptions::default());
     let client = scene.client_process();

@@ -1,10 +1,7 @@
-//! The flaws of Erda as published, each with a schedule that shows it: lost acknowledged writes,
-//! values that go back in time, memory that is never freed. The numbers are those of the review of
-//! the paper on which the decisions rest (`docs/design/0015-published-designs.md`). The scenarios
-//! of `kv` check it for the same flaws.
-//!
-//! If a schedule needs a race, the test tries all moments of a range and prints the one at which
-//! it happened.
+//! The flaws of Erda as published, each with a schedule that shows it: lost acknowledged writes, values that go back in
+//! time, memory that is never freed. The numbers are those of the review of the paper on which the decisions rest
+//! (`docs/design/0015-published-designs.md`). The scenarios of `kv` check that store for the same flaws.
+//! If a schedule needs a race, the test tries all moments of a range and prints the moment at which the race happened.
 
 use stonecast_media::Ddio;
 use stonecast_published::{ErdaOptions, Geometry};
@@ -54,9 +51,9 @@ fn e2_two_writers_that_die_make_an_older_acknowledged_value_unreachable() {
     assert_eq!(
         scene.get(&key(1)),
         Some(1),
-        "one broken write is what the older offset is for"
+        "the older offset covers one broken write"
     );
-    // The reader's repair rolled it back, so both writers have to die now.
+    // The reader's repair rolled the word back, so both writers have to die here.
     scene.put_and_die(&key(1), 3);
     scene.put_and_die(&key(1), 4);
     assert_eq!(
@@ -87,8 +84,8 @@ fn e3_a_readers_repair_takes_an_acknowledged_write_back() {
         scene.pass(200_000);
         scene.get(&key(1)) == Some(1)
     });
-    let delay = lost_at.expect("some reader looks between the word and the object");
-    println!("the reader looks {delay} ns after the writer begins: 2 was acknowledged, 1 is read");
+    let delay = lost_at.expect("some reader reads between the word and the object");
+    println!("the reader reads {delay} ns after the writer begins: 2 was acknowledged, 1 is read");
 }
 
 #[test]
@@ -104,9 +101,9 @@ fn e4_what_a_reader_saw_is_gone_after_a_power_cut() {
     assert_eq!(scene.get(&key(1)), Some(1), "a reader had seen 2");
 }
 
-/// This holds even where every write of a NIC is durable at once.
+/// This holds even if every write of a NIC is durable at once.
 #[test]
-fn e5_the_object_survives_and_the_word_that_names_it_does_not() {
+fn e5_the_object_survives_and_its_word_does_not() {
     let scene = Scene::on(Geometry::for_keys(20, 64, 100, 1000), Ddio::Off);
     scene.serve_erda(NEVER_CLEAN);
     scene.put(&key(1), 1);
@@ -116,14 +113,14 @@ fn e5_the_object_survives_and_the_word_that_names_it_does_not() {
     let mut region = [0; 4096];
     scene.memory().read(metadata(&scene), &mut region);
     object.copy_from_slice(&region[64..64 + 89]);
-    assert_eq!(object[5..25], key(1), "the object is there");
+    assert_eq!(object[5..25], key(1), "the object survived");
     scene.serve_erda(NEVER_CLEAN);
     assert_eq!(scene.get(&key(1)), None, "1 was acknowledged");
 }
 
 /// An insertion moves another key's entry: the clearing of the old place survives, the new place does not.
 #[test]
-fn e6_an_entry_that_moves_is_lost_though_its_key_was_durable_long_ago() {
+fn e6_an_entry_that_moves_is_lost_although_its_key_was_durable_long_ago() {
     let lost = (10..60u64).find(|&count| {
         let scene = Scene::new(Geometry {
             buckets: 64,
@@ -158,10 +155,10 @@ fn e6_an_entry_that_moves_is_lost_though_its_key_was_durable_long_ago() {
     );
 }
 
-/// Runs the same schedule twice. With the hole in the last segment recovery repairs the word; with
-/// the hole further back it does not look, and one more writer that dies makes the key unreachable.
+/// Runs the same schedule twice. With the hole in the last segment, recovery repairs the word. With the hole further back,
+/// recovery does not examine it, and one more dying writer makes the key unreachable.
 #[test]
-fn e7_a_hole_in_an_earlier_segment_is_not_looked_at() {
+fn e7_a_hole_in_an_earlier_segment_is_not_examined() {
     let after = |others: u64| {
         let scene = Scene::new(small_segments());
         scene.serve_erda(NEVER_CLEAN);
@@ -239,7 +236,7 @@ fn e9_an_old_object_at_a_reused_place_passes_for_a_new_one() {
     );
 }
 
-/// See `a_third_region_of_a_head_is_out_of_reach` of the word for what happens beyond.
+/// The test `a_third_region_of_a_head_is_out_of_reach` of the word covers offsets beyond.
 #[test]
 fn e10_a_head_reaches_two_gigabytes_and_no_more() {
     let largest = Geometry {
@@ -290,7 +287,7 @@ fn e11_a_torn_deletion_brings_the_key_back_and_dead_writers_leave_holes() {
 
 /// The head points to the new region, and no word has been flipped.
 #[test]
-fn e12_a_power_cut_at_the_switch_leaves_words_that_mean_the_other_region() {
+fn e12_a_power_cut_at_the_switch_leaves_words_that_refer_to_the_other_region() {
     let scene = scene();
     scene.serve_erda(NEVER_CLEAN);
     for number in 0..40 {

@@ -1,5 +1,4 @@
-//! The pool behind a server: opened, or created if there is none. A refusal leaves the pool, and its place, as they
-//! were.
+//! The pool of a server: opened, or created if there is none. A refusal leaves the pool and its place as they were.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -36,9 +35,9 @@ pub struct PoolDescription {
     pub is_new: bool,
     /// Bytes of the log.
     pub capacity: u64,
-    /// What acknowledged writes survive.
+    /// The failures that acknowledged writes survive.
     pub durability: Durability,
-    /// The platform that the pool is declared to lie on.
+    /// The declared platform of the pool.
     pub platform: DeclaredPlatform,
 }
 
@@ -214,20 +213,20 @@ fn domain_of(
     }
 }
 
-/// The domain that the kernel reports for the device, if nobody declares one.
+/// The domain that the kernel reports for the device, for a pool without a declared one.
 fn detected(device: &Path) -> Result<PersistenceDomain, Error> {
     let said = detect_domain(device).and_then(DetectedDomain::declared);
     said.ok_or_else(|| {
         ErrorKind::Setup(format!(
-            "the kernel does not say what {} keeps when the power goes; declare the platform (dmp: what was written back, mhp: \
-             caches too, wsp: everything)",
+            "the kernel does not say what {} keeps at a power cut; declare the platform (dmp: bytes that were written back, \
+             mhp: also caches, wsp: everything)",
             device.display()
         ))
         .into()
     })
 }
 
-/// A log is made of whole segments: a capacity of 1 GB is as many as fit.
+/// Rounds `capacity` down to whole segments: a capacity of 1 GB has as many segments as fit.
 fn whole_segments(capacity: u64, segment_size: u64) -> u64 {
     capacity - capacity.checked_rem(segment_size).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What the three clients do, each against the same store.
+//! The behaviour of the three clients, each against the same store.
 
 use stonecast::{Condition, Entry, Record, Write, Written, blocking, local};
 
@@ -28,8 +28,8 @@ fn a_blocking_client_stores_reads_and_removes() {
     assert_eq!(client.get("a").unwrap(), None);
 }
 
-/// `get_into` promises this. The test makes fewer calls than it takes until one is timed: a timed call may report to
-/// the server.
+/// `get_into` promises to allocate nothing. The test makes fewer calls than the client makes between two timed ones: a
+/// timed call may report to the server.
 #[test]
 fn a_read_into_memory_that_has_room_allocates_nothing() {
     let place = Place::new();
@@ -168,14 +168,14 @@ fn clones_of_a_client_work_from_many_threads() {
 
 /// Needs the driver to finish the jobs under way before it ends.
 #[test]
-fn what_was_asked_for_before_a_close_is_done() {
+fn operations_requested_before_a_close_are_done() {
     let place = Place::new();
     let client = block_on(stonecast::connect(&place.url())).unwrap();
     let puts: Vec<_> = (0..200)
         .map(|n| {
             let client = client.clone();
             let mut put = Box::pin(async move { client.put(format!("k{n}"), "value").await });
-            // The put is asked for, but its answer is not awaited.
+            // The put is requested, but its answer is not awaited.
             let _ = futures_util::FutureExt::now_or_never(&mut put);
             put
         })

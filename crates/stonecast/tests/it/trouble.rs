@@ -1,4 +1,4 @@
-//! What a program is told when something is wrong.
+//! The errors that a program gets.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use stonecast::{Connector, Durability, Effect, ErrorKind, Server, blocking};
 use crate::support::{Place, block_on};
 
 #[test]
-fn a_text_that_is_no_address_is_refused_with_what_one_looks_like() {
+fn a_text_that_is_no_address_is_refused_with_the_form_of_an_address() {
     for text in ["redis://localhost", "shm:", "socket", ""] {
         let error = blocking::connect(text).err().unwrap();
         assert!(matches!(error.kind(), ErrorKind::Address(_)), "{error}");
@@ -17,7 +17,7 @@ fn a_text_that_is_no_address_is_refused_with_what_one_looks_like() {
 }
 
 #[test]
-fn where_nobody_listens_the_address_is_named() {
+fn the_error_names_an_address_at_which_no_server_listens() {
     let error = blocking::connect("shm:/nowhere/socket").err().unwrap();
     assert!(error.to_string().contains("/nowhere/socket"), "{error}");
     assert!(
@@ -126,7 +126,7 @@ fn a_client_that_was_closed_refuses_what_its_clones_ask() {
 }
 
 #[test]
-fn a_server_that_accepts_nobody_is_named_after_the_time_limit() {
+fn a_server_that_accepts_no_client_is_named_after_the_time_limit() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let server = Server::builder(folder.path().join("pool"))

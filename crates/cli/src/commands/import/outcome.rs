@@ -1,4 +1,4 @@
-//! The outcome of an import: which lines are stored, which may be, and where to continue.
+//! The outcome of an import: the lines that are stored, the lines that may be stored, and the line to continue at.
 
 use stonecast::{Effect, Error};
 
@@ -14,14 +14,14 @@ pub struct Outcome {
     pub bytes: u64,
     /// Every entry up to this line is stored.
     through: u64,
-    /// Lines after the first one that was not stored; no more than were in flight.
+    /// Stored lines after the first line that was not stored; no more lines than were in flight.
     stored_after: Vec<u64>,
     /// Lines that may be stored.
     unknown: Vec<u64>,
     cause: Option<Cause>,
 }
 
-/// Why an import ended early.
+/// The cause of an early end.
 pub enum Cause {
     /// A line is broken.
     Line(LineError),
@@ -32,7 +32,7 @@ pub enum Cause {
         /// The store's error.
         error: Error,
     },
-    /// A signal asked for the end.
+    /// A signal requested the end.
     Interrupted,
 }
 
@@ -68,7 +68,7 @@ impl Outcome {
         self.cause.get_or_insert(cause);
     }
 
-    /// Whether not every line was stored, or a signal asked for the end.
+    /// Returns true if a line was not stored, or a signal requested the end.
     pub fn ended_early(&self) -> bool {
         self.cause.is_some()
     }
@@ -80,9 +80,9 @@ impl Outcome {
         let (what, mend) = match &self.cause {
             Some(Cause::Line(error)) => (
                 format!(
-                    "{error}. Nothing of this line was stored; the {entries} entries before it are"
+                    "{error}. Nothing of this line was stored; the {entries} entries before it are stored"
                 ),
-                "Mend the line, then go on",
+                "Correct the line, then continue",
             ),
             Some(Cause::Store { line, error }) => (
                 format!("line {line}: {error}. {entries} entries of the file are stored"),
@@ -131,7 +131,7 @@ impl Outcome {
     }
 }
 
-/// Lines in words, with consecutive lines as a range.
+/// Names lines in words, with consecutive lines as a range.
 fn lines(numbers: &[u64]) -> String {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {
@@ -170,9 +170,9 @@ mod tests {
         Err(Error::of_write(StoreError::MediumFull))
     }
 
-    /// Needs the lines after the first refusal: they are stored as well.
+    /// Needs the lines after the first refusal, which are stored as well.
     #[test]
-    fn it_is_said_of_each_line_whether_it_is_stored_may_be_or_is_not() {
+    fn the_failure_names_the_lines_that_are_stored_and_the_lines_that_may_be() {
         let mut outcome = Outcome::default();
         let results = [
             Ok(1),

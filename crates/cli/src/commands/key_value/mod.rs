@@ -24,7 +24,7 @@ struct Printed<'a> {
 }
 
 fn not_found(key: &[u8]) -> Failure {
-    Failure::new(Status::Absent, format!("{} is not there", name(key))).with("key", Bytes(key))
+    Failure::new(Status::Absent, format!("{} is absent", name(key))).with("key", Bytes(key))
 }
 
 /// A key in a message.

@@ -14,7 +14,7 @@ use crate::ndjson::Bytes;
 use crate::output;
 use crate::session::Session;
 
-/// Stores a value under a key. When it returns, the value is durable.
+/// Stores a value under a key. The value is durable when the command returns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: a value from the command line, one from a file, and one only if the key is still at version 17
@@ -24,14 +24,15 @@ Example: a value from the command line, one from a file, and one only if the key
   stonecast put temperature -- -5")]
 #[command(visible_alias = "set")]
 pub struct Put {
-    /// The key: 1 to 1024 bytes, taken as they are typed.
+    /// The key: 1 to 1024 bytes, used as typed.
     pub key: OsString,
-    /// The value: at most 1 MiB. Read from stdin if it is not given or is `-`; one that begins with a dash comes after `--`.
+    /// The value: at most 1 MiB. Read from stdin if VALUE is missing or `-`; a value that begins with a dash comes
+    /// after `--`.
     pub value: Option<OsString>,
-    /// Only if the key is at this version.
+    /// Stores only if the key is at this version.
     #[arg(long, value_name = "VERSION", conflicts_with = "if_absent")]
     pub if_version: Option<u64>,
-    /// Only if the key is not there.
+    /// Stores only if the key is absent.
     #[arg(long)]
     pub if_absent: bool,
     /// Prints {"key":..,"version":..} to stdout.
@@ -72,7 +73,7 @@ pub fn put(flags: &Put) -> Result<(), Failure> {
         Written::Conflict(present) => {
             let words = match present {
                 Some(version) => format!("{} is at version {version}; nothing was done", name(key)),
-                None => format!("{} is not there; nothing was done", name(key)),
+                None => format!("{} is absent; nothing was done", name(key)),
             };
             Err(Failure::new(Status::Conflict, words)
                 .with("key", Bytes(key))
@@ -81,7 +82,7 @@ pub fn put(flags: &Put) -> Result<(), Failure> {
     }
 }
 
-/// Reads all of `input`, or just enough to show that it is too long.
+/// Reads all of `input`, or just enough to show that the value is too long.
 fn read_value(input: impl Read) -> Result<Vec<u8>, Failure> {
     let mut value = Vec::new();
     input
@@ -89,7 +90,7 @@ fn read_value(input: impl Read) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut value)?;
     if value.len() > VALUE_SIZE_MAX {
         return Err(Failure::operation(format!(
-            "the value has more than {VALUE_SIZE_MAX} bytes, which is the limit; nothing was done"
+            "the value is longer than the limit of {VALUE_SIZE_MAX} bytes; nothing was done"
         )));
     }
     Ok(value)

@@ -1,4 +1,4 @@
-//! A plan for people: two columns of steps, what they cost, why each is there, and what the plan assumes.
+//! A plan for people: two columns of steps, their cost, the reason for each step, and the assumptions of the plan.
 //!
 //! ```text
 //!   write, compound, on dmp, DDIO off, receive buffers in dram
@@ -183,7 +183,7 @@ pub fn overview(scenarios: &[Scenario]) -> String {
     text
 }
 
-/// How the update of a scenario becomes durable, in one word, and the round trips that the update takes.
+/// The way in which the update of a scenario becomes durable, in one word, and the round trips that the update takes.
 fn way(scenario: &Scenario) -> String {
     let planned = plan_for(&scenario.platform, scenario.operation, scenario.update);
     planned.map_or("none".to_owned(), |plan| {
@@ -199,7 +199,7 @@ fn way(scenario: &Scenario) -> String {
     })
 }
 
-/// The declarations of a profile, and who made each.
+/// The declarations of a profile, each with its author.
 pub fn declarations(profile: &PlatformProfile) -> String {
     let mut text = format!("platform: {}", profile.name());
     if !profile.summary().is_empty() {
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_published_plan_is_told_with_every_step_and_no_line_is_too_long() {
+    fn every_published_plan_is_shown_with_every_step_and_no_line_is_too_long() {
         for scenario in scenarios() {
             let planned =
                 plan_for(&scenario.platform, scenario.operation, scenario.update).unwrap();

@@ -9,54 +9,54 @@ use stonecast_gateway::{GatewayLimits, GatewayOptions, Password, TlsOptions};
 use crate::failure::Failure;
 use crate::values::{Endpoint, Period, Size};
 
-/// Who is let in beside clients of shared memory, and how much they may use.
+/// The gateway's ports, its admission of clients, and its limits.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Redis clients, metrics and health (off unless asked for)")]
+#[command(next_help_heading = "Redis clients, metrics and health (off by default)")]
 pub struct GatewayFlags {
-    /// Where Redis clients connect, such as 127.0.0.1:6380; port 0: any free one.
+    /// Address for Redis clients, such as 127.0.0.1:6380; port 0 stands for any free port.
     #[arg(long, value_name = "ADDRESS", env = "STONECAST_RESP")]
     pub resp: Option<Endpoint>,
-    /// Where /metrics, /healthz, /readyz and /status are, over HTTP, such as 127.0.0.1:9180.
+    /// Address of /metrics, /healthz, /readyz and /status over HTTP, such as 127.0.0.1:9180.
     #[arg(long, value_name = "ADDRESS", env = "STONECAST_ADMIN")]
     pub admin: Option<Endpoint>,
-    /// File whose first line is the password that Redis clients must say; others must not be able to read it.
+    /// File whose first line is the password for Redis clients; other users must not be able to read the file.
     #[arg(long, value_name = "FILE", env = "STONECAST_PASSWORD_FILE")]
     pub password_file: Option<PathBuf>,
-    /// Certificate for TLS, and those that lead to its authority (PEM); needs --tls-key.
+    /// Certificate chain for TLS (PEM); requires --tls-key.
     #[arg(long, value_name = "FILE", env = "STONECAST_TLS_CERTIFICATE")]
     pub tls_certificate: Option<PathBuf>,
     /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", env = "STONECAST_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
-    /// Authority that certificates of clients must come from (PEM); without it clients need none.
+    /// Authority of clients' certificates (PEM); without this flag, clients need no certificate.
     #[arg(long, value_name = "FILE", env = "STONECAST_TLS_CLIENT_AUTHORITY")]
     pub tls_client_authority: Option<PathBuf>,
     /// Threads that serve Redis clients, each with a connection to the store [default: 1].
     #[arg(long, value_name = "COUNT", env = "STONECAST_GATEWAY_THREADS")]
     pub gateway_threads: Option<NonZeroU16>,
-    /// Redis clients at a time [default: 10000].
+    /// Most Redis clients at a time [default: 10000].
     #[arg(long, value_name = "COUNT", env = "STONECAST_CONNECTIONS")]
     pub connections: Option<NonZeroUsize>,
     /// Longest request of a Redis client [default: 16MiB].
     #[arg(long, value_name = "SIZE", env = "STONECAST_REQUEST_SIZE")]
     pub request_size: Option<Size>,
-    /// Commands of one connection that are done as one batch; more wait [default: 1024].
+    /// Most commands of one connection in a batch; further commands wait [default: 1024].
     #[arg(long, value_name = "COUNT", env = "STONECAST_PIPELINE_DEPTH")]
     pub pipeline_depth: Option<NonZeroUsize>,
-    /// Replies of one connection that wait to be taken; above, its commands wait [default: 32MiB].
+    /// Most bytes of replies that wait for one connection; above the limit, its commands wait [default: 32MiB].
     #[arg(long, value_name = "SIZE", env = "STONECAST_OUTPUT_SIZE")]
     pub output_size: Option<Size>,
-    /// Requests and replies of all connections together [default: 512MiB].
+    /// Most bytes of requests and replies of all connections together [default: 512MiB].
     #[arg(long, value_name = "SIZE", env = "STONECAST_BUFFER_SIZE")]
     pub buffer_size: Option<Size>,
-    /// How long a TLS handshake may take before the connection is cut [default: 10s].
+    /// Time limit of a TLS handshake, after which the connection is cut [default: 10s].
     #[arg(long, value_name = "TIME", env = "STONECAST_HANDSHAKE_TIMEOUT")]
     pub handshake_timeout: Option<Period>,
-    /// How long a request may take to arrive, and the password to be said, before the connection is cut [default: 60s].
+    /// Time limit for a request to arrive, and for the password, after which the connection is cut [default: 60s].
     #[arg(long, value_name = "TIME", env = "STONECAST_REQUEST_TIMEOUT")]
     pub request_timeout: Option<Period>,
-    /// How long replies may wait without any being taken before the connection is cut; all of them must be taken in ten times as
-    /// long [default: 30s].
+    /// Time limit for a client that takes none of its replies, after which the connection is cut; the limit for taking
+    /// all replies is ten times as long [default: 30s].
     #[arg(long, value_name = "TIME", env = "STONECAST_OUTPUT_TIMEOUT")]
     pub output_timeout: Option<Period>,
 }
@@ -70,13 +70,14 @@ impl GatewayFlags {
             return match self.first_given() {
                 None => Ok(None),
                 Some(flag) => Err(Failure::usage(format!(
-                    "{flag} says something of Redis clients or of metrics, and nothing is served to them: give --resp or --admin, too"
+                    "{flag} is for Redis clients or metrics, and has no meaning without --resp or --admin: add one of these, or \
+                     leave the flag out"
                 ))),
             };
         };
         if let (None, Some(flag)) = (resp, self.first_given_for_redis()) {
             return Err(Failure::usage(format!(
-                "{flag} says something of Redis clients, and there are none without --resp"
+                "{flag} is for Redis clients, and has no meaning without --resp: add it, or leave the flag out"
             )));
         }
         let tls = match (
@@ -135,7 +136,7 @@ impl GatewayFlags {
         Ok(Some(options))
     }
 
-    /// A given flag that means nothing without any address.
+    /// A given flag that has no meaning without any address.
     fn first_given(&self) -> Option<&'static str> {
         let given = [
             (self.password_file.is_some(), "--password-file"),
@@ -153,7 +154,7 @@ impl GatewayFlags {
             .or(self.first_given_for_redis())
     }
 
-    /// A given flag that means nothing without Redis clients.
+    /// A given flag that has no meaning without Redis clients.
     fn first_given_for_redis(&self) -> Option<&'static str> {
         let given = [
             (self.gateway_threads.is_some(), "--gateway-threads"),

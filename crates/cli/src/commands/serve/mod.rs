@@ -56,7 +56,7 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the pool, or creates it, and listens.
+/// Opens or creates the pool, and listens.
 fn open(serving: &Serving, accepts_copy: bool) -> Result<Server, Failure> {
     let shared_memory = ShmOptions {
         socket_mode: serving.sharing.socket_mode.0,
@@ -101,7 +101,7 @@ fn serve(
     };
     if let Err(error) = server.run(&stops) {
         say(
-            "the pool is left as a killed server leaves it; the next one recovers all that was acknowledged",
+            "the pool is left as a killed server leaves a pool; the next server recovers every acknowledged write",
         );
         return Err(error.into());
     }
@@ -112,7 +112,7 @@ fn serve(
     Ok(())
 }
 
-/// Says where clients find the server, and which clients may connect.
+/// Prints the server's addresses, and which clients may connect.
 fn say_ready(serving: &Serving, gateway: Option<&GatewayHandle>) {
     for address in &serving.listen {
         if let Some(path) = address.socket() {
@@ -132,31 +132,31 @@ fn say_ready(serving: &Serving, gateway: Option<&GatewayHandle>) {
     ));
 }
 
-/// Says how the server left the pool.
+/// Prints how the server left the pool.
 fn say_end(closing: Closing, data: &Path) {
     let data = data.display();
     match closing {
         Closing::Clean => say(format_args!("ended in good order: {data} is closed")),
         Closing::Unclean => say(format_args!(
-            "ended, but {data} is left as a killed server leaves it: a client was stopped in the middle of a publication and may go \
-             on. All that was acknowledged is there; end that client before the next start, which reads the log"
+            "ended, but {data} is left as a killed server leaves a pool: a client was stopped in the middle of a publication \
+             and may continue. Every acknowledged write is there; end that client before the next start, which reads the log"
         )),
     }
 }
 
-/// Says why there is no room for writes.
+/// Prints why there is no room for writes.
 fn say_trouble(error: &MediaError) {
     let remedy = match error {
         MediaError::NoSpace { .. } => {
-            "free some on that file system, or move the pool to a larger one"
+            "free space on that file system, or move the pool to a larger one"
         }
-        _ => "look for errors of that disk",
+        _ => "check that disk for errors",
     };
     say(format_args!("writes are refused: {error}; {remedy}"));
 }
 
-/// Whether the server has nothing left to do. A gateway is asked to end first and served to its end: the commands that
-/// its clients have sent are done and answered.
+/// Returns whether the server has nothing left to do. A gateway is asked to end first, and is served to its end: the
+/// commands that its clients have sent are done and answered.
 fn is_to_end(stop: &Stop, gateway: Option<&GatewayHandle>) -> bool {
     let Some(gateway) = gateway else {
         return stop.asked();
@@ -177,7 +177,7 @@ fn addresses_of(gateway: &GatewayHandle) -> impl Iterator<Item = String> {
     resp.into_iter().chain(admin)
 }
 
-/// Removes a file of an earlier run, which says nothing about this one.
+/// Removes a file of an earlier run.
 fn remove(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::operation(format!(

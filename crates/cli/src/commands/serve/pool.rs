@@ -1,4 +1,4 @@
-//! The pool of a server, as the operator asks for it and as messages describe it.
+//! The pool of a server, as the operator requests the pool and as messages describe it.
 
 use std::time::Instant;
 
@@ -62,7 +62,7 @@ pub fn refused(error: stonecast::Error) -> Failure {
         } => {
             let shown = |text: &str| text.parse().map_or(text.to_owned(), size);
             Failure::operation(format!(
-                "{} was created with --{setting} {}, not {}; leave the flag away, or export the pool into a new one",
+                "{} was created with --{setting} {}, not {}; leave the flag out, or export the pool into a new one",
                 data.display(),
                 shown(has),
                 shown(asked)
@@ -81,7 +81,7 @@ pub fn refused(error: stonecast::Error) -> Failure {
     }
 }
 
-/// Says which pool is about to be opened. Opening takes time if the pool's log is scanned.
+/// Prints which pool is about to be opened. Opening takes time if the pool's log is scanned.
 pub fn say_opening(pool: &PoolDescription) {
     if !pool.is_new {
         say(format_args!("opening {}", described(pool)));
@@ -102,9 +102,9 @@ pub fn say_opened(opening: &Opening, start: Instant) {
 /// Place, capacity and promise of a pool.
 fn described(pool: &PoolDescription) -> String {
     let survives = match pool.durability {
-        Durability::Power => "what it acknowledges survives power loss",
+        Durability::Power => "acknowledged writes survive power loss",
         Durability::Process => {
-            "what it acknowledges survives the death of every process, not power loss"
+            "acknowledged writes survive the death of every process, not power loss"
         }
     };
     format!(
@@ -134,7 +134,7 @@ fn say_recovery(report: &RecoveryReport, start: Instant) {
     }
     if report.lacks_checkpoint {
         say(format_args!(
-            "the pool was closed without a checkpoint, for want of room on its medium: its log was scanned"
+            "the pool was closed without a checkpoint, because its medium had no room: the log was scanned"
         ));
     }
     let how = if report.used_checkpoint {

@@ -1,4 +1,4 @@
-//! How to serve, as determined by flags, environment and file together.
+//! The settings of a server, from flags, environment and file together.
 
 use std::path::PathBuf;
 
@@ -12,30 +12,30 @@ use crate::failure::Failure;
 use crate::flags::{DurabilityArgument, VerbsFlags};
 use crate::values::Size;
 
-/// How to serve.
+/// The settings of a server.
 #[derive(Debug)]
 pub struct Serving {
     /// Folder of the pool.
     pub data: PathBuf,
-    /// Where to listen; at least one.
+    /// The addresses to listen at; at least one.
     pub listen: Vec<Address>,
-    /// `None` if not set: what the pool has, or `power` for a new one.
+    /// `None` if not set: the pool's own, or `power` for a new pool.
     pub durability: Option<DurabilityArgument>,
-    /// `None` if not set: what the pool has, or `page-file` for a new one.
+    /// `None` if not set: the pool's own, or `page-file` for a new pool.
     pub platform: Option<PlatformArgument>,
-    /// `None` if not set: what the pool has, or the library's default for a new one.
+    /// `None` if not set: the pool's own, or the library's default for a new pool.
     pub capacity: Option<Size>,
-    /// `None` if not set: what the pool has, or the library's default for a new one.
+    /// `None` if not set: the pool's own, or the library's default for a new pool.
     pub segment_size: Option<Size>,
-    /// Who may write into the log.
+    /// The rights of clients to write into the log.
     pub clients: ClientsArgument,
-    /// How many clients there may be.
+    /// The limits on the number of clients.
     pub places: Places,
-    /// Who may connect over shared memory.
+    /// The users who may connect over shared memory.
     pub sharing: SharingFlags,
-    /// What addresses of the form verbs:HOST:PORT need.
+    /// The settings for addresses of the form verbs:HOST:PORT.
     pub verbs: VerbsFlags,
-    /// Options for Redis clients, metrics and health; `None` if nobody asked for them.
+    /// Options for Redis clients, metrics and health; `None` without a gateway.
     pub gateway: Option<GatewayOptions>,
 }
 
@@ -54,7 +54,8 @@ impl Serving {
             .any(|address| is_here(address) != is_here(&listen[0]))
         {
             return Err(Failure::usage(
-                "a server listens at shm: addresses or at verbs: addresses; processes of this machine reach one at verbs: as well",
+                "a server listens either at shm: addresses or at verbs: addresses; processes of this machine can also connect \
+                 to a verbs: address",
             ));
         }
         if let Some(gateway) = &mut gateway {
@@ -101,7 +102,7 @@ mod tests {
         serve: Serve,
     }
 
-    /// How to serve with this file and these flags.
+    /// The settings that this file and these flags make.
     fn serving(text: &str, flags: &[&str]) -> Result<Serving, Failure> {
         Serving::of(&typed(text, flags)?)
     }
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_verbs_need_comes_from_flags_then_from_the_file() {
+    fn settings_of_verbs_come_from_flags_then_from_the_file() {
         let text = "keys = '/k'\nrdma-device = 'rxe0'\ngid-index = 3\n";
         let verbs = typed(text, &["--rdma-device", "mlx5_0"]).unwrap().verbs;
         assert_eq!(verbs.keys.as_deref(), Some(Path::new("/k")));
@@ -128,7 +129,7 @@ mod tests {
 
     /// Needs the difference between settings that were typed and settings in the file, which is also for clients.
     #[test]
-    fn what_verbs_need_is_wrong_usage_where_it_is_typed_for_shared_memory() {
+    fn flags_of_verbs_are_wrong_usage_for_shared_memory() {
         for (flag, value) in [
             ("--keys", "/k"),
             ("--rdma-device", "rxe0"),
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn without_any_setting_the_defaults_hold() {
         let settled = serving("", &[]).unwrap();
-        assert!(settled.gateway.is_none(), "off unless asked for");
+        assert!(settled.gateway.is_none(), "off by default");
         assert_eq!(settled.data, Path::new("./stonecast-data"));
         assert_eq!(
             settled.listen,
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_is_told_comes_from_flags_then_from_the_file() {
+    fn settings_of_the_gateway_come_from_flags_then_from_the_file() {
         let text = "resp = '127.0.0.1:1'\nadmin = '127.0.0.1:2'\nlisten = ['shm:/l']\nconnections = 7\npipeline-depth = 8\n\
             request-size = '4MiB'\noutput-size = 9\nbuffer-size = '1GiB'\nhandshake-timeout = '4s'\nrequest-timeout = '5s'\noutput-timeout = '6s'\n\
             gateway-threads = 2\n";
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_would_not_be_safe_is_wrong_usage() {
+    fn an_unsafe_gateway_is_wrong_usage() {
         for (flags, words) in [
             (
                 &["--resp", "0.0.0.0:6380"][..],

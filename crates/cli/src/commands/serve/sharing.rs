@@ -1,4 +1,5 @@
-//! Who may connect over shared memory, and how many clients: flags of `serve`, and the message about them at the start.
+//! The flags of `serve` that admit clients over shared memory and limit their number, and the message about admission
+//! at the start.
 
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,9 +17,9 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Clients over shared memory")]
 pub struct SharingFlags {
-    /// Permissions of the socket, octal: 0600 lets in the server's own user alone, 0660 the group of the socket, too, 0666 every
-    /// user. Clients of other users read everything and write through memory that the server copies from; the folders above the
-    /// socket have to let them in as well.
+    /// Permissions of the socket, octal: 0600 admits only the server's own user, 0660 also the group of the socket,
+    /// 0666 every user. Clients of other users read everything, and write through memory that the server copies from.
+    /// The folders above the socket have to admit the clients as well.
     #[arg(
         long,
         value_name = "MODE",
@@ -26,16 +27,16 @@ pub struct SharingFlags {
         default_value = "0600"
     )]
     pub socket_mode: SocketMode,
-    /// Group of the socket, by name or number, of which the server is a member [default: the server's own].
+    /// Group of the socket, by name or number; the server must be a member [default: the server's own].
     #[arg(long, value_name = "GROUP", env = "STONECAST_SOCKET_GROUP")]
     pub socket_group: Option<String>,
-    /// Clients at a time, at most 1024 [default: 256].
+    /// Most clients at a time, up to 1024 [default: 256].
     #[arg(long, value_name = "COUNT", env = "STONECAST_CLIENTS_MAX")]
     pub clients_max: Option<NonZeroUsize>,
-    /// Clients of one user other than the server's own [default: a quarter of all].
+    /// Most clients of one user other than the server's own [default: a quarter of all].
     #[arg(long, value_name = "COUNT", env = "STONECAST_CLIENTS_PER_USER")]
     pub clients_per_user: Option<NonZeroUsize>,
-    /// Clients of one process [default: half of all].
+    /// Most clients of one process [default: half of all].
     #[arg(long, value_name = "COUNT", env = "STONECAST_CLIENTS_PER_PROCESS")]
     pub clients_per_process: Option<NonZeroUsize>,
 }
@@ -84,12 +85,12 @@ impl SharingFlags {
         }
     }
 
-    /// How many clients there may be.
+    /// The limits on the number of clients.
     pub fn places(&self) -> Result<Places, Failure> {
         let clients = self.clients_max.map_or(CLIENTS, NonZeroUsize::get);
         if clients > CLIENTS_MAX {
             return Err(Failure::usage(format!(
-                "--clients-max is at most {CLIENTS_MAX}: each client is looked at in every round of the server's loop"
+                "--clients-max is at most {CLIENTS_MAX}: every round of the server's loop looks at each client"
             )));
         }
         let shares = Places::of(clients);
@@ -101,7 +102,7 @@ impl SharingFlags {
         })
     }
 
-    /// Who may connect to the socket at `path`, in words. The socket must exist.
+    /// The users who may connect to the socket at `path`, in words. The socket must exist.
     pub fn admitted(&self, path: &Path) -> String {
         let own = Uid::effective();
         let mode = self.socket_mode.0;
@@ -117,7 +118,8 @@ impl SharingFlags {
         let closed = closed_folder(path, by_group.then_some(group), by_all);
         if let Some(folder) = closed.filter(|_| by_group || by_all) {
             words += &format!(
-                "; but {} lets others not through: listen in another folder (--listen shm:PATH), or open that one (chmod)",
+                "; but the folder {} keeps other users out: listen in another folder (--listen shm:PATH), or open the folder \
+                 (chmod)",
                 folder.display()
             );
         }

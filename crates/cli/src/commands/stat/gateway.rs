@@ -20,26 +20,26 @@ use crate::values::Endpoint;
 
 /// The admin port answers from memory, after one question to the store.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Longer than any status.
+/// A status is shorter than this, in bytes.
 const STATUS_SIZE_MAX: u64 = 1 << 20;
 
-/// How the gateway is asked.
+/// The flags that name the gateway's admin port.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The gateway's part")]
 pub struct AdminFlags {
-    /// Asks this address of `serve --admin`, too, for what only the gateway knows: connections, commands, their times.
+    /// Also asks this address of `serve --admin` for the gateway's own counters: connections, commands, their times.
     #[arg(long, value_name = "ADDRESS", env = "STONECAST_ADMIN")]
     pub admin: Option<Endpoint>,
-    /// File whose first line is the password of `serve --password-file`; others must not be able to read it.
+    /// File whose first line is the password of `serve --password-file`; other users must not be able to read the file.
     #[arg(long, value_name = "FILE", env = "STONECAST_PASSWORD_FILE")]
     pub password_file: Option<PathBuf>,
-    /// Authority that the gateway's certificate comes from (PEM): the admin port is asked over TLS.
+    /// Authority of the gateway's certificate (PEM), for an admin port over TLS.
     #[arg(long, value_name = "FILE", env = "STONECAST_TLS_AUTHORITY")]
     pub tls_authority: Option<PathBuf>,
-    /// Certificate to show to the gateway (PEM), where it asks clients for one.
+    /// Certificate for the gateway (PEM), if the gateway requires one of its clients.
     #[arg(long, value_name = "FILE", env = "STONECAST_TLS_CLIENT_CERTIFICATE")]
     pub tls_client_certificate: Option<PathBuf>,
-    /// Private key of that certificate (PEM); others must not be able to read it.
+    /// Private key of that certificate (PEM); other users must not be able to read the file.
     #[arg(long, value_name = "FILE", env = "STONECAST_TLS_CLIENT_KEY")]
     pub tls_client_key: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// The admin port that `flags` name; `None` if nobody asked for the gateway's part.
+    /// The admin port that `flags` name; `None` without `--admin`.
     pub fn of(flags: &AdminFlags) -> Result<Option<Self>, Failure> {
         let tls = client_configuration(flags)?;
         let Some(endpoint) = flags.admin.clone() else {
@@ -82,7 +82,7 @@ impl Admin {
         let Some((head, body)) = answer.split_once("\r\n\r\n") else {
             let hint = match self.tls {
                 None => {
-                    "does not speak HTTP; if it is TLS, name its authority with --tls-authority"
+                    "does not speak HTTP; if the port uses TLS, name its authority with --tls-authority"
                 }
                 Some(_) => "does not speak HTTP",
             };
@@ -92,7 +92,9 @@ impl Admin {
             Some("200") => {}
             Some("401") => {
                 let words = match self.authorization {
-                    None => "asks for a password; name its file with --password-file",
+                    None => {
+                        "requires a password; name the file of the password with --password-file"
+                    }
                     Some(_) => "refuses the password of --password-file",
                 };
                 return Err(Failure::operation(format!("{endpoint} {words}")));
@@ -106,8 +108,9 @@ impl Admin {
         }
         let status = serde_json::from_str::<Value>(body).ok();
         let gateway = status.and_then(|mut status| Some(status.get_mut("gateway")?.take()));
-        gateway
-            .ok_or_else(|| Failure::operation(format!("{endpoint} is no admin port of stonecast")))
+        gateway.ok_or_else(|| {
+            Failure::operation(format!("{endpoint} is not an admin port of stonecast"))
+        })
     }
 
     fn ask(&self) -> io::Result<Vec<u8>> {
@@ -139,14 +142,14 @@ impl Admin {
         stream.flush()?;
         let mut answer = Vec::new();
         match stream.take(STATUS_SIZE_MAX).read_to_end(&mut answer) {
-            // The peer ended without closing TLS. The length of the body shows whether all of it is there, and so does
-            // JSON.
+            // The peer ended without closing TLS. The length of the body shows whether the body is complete, and so
+            // does the JSON.
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
             _ => Ok(answer),
         }
     }
 
-    /// The failure if nothing answered, or if the answer could not be trusted.
+    /// The failure of a port that did not answer, or whose answer could not be trusted.
     fn silent(&self, error: &io::Error) -> Failure {
         let endpoint = &self.endpoint;
         let is_tls = error
@@ -162,14 +165,14 @@ impl Admin {
     }
 }
 
-/// How to speak TLS; `None` for plain text.
+/// The configuration of TLS; `None` for plain text.
 fn client_configuration(flags: &AdminFlags) -> Result<Option<Arc<ClientConfig>>, Failure> {
     let own = match (&flags.tls_client_certificate, &flags.tls_client_key) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         _ => {
             return Err(Failure::usage(
-                "--tls-client-certificate and --tls-client-key belong together",
+                "--tls-client-certificate and --tls-client-key must be given together",
             ));
         }
     };
@@ -207,7 +210,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
         CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = found.map_err(|error| unusable(path, error))?;
     match found.is_empty() {
-        true => Err(unusable(path, "there is no certificate in it")),
+        true => Err(unusable(path, "the file has no certificate")),
         false => Ok(found),
     }
 }

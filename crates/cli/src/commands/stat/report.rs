@@ -70,7 +70,7 @@ struct PathReport {
     write_latency: Times,
 }
 
-/// Times in nanoseconds. The quantiles are bounds of buckets; each bound is twice the one before.
+/// Times in nanoseconds. The quantiles are bounds of buckets; each bound is twice the bound before.
 #[derive(Serialize)]
 struct Times {
     timed: u64,
@@ -251,7 +251,7 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
         (
             "durable by",
             if durable.is_empty() {
-                "nothing that has to be done".to_owned()
+                "no work is due".to_owned()
             } else {
                 durable.join(", ")
             },
@@ -275,7 +275,7 @@ fn cleaned(cleaning: &Cleaning) -> String {
     );
     if cleaning.abandoned > 0 {
         text += &format!(
-            "; {} segments stay, something in them is damaged: see `stonecast verify`",
+            "; {} segments cannot be freed, because they are damaged: see `stonecast verify`",
             cleaning.abandoned
         );
     }
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_see_both_paths_and_how_fast_they_grow() {
+    fn people_see_both_paths_and_their_rates() {
         let mut metrics = Metrics::default();
         metrics.stat.puts = 4;
         metrics.syncs = 2;

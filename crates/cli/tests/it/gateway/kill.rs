@@ -1,4 +1,4 @@
-//! kill -9 in the middle of redis-benchmark: every SET that was acknowledged to it is there.
+//! kill -9 in the middle of redis-benchmark: every SET that the server acknowledged is present.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -11,17 +11,17 @@ use super::proxy::{Proxy, Set};
 use crate::support::{Place, Reply, RespClient, Server, not_run};
 
 const ROUNDS: u64 = 3;
-/// Acknowledged SETs after which the first round is killed; each later round has some more, so that the kill comes at
-/// another point.
+/// The number of acknowledged SETs after which the first round is killed. Each later round has some more, so that the
+/// kill comes at another point.
 const SETS_MIN: u64 = 5_000;
-/// Far longer than a round takes.
+/// The time limit of a round, far longer than a round takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Keys that are asked for in one command.
+/// The number of keys that one command reads.
 const PIECE: usize = 500;
 
 /// Needs each OK to come after the store's answer, and that answer to come after the sync.
 #[test]
-fn every_set_that_redis_benchmark_was_told_ok_for_is_there_after_kill_9() {
+fn every_set_that_was_acknowledged_to_redis_benchmark_is_present_after_kill_9() {
     if Command::new("redis-benchmark")
         .arg("--version")
         .stdout(Stdio::null())
@@ -91,7 +91,8 @@ fn every_set_that_redis_benchmark_was_told_ok_for_is_there_after_kill_9() {
     server.stop();
 }
 
-/// Checks that every key has a value that was acknowledged under it. No key is drawn twice: there are 10^18.
+/// Checks that every key has the value that was acknowledged. The benchmark draws from 10^18 keys, so no key is drawn
+/// twice.
 fn check(resp: std::net::SocketAddr, acknowledged: &[Set]) {
     let values: HashMap<&[u8], &[u8]> = acknowledged
         .iter()

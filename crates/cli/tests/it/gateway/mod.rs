@@ -13,7 +13,7 @@ use crate::support::{Place, Reply, RespClient, Server, command, http_get, run};
 /// Flags for both ports, each on any free port.
 const BOTH: [&str; 4] = ["--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
-/// The address at which the server said that it listens for `scheme`.
+/// The server's address for `scheme`, as printed by the server.
 fn address(server: &mut Server, scheme: &str) -> SocketAddr {
     let heard = server.heard();
     let start = heard
@@ -64,9 +64,10 @@ fn metrics_and_health_need_no_port_for_redis_clients() {
     server.stop();
 }
 
-/// Needs the gateway to be asked to end before the store stops serving it: otherwise its commands would wait forever.
+/// Needs the gateway to be asked to end before the store stops serving the gateway: otherwise its commands would wait
+/// forever.
 #[test]
-fn after_sigterm_what_was_acknowledged_is_there_and_everything_ends() {
+fn after_sigterm_every_acknowledged_write_is_present_and_everything_ends() {
     let place = Place::on_disk();
     let mut server = Server::start(&place.pool(), BOTH);
     let resp = address(&mut server, "redis://");
@@ -128,7 +129,7 @@ fn after_sigterm_what_was_acknowledged_is_there_and_everything_ends() {
 }
 
 #[test]
-fn stat_tells_both_paths_apart_and_goes_on_when_it_watches() {
+fn stat_shows_both_paths_and_repeats_with_watch() {
     let place = Place::in_volatile_memory();
     let mut server = Server::start(
         &place.pool(),
@@ -201,13 +202,13 @@ fn stat_tells_both_paths_apart_and_goes_on_when_it_watches() {
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&watch), Signal::INT)
         .expect("it runs");
-    // The command ends: it was interrupted, or no longer has a reader.
+    // The command ends, because it was interrupted or has no reader.
     watch.wait().expect("a child can be waited for");
     server.stop();
 }
 
 #[test]
-fn a_port_that_is_taken_or_not_safe_is_refused_with_a_reason() {
+fn a_port_that_is_taken_or_unsafe_is_refused_with_a_reason() {
     let place = Place::in_volatile_memory();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().expect("an address").to_string();
@@ -231,7 +232,7 @@ fn a_port_that_is_taken_or_not_safe_is_refused_with_a_reason() {
 }
 
 #[test]
-fn settings_come_from_the_environment_and_from_the_file_and_the_password_is_asked_for() {
+fn settings_come_from_the_environment_and_from_the_file_and_the_password_is_required() {
     let place = Place::in_volatile_memory();
     let password = place.path().join("password");
     std::fs::write(&password, "open sesame\n").expect("room for a file");
@@ -271,7 +272,7 @@ fn settings_come_from_the_environment_and_from_the_file_and_the_password_is_aske
     assert!(client.send(&[vec!["AUTH", "open sesame"]]));
     assert!(client.reply().expect("a reply").is_ok());
     assert_eq!(client.call("GET a"), Reply::Bulk(None));
-    // A newcomer has a place of its own until it sends the password.
+    // A new connection has a place of its own until the password arrives.
     let mut second = RespClient::connect(resp);
     assert!(second.send(&[vec!["AUTH", "open sesame"]]));
     assert!(second.reply().expect("a reply").is_ok());

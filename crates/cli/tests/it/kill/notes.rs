@@ -1,4 +1,4 @@
-//! The notes of workers: one line for each note, written with one `write`, so that it outlives the worker.
+//! The notes of workers: one line for each note, written with one `write`, so that the note outlives the worker.
 //!
 //! A worker may be killed in the middle of a `write`: the kernel copies a page at a time and looks in between whether
 //! the process is to die. Such a note counts as not written, and the next worker that continues the notes removes its
@@ -26,9 +26,9 @@ pub enum Note {
     },
     /// The operation was done and acknowledged.
     Acknowledged { operation: u64 },
-    /// The operation was not done, and the server said so.
+    /// The server answered that the operation was not done.
     NotDone { operation: u64 },
-    /// A reader found this under the key.
+    /// A reader found this operation's value under the key.
     Saw { operation: u64, key: String },
 }
 
@@ -82,7 +82,7 @@ pub fn read(path: &Path) -> Vec<Note> {
     text.lines().map(parse).collect()
 }
 
-/// The bytes without a last note that was cut off by the writer's death.
+/// The bytes without a last note that the writer's death cut off.
 fn whole(bytes: &[u8]) -> &[u8] {
     let end = bytes
         .iter()
@@ -117,7 +117,7 @@ fn parse(line: &str) -> Note {
 }
 
 #[test]
-fn a_note_that_its_writers_death_cut_off_is_gone_when_the_next_writer_goes_on() {
+fn a_note_that_its_writers_death_cut_off_is_gone_when_the_next_writer_continues() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("notes");
     let (first, last) = (

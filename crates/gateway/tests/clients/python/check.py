@@ -1,4 +1,4 @@
-"""What users of redis-py do, against the gateway at a port, in protocol 2 or 3."""
+"""The calls of users of redis-py, against the gateway at a port, in protocol 2 or 3."""
 
 import asyncio
 import sys

@@ -1,8 +1,8 @@
 //! Real clients, each in a pinned version that the test itself installs into the target folder, where the next run finds it.
 //!
-//! They need registries and time, so they run only when asked for: `cargo xtask conformance`, which first installs the
-//! languages that they are written in. No client asks for a newer version of its language than Debian 12 has. A client
-//! that cannot be installed is reported as not run, by name.
+//! The tests need registries and time, so they run only on request: `cargo xtask conformance`, which first installs the
+//! languages of the clients. No client needs a newer version of its language than Debian 12 has. A client that cannot
+//! be installed is reported as not run, by name.
 
 mod go;
 mod java;
@@ -22,14 +22,14 @@ fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
-/// Longest time that a client's program or its installation takes.
+/// The longest time that a client's program or its installation takes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Runs a program to its end. An error says why it could not be started, or that it took too long.
+/// Runs a program to its end. The error says why the program could not be started, or that it took too long.
 fn run(command: &mut Command) -> Result<Output, String> {
     let shown = format!("{command:?}");
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    // Output goes to files, since a pipe that is not read blocks the program.
+    // The output goes to files, since a pipe without a reader blocks the program.
     let file = |name: &str| {
         std::fs::File::create(directory.path().join(name)).map_err(|error| error.to_string())
     };
@@ -80,8 +80,8 @@ fn install(test: &str, command: &mut Command) -> bool {
     false
 }
 
-/// The line of a failed program's `words` that explains the failure: the first that contains an error, or else the last
-/// one.
+/// The line of a failed program's `words` that explains the failure: the first line that contains an error, or else the
+/// last line.
 fn reason_in(words: &str) -> &str {
     let mut lines = words.lines().filter(|line| !line.trim().is_empty());
     let speaks_of_an_error = |line: &&str| line.to_lowercase().contains("error");
@@ -91,7 +91,8 @@ fn reason_in(words: &str) -> &str {
         .unwrap_or("no reason given")
 }
 
-/// Whether all of `programs` are in `PATH`; otherwise `test` is reported as not run. `cargo xtask conformance` installs them.
+/// Returns whether all of `programs` are in `PATH`; otherwise `test` is reported as not run. `cargo xtask conformance`
+/// installs the programs.
 fn need(test: &str, programs: &[&str]) -> bool {
     let is_there = |program: &str| {
         let mut look = Command::new("sh");
@@ -105,9 +106,9 @@ fn need(test: &str, programs: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// A folder for a client's program in the target folder, with the program's files in it and what `steps` install there:
-/// once, until a file of it changes. Returns `None` if the program cannot be installed; `test` is then reported as not
-/// run.
+/// Returns a folder for a client's program in the target folder, with the program's files. The `steps` install into the
+/// folder once, until a file of the program changes. Returns `None` if the program cannot be installed; `test` is then
+/// reported as not run.
 fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("conformance")
@@ -145,7 +146,7 @@ fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> O
     Some(folder)
 }
 
-/// Runs a client's program, which must succeed, and returns what it printed.
+/// Runs a client's program, which must succeed, and returns its output.
 fn succeed(command: &mut Command) -> String {
     let shown = format!("{command:?}");
     let output = run(command).unwrap();
@@ -158,7 +159,7 @@ fn succeed(command: &mut Command) -> String {
 }
 
 #[test]
-fn the_reason_of_a_failed_installation_is_the_error_that_its_program_told() {
+fn the_reason_of_a_failed_installation_is_the_error_of_its_program() {
     let maven = "[ERROR] no route to the registry\n[ERROR] \n[Help 1] an address\n";
     assert_eq!(reason_in(maven), "[ERROR] no route to the registry");
     assert_eq!(

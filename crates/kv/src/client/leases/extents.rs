@@ -1,7 +1,7 @@
-//! Where the next record of this client goes.
+//! The place of the next record of this client.
 //!
-//! A client that may write the log holds an extent, the rest of a segment, and leases the next one before the first is
-//! used up, so that no put waits for a lease. A copying client has one piece of staging memory instead.
+//! A client that may write the log holds an extent, the rest of a segment, and leases the next extent before the first is used
+//! up, so that no put waits for a lease. A copying client has one piece of staging memory instead.
 
 use std::task::{Context, Poll, Waker};
 
@@ -23,7 +23,7 @@ pub(super) struct Extents {
     log_address: u64,
     current: Option<Extent>,
     next: Option<Extent>,
-    /// When the extents were last seen in use.
+    /// Time at which the extents were last in use.
     used_at: Nanoseconds,
     leasing: bool,
     /// Tasks to wake when the lease request is over.
@@ -40,15 +40,15 @@ struct Extent {
 pub(in crate::client) struct Spot {
     pub slot: u8,
     pub unit: u32,
-    /// What the record's tag is bound to.
+    /// The position to which the record's tag is bound.
     pub position: u64,
     pub generation: u32,
-    /// Where the part of the record that the client writes begins: behind the stamp.
+    /// Start of the part of the record that the client writes: behind the stamp.
     pub remote: RemoteAddress,
 }
 
 impl Extents {
-    /// No extents; `access` says where log and staging memory are.
+    /// No extents; `access` holds the addresses of log and staging memory.
     pub fn new(welcome: &Welcome, access: &Accesses) -> Self {
         Self {
             format: welcome.format(),
@@ -71,8 +71,8 @@ impl Extents {
         self.copies
     }
 
-    /// The fault of a lease for a record of `size` bytes, if it has one: no place taken from the lease may lie outside its
-    /// segment, and a client that accepted a lease without room for the record would ask for another for ever.
+    /// The fault of a lease for a record of `size` bytes, if any. No place taken from a lease without a fault lies outside its
+    /// segment, and the lease has room for the record: a client that accepted less would ask for another lease for ever.
     pub fn fault(&self, grant: &Grant, size: u64) -> Option<&'static str> {
         let units = self.format.segment_units();
         if self.copies {
@@ -81,19 +81,20 @@ impl Extents {
         if grant.segment >= self.format.segment_count
             || !(SEGMENT_HEADER_UNITS..=units).contains(&grant.start)
         {
-            return Some("the server leases what is no extent of the log");
+            return Some("the server leases an extent that is not part of the log");
         }
         if grant.last >= grant.start
             || grant.durable > grant.start
             || grant.generation > GENERATION_MAX
         {
-            return Some("the server says of an extent what cannot be");
+            return Some("the server leases an extent with impossible facts");
         }
         let room = u64::from(units - grant.start) * UNIT_SIZE;
         (room < size).then_some("the server leases less room than was asked for")
     }
 
-    /// The place of a record that takes `size` bytes and is told from what lies at `ring_offset` of the staging ring. `None`: lease first.
+    /// The place of a record of `size` bytes; the place of a copying client's record is `ring_offset` of the staging ring.
+    /// `None`: the client has to lease first.
     pub fn place(&mut self, size: u64, ring_offset: u64) -> Option<Spot> {
         if self.copies {
             let staging = self.staging;
@@ -140,7 +141,7 @@ impl Extents {
                 .is_some_and(|extent| self.room(extent) >= size)
     }
 
-    /// Switches to the extent leased ahead if that has room, and returns the slot of the extent to give back.
+    /// Switches to the extent leased ahead, if that extent has room, and returns the slot of the extent to give back.
     pub fn advance(&mut self, size: u64) -> Option<Option<u8>> {
         if self
             .next
@@ -162,19 +163,19 @@ impl Extents {
         !self.copies && !self.leasing && self.next.is_none() && low
     }
 
-    /// Marks a lease request as under way. False if one is already.
+    /// Marks a lease request as in flight. Returns false if another one is in flight already.
     pub fn begin_leasing(&mut self) -> bool {
         !std::mem::replace(&mut self.leasing, true)
     }
 
-    /// Ends what `begin_leasing` began. Returns the tasks to wake when nothing is borrowed.
+    /// Ends the lease request that `begin_leasing` began. Returns the tasks to wake once nothing is borrowed.
     #[must_use = "tasks wait"]
     pub fn end_leasing(&mut self) -> Vec<Waker> {
         self.leasing = false;
         std::mem::take(&mut self.waiting)
     }
 
-    /// Waits until no lease request is under way.
+    /// Waits until no lease request is in flight.
     pub fn poll_leased(&mut self, context: &Context<'_>) -> Poll<()> {
         if !self.leasing {
             return Poll::Ready(());
@@ -183,7 +184,7 @@ impl Extents {
         Poll::Pending
     }
 
-    /// Keeps a new extent as the next one; returns the slot of one that it displaces.
+    /// Keeps a new extent as the next one, and returns the slot of the extent that the new one displaces.
     pub fn put_next(&mut self, grant: Grant) -> Option<u8> {
         let extent = Extent {
             grant,
@@ -192,8 +193,8 @@ impl Extents {
         self.next.replace(extent).map(|old| old.grant.slot)
     }
 
-    /// Gives up the extent in use, which has no room for the next record, and returns its slot: if space is short, its
-    /// segment is cleaned, too.
+    /// Gives up the extent in use, which has no room for the next record, and returns its slot. If space is short, the segment of
+    /// that extent is cleaned, too.
     pub fn give_up(&mut self) -> Option<u8> {
         self.current.take().map(|extent| extent.grant.slot)
     }
@@ -206,8 +207,8 @@ impl Extents {
         has(&mut self.current) || has(&mut self.next)
     }
 
-    /// Takes note that extents are used now, before a record is placed. Returns the slots of those that were not used for so
-    /// long that the server may take them back.
+    /// Notes that extents are in use, before a record is placed. Returns the slots of extents that were unused for so long that
+    /// the server may take them back.
     pub fn use_at(&mut self, now: Nanoseconds) -> Vec<u8> {
         let since = std::mem::replace(&mut self.used_at, now);
         if now.saturating_sub(since) > LEASE_UNUSED_NS {

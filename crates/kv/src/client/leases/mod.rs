@@ -1,4 +1,4 @@
-//! The extents that this client holds, asked for and given back.
+//! The leases of this client: requested, held and given back.
 
 mod extents;
 
@@ -21,7 +21,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// No extents; `access` says where log and staging memory are.
+    /// No extents; `access` holds the addresses of log and staging memory.
     pub fn new(connection: Rc<Connection>, access: &Accesses) -> Self {
         let extents = RefCell::new(Extents::new(&connection.welcome, access));
         Self {
@@ -44,16 +44,16 @@ impl Leases {
         self.extents.borrow().has_room(size)
     }
 
-    /// The place of a record that takes `size` bytes, and lies at `ring_offset` of the staging ring. The caller has checked
-    /// that there is one.
+    /// The place of a record of `size` bytes that lies at `ring_offset` of the staging ring. The caller has checked that there is
+    /// room.
     pub fn place(&self, size: u64, ring_offset: u64) -> Spot {
         self.extents
             .borrow_mut()
             .place(size, ring_offset)
-            .expect("there is room, it was just looked at")
+            .expect("the caller has checked that there is room")
     }
 
-    /// Makes room for a record of `size` bytes. `Some`: there is none, for the reason that the server gives.
+    /// Makes room for a record of `size` bytes. `Some`: there is no room, for the reason that the server gives.
     pub async fn make_room(
         self: &Rc<Self>,
         size: u64,
@@ -68,14 +68,14 @@ impl Leases {
             poll_fn(|context| self.extents.borrow_mut().poll_leased(context)).await;
             return Ok(None);
         }
-        // In a task of its own: a put that is given up while its lease is under way must not lose the lease.
+        // The request runs in a task of its own: a put that is given up during the request must not lose the lease.
         let leases = self.clone();
         self.connection
             .in_task(async move { leases.lease_next(size).await })
             .await
     }
 
-    /// Leases the next extent beside the caller, if it is time to. A failure shows when the extent is needed.
+    /// Leases the next extent in a task beside the caller, if it is time. A failure shows when the extent is needed.
     pub fn lease_ahead(self: &Rc<Self>) {
         if self.extents.borrow().should_lease_ahead() && self.extents.borrow_mut().begin_leasing() {
             let leases = self.clone();
@@ -85,7 +85,7 @@ impl Leases {
         }
     }
 
-    /// Leases the next extent; `begin_leasing` was called.
+    /// Leases the next extent. The caller has called `begin_leasing`.
     async fn lease_next(&self, size: u64) -> Result<Option<(Verdict, u64)>, StoreError> {
         let guard = Leasing(&self.extents);
         let leased = self.ask(size, false).await?;
@@ -102,7 +102,8 @@ impl Leases {
         }
     }
 
-    /// Asks for an extent with room for a record of `size` bytes, which this client stamps itself if it `publishes`.
+    /// Asks for an extent with room for a record of `size` bytes. With `publishes`, this client itself stamps the records of the
+    /// extent.
     pub async fn ask(
         &self,
         size: u64,
@@ -120,12 +121,12 @@ impl Leases {
             },
             Answer::Verdict { verdict, version } => Ok(Err((verdict, version))),
             _ => Err(StoreError::Protocol {
-                what: "the answer to a lease request is none",
+                what: "the answer to a lease request is neither a lease nor a verdict",
             }),
         }
     }
 
-    /// Gives an extent back. Everything written into it was posted before.
+    /// Gives an extent back. The caller has posted all writes into the extent before.
     pub async fn release(&self, slot: u8) -> Result<(), StoreError> {
         self.connection
             .request(Request::Release(Release { slot }))
@@ -133,7 +134,7 @@ impl Leases {
             .map(drop)
     }
 
-    /// Gives extents back beside the caller.
+    /// Gives extents back in tasks beside the caller.
     pub fn release_beside(self: &Rc<Self>, slots: impl IntoIterator<Item = u8>) {
         for slot in slots {
             let leases = self.clone();
@@ -144,13 +145,13 @@ impl Leases {
         }
     }
 
-    /// Gives the extent in use back, which has no room for what is to be written.
+    /// Gives back the extent in use, which has no room for the next record.
     pub fn give_up(self: &Rc<Self>) {
         let slot = self.extents.borrow_mut().give_up();
         self.release_beside(slot);
     }
 
-    /// Gives all extents back, behind all writes that were posted to them, so that no write on its way is refused.
+    /// Gives all extents back, behind all writes that were posted to the extents, so that no write in flight is refused.
     pub fn give_up_all(self: &Rc<Self>) {
         let all = self.take_all();
         self.release_beside(all);
@@ -161,14 +162,14 @@ impl Leases {
         self.extents.borrow_mut().take_all()
     }
 
-    /// The server has taken back the lease of `slot`.
+    /// Notes that the server has taken back the lease of `slot`.
     pub fn was_taken_back(self: &Rc<Self>, slot: u8) {
         let was_held = self.extents.borrow_mut().forget(slot);
         self.release_beside(was_held.then_some(slot));
     }
 }
 
-/// Ends the leasing however the request ends, also when its future is dropped.
+/// Ends the leasing when the request ends or its future is dropped.
 struct Leasing<'a>(&'a RefCell<Extents>);
 
 impl Drop for Leasing<'_> {

@@ -1,6 +1,7 @@
 //! The memory that the server has opened to this client, and the switch to a newer index.
 //!
-//! A bucket that is marked as moved sends its reader here. The old index is given back once no read of it is on its way.
+//! A reader that finds a bucket marked as moved asks for the newer index. The old index is given back once none of its reads is
+//! in flight.
 
 use std::rc::Rc;
 
@@ -9,9 +10,9 @@ use crate::error::StoreError;
 use crate::wire::limits::READ_RETRIES_MAX;
 use crate::wire::{Accesses, Answer, Request, Verdict};
 
-/// Pause before asking again for rights that the server has none of now.
+/// Pause before the client asks again for access that the server cannot give at the moment.
 const BUSY_PAUSE_NS: u64 = 1_000_000;
-/// How often a client checks whether its reads of an old index have ended.
+/// Interval at which a client checks whether its reads of an old index have ended.
 const LEAVE_LOOK_NS: u64 = 1_000_000;
 
 impl ServerMemory {
@@ -42,7 +43,7 @@ impl ServerMemory {
         })
     }
 
-    /// Switches to the index that the server has now, because a bucket of index `seen` was marked as moved.
+    /// Switches to the server's present index, because a bucket of index `seen` was marked as moved.
     pub async fn adopt_index(&self, seen: u32) -> Result<(), StoreError> {
         let _turn = self.adopting.lock().await;
         if !self.has_index(seen) {
@@ -52,7 +53,7 @@ impl ServerMemory {
         let access = self.ask_access().await?;
         if access.table == seen {
             return Err(StoreError::Protocol {
-                what: "the server has moved its index nowhere",
+                what: "the server marks its index as moved, and names no newer one",
             });
         }
         self.access.set(access);

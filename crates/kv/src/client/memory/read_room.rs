@@ -1,12 +1,12 @@
-//! Counts the READs that are posted and not completed: the send queue has room for a number of them beside the writes in flight.
+//! Counts the READs that are posted and not completed: the send queue has a bounded room for READs beside the writes in flight.
 //!
 //! ```text
 //!   posted      ----------------------------|     READs of a queue pair complete in the order of their posts,
 //!   completed   -----------------|                 so the end of one tells of all before it
 //! ```
 //!
-//! The end of a READ that was given up is not seen; the end of a later one implies it. If no later READ is posted because there
-//! is no room, a READ that has waited for long enough goes ahead: the queue has as much room again for READs that go ahead.
+//! The completion of a READ that was given up is not seen; the completion of a later READ implies it. If no later READ is posted
+//! for want of room, a READ that has waited for long enough goes ahead: the queue has as much room again for READs that go ahead.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,9 +20,11 @@ use crate::wire::limits::IN_FLIGHT_MAX;
 pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
 /// Pause between two looks for room.
 const LOOK_NS: Nanoseconds = 2_000;
-/// A READ that has waited for so long while none completed goes ahead; the others wait anew, since its end implies that of all earlier ones.
+/// A READ that has waited for so long without any completion goes ahead. The other READs wait anew, since the completion of that
+/// READ implies the completion of all earlier ones.
 const PATIENCE_NS: Nanoseconds = 10_000_000;
-/// Looks for room that a READ has made by then: the clock advances while this thread does not run, though nothing completes.
+/// Checks for room that a READ must have made before it goes ahead. The clock alone does not suffice: time passes while this
+/// thread does not run and no completion is noticed.
 const LOOKS_MIN: u32 = 64;
 
 /// See the module documentation.
@@ -33,17 +35,17 @@ pub(super) struct ReadRoom {
 }
 
 /// The READs of one post.
-#[must_use = "their end has to be told"]
+#[must_use = "the room is free again after `completed` or `not_posted`"]
 pub(super) struct PostedReads {
     end: u64,
 }
 
 impl ReadRoom {
-    /// Waits until `count` READs have room, and takes it. To be followed by their post, without waiting in between.
+    /// Waits for room for `count` READs, and takes that room. The caller posts the READs next, without waiting in between.
     pub async fn take(&self, runtime: &Rc<dyn Runtime>, count: usize) -> PostedReads {
         assert!(
             count as u64 <= POSTED_READS_MAX / 4,
-            "so many that others have room beside them"
+            "a batch leaves room for others"
         );
         let (mut seen, mut since, mut looks) = (self.ends(), None, 0);
         loop {
@@ -62,12 +64,12 @@ impl ReadRoom {
         }
     }
 
-    /// What changes when any READ is posted or completes.
+    /// Counters that change when any READ is posted or completes.
     fn ends(&self) -> (u64, u64) {
         (self.posted.get(), self.completed.get())
     }
 
-    /// Takes room for READs that are posted now, if there is some.
+    /// Takes room for READs that the caller posts next, if there is room.
     pub fn take_now(&self, count: usize) -> Option<PostedReads> {
         let has_room = self.posted.get() + count as u64 - self.completed.get() <= POSTED_READS_MAX;
         has_room.then(|| self.take_anyway(count))
@@ -80,7 +82,7 @@ impl ReadRoom {
         }
     }
 
-    /// Takes back the latest room, whose READs were not posted.
+    /// Gives back the room taken last, whose READs were not posted.
     pub fn not_posted(&self, reads: PostedReads, count: usize) {
         assert_eq!(
             reads.end,
@@ -111,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that stands until it is moved. It wakes no task: the test polls.
+    /// A clock that stands until the test moves it, and wakes no task: the test polls.
     #[derive(Default)]
     struct Clock(Cell<Nanoseconds>);
 
@@ -134,8 +136,8 @@ mod tests {
         fn cancel(&self, _: Timer) {}
     }
 
-    /// Needs `LOOKS_MIN`, and that the others begin to wait anew when one goes ahead: without either the send queue would
-    /// overflow on a machine on which a thread does not run for a while.
+    /// Fails without `LOOKS_MIN`, and if the other READs do not wait anew when one goes ahead: the send queue would overflow on a
+    /// machine on which a thread does not run for a while.
     #[test]
     fn a_read_that_waits_in_vain_goes_ahead_alone_and_not_because_the_clock_jumped() {
         let clock = Rc::new(Clock::default());
@@ -154,7 +156,7 @@ mod tests {
             )
         };
         for _ in 0..LOOKS_MIN / 2 {
-            assert_eq!(round(), (false, false), "neither has looked often enough");
+            assert_eq!(round(), (false, false), "neither has checked often enough");
         }
         let gone = (0..2 * LOOKS_MIN)
             .map(|_| round())

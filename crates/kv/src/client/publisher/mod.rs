@@ -1,19 +1,19 @@
-//! Overwriting a key without the server, as a trusted client does if the server lets it. Why this is sound:
-//! `docs/design/0022`.
+//! Overwriting a key without the server, as a trusted client does if the server permits. `docs/design/0022` explains why this is
+//! sound.
 //!
 //! ```text
 //!   READ bucket, record -> FETCH_ADD counter -> WRITE intent, WRITE record with stamp, CAS word     done
 //!                                                                                   '-> lost: WRITE void, through the server
 //! ```
 //!
-//! If the provider does all of that in the call, [`in_call`] does the ordinary put, and this module does the puts that are left
-//! over. [`rights`] has what this client may do, and where it writes.
+//! If the provider does all of that in the call, [`in_call`] does the ordinary put, and this module does the remaining puts.
+//! [`rights`] holds the rights of this client, and the places to which the client writes.
 //!
-//! One put at a time, in its turn: so records are stamped in the order of their sequences, and puts of one client are committed
-//! in the order of asking. A stamped record is either published or made void before anything else is sent, even if the future
-//! that began the put is dropped: that part is a task of its own.
+//! Puts are done one at a time, in turn: records are stamped in the order of their sequences, and puts of one client are
+//! committed in the order of the calls. A stamped record is either published or made void before anything else is sent, even if
+//! the future that began the put is dropped: that part is a task of its own.
 //!
-//! A put that is out of the ordinary is left to the server, with nothing done.
+//! Every other put is left to the server, with nothing done.
 
 mod attempt;
 mod in_call;
@@ -40,17 +40,17 @@ use attempt::Attempt;
 use rights::{Publishing, Rights};
 use target::{Overwritable, Target, start_size};
 
-/// The longest record that is published: what one READ of its reader brings.
+/// The longest record that is published: one READ fetches the whole record.
 const PUBLISHED_SIZE_MAX: u64 = 64 * LINE_SIZE as u64;
-/// Buckets that are looked through; nearly all keys are in their first or second.
+/// Buckets that are searched; nearly all keys are in their first or second bucket.
 const BUCKETS_MAX: u64 = 8;
-/// Puts whose buckets and records are fetched together: as many misses as a processor has under way, and no more than its nearest
-/// cache keeps until they are done.
+/// Puts whose buckets and records are fetched together: as many cache misses as a processor has in flight, and no more lines than
+/// its nearest cache keeps until the puts are done.
 pub(super) const TOGETHER: usize = 16;
 /// Bytes from the start of a record that hold its key, at most.
 const START_SIZE_MAX: usize = start_size(KEY_SIZE_MAX);
 
-/// A put that nothing depends on.
+/// A put without condition and token.
 pub(super) fn plain_put<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
     Draft {
         kind: Kind::Put,
@@ -67,16 +67,16 @@ pub(super) struct Publisher {
     memory: Rc<ServerMemory>,
     leases: Rc<Leases>,
     publishing: RefCell<Publishing>,
-    /// Where the start of the record that is overwritten is read to in the call.
+    /// Buffer for the start of the old record, read in the call.
     start: RefCell<Box<[u8; START_SIZE_MAX]>>,
-    /// The end of the put that lost in the call and could not be made void there; that put waits for it.
+    /// The end of a put that lost in the call and whose record could not be made void there. The put waits for this future.
     taking_back: RefCell<Option<TakingBack>>,
 }
 
 type TakingBack = Pin<Box<dyn Future<Output = Result<(), StoreError>>>>;
 
 impl Publisher {
-    /// Of a client that may ask for the rights.
+    /// The publisher of a client that may ask for the rights.
     pub fn new(memory: Rc<ServerMemory>, leases: Rc<Leases>) -> Self {
         Self {
             connection: memory.connection.clone(),
@@ -88,8 +88,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes `draft`, a put that nothing depends on, if it overwrites a key; its version then. `None`: nothing was done,
-    /// the server has to do it. Called in the turn of this put.
+    /// Publishes `draft`, a plain put, if it overwrites a key, and returns the version. `None`: nothing was done, and the server
+    /// has to do the put. Called in the turn of this put.
     pub async fn overwrite(self: &Rc<Self>, draft: &Draft<'_>) -> Result<Option<u64>, StoreError> {
         let taking_back = self.taking_back.take();
         if let Some(taken_back) = taking_back {
@@ -135,7 +135,7 @@ impl Publisher {
         }
         if sequence == 0 || sequence > SEQUENCE_MAX {
             return Err(StoreError::Protocol {
-                what: "the server's counter of sequences says what it cannot",
+                what: "the server's counter of sequences has an impossible value",
             });
         }
         let attempt = self.rights(|rights| {
@@ -150,7 +150,7 @@ impl Publisher {
             .await
     }
 
-    /// The word of `key`, if the server does not claim it and it is of a record that clients overwrite.
+    /// The word of `key`, if the word is not claimed by the server and names a record that clients overwrite.
     async fn find_target(
         self: &Rc<Self>,
         hash: KeyHash,
@@ -173,7 +173,7 @@ impl Publisher {
         }
     }
 
-    /// Whether a word was found in the index that is current and that this client has rights for.
+    /// Whether `target` was found in the current index, and this client has rights for that index.
     fn is_of_present_index(&self, target: &Target) -> bool {
         self.memory.has_index(target.table)
             && self.rights(|rights| rights.grant.table == target.table)
@@ -201,8 +201,8 @@ impl Publisher {
         self.take_back(&attempt, place, &lent).await.map(|()| None)
     }
 
-    /// Makes a record void whose publication was lost to a faster writer, and announces that: a record that has its sequence
-    /// already must not count beside the writes that came in between.
+    /// Makes the record of a publication that lost to a faster writer void, and announces that. The record has its sequence
+    /// already, and must not count beside the writes that came in between.
     async fn take_back(
         &self,
         attempt: &Attempt,
@@ -214,8 +214,8 @@ impl Publisher {
             .await
     }
 
-    /// Does changes that a stamped record needs. If they fail, the connection ends, so that the server settles what becomes of
-    /// the record; until then the record may count.
+    /// Makes the changes that a stamped record needs. If they fail, the connection ends, so that the server decides about the
+    /// record; until then the record may count.
     async fn change_stamped(
         &self,
         changes: &mut [ChangeNow<'_>],

@@ -6,12 +6,12 @@
 //!   place not known     bucket -> record                                          two
 //! ```
 //!
-//! The bytes of a READ may be old or in the middle of a change, so nothing is believed before it is checked: a record must
-//! carry the tag of its position, the generation that the word names, and the key. A word is stored after what it points
-//! to is durable, and a record does not change while a word points to it, so a record that does not check means that the
-//! word is old (read it again) or the record is damaged (the word has not changed). A remembered place says which record
-//! to fetch together with the bucket; the bucket, which is read in the same batch, alone says that the record is the key's.
-//! Why this is linearizable in whatever order the two are read: `docs/design/0017`.
+//! The bytes of a READ may be old or in the middle of a change, so nothing is believed before it is checked: a record must carry
+//! the tag of its position, the generation that the word names, and the key. A word is stored after its record is durable, and a
+//! record does not change while a word points to it. A record that fails the check therefore means that the word is old (the
+//! reader reads the word again) or that the record is damaged (the word has not changed). A remembered place only says which
+//! record to fetch together with the bucket; the bucket, which is read in the same batch, decides whether the record is the
+//! key's. `docs/design/0017` explains why this is linearizable in whatever order the two are read.
 
 mod get;
 mod in_call;
@@ -36,7 +36,7 @@ pub(super) use get::Get;
 use in_call::Buffers;
 pub use many::Values;
 
-/// Buckets that a remembered location is checked by, at most.
+/// Buckets that are read to check a remembered location, at most.
 const RECALLED_BUCKETS: usize = 1 + DISTANCE_MAX as usize;
 
 /// See the module documentation.
@@ -60,7 +60,7 @@ impl Reader {
         }
     }
 
-    /// The version of `key`, whose value is left in `value`; `None`: it is absent.
+    /// The version of `key`, whose value is left in `value`; `None` if the key is absent.
     pub async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
         let runtime = &*self.connection.runtime;
@@ -72,7 +72,7 @@ impl Reader {
             }
         }
         Err(StoreError::Protocol {
-            what: "a record cannot be read in the time that its word is good for",
+            what: "a record cannot be read while its word is valid",
         })
     }
 
@@ -107,7 +107,7 @@ impl Reader {
                     self.judge_fault(word, found, last_fault, key).await?;
                     last_fault = Some(word);
                 }
-                // This index is not the one that counts any more.
+                // The server has moved to a newer index.
                 _ => self.memory.adopt_index(access.table).await?,
             }
         }
@@ -116,7 +116,7 @@ impl Reader {
         })
     }
 
-    /// What a reader of `key` looks for.
+    /// The record that a reader of `key` looks for.
     #[inline(always)]
     fn whole_record<'a>(&'a self, key: &'a [u8]) -> WholeRecord<'a> {
         WholeRecord {
@@ -126,7 +126,7 @@ impl Reader {
         }
     }
 
-    /// Counts a key that was found, and remembers its place if the place was not known.
+    /// Counts a key that was found, and remembers a place that was not known before.
     #[inline(always)]
     fn learn(&self, hash: KeyHash, look_up: &LookUp<WholeRecord<'_>>) {
         self.connection.meter.note_location(look_up.is_recalled());
@@ -135,7 +135,7 @@ impl Reader {
         }
     }
 
-    /// Reads the record at a remembered location and, with the same doorbell, the buckets that say whether that counts.
+    /// Reads the record at a remembered location and, with the same doorbell, the buckets that confirm the record.
     async fn recall<W: Wanted>(
         &self,
         access: &Accesses,
@@ -164,7 +164,8 @@ impl Reader {
         Ok(look_up.recalled(lines, record))
     }
 
-    /// Judges bytes that were found behind `word` in place of a record: seen twice in a row behind an unchanged word, they are no race.
+    /// Judges bytes that were found behind `word` in place of a record. Bytes found twice in a row behind an unchanged word are
+    /// damage and not a race.
     async fn judge_fault(
         &self,
         word: Word,
@@ -182,7 +183,7 @@ impl Reader {
                 })
                 .await?;
         } else if last_fault == Some(word) {
-            // A server that came after this one may have used the place again: is this one's end known by now?
+            // A later server may have used the place again. The pause lets this client learn of the end of its own server.
             self.connection.runtime.sleep(0).await;
             self.connection.check_open()?;
             return Err(self.memory.damage(word, found));

@@ -1,4 +1,4 @@
-//! Writes that can be retried: each takes effect once, however often its answer is lost.
+//! Writes that can be retried: each takes effect once, even if its answers are lost.
 //!
 //! ```text
 //!   first attempt      record with the token -> done, and the answer is lost
@@ -8,11 +8,12 @@
 //!                                                 forgotten               an error that says so
 //! ```
 //!
-//! The token lies in the record, so recovery finds it. Asking ends the connection of the attempt before, so that nothing of
-//! it can take effect after the answer. Memory is bounded: the server remembers the latest [`crate::wire::limits::OUTCOMES_MAX`]
-//! writes with tokens, of all clients together; a write that may be older than these is *forgotten*, never done twice.
+//! The token lies in the record, so recovery finds it. A question for the outcome ends the connection of the earlier attempt, so
+//! that this attempt cannot take effect after the answer. Memory is bounded: the server remembers the latest
+//! [`crate::wire::limits::OUTCOMES_MAX`] writes with tokens of all clients together. A write that may be older than these is
+//! *forgotten*, never done twice.
 //!
-//! Only effects are remembered. A conditional write whose condition did not hold, or one for which there was no space, has
+//! Only effects are remembered. A conditional write whose condition did not hold, or a write for which there was no space, has
 //! done nothing, and its next attempt is decided anew.
 
 use stonecast_base::hash;
@@ -22,7 +23,7 @@ use crate::client::connection::Connection;
 use crate::error::StoreError;
 use crate::wire::{Answer, Request, Verdict};
 
-/// Names one write. Keep it until the outcome of the write is known, and pass it to each attempt.
+/// The name of one write. Keep the token until the outcome of the write is known, and pass it to each attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     number: u64,
@@ -38,7 +39,7 @@ impl Writer {
     pub fn token(&self) -> Token {
         self.tokens_made.set(self.tokens_made.get() + 1);
         let session = self.connection.welcome.session.get();
-        // Sessions cannot be guessed and do not come back, so neither do these numbers. 0 stands for none.
+        // Sessions cannot be guessed and do not repeat, so the same holds for these numbers. 0 means no token.
         let number = hash::xxh3_64(session, &self.tokens_made.get().to_le_bytes()).max(1);
         Token {
             number,
@@ -55,8 +56,8 @@ impl Token {
         self.number
     }
 
-    /// Finds out what became of earlier attempts. `Some`: the version as which one was done. `None`: none was or will be;
-    /// the next is to be sent now.
+    /// Finds out the outcome of earlier attempts. `Some`: the version of the attempt that was done. `None`: no attempt was done
+    /// or will be, and the caller sends the next one.
     pub(in crate::client) async fn begin_attempt(
         &mut self,
         connection: &Connection,
@@ -86,7 +87,7 @@ impl Token {
                 } => return Err(StoreError::NotPersisted),
                 _ => {
                     return Err(StoreError::Protocol {
-                        what: "the answer to a question for an outcome is none",
+                        what: "the answer to a question for an outcome is no outcome",
                     });
                 }
             }

@@ -1,14 +1,14 @@
-//! Look-ups over buckets and records that are made by hand. The judge knows every byte of these records.
+//! Look-ups over buckets and records made by hand. The judge knows every byte of these records.
 
 use super::*;
 use crate::wire::{BUCKET_WORDS, MOVED};
 
 const BITS: u32 = 2;
 const BUCKETS: u64 = 1 << BITS;
-/// Of bucket 3, the last one.
+/// A hash whose home is bucket 3, the last one.
 const HASH: KeyHash = KeyHash(u64::MAX);
 
-/// Wants the record that says "mine".
+/// Searches for the record that says "mine".
 struct Mine;
 
 impl Wanted for Mine {
@@ -39,7 +39,7 @@ fn word(position: u64) -> Word {
     Word::new(position, 0, HASH, 64)
 }
 
-/// A bucket with words of the fingerprint for these positions, 0 being a free place, and with this control word.
+/// A bucket with words of the fingerprint for these positions, where 0 stands for a free place, and with this control word.
 fn line(positions: &[u64], control: u64) -> [u8; LINE_SIZE] {
     let mut line = [0; LINE_SIZE];
     let (numbers, _) = line.as_chunks_mut::<8>();
@@ -58,7 +58,7 @@ fn look_up() -> LookUp<Mine> {
     look_up
 }
 
-/// What a step asks for, or how it ends, in words.
+/// A step in words.
 fn told(step: Step<usize>) -> String {
     match step {
         Step::Bucket(bucket) => format!("bucket {bucket}"),
@@ -103,7 +103,7 @@ fn words_of_other_keys_are_passed_and_the_chain_is_followed_around_the_end() {
 }
 
 #[test]
-fn a_key_is_absent_where_the_chain_ends_or_has_come_around_or_is_longer_than_is_looked() {
+fn a_key_is_absent_where_the_chain_ends_or_wraps_around_or_exceeds_the_limit_of_the_search() {
     assert_eq!(told(look_up().bucket(&line(&[], 0))), "absent");
     let mut around = look_up();
     for bucket in 0..BUCKETS - 1 {
@@ -118,7 +118,7 @@ fn a_key_is_absent_where_the_chain_ends_or_has_come_around_or_is_longer_than_is_
     assert_eq!(told(near.bucket(&line(&[], 1))), "absent");
 }
 
-/// Needs the mark looked at before the words: an old table's words may be of records that were cleaned away.
+/// Fails if the mark is not checked before the words: words of an old table may name records that were cleaned away.
 #[test]
 fn nothing_in_a_bucket_that_has_moved_counts() {
     assert_eq!(told(look_up().bucket(&line(&[64], MOVED | 1))), "moved");
@@ -134,7 +134,7 @@ fn nothing_in_a_bucket_that_has_moved_counts() {
 }
 
 #[test]
-fn a_long_record_is_read_on_and_judged_again() {
+fn a_long_record_is_read_to_its_end_and_judged_again() {
     let mut look_up = look_up();
     assert_eq!(told(look_up.bucket(&line(&[64], 0))), "record 64 64");
     assert_eq!(told(look_up.record(b"start")), "rest 64 777");
@@ -142,7 +142,7 @@ fn a_long_record_is_read_on_and_judged_again() {
 }
 
 #[test]
-fn what_is_no_record_is_a_fault_of_its_word_and_what_is_not_wanted_is_passed() {
+fn bytes_that_are_no_record_are_a_fault_of_the_word_and_unwanted_records_are_passed() {
     let mut damaged = look_up();
     assert_eq!(
         told(damaged.bucket(&line(&[UNWANTED, 64], 0))),
@@ -157,8 +157,8 @@ fn what_is_no_record_is_a_fault_of_its_word_and_what_is_not_wanted_is_passed() {
 }
 
 #[test]
-fn a_remembered_location_is_read_with_its_buckets_and_counts_where_the_last_has_its_word() {
-    // Of bucket 1, so that two buckets lie behind one another.
+fn a_remembered_location_is_read_with_its_buckets_and_counts_if_the_last_one_has_its_word() {
+    // A hash whose home is bucket 1, which bucket 2 follows.
     let hash = KeyHash(1 << 62 | 0xffff);
     for distance in 0..2 {
         let mut look_up = LookUp::new(Mine, hash, BITS);
@@ -180,7 +180,7 @@ fn a_remembered_location_is_read_with_its_buckets_and_counts_where_the_last_has_
 }
 
 #[test]
-fn a_location_that_is_old_costs_no_second_look_at_its_home_bucket() {
+fn an_old_location_costs_no_second_read_of_the_home_bucket() {
     let remember = || {
         let mut look_up = look_up();
         look_up
@@ -188,7 +188,7 @@ fn a_location_that_is_old_costs_no_second_look_at_its_home_bucket() {
                 word: word(320),
                 distance: 0,
             })
-            .expect("it lies in the table");
+            .expect("the location lies in the table");
         look_up
     };
     let mut overwritten = remember();
@@ -196,7 +196,7 @@ fn a_location_that_is_old_costs_no_second_look_at_its_home_bucket() {
     assert_eq!(told(step), "record 384 64");
     assert_eq!(told(overwritten.record(b"mine")), "found 4");
     assert!(!overwritten.is_recalled());
-    // The word is there, but the record read before the bucket was of an earlier use of its place.
+    // The bucket has the word, but the record read before the bucket was of an earlier use of its place.
     let mut used_again = remember();
     let step = used_again.recalled(&[line(&[320], 0)], b"noise");
     assert_eq!(told(step), "record 320 64");

@@ -9,22 +9,23 @@
 //!   free      its next generation, persisted; then it may be written again
 //! ```
 //!
-//! Steps are taken between batches, in the server's task, so index and log agree and no word changes under them. A step is a
-//! few pieces long and ends behind the piece in which a request arrives, as long as cleaning is ahead of the writes; so the
-//! wait of a request is bounded. The bytes copied are in proportion to the bytes written. Nothing runs in a server without
-//! writes.
+//! Steps are taken between batches, in the server's task, so index and log agree and the server changes no word during a step. A
+//! step is a few pieces long and ends behind the piece in which a request arrives, as long as cleaning is ahead of the writes;
+//! the wait of a request is therefore bounded. The bytes copied are in proportion to the bytes written. Without writes, the
+//! cleaner does nothing.
 //!
-//! Reads continue all the time, one-sided: the old place stays as it is until its segment is written in its next generation.
-//! A reader that comes through an old word finds another generation, or no whole record, and reads the word again.
+//! One-sided reads continue all the time: the old place stays unchanged until its segment is written in its next generation. A
+//! reader with an old word finds another generation, or no whole record, and reads the word again.
 //!
 //! Invariants:
-//! - A segment gets its next generation only when the index names nothing in it, everything that was stamped in it was
-//!   seen, and the copies are durable. If not everything is found again, something is damaged, and the segment stays.
-//! - A tombstone is left behind only when no other segment can have an older version of its key, or a newer one is there.
-//! - A segment is written only when its next generation is durable; what the log has to remember of it is durable before.
+//! - A segment gets its next generation only when the index names no record in it, every stamped record was seen, and the copies
+//!   are durable. If a stamped record is missing, the segment is damaged and stays.
+//! - A tombstone is dropped only when no other segment can have an older version of its key, or the key has a newer version.
+//! - A segment is written only when its next generation is durable. The facts that the log has to remember of the segment are
+//!   durable before.
 //!
-//! A crash leaves the old segment whole, or its next generation and all copies. Copies beside their originals have the same
-//! version and say the same.
+//! A crash leaves the old segment whole, or its next generation and all copies. A copy beside its original has the same version
+//! and content.
 
 mod copy;
 mod due;
@@ -41,21 +42,22 @@ use crate::wire::KeyHash;
 
 pub(super) use sweep::Sweeper;
 
-/// What the cleaner has in hand. See the module documentation.
+/// The state of the cleaner. See the module documentation.
 #[derive(Default)]
 pub(super) struct Cleaner {
     victim: Option<Victim>,
-    /// Segment that records are moved to.
+    /// Segment to which records are moved.
     own: Option<u32>,
-    /// Bytes that may be looked at before more is written.
+    /// Bytes that the cleaner may examine before more is written.
     credit: u64,
-    /// Segments freed, and searches for one in vain, since an appender was given a segment: when they are many, nothing is gained.
+    /// Segments freed, and vain searches for a victim, since an appender was last given a segment. A large number means that
+    /// cleaning gains nothing.
     barren: u32,
-    /// Nothing is gained until more than this has died.
+    /// Cleaning gains nothing until more than this number of bytes has died.
     exhausted_until: u64,
-    /// The facts of freed segments that the log remembers.
+    /// Facts of freed segments that the log remembers.
     heritage: Heritage,
-    /// What was done so far.
+    /// The work done so far.
     counters: Cleaning,
     record: Vec<u8>,
     hashes: Vec<KeyHash>,
@@ -69,7 +71,7 @@ struct Victim {
     /// Records seen so far, and the XOR of their commit tags.
     count: u32,
     xor: u64,
-    /// Highest sequence of a record with a token that was left behind.
+    /// Highest sequence of a record with a token that was not copied.
     tokens_lost: u64,
     /// The segment's next state; its seal is durable.
     next: Option<SegmentState>,
@@ -77,9 +79,9 @@ struct Victim {
 
 /// The work that a step has done.
 struct Copied {
-    /// Bytes of the victim that were looked at.
+    /// Bytes of the victim that were examined.
     bytes: u64,
-    /// Nothing is left to copy, or there is no room for it.
+    /// Whether nothing is left to copy, or there is no room for the next copy.
     is_last: bool,
 }
 
@@ -87,7 +89,7 @@ struct Copied {
 #[derive(Default)]
 struct Step {
     moves: Vec<Move>,
-    /// Bytes copied to the segment that is appended to now.
+    /// Bytes copied to the present segment of the cleaner.
     copied: u64,
     spans: Vec<Span>,
     /// Segments that were appended to.
@@ -102,7 +104,7 @@ impl Cleaner {
         }
     }
 
-    /// What was done so far.
+    /// The work done so far.
     pub fn counters(&self) -> Cleaning {
         self.counters
     }
@@ -112,34 +114,35 @@ impl Cleaner {
         self.victim.is_some()
     }
 
-    /// Whether a segment is being cleaned, or records were moved to a segment that is still taken for them.
+    /// Whether a segment is being cleaned, or the cleaner still holds a segment for moved records.
     pub fn is_under_way(&self) -> bool {
         self.victim.is_some() || self.own.is_some()
     }
 
-    /// Whether more is due than was done.
+    /// Whether work is due.
     pub fn has_credit(&self) -> bool {
         self.credit > 0
     }
 
-    /// Whether nothing is gained until more dies than the bytes that have `died`.
+    /// Whether cleaning gains nothing until more bytes die than have `died`.
     pub fn is_exhausted(&self, died: u64) -> bool {
         died < self.exhausted_until
     }
 
-    /// A writer waits for room: a whole segment is due.
+    /// Makes a whole segment due: a writer waits for room.
     pub fn free_one(&mut self, format: &LogFormat) {
         self.credit = self.credit.max(format.segment_size);
     }
 
-    /// An appender gave a segment back: there may be something to gain in it.
+    /// Notes that an appender gave a segment back, in which there may be something to gain.
     pub fn note_given_back(&mut self) {
         self.barren = 0;
         self.exhausted_until = 0;
     }
 
-    /// Notes that a segment was freed, or none was found to clean, and no appender was given one yet. Once that has happened often,
-    /// cleaning gains nothing any more: moved records take as much room as before, since records are too large for the rests.
+    /// Notes that a segment was freed, or no victim was found, and no appender was given a segment yet. Once that has happened
+    /// often, cleaning gains nothing: moved records take as much room as before, since records are too large for the ends of
+    /// segments.
     fn note_barren(&mut self, died: u64, format: &LogFormat) {
         self.barren += 1;
         if self.barren > 2 * format.segment_count + 8 {
@@ -148,12 +151,12 @@ impl Cleaner {
         }
     }
 
-    /// So many leases were taken back.
+    /// Notes the number of leases that were taken back.
     pub fn note_reclaimed(&mut self, leases: usize) {
         self.counters.reclaimed_leases += leases as u64;
     }
 
-    /// An appender was given a segment: cleaning gains something.
+    /// Notes that an appender was given a segment, so cleaning gains something.
     pub fn note_given(&mut self) {
         self.barren = 0;
     }
@@ -176,8 +179,9 @@ impl Cleaner {
         self.counters.steps += 1;
     }
 
-    /// Writes the header of the victim's next generation, if everything needed of the victim is elsewhere. Returns what is to be
-    /// persisted before the victim is free. `is_guess`: clients publish, and what they are about to do is counted already.
+    /// Writes the header of the victim's next generation, if all needed records of the victim have copies elsewhere. Returns the
+    /// span to persist before the victim is free. With `is_guess`, clients publish, and announced publications are counted before
+    /// they happen.
     fn renew_victim(
         &mut self,
         journal: &mut Journal,
@@ -199,7 +203,7 @@ impl Cleaner {
         let live = journal.space.occupancy(old.number).live;
         let is_counted = live == 0 || (live < 0 && is_guess);
         if !is_counted && !mutant!(LiveRecordLeftBehind) && !mutant!(RepublishedUnchecked) {
-            // The index names a record that was not found: its word, or the record itself, has changed.
+            // The index names a record that was not found: the word, or the record itself, has changed.
             journal.space.abandon(old.number);
             self.counters.abandoned += 1;
             self.victim = None;
@@ -208,13 +212,13 @@ impl Cleaner {
         Some(next.write_header(&*log, journal.format()))
     }
 
-    /// The victim is free in its next generation. Takes the proof that the header of that is durable.
+    /// Frees the victim in its next generation. Takes the proof that the header of that generation is durable.
     fn free_victim(&mut self, journal: &mut Journal, now: Nanoseconds, renewed: &Persisted) {
         let next = self
             .victim
             .take()
             .and_then(|victim| victim.next)
-            .expect("it was there before the persist");
+            .expect("the victim was there before the persist");
         let log = journal.log().clone();
         journal.space.free(next, &*log, now, renewed);
         self.counters.segments += 1;

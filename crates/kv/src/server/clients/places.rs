@@ -1,27 +1,27 @@
-//! Places for clients: how many there are, and how many of them one user or one process may take.
+//! Places for clients: their number, and the shares of one user and one process.
 //!
-//! The bounds keep one client program, by accident or malice, from keeping all others out. They are no protection against
-//! programs that may do anything to the server anyway: its own user is bounded by the number of places alone, the server's own process
-//! (its gateway) not even by its share of them.
+//! The bounds keep one client program, by accident or malice, from keeping all others out. The bounds do not protect against
+//! programs that have power over the server anyway: the bound of a user does not apply to the server's own user, and the bound of
+//! a process does not apply to the server's own process (its gateway).
 
 use stonecast_fabric::PeerIdentity;
 
 use crate::wire::limits::{CLIENTS, CLIENTS_MAX};
 
-/// How many clients there may be at a time.
+/// Bounds on the number of clients at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// Of all: 1 to [`CLIENTS_MAX`].
+    /// All clients: 1 to [`CLIENTS_MAX`].
     pub clients: usize,
-    /// Of each user but the server's own.
+    /// Clients of each user but the server's own.
     pub per_user: usize,
-    /// Of each process but the server itself, if the provider names processes.
+    /// Clients of each process but the server itself, if the provider names processes.
     pub per_process: usize,
 }
 
 impl Places {
-    /// `clients` places, a quarter of them for one user and half of them for one process: four users, or two programs that leak
-    /// connections, fill them.
+    /// `clients` places: a quarter of them for one user, half of them for one process. It takes four users, or two programs that
+    /// leak connections, to fill all places.
     pub fn of(clients: usize) -> Self {
         let clients = clients.clamp(1, CLIENTS_MAX);
         Self {
@@ -31,8 +31,8 @@ impl Places {
         }
     }
 
-    /// Why `newcomer` gets none beside the clients that are `here`, for the message that it gets. `own_process`: that of the
-    /// server.
+    /// The reason why `newcomer` gets no place beside the clients that are `here`, for the answer. `own_process` is the process
+    /// of the server.
     pub(super) fn refusal<'a>(
         &self,
         here: impl Iterator<Item = &'a PeerIdentity> + Clone,
@@ -62,7 +62,7 @@ impl Places {
         let of_process = here.filter(|client| client.process == Some(process));
         (of_process.count() >= per_process).then(|| {
             format!(
-                "process {process} has {per_process} clients, as many as one process may have here; let it use fewer, or start \
+                "process {process} has {per_process} clients, as many as one process may have here; use fewer there, or start \
                  the server with more --clients-per-process"
             )
         })
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_bound_that_was_reached_and_how_to_raise_it() {
+    fn a_refusal_names_the_bound_that_was_reached_and_the_way_to_raise_it() {
         let places = Places {
             clients: 5,
             per_user: 2,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_itself_is_bounded_by_the_places_alone() {
+    fn the_server_itself_is_bounded_only_by_the_places() {
         let places = Places {
             clients: 3,
             per_user: 1,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_of_few_places_are_not_nothing() {
+    fn the_shares_of_few_places_are_at_least_one() {
         for (clients, per_user, per_process) in [(1, 1, 1), (2, 1, 1), (256, 64, 128)] {
             let expected = Places {
                 clients,

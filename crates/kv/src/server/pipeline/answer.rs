@@ -1,4 +1,4 @@
-//! Answering a batch, in the order of arrival.
+//! Answers a batch, in the order of arrival.
 
 use stonecast_persist::Persisted;
 
@@ -15,11 +15,11 @@ pub(super) enum Durable<'p> {
     Proven(&'p Persisted),
     /// Nothing was stamped, so no write is done.
     NothingStamped,
-    /// The medium failed, and nobody knows which part of the batch is durable.
+    /// The medium failed, and it is unknown which part of the batch is durable.
     Failed,
 }
 
-/// Queues an answer that a client is owed.
+/// Queues the answer to a request of the batch.
 pub(super) fn answer(state: &mut State, batch: &Batch, item: &Item, durable: Durable<'_>) {
     let answer = match item.owed {
         Owed::Write(index) => answer_write(state, batch, (item, index), durable),
@@ -58,7 +58,7 @@ fn answer_write(
     let write = &batch.writes[index];
     assert!(
         matches!(durable, Durable::Proven(_)) || write.verdict != Verdict::Done,
-        "what is acknowledged was persisted"
+        "an acknowledged write is persisted"
     );
     let Clients {
         sessions,

@@ -35,15 +35,13 @@ pub(super) struct Stamped {
     inserted: i64,
 }
 
-/// How far the decisions on a batch have come.
+/// Why the next write is not decided yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// Every write is decided.
-    Whole,
-    /// The next write waits for a segment that is being prepared.
-    WaitsForRoom,
-    /// The next write rests on a record of this batch that is not durable yet.
-    RestsOnStamped,
+enum Waits {
+    /// A segment is being prepared.
+    ForRoom,
+    /// The write rests on a record of this batch that is not durable yet.
+    ForDurable,
 }
 
 /// The facts that all decisions on a part of a batch share.
@@ -87,16 +85,21 @@ impl Stamped {
         let mut looks = 0;
         loop {
             match self.decide_now(&mut state.borrow_mut(), batch, looks < SPACE_LOOKS_MAX) {
-                Progress::Whole => return true,
-                Progress::RestsOnStamped => return false,
-                Progress::WaitsForRoom => looks += 1,
+                Ok(()) => return true,
+                Err(Waits::ForDurable) => return false,
+                Err(Waits::ForRoom) => looks += 1,
             }
             runtime.sleep(SPACE_LOOK_NS).await;
         }
     }
 
     /// Decides as far as there is room, and as far as nothing rests on a record that is not durable.
-    fn decide_now(&mut self, state: &mut State, batch: &mut Batch, may_wait: bool) -> Progress {
+    fn decide_now(
+        &mut self,
+        state: &mut State,
+        batch: &mut Batch,
+        may_wait: bool,
+    ) -> Result<(), Waits> {
         let undecided = batch.writes[self.decided..].iter();
         let keys = undecided.map(|write| (write.hash, write.key_size()));
         state.shard.prefetch(keys);
@@ -108,13 +111,10 @@ impl Stamped {
         };
         while self.decided < batch.writes.len() {
             let (earlier, rest) = batch.writes.split_at_mut(self.decided);
-            let write = &mut rest[0];
-            if let Err(waits) = self.decide_write(state, &round, (earlier, &batch.bytes), write) {
-                return waits;
-            }
+            self.decide_write(state, &round, (earlier, &batch.bytes), &mut rest[0])?;
             self.decided += 1;
         }
-        Progress::Whole
+        Ok(())
     }
 
     /// Decides one write behind the `earlier` ones, or says why it waits.
@@ -124,7 +124,7 @@ impl Stamped {
         round: &Round,
         (earlier, bytes): (&[Write], &[u8]),
         write: &mut Write,
-    ) -> Result<(), Progress> {
+    ) -> Result<(), Waits> {
         let key = &bytes[write.key.0..write.key.1];
         if write.claimed.is_none() {
             write.claimed = state.shard.claim(write.hash, key);
@@ -151,7 +151,7 @@ impl Stamped {
                 && !is_plain
                 && !mutant!(StampedBesideItsCause)
             {
-                return Err(Progress::RestsOnStamped);
+                return Err(Waits::ForDurable);
             }
         }
         if write.kind == Kind::Delete && mutant!(TombstoneLeftOut) {
@@ -175,7 +175,7 @@ impl Stamped {
                 self.inserted += i64::from(adds) - i64::from(write.kind == Kind::Delete);
                 return Ok(());
             }
-            Err(NoPlace::Pending) if round.may_wait => return Err(Progress::WaitsForRoom),
+            Err(NoPlace::Pending) if round.may_wait => return Err(Waits::ForRoom),
             Err(NoPlace::Pending) => Verdict::Busy,
             Err(NoPlace::Refused(verdict)) => verdict,
         };

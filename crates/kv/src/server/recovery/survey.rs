@@ -109,24 +109,28 @@ impl Survey {
             report.bytes_scanned += found.bytes_scanned;
             report.torn_tails += u64::from(found.torn_tail.is_some());
             report.lost += found.missing;
-            report.headers_repaired += u64::from(found.header_damaged);
         }
-        let damaged = self.appended.iter().filter(|found| found.header_damaged);
-        report.headers_repaired += damaged.count() as u64;
+        report.headers_repaired = self.damaged_headers().count() as u64;
         report
+    }
+
+    /// The segments of which a copy of the header is missing, whatever fills them.
+    pub fn damaged_headers(&self) -> impl Iterator<Item = &SegmentState> {
+        let of_records = self.segments.iter();
+        let of_records = of_records.map(|(state, found)| (state, found.header_damaged));
+        let of_appends = self.appended.iter();
+        let of_appends = of_appends.map(|found| (&found.state, found.header_damaged));
+        let all = of_records.chain(of_appends);
+        all.filter_map(|(state, is_damaged)| is_damaged.then_some(state))
     }
 
     /// What an opening persists before it changes anything. After the death of a process alone, neither the records that no seal covers
     /// nor the whole copy of a damaged header may ever have been persisted: a power cut would take that copy, and the other one that
     /// is being written.
     pub fn unsettled(&self, format: &LogFormat) -> Vec<Span> {
-        let of_records = self.segments.iter();
-        let headers = of_records.map(|(state, found)| (state, found.header_damaged));
-        let of_appends = self.appended.iter();
-        let headers = headers.chain(of_appends.map(|found| (&found.state, found.header_damaged)));
-        let headers = headers.filter(|&(_, is_damaged)| is_damaged);
-        let headers = headers
-            .map(|(state, _)| Span::new(format.position(state.number, 0), SEGMENT_START_SIZE));
+        let headers = self
+            .damaged_headers()
+            .map(|state| Span::new(format.position(state.number, 0), SEGMENT_START_SIZE));
         let of_records = self.segments.iter();
         let records = of_records.filter_map(|(state, _)| state.unsealed(format));
         records.chain(headers).collect()

@@ -116,12 +116,7 @@ fn check(
 /// Copies of headers that an opening writes again.
 fn note_headers(pool: &Pool, survey: &Survey, result: &mut Verification) {
     let (format, file) = (format_of(pool), pool.backing().name());
-    let of_records = survey.segments.iter();
-    let of_records = of_records.filter(|(_, found)| found.header_damaged);
-    let of_appends = survey.appended.iter().filter(|found| found.header_damaged);
-    let mended = of_records
-        .map(|(state, _)| state)
-        .chain(of_appends.map(|found| &found.state));
+    let mended = survey.damaged_headers();
     result.harmless.extend(mended.map(|state| Corruption {
         what: "segment header".into(),
         file: file.clone().into(),

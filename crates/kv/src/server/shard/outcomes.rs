@@ -1,10 +1,10 @@
 //! The outcomes of the latest writes that carried tokens, so that a client can ask again if an answer was lost.
 //!
-//! Memory is bounded: the oldest outcomes are forgotten, and the horizon says up to which version. A client that asks names the
-//! latest version that it knew when it first sent the write; the write, if it was done, has a later one. So if that version lies at
-//! or above the horizon, a write that is not remembered was not done.
+//! Memory is bounded: the oldest outcomes are forgotten, up to the version of the horizon. A client that asks names the latest
+//! version that it knew when it first sent the write; the write, if done, has a later version. If that version is at or above the
+//! horizon, a write that is not remembered was therefore not done.
 //!
-//! Nothing here is made durable by itself: tokens lie in the records, and recovery finds them there.
+//! Outcomes are not made durable: tokens lie in the records, and recovery finds them there.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +18,19 @@ pub(crate) struct Outcomes {
     horizon: u64,
 }
 
-/// The outcome of a write, as far as it is known.
+/// The known outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It was done, as this version.
+    /// The write was done with this version.
     Done(u64),
-    /// It was not done.
+    /// The write was not done.
     NotDone,
-    /// It may have been done, long ago.
+    /// The write may have been done long ago.
     Forgotten,
 }
 
 impl Outcomes {
-    /// Nothing is remembered; writes up to version `horizon` may have been.
+    /// No outcomes; writes up to version `horizon` may have been done.
     pub fn forgotten_up_to(horizon: u64) -> Self {
         Self {
             horizon,
@@ -38,18 +38,19 @@ impl Outcomes {
         }
     }
 
-    /// Writes up to version `horizon` may have been done and be unknown here.
+    /// Raises the horizon: writes up to version `horizon` may have been done without a remembered outcome.
     pub fn forget_up_to(&mut self, horizon: u64) {
         self.horizon = self.horizon.max(horizon);
     }
 
-    /// Remembers that the write with `token` was done as version `sequence`. Calls may come in any order. Token 0 stands for none.
+    /// Remembers that the write with `token` was done with version `sequence`. Calls may come in any order. Token 0 means no
+    /// token.
     pub fn note(&mut self, token: u64, sequence: u64) {
         if token == 0 {
             return;
         }
         if let Some(earlier) = self.by_token.insert(token, sequence) {
-            // A caller that uses a token twice is told of the later one.
+            // A client that uses a token twice learns the outcome of the later write.
             self.by_sequence.remove(&earlier.min(sequence));
             self.by_token.insert(token, earlier.max(sequence));
             self.by_sequence.insert(earlier.max(sequence), token);
@@ -64,7 +65,7 @@ impl Outcomes {
         }
     }
 
-    /// The outcome of the write with `token`, which was sent when the latest version was at least `since`.
+    /// The outcome of the write with `token`, sent when the latest version was at least `since`.
     pub fn find(&self, token: u64, since: u64) -> Outcome {
         match self.by_token.get(&token) {
             Some(&sequence) => Outcome::Done(sequence),
@@ -73,12 +74,12 @@ impl Outcomes {
         }
     }
 
-    /// Everything later than this is remembered.
+    /// The horizon: all later outcomes are remembered.
     pub fn horizon(&self) -> u64 {
         self.horizon
     }
 
-    /// All that is remembered: version and token, oldest first.
+    /// All remembered writes, as version and token, oldest first.
     pub fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
         self.by_sequence
             .iter()
@@ -90,9 +91,9 @@ impl Outcomes {
 mod tests {
     use super::*;
 
-    /// Needs the bound and the horizon: without the horizon a write that was done long ago would be done again.
+    /// Fails without the bound and without the horizon: without the horizon, a write that was done long ago would be done again.
     #[test]
-    fn the_oldest_are_forgotten_and_not_taken_for_never_done() {
+    fn the_oldest_outcomes_are_forgotten_and_not_mistaken_for_writes_never_done() {
         let mut outcomes = Outcomes::default();
         let count = OUTCOMES_MAX as u64 + 10;
         // Recovery finds records in any order.
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_writes_with_one_token_the_later_is_told() {
+    fn the_later_of_two_writes_with_one_token_is_remembered() {
         for order in [[3, 9], [9, 3]] {
             let mut outcomes = Outcomes::default();
             order

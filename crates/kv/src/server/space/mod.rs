@@ -1,4 +1,4 @@
-//! Which segments are free, open or full, which of them have an appender, and which are cleaned next.
+//! The segments of the log: free, open or full, with or without an appender, and the choice of the next one to clean.
 //!
 //! ```text
 //!             take                       give back, room left
@@ -8,13 +8,14 @@
 //!    '--------------------- free, in its next generation <--------- victim of the cleaner
 //! ```
 //!
-//! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved: for
-//! the cleaner, which needs room to make room, and for deletes, so that a full pool can still forget; some of them have
-//! their space on the medium before a put takes any other, so that a full file system can, too.
+//! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved: for the
+//! cleaner, which needs room to make room, and for deletes, so that a full pool accepts deletes. Some reserved segments have
+//! their space on the medium before a put takes any other segment, so that a pool on a full file system accepts deletes, too.
 //!
-//! The first record of a segment decides what the segment is for ([`Purpose`]). The rest of the segment is never used for anything
-//! else, also after the next opening. So no put takes the rest of a reserve that is in use, and only the server writes to the
-//! segments of moved records and of tombstones. Why a delete always finds room: `docs/design/0014-cleaning.md`, *The reserve*.
+//! The first record of a segment decides its purpose ([`Purpose`]). The rest of the segment is used for the same purpose only,
+//! even after the next opening. No put therefore takes the rest of a reserve that is in use, and only the server writes to the
+//! segments of moved records and of tombstones. `docs/design/0014-cleaning.md`, *The reserve*, explains why a delete always finds
+//! room.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -53,26 +54,26 @@ use segment::{Hold, Segment};
 use shelves::Shelves;
 use witnesses::Telling;
 
-/// A partial segment with less room than this share is not worth a lease of its own; it is closed.
+/// A partial segment with less room than this share is not worth a lease and is closed.
 const WORTHWHILE_SHARE: u32 = 16;
 
 /// See the module documentation.
 pub(crate) struct Space {
     format: LogFormat,
     medium: Medium,
-    /// By number.
+    /// All segments, by number.
     segments: Vec<Segment>,
     shelves: Shelves,
     witnesses: Witnesses,
-    /// Segments that have an appender.
+    /// Number of segments with an appender.
     taken: u32,
-    /// Segments that are used for tombstones.
+    /// Number of segments in use for tombstones.
     of_tombstones: u32,
-    /// The segment that records are moved to.
+    /// The segment to which records are moved.
     for_moves: Option<u32>,
     /// The segment that is being cleaned.
     victim: Option<u32>,
-    /// A delete found no segment, and none that it may take was freed since.
+    /// Whether a delete found no segment, and none for deletes was freed since.
     delete_waits: bool,
     /// A record that a client stamped with this sequence, or a later one, may be neither published nor void yet.
     unsettled: u64,
@@ -82,7 +83,7 @@ pub(crate) struct Space {
 /// The answer to a request for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// This segment is the caller's until given back. `fresh`: it was free, and its header must be written.
+    /// This segment is the caller's until given back. A `fresh` segment was free, and its header must be written.
     Segment { number: u32, fresh: bool },
     /// Its space is being prepared.
     Pending,
@@ -91,12 +92,11 @@ pub(crate) enum Taken {
 }
 
 impl Space {
-    /// The space of a pool whose used segments are `used`, each with what of it is needed, by its number, and with what its
-    /// neighbour was told of it.
+    /// The space of a pool with the segments `used`, each with its occupancy, and with the witness that its neighbour has.
     ///
-    /// Clients of a killed server may outlive it, with their mappings, and finish a store into memory that they had leased. While
-    /// any can, segments that they may have leased are neither appended to nor cleaned; published records lie below what such
-    /// a client writes. See [`Space::release_earlier_run`].
+    /// Clients of a killed server may outlive the server, with their mappings, and finish a store into leased memory. While any
+    /// such client exists, segments that it may have leased are neither appended to nor cleaned. Published records lie below the
+    /// stores of such a client. See [`Space::release_earlier_run`].
     pub fn new(
         backing: Rc<dyn Backing>,
         log: &dyn PersistentRegion,
@@ -137,7 +137,7 @@ impl Space {
         let segment = &mut self.segments[number as usize];
         let purpose = match Purpose::of(&state, log, &self.format) {
             _ if state.is_blank() => Purpose::Put,
-            // Written by a version that put records behind tombstones.
+            // A pool may contain puts behind tombstones, written by an older version.
             Purpose::Delete if segment.occupancy.live > 0 => Purpose::Put,
             purpose => purpose,
         };
@@ -158,13 +158,13 @@ impl Space {
         if !may_append && purpose == Purpose::Put {
             segment.hold = Hold::EarlierRun;
         } else if !self.shelve(number) && purpose != Purpose::Put && self.room(number) > 0 {
-            // The rest of a segment that was being cleaned may need just this room.
+            // The rest of an interrupted victim may need exactly this room.
             let room = self.room(number);
             self.shelves.put_partial(purpose, room, number);
         }
     }
 
-    /// Keeps segments that other nodes' appends fill: nobody takes them, and they are not cleaned.
+    /// Holds segments that other nodes' appends fill: they get no appender, and they are not cleaned.
     pub fn hold_for_appends(&mut self, appended: &[SegmentState]) {
         for &state in appended {
             self.shelves.free.retain(|&number| number != state.number);
@@ -174,8 +174,8 @@ impl Space {
         }
     }
 
-    /// Called when segments run short: once the last writer of an earlier run is gone, the segments of that run are cleaned like all
-    /// others. Their rests get no appender, since recovery cleared them before that writer had done its last store.
+    /// Called when segments run short: once the last writer of an earlier run is gone, the segments of that run are cleaned like
+    /// all others. The rests of these segments get no appender, since recovery cleared them before the last store of that writer.
     pub fn release_earlier_run(&mut self) {
         if self.is_short() && self.waits_for_earlier_run() && self.medium.earlier_writers_are_gone()
         {
@@ -200,13 +200,13 @@ impl Space {
             .filter_map(|segment| segment.used.as_ref())
     }
 
-    /// States of all segments that were ever used, each with what of it is needed.
+    /// States of all segments that were ever used, each with its occupancy.
     pub fn states(&self) -> impl Iterator<Item = (&SegmentState, &Occupancy)> {
         let all = self.segments.iter();
         all.filter_map(|segment| Some((segment.known()?, &segment.occupancy)))
     }
 
-    /// The facts of freed segments that all segments together remember.
+    /// The facts of freed segments that the segments together remember.
     pub fn heritage(&self) -> Heritage {
         self.states().fold(Heritage::default(), |all, (state, _)| {
             all.and(state.heritage)
@@ -219,13 +219,14 @@ impl Space {
         self.format.segment_units() - used.map_or(SEGMENT_HEADER_UNITS, |state| state.end)
     }
 
-    /// A client stamps its own records in the segment, until [`take_over`](Self::take_over).
+    /// Lends the segment to a client that stamps its own records there, until [`take_over`](Self::take_over).
     pub fn lend(&mut self, number: u32) {
         self.segments[number as usize].is_lent = true;
     }
 
-    /// Takes over the records that a client has stamped in a lent segment, which it cannot write any more. `is_void` says of each
-    /// record whether it is taken back. Returns the spans that the caller must persist before anything more is stamped there.
+    /// Takes over the records that a client has stamped in a lent segment. The client cannot write to the segment any more.
+    /// `is_void` tells of each record whether it was taken back. Returns the span that the caller must persist before the next
+    /// record is stamped there.
     pub fn take_over(
         &mut self,
         number: u32,
@@ -245,20 +246,20 @@ impl Space {
         changed
     }
 
-    /// Everything that was stamped in a segment so far was persisted.
+    /// Notes that all records stamped in a segment so far are persisted.
     pub fn note_durable(&mut self, number: u32, log: &dyn PersistentRegion) {
         self.state(number).note_durable();
         self.tell(number, log, Telling::Gained);
     }
 
-    /// Lets the neighbour of a segment say what is durable of it.
+    /// Stores in the neighbour of a segment how much of the segment is durable.
     fn tell(&mut self, number: u32, log: &dyn PersistentRegion, telling: Telling) {
         if let Some(state) = self.segments[number as usize].known() {
             self.witnesses.tell(log, state, telling);
         }
     }
 
-    /// Lets the neighbour of a segment say that records just stamped there are durable: for a mutant.
+    /// Stores in the neighbour of a segment that records just stamped there are durable: for a mutant.
     pub fn tell_too_early(&mut self, number: u32, log: &dyn PersistentRegion) {
         let early = SegmentState {
             durable: self.state(number).end,
@@ -290,7 +291,7 @@ impl Space {
     fn take_for(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
         let reserve = self.reserve_for(purpose);
         let may_use_free = self.shelves.free.len() as u32 > reserve;
-        // The partial segment with the most room: small remainders are left to small requests.
+        // The choice is the partial segment with the most room, so that small remainders stay for small requests.
         let partial = self.shelves.roomiest(purpose);
         let partial = partial.filter(|&(room, _)| room >= units);
         if let Some((room, number)) = partial
@@ -301,8 +302,8 @@ impl Space {
         if !may_use_free {
             return Ok(Taken::NoSpace);
         }
-        // Puts leave the reserve alone and see to it that it has its space; others take it from the back, and deletes leave
-        // the cleaner's part with its space.
+        // Puts leave the reserve alone and prepare its space. Other purposes take segments from the back of the reserve, and
+        // deletes leave the cleaner's part with its space.
         let (number, ready) = match purpose {
             Purpose::Put => (self.shelves.free.front(), self.prepare_reserve()),
             Purpose::Delete => (
@@ -335,14 +336,14 @@ impl Space {
         }
     }
 
-    /// A free segment that was used before: it has its space, unless the pool is a copy with holes.
+    /// A free segment that was used before. Such a segment has its space, unless the pool is a copy with holes.
     fn free_that_had_space(&self) -> Option<u32> {
         let free = self.shelves.free.iter().copied();
         let mut had_space = free.filter(|&number| self.segments[number as usize].blank.is_some());
         had_space.find(|&number| self.medium.is_ready(number))
     }
 
-    /// Why the medium last gave no space, once.
+    /// Takes the latest reason why the medium gave no space.
     pub fn take_refusal(&mut self) -> Option<MediaError> {
         self.medium.take_refusal()
     }
@@ -352,7 +353,7 @@ impl Space {
         self.shelves.free.retain(|&free| free != number);
         assert!(
             self.shelves.free.len() as u32 >= self.reserve_for(purpose),
-            "what is reserved for others stays free"
+            "segments reserved for other purposes stay free"
         );
         let segment = &mut self.segments[number as usize];
         segment.purpose = purpose;
@@ -367,7 +368,7 @@ impl Space {
         }
     }
 
-    /// Takes the rest of a segment. Its space is prepared again: a copy of the pool may have holes there.
+    /// Takes the rest of a segment. The space of the rest is prepared again: a copy of the pool may have holes there.
     fn take_partial(
         &mut self,
         room: u32,
@@ -392,8 +393,8 @@ impl Space {
         }
     }
 
-    /// Ends an appender's hold on a segment. One without room for another appender is sealed; the caller persists the
-    /// span with the next batch.
+    /// Ends an appender's hold on a segment. A segment without room for another appender is sealed; the caller persists the
+    /// returned span with the next batch.
     #[must_use = "a seal is to be persisted"]
     pub fn give_back(&mut self, number: u32, log: &dyn PersistentRegion) -> Option<Span> {
         self.taken -= 1;
@@ -406,7 +407,7 @@ impl Space {
         (full && state.needs_seal()).then(|| state.seal(log, &format))
     }
 
-    /// Puts a segment with room enough for another appender among the partial ones. Returns whether it had.
+    /// Puts a segment among the partial ones if it has enough room for another appender. Returns whether it has.
     fn shelve(&mut self, number: u32) -> bool {
         let room = self.room(number);
         let purpose = self.segments[number as usize].purpose;
@@ -414,13 +415,13 @@ impl Space {
             && self.shelves.put_partial(purpose, room, number)
     }
 
-    /// Gives a segment to the cleaner: it gets no appender any more.
+    /// Gives a segment to the cleaner. The segment gets no further appender.
     pub fn begin_cleaning(&mut self, number: u32) -> SegmentState {
         let room = self.room(number);
         let segment = &mut self.segments[number as usize];
         assert!(
             segment.hold == Hold::Nobody,
-            "segment {number} is cleaned while somebody holds it"
+            "segment {number} is cleaned while it has a holder"
         );
         segment.hold = Hold::Cleaner;
         self.shelves.take_partial(segment.purpose, room, number);
@@ -428,19 +429,20 @@ impl Space {
         *self.state(number)
     }
 
-    /// The cleaner found something in a segment that it cannot move. The segment stays as it is, so that the damage is told of.
+    /// Keeps a segment in which the cleaner found a record that it cannot move. The segment stays unchanged, so that the damage
+    /// is reported.
     pub fn abandon(&mut self, number: u32) {
         self.victim = None;
         self.end_purpose(number);
         self.segments[number as usize].hold = Hold::Stays;
     }
 
-    /// Whether a segment may get its next generation now.
+    /// Whether a segment may get its next generation at `now`.
     pub fn may_reuse(&self, next: &SegmentState, now: Nanoseconds) -> bool {
         self.segments[next.number as usize].may_reuse(next, now)
     }
 
-    /// A segment that was cleaned is free in the generation `next`. Takes the proof that its header is durable.
+    /// Frees a cleaned segment in the generation `next`. Takes the proof that the header of that generation is durable.
     pub fn free(
         &mut self,
         next: SegmentState,
@@ -464,7 +466,7 @@ impl Space {
         }
     }
 
-    /// Nothing more is appended to a segment in its generation: one of tombstones is no part of the reserve any more.
+    /// Ends the appends to a segment in its generation. A segment of tombstones then no longer belongs to the reserve.
     fn end_purpose(&mut self, number: u32) {
         let purpose = &mut self.segments[number as usize].purpose;
         self.of_tombstones -= u32::from(*purpose == Purpose::Delete);
@@ -473,21 +475,21 @@ impl Space {
 
     /// Starts preparing the next free segments, so that an appender that needs one finds it ready.
     pub fn prepare_ahead(&self) {
-        // A failure shows when the segment is really needed.
+        // A failure shows when an appender needs the segment.
         let _ = self.prepare_reserve();
         for &number in self.shelves.free.iter().take(2) {
             let _ = self.medium.prepare(number);
         }
     }
 
-    /// Gives so many free segments their space on the medium, those that are taken last.
+    /// Prepares the space of the last `count` free segments, which are taken last.
     fn prepare_last(&self, count: usize) -> Result<Prepared, MediaError> {
         let last = self.shelves.free.iter().rev().take(count);
         self.medium.prepare_all(last.copied())
     }
 
-    /// Seals every segment that has records above its seal, all of them durable, lets its neighbour know, and returns what the
-    /// caller must persist.
+    /// Seals every segment that has durable records above its seal, and stores the witness in its neighbour. Returns the spans
+    /// that the caller must persist.
     pub fn seal_all(&mut self, log: &dyn PersistentRegion) -> Vec<Span> {
         for number in 0..self.format.segment_count {
             self.tell(number, log, Telling::Settled);

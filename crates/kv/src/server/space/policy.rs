@@ -1,14 +1,14 @@
-//! When segments are cleaned, and which.
+//! The policy of cleaning: the time to clean, and the segment to clean next.
 //!
-//! Cleaning begins when free segments run short, and not before: the longer it waits, the less is left to move. Of the
-//! segments without a holder the one with the best ratio of what it gives to what it costs goes first, weighed by its age:
-//! old records change seldom, so room made among them is kept for long (Rosenblum and Ousterhout's cost-benefit policy). If
-//! a writer waits, the segment that gives most goes first.
+//! Cleaning begins when free segments run short, and not before: the longer cleaning waits, the less is left to move. Of the
+//! segments without a holder, the one with the best ratio of benefit to cost goes first, weighted by age: old records rarely
+//! change, so room made among them lasts (the cost-benefit policy of Rosenblum and Ousterhout). If a writer waits, the segment
+//! with the greatest gain goes first.
 //!
-//! Tombstones can be dropped below the *horizon*, the first death of all other segments, and the lowest sequence that a client
-//! which publishes may have stamped something with that is neither published nor void. When they take more than a share
-//! of the pool, or a delete waits for room, the segment in which something died first is cleaned, however little that gives:
-//! so the horizon rises.
+//! Tombstones can be dropped below the *horizon*: the minimum of the first deaths of all other segments, and of the lowest
+//! sequence of a record that a publishing client may have stamped and that is neither published nor void. When tombstones take
+//! more than a share of the pool, or a delete waits for room, the segment with the first death is cleaned, however little that
+//! gains, so that the horizon rises.
 
 use stonecast_base::mutant;
 use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
@@ -20,24 +20,24 @@ use crate::wire::limits::{
     RESERVE_PREPARED_MAX, TOMBSTONES_SHARE, cleaning_segments, reserved_segments,
 };
 
-/// A segment that would give back less than this share is not cleaned to make room.
+/// A segment with a gain below this share is not cleaned to make room.
 const GAIN_SHARE: u64 = 32;
-/// Pools of so many segments keep more than one free ahead of the puts.
+/// Pools with at least this number of segments keep more than one segment free ahead of the puts.
 const LARGE_POOL_SEGMENTS: u32 = 128;
 
-/// The amount of work that is asked of the cleaner.
+/// The urgency of cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
-    /// Nothing.
+    /// No cleaning is needed.
     None,
     /// Free segments run short, or tombstones pile up.
     Soon,
-    /// The next put finds none, or a delete has found none.
+    /// The next put finds no segment, or a delete has found none.
     Now,
 }
 
 impl Space {
-    /// The urgency of cleaning now.
+    /// The present urgency of cleaning.
     pub fn need(&self) -> Need {
         let (free, reserve) = (self.usable_free(), self.reserve_for(Purpose::Put));
         let ahead = if self.format.segment_count < LARGE_POOL_SEGMENTS {
@@ -54,15 +54,15 @@ impl Space {
         }
     }
 
-    /// Whether segments run so short that no client gets one before it writes there.
+    /// Whether segments run so short that clients may not lease ahead.
     pub fn is_short(&self) -> bool {
         self.usable_free() <= self.reserve_for(Purpose::Put) + 1
     }
 
-    /// Whether cleaning can make a segment free that was not, and leave enough to a put.
+    /// Whether cleaning can gain a free segment for puts.
     ///
-    /// Dead records in segments with an appender count, too: a client that is told to wait gives its segments back, and a
-    /// client that does not use its segments loses them.
+    /// Dead records in segments with an appender count, too: a client that has to wait gives its segments back, and a client that
+    /// does not use its segments loses them.
     pub fn may_gain(&self) -> bool {
         let horizons = Horizons::of(self);
         let (mut whole, mut bytes) = (0, 0);
@@ -87,21 +87,21 @@ impl Space {
                 Hold::Cleaner | Hold::EarlierRun | Hold::Stays | Hold::Appends => {}
             }
         }
-        // Something is always wasted at the ends of the segments that records are moved to.
+        // Some room is always wasted at the ends of the segments to which records are moved.
         let size = self.format.segment_size;
         let gained = whole + bytes.saturating_sub(size / 8) / size;
         gained > 0
             && u64::from(self.usable_free()) + gained > u64::from(self.reserve_for(Purpose::Put))
     }
 
-    /// Whether a segment has tombstones and nothing else. It is freed when all of them can go, and none is moved: a segment of
-    /// the reserve would become one of those that hold what is live.
+    /// Whether a segment has tombstones and no other records. Such a segment is freed when all its tombstones can be dropped, and
+    /// no tombstone is moved before: otherwise a segment of the reserve would turn into a segment of live records.
     fn has_tombstones_alone(&self, number: u32) -> bool {
         self.segments[number as usize].purpose == Purpose::Delete
     }
 
-    /// Bytes at the end of a segment that are lost in any other one, too: its records, as long as they are on average, do not
-    /// fit there.
+    /// Bytes at the end of a segment that a cleaning does not gain: the segment's records, by their average length, do not fit
+    /// there, nor at the end of another segment.
     fn lost_end(&self, state: &SegmentState) -> u64 {
         let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
         let room = u64::from(self.room(state.number)) * UNIT_SIZE;
@@ -109,7 +109,7 @@ impl Space {
         if room < mean { room } else { 0 }
     }
 
-    /// Whether enough is dead in a segment that it is cleaned for that, once it has no appender.
+    /// Whether a segment has enough dead bytes to be cleaned, once it has no appender.
     pub fn has_dead(&self, number: u32) -> bool {
         let written = (self.format.segment_units() - SEGMENT_HEADER_UNITS - self.room(number))
             as u64
@@ -118,11 +118,11 @@ impl Space {
         written.saturating_sub(needed) >= self.format.segment_size / GAIN_SHARE
     }
 
-    /// The segment to clean next. `sequence` is the one that is given out next.
+    /// The segment to clean next. `sequence` is the next sequence.
     ///
-    /// If a delete waits, each chosen segment has tombstones that can go, nothing that is needed, or something dead, and its
-    /// copy has none of these: so each is chosen once at most, and then the tombstones can go. The room at the ends of
-    /// full segments, which records are too large for, could be moved about for ever.
+    /// If a delete waits, each chosen segment has droppable tombstones, nothing that is needed, or dead records, and its copy has
+    /// none of these. Each segment is therefore chosen at most once, and then the tombstones can be dropped. Room at the ends of
+    /// full segments is no reason for a choice, since it could be moved from segment to segment for ever.
     pub fn choose_victim(&self, need: Need, sequence: u64) -> Option<u32> {
         let horizons = Horizons::of(self);
         let has_free = self.has_free_for_moves();
@@ -177,23 +177,23 @@ impl Space {
         best.map(|(number, ..)| number)
     }
 
-    /// Tombstones with sequences below this are not needed any more once segment `number` is freed.
+    /// The sequence below which tombstones are not needed once segment `number` is freed.
     pub fn horizon(&self, number: u32) -> u64 {
         Horizons::of(self).without(number)
     }
 
-    /// Bytes that cleaning the segment gives back.
+    /// Bytes that the cleaning of a segment gains.
     pub fn gain(&self, number: u32, horizon: u64) -> u64 {
         let room = self.format.segment_size - u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE;
         room.saturating_sub(self.occupancy(number).needed(horizon))
     }
 
-    /// Free segments that a put can be given, now that the medium is as full as it is.
+    /// Free segments that puts can take, given the space on the medium.
     pub(super) fn usable_free(&self) -> u32 {
         if !self.medium.is_full() {
             return self.shelves.free.len() as u32;
         }
-        // The reserve has its space, and so have those that were used before.
+        // The reserve has its space, and so have segments that were used before.
         let had_space = self
             .shelves
             .free
@@ -215,12 +215,12 @@ impl Space {
             .any(|segment| segment.hold == Hold::EarlierRun)
     }
 
-    /// Whether tombstones are in the way that could go if all clients had settled what they stamped.
+    /// Whether tombstones take room that could be dropped if all clients had settled their stamped records.
     pub fn tombstones_wait_for_clients(&self) -> bool {
         self.tombstones_are_in_the_way() && self.unsettled < Horizons::of(self).first
     }
 
-    /// Whether tombstones shall go: they pile up, or a delete waits for the room that they take.
+    /// Whether tombstones have to be dropped: they pile up, or a delete waits for their room.
     fn tombstones_are_in_the_way(&self) -> bool {
         if self.delete_waits {
             return true;
@@ -229,7 +229,7 @@ impl Space {
         self.tombstone_bytes() > capacity / TOMBSTONES_SHARE
     }
 
-    /// Whether the cleaner would be given a free segment now.
+    /// Whether the cleaner can take a free segment.
     pub(super) fn has_free_for_moves(&self) -> bool {
         if !self.medium.is_full() {
             return !self.shelves.free.is_empty();
@@ -239,9 +239,9 @@ impl Space {
             || self.free_that_had_space().is_some()
     }
 
-    /// Bytes of `victim` that the cleaner can move to where it has room: anything that is needed of one segment while
-    /// another one is free. After a crash, or an end in the middle of a victim, none may be; then there is a segment with room for
-    /// what is left of the one that was being cleaned. That segment is no room for itself.
+    /// Bytes of `victim` that the cleaner has room to move. While another segment is free, that is everything needed of the
+    /// victim. After a crash, or an end in the middle of a victim, no segment may be free; then one segment has room for the rest
+    /// of the interrupted victim. That segment offers no room for its own records.
     fn movable_out_of(&self, victim: u32, has_free: bool) -> u64 {
         if has_free {
             return self.format.segment_size;
@@ -251,31 +251,31 @@ impl Space {
         u64::from(own.max(rest)) * UNIT_SIZE
     }
 
-    /// Segments in use that have no holder, and that have something dead in them or at their end.
+    /// Segments in use without a holder.
     fn candidates(&self) -> impl Iterator<Item = u32> {
         let used = self.used().map(|state| state.number);
         used.filter(|&number| self.segments[number as usize].hold == Hold::Nobody)
     }
 
-    /// Free segments that are kept for other purposes than this one.
+    /// Free segments that are kept for other purposes.
     pub(super) fn reserve_for(&self, purpose: Purpose) -> u32 {
         let count = self.format.segment_count;
         match purpose {
             Purpose::Put if mutant!(DeletesNotReserved) => cleaning_segments(count),
-            // Those of tombstones are the reserve for deletes, as far as that is in use.
+            // Segments of tombstones are the part of the reserve for deletes that is in use.
             Purpose::Put => {
                 cleaning_segments(count)
                     + reserved_segments(count).saturating_sub(self.of_tombstones)
             }
-            // What is left of the segment that is being cleaned needs no other one: when it is free, as many are as before.
+            // The rest of the victim needs no further segment: once the victim is free, the number of free segments is as before.
             Purpose::Delete => cleaning_segments(count) - u32::from(self.is_moving_on()),
             Purpose::Clean => 0,
         }
     }
 
-    /// Bytes that a power cut may cost of the segment `to` that records are moved to, and the rest of it still takes what is left
-    /// of the victim: all that counts as long as another segment is free. Of what is persisted together, any part may be lost
-    /// in front of another part that is not. `copied` bytes are not published yet.
+    /// Bytes of the segment `to` that a power cut may waste while its rest still has room for the rest of the victim; unlimited
+    /// as long as another segment is free. Records are moved to `to`. A power cut may lose any part of the bytes of one persist
+    /// in front of another part that survives. `copied` bytes are not published yet.
     pub fn spare_for_gap(&self, to: u32, copied: u64) -> u64 {
         match self.victim {
             Some(victim) if !self.has_free_for_moves() => {
@@ -291,7 +291,7 @@ impl Space {
         let (Some(from), Some(to)) = (self.victim, self.for_moves) else {
             return false;
         };
-        // A publication that is taken back makes the record live again that it replaced.
+        // A publication that is taken back makes the replaced record live again.
         if self.unsettled != u64::MAX {
             return false;
         }
@@ -299,19 +299,19 @@ impl Space {
         self.occupancy(from).needed(0) <= room
     }
 
-    /// Whether a segment has room for `units`, and is lent again when it is given back.
+    /// Whether a segment has room for `units`, and enough room to be leased again when it is given back.
     pub fn has_worthwhile_room(&self, number: u32, units: u32) -> bool {
         self.room(number) >= units.max(self.format.segment_units() / WORTHWHILE_SHARE)
     }
 
-    /// Whether the medium is full: there are free segments that it gives no space to.
+    /// Whether the medium is full: it gives no space to some free segments.
     pub fn lacks_medium(&self) -> bool {
         self.medium.is_full()
             && self.shelves.free.len() as u32
                 > self.usable_free().max(self.reserve_for(Purpose::Put))
     }
 
-    /// Gives the reserve its space on the medium, or as much of it as is kept ready.
+    /// Prepares the space of the part of the reserve that is kept ready on the medium.
     pub(super) fn prepare_reserve(&self) -> Result<Prepared, MediaError> {
         let count = self.format.segment_count;
         let reserve = cleaning_segments(count) + reserved_segments(count);
@@ -319,13 +319,12 @@ impl Space {
     }
 }
 
-/// The first deaths of all segments, of which one can be left out, and the first sequence that clients may have stamped and not
-/// published.
+/// The least first death with any one segment left out, and the first sequence that clients may have stamped and not published.
 struct Horizons {
     first: u64,
     in_segment: u32,
     second: u64,
-    /// Records that clients have stamped from this sequence on may still be made void.
+    /// Records that clients have stamped with this sequence or a later one may still be made void.
     unsettled: u64,
 }
 
@@ -338,7 +337,7 @@ impl Horizons {
         )
     }
 
-    /// Of segments, each by its number with its first death.
+    /// The horizons over segments, each given by its number and its first death.
     fn over(deaths: impl Iterator<Item = (u32, u64)>, unsettled: u64) -> Self {
         let mut all = Self {
             first: u64::MAX,
@@ -372,11 +371,11 @@ impl Horizons {
 mod tests {
     use super::Horizons;
 
-    /// Needs the unsettled sequences in the horizon of every segment: a client that stands still between stamp and CAS, or between a CAS
-    /// that was lost and the void, has a record in the log that a scan counts; the tombstone of a delete that came in between is
-    /// all that says otherwise.
+    /// Fails without the unsettled sequences in the horizon of every segment: a client that was stopped between stamp and CAS, or
+    /// between a lost CAS and the void, has a record in the log that a scan counts. Only the tombstone of a delete in between
+    /// outranks that record.
     #[test]
-    fn a_tombstone_stays_while_a_client_may_have_stamped_what_is_older() {
+    fn a_tombstone_stays_while_a_client_may_have_stamped_an_older_record() {
         let deaths = [(3, 50), (5, 40), (7, u64::MAX)];
         let settled = Horizons::over(deaths.into_iter(), u64::MAX);
         assert_eq!(

@@ -6,7 +6,7 @@ use stonecast_log::{
 };
 use stonecast_media::PersistentRegion;
 
-/// The kind of records that a segment is asked for and used for.
+/// The kind of records in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Records that are put.
@@ -21,7 +21,7 @@ impl Purpose {
     /// Number of purposes.
     pub const COUNT: usize = 3;
 
-    /// The purpose of the segment of `state`, by the first stamp in it: that of the first record or, if a power cut took that, of
+    /// The purpose of the segment of `state`, by its first stamp: the stamp of the first record or, if a power cut took that, of
     /// the next one. Only the server makes stamps, so other bytes that look like a record prove nothing.
     pub(super) fn of(state: &SegmentState, log: &dyn PersistentRegion, format: &LogFormat) -> Self {
         let first = (SEGMENT_HEADER_UNITS..state.end)
@@ -34,7 +34,7 @@ impl Purpose {
     }
 }
 
-/// The header of the record that was stamped at a unit of a segment, whether the rest of it is whole or not.
+/// The header of the record stamped at a unit of a segment, whether the rest of the record is whole or not.
 fn stamped_header(
     log: &dyn PersistentRegion,
     format: &LogFormat,
@@ -45,7 +45,7 @@ fn stamped_header(
     let mut bytes = [0; RECORD_START_SIZE];
     log.read(position, &mut bytes);
     let header = RecordHeader::parse(&bytes).ok()?;
-    // The commit tag does not vouch for the other facts, which may be those of the generation before.
+    // The commit tag does not vouch for the other facts, which may be left from the generation before.
     if header.generation() != state.generation {
         return None;
     }
@@ -69,7 +69,8 @@ mod tests {
     const FIRST: u32 = SEGMENT_HEADER_UNITS;
     const SECOND: u32 = FIRST + 1;
 
-    /// A segment in generation 2 with two records, each of one unit. The facts of each are those of its kind in its generation.
+    /// A segment in generation 2 with two records of one unit. `facts` gives the kind of each record and the generation in its
+    /// facts.
     fn segment(pool: &Pool, facts: [(Kind, u32); 2]) -> SegmentState {
         let (log, format) = (pool.log(), format_of(pool));
         let mut state = SegmentState::fresh(2, 2);
@@ -112,10 +113,10 @@ mod tests {
         Pool::create(Rc::new(backing), options).unwrap()
     }
 
-    /// Needs the look behind the first record, which a power cut may have taken, and the stamp: bytes that a client left in front of
-    /// the first stamp prove nothing.
+    /// Fails unless the search continues behind the first record, which a power cut may have taken, and looks at stamps: bytes
+    /// that a client left in front of the first stamp prove nothing.
     #[test]
-    fn the_first_stamp_of_a_segment_says_what_the_segment_is_for() {
+    fn the_first_stamp_of_a_segment_decides_its_purpose() {
         let directory = tempfile::TempDir::new().unwrap();
         let pool = pool(&directory.path().join("pool"));
         let (log, format) = (pool.log(), format_of(&pool));
@@ -137,10 +138,10 @@ mod tests {
         }
     }
 
-    /// Needs the generation in the facts: a power cut may keep the stamp of a record and the facts of the one that was there before,
-    /// and the commit tag covers only the stamp.
+    /// Fails without the generation in the facts: a power cut may keep the stamp of a record and the facts of the record before
+    /// it at the same place, and the commit tag covers only the stamp.
     #[test]
-    fn facts_of_an_earlier_generation_do_not_say_what_a_segment_is_for() {
+    fn facts_of_an_earlier_generation_do_not_decide_the_purpose_of_a_segment() {
         let directory = tempfile::TempDir::new().unwrap();
         let pool = pool(&directory.path().join("pool"));
         let (log, format) = (pool.log(), format_of(&pool));

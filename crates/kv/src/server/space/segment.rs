@@ -6,8 +6,8 @@ use stonecast_log::SegmentState;
 use super::Purpose;
 use super::occupancy::Occupancy;
 
-/// So many generations of a segment take at least `GENERATIONS_NS`. A word names a generation modulo 1024; a reader does not
-/// believe a word that it read longer ago than that time.
+/// This number of generations of a segment takes at least `GENERATIONS_NS`. A word names a generation modulo 1024; a reader does
+/// not believe a word that it read longer ago than that time.
 const GENERATIONS_PER_MARK: u32 = 256;
 /// See `GENERATIONS_PER_MARK`.
 const GENERATIONS_NS: Nanoseconds = 500_000_000;
@@ -18,28 +18,29 @@ pub(super) enum Hold {
     Nobody,
     Appender,
     Cleaner,
-    /// A writer of an earlier run may still write there.
+    /// A writer of an earlier run may still write to the segment.
     EarlierRun,
-    /// Never used again in this run: something there is damaged.
+    /// The segment is damaged, and not used again in this run.
     Stays,
-    /// Other nodes' appends fill it.
+    /// Other nodes' appends fill the segment.
     Appends,
 }
 
 /// See the module documentation.
 #[derive(Clone)]
 pub(super) struct Segment {
-    /// Its state, while it is in use.
+    /// The state of a segment in use.
     pub used: Option<SegmentState>,
-    /// The state that it is used in next, while it is free and was used before.
+    /// The next state of a free segment that was used before.
     pub blank: Option<SegmentState>,
     pub occupancy: Occupancy,
     pub hold: Hold,
-    /// Its purpose, while it is in use.
+    /// The purpose of a segment in use.
     pub purpose: Purpose,
-    /// A client stamps its own records in it. Until it is taken over its content is unknown, and no seal may cover it.
+    /// Whether a client stamps its own records in the segment. Until the segment is taken over, its content is unknown, and no
+    /// seal may cover it.
     pub is_lent: bool,
-    /// When it last got a generation that is a multiple of `GENERATIONS_PER_MARK`.
+    /// Time of the segment's latest generation that is a multiple of `GENERATIONS_PER_MARK`.
     marked_at: Nanoseconds,
 }
 
@@ -57,12 +58,12 @@ impl Segment {
         }
     }
 
-    /// Its state, if it was ever used.
+    /// The state of the segment, if it was ever used.
     pub fn known(&self) -> Option<&SegmentState> {
         self.used.as_ref().or(self.blank.as_ref())
     }
 
-    /// Whether it may get its next generation now; see `GENERATIONS_PER_MARK`.
+    /// Whether the segment may get the generation `next` at `now`; see `GENERATIONS_PER_MARK`.
     pub fn may_reuse(&self, next: &SegmentState, now: Nanoseconds) -> bool {
         !next.generation.is_multiple_of(GENERATIONS_PER_MARK)
             || self.marked_at == 0
@@ -73,7 +74,7 @@ impl Segment {
     pub fn renew(&mut self, next: SegmentState, now: Nanoseconds) {
         assert!(
             self.hold == Hold::Cleaner,
-            "segment {} is freed by the cleaner alone",
+            "only the cleaner frees segment {}",
             next.number
         );
         if next.generation.is_multiple_of(GENERATIONS_PER_MARK) {
