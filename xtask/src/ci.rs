@@ -12,7 +12,9 @@ use anyhow::{Result, bail};
 use crate::metadata::Metadata;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
-use crate::{design_index, doc_tables, fresh, guest, layers, mutants, needs, sim, source_rules};
+use crate::{
+    design_index, doc_tables, example_lock, fresh, guest, layers, mutants, needs, sim, source_rules,
+};
 
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast-cli";
@@ -66,7 +68,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "layers",
-        what: "every crate names only permitted crates, and clocks and unsafe code stand only in permitted places",
+        what: "every crate names only permitted crates, the lock file of the examples fits, and clocks and unsafe code stand only in permitted places",
         budget_minutes: 1,
         run: layers,
     },
@@ -230,7 +232,7 @@ pub fn mutants(arguments: &[String]) -> Result<bool> {
     mutants::run(&Metadata::of_the_workspace()?, arguments)
 }
 
-/// The breaches of the layers and source rules, as sentences.
+/// The breaches of the layers and source rules, and a stale lock file of the examples, as sentences.
 pub fn layer_findings() -> Result<Vec<String>> {
     findings_in(&Metadata::of_the_workspace()?)
 }
@@ -238,6 +240,7 @@ pub fn layer_findings() -> Result<Vec<String>> {
 fn findings_in(metadata: &Metadata) -> Result<Vec<String>> {
     let mut findings = layers::findings(metadata);
     findings.extend(source_rules::findings(metadata)?);
+    findings.extend(example_lock::findings(&metadata.workspace_root)?);
     Ok(findings)
 }
 

@@ -12,6 +12,7 @@
 //! | `layers.rs` | the crates that each crate may name |
 //! | `build_time.rs` | processor time of the release build, beside that of an older commit |
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
+//! | `example_lock.rs` | the check that the lock file outside the workspace is up to date |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `sim.rs` | seeds of the simulated world |
@@ -25,6 +26,7 @@ mod campaign;
 mod ci;
 mod design_index;
 mod doc_tables;
+mod example_lock;
 mod fresh;
 mod guest;
 mod layers;
@@ -142,7 +144,8 @@ enum Command {
         #[arg(long)]
         install: bool,
     },
-    /// Checks the dependencies between crates, and searches source text for forbidden words.
+    /// Checks the dependencies between crates and the lock file of the examples, and searches source text for forbidden
+    /// words.
     Layers,
     /// Checks the tables of the documentation that are printed from facts.
     DocTables {
