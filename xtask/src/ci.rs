@@ -366,6 +366,9 @@ fn seeded_bugs(at: &Surroundings) -> Result<Outcome> {
     ))
 }
 
+/// The features with the contract suites: pages of other modules point at them.
+const CONTRACTS: &str = "stonecast-fabric/contract,stonecast-cluster/contract";
+
 fn docs(at: &Surroundings) -> Result<Outcome> {
     let mut command = at.cargo(&[
         "doc",
@@ -373,6 +376,8 @@ fn docs(at: &Surroundings) -> Result<Outcome> {
         "--no-deps",
         "--document-private-items",
         "--locked",
+        "--features",
+        CONTRACTS,
     ]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     check(command)

@@ -28,6 +28,7 @@ mod change;
 mod changes;
 mod check;
 mod configuration;
+#[cfg(feature = "contract")]
 pub mod contract;
 mod document;
 mod eligibility;

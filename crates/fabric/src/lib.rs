@@ -16,6 +16,7 @@
 pub mod append;
 mod boot_time;
 mod connection;
+#[cfg(feature = "contract")]
 pub mod contract;
 pub mod decorate;
 mod device;
