@@ -21,7 +21,7 @@
 //!              fabric  -->  media
 //!             ^   ^   ^
 //!   fabric-sim  fabric-shm  fabric-verbs
-//!                     base  <- every crate
+//!        lineage      base  <- every crate       lineage: below log, cluster and replication
 //! ```
 //!
 //! Cargo refuses an import that is not in `[dependencies]`, so checking those tables checks the
@@ -39,6 +39,7 @@ const LIBRARY: &str = "stonecast";
 /// needs a row here.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
+    ("lineage", &[]),
     ("media", &[]),
     ("fabric", &["media"]),
     ("fabric-sim", &["fabric", "media"]),
@@ -46,15 +47,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fabric-verbs", &["fabric", "media"]),
     ("session", &["fabric"]),
     ("persist", &["session", "fabric", "media"]),
-    ("log", &["media"]),
-    ("cluster", &["persist", "session", "fabric", "media"]),
+    ("log", &["lineage", "media"]),
+    (
+        "cluster",
+        &["lineage", "persist", "session", "fabric", "media"],
+    ),
     ("member", &["cluster", "session", "fabric", "media"]),
-    ("replication", &["cluster", "fabric", "media"]),
+    ("replication", &["lineage", "cluster", "fabric", "media"]),
     (
         "backup",
         &[
             "log",
             "replication",
+            "lineage",
             "cluster",
             "persist",
             "session",
@@ -64,7 +69,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "replication-sim",
-        &["replication", "cluster", "fabric", "media"],
+        &["replication", "lineage", "cluster", "fabric", "media"],
     ),
     ("config-store", &["cluster", "fabric"]),
     (
@@ -80,6 +85,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "persist",
             "member",
             "cluster",
+            "lineage",
             "session",
             "fabric",
             "media",
@@ -94,6 +100,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "persist",
             "member",
             "cluster",
+            "lineage",
             "session",
             "fabric",
             "media",

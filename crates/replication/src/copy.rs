@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use stonecast_base::mutant;
-use stonecast_cluster::{Nonce, Term};
+use stonecast_lineage::{Judgement, Lineage, Nonce, Point, Term};
 
 use crate::entry::{Entry, Kind};
-use crate::lineage::{Judgement, Lineage};
-use crate::point::Point;
 
 /// The copy of a shard on a node, as a backup and as a primary.
 ///

@@ -2,8 +2,6 @@
 //!
 //! ```text
 //!   entry     what a primary appends to the log of a backup: header, tag, digest
-//!   point     term and version: a place in the history of a shard
-//!   lineage   which entries count: floor and cuts, kept durably
 //!   copy      one node's copy: gaps, horizon, what may be digested, the history of an heir
 //!   primary   writes on their way: which are done, what waits for them
 //!     peers     copies that are awaited, copies that are named, joiners
@@ -42,17 +40,14 @@
 mod copy;
 mod entry;
 mod joining;
-mod lineage;
 mod peers;
-mod point;
 mod primary;
 mod sending;
 mod takeover;
 
 pub use copy::{Incomplete, LaterTerm, NotAdopted, ShardCopy, Taken};
 pub use entry::{AppendKey, BODY_SIZE_MAX, Entry, GRAIN, HEADER_SIZE, Header, Kind, NotAnEntry};
-pub use lineage::{Judgement, Lineage};
-pub use point::Point;
 pub use primary::{LeaseSays, NotStamped, Primary, Resigned, Settled};
 pub use sending::{Connection, Report, ReportedOutOfOrder};
+pub use stonecast_lineage::{Judgement, Lineage, Point};
 pub use takeover::{Consent, Fence, Step, Takeover, TermNotNew};

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use stonecast_base::mutant;
 use stonecast_cluster::{NodeName, Term};
+use stonecast_lineage::Lineage;
 
 use crate::copy::ShardCopy;
 use crate::entry::{Entry, Kind};
 use crate::joining::Stage;
-use crate::lineage::Lineage;
 use crate::peers::Peers;
 use crate::sending::{Connection, Report, ReportedOutOfOrder};
 

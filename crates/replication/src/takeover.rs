@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stonecast_base::mutant;
 use stonecast_cluster::{NodeName, Term};
+use stonecast_lineage::Lineage;
 
 use crate::copy::{Incomplete, ShardCopy};
 use crate::entry::Entry;
-use crate::lineage::Lineage;
 use crate::primary::Primary;
 
 /// The end of the appends of a peer.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stonecast_cluster::Term;
+use crate::term::Term;
 
 /// An entry's place in the history of its shard: the term in which it was stamped, then its version.
 ///

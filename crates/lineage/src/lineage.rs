@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use stonecast_base::mutant;
-use stonecast_cluster::{Nonce, Term};
 
 use crate::point::Point;
+use crate::term::{Nonce, Term};
 
 /// The history of a shard, as a copy keeps it durably: by it the copy judges every entry that it ever finds in its memory.
 ///
@@ -78,7 +78,7 @@ impl Lineage {
 
     /// The history of an heir in its new term, as this copy keeps it. The heir knows nothing of what lies below its own floor. All that
     /// lies there has been on all copies, so their own cuts of those terms are right.
-    pub(crate) fn adopted(&self, heir: &Self) -> Self {
+    pub fn adopted(&self, heir: &Self) -> Self {
         let below = self.cuts.range(..heir.floor.term);
         let mut cuts: BTreeMap<_, _> = below.map(|(&term, &last)| (term, last)).collect();
         if heir.floor > self.floor {
