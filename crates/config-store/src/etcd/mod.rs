@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   mod.rs      choice of the endpoint, meaning of an answer for the store
+//!   seen        what the answers told, and which members they vouch for
 //!   member      one request to one endpoint: bounds, credentials
 //!   tls         certificates and keys from files, and failed handshakes
 //!   messages    requests and answers of etcd's JSON gateway
@@ -20,9 +21,9 @@
 mod error;
 mod member;
 mod messages;
+mod seen;
 mod tls;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ use stonecast_cluster::{Revision, Stored, Swap};
 
 use self::error::{EtcdError, Sent};
 use self::member::Member;
-use self::messages::{Header, Key};
+use self::messages::Key;
+use self::seen::Seen;
 pub use self::tls::UnusableFile;
 use crate::address::EtcdAddress;
 use crate::backend::{Backend, Failure};
@@ -55,18 +57,6 @@ impl Bounds {
     };
 }
 
-/// The knowledge that the connections of one store have of its etcd.
-#[derive(Default)]
-struct Seen {
-    /// The cluster of all answers.
-    cluster: Option<u64>,
-    revision: u64,
-    /// The member that answered last: the next request begins there.
-    answering: usize,
-    /// Members that proved in a read that they belong to the cluster, and have not failed since.
-    known: BTreeSet<usize>,
-}
-
 /// The store as used by one of its threads. A clone shares its connections and its knowledge.
 #[derive(Clone)]
 pub struct EtcdStore {
@@ -88,7 +78,7 @@ impl EtcdStore {
                 .map(|endpoint| Member::new(endpoint, address, bounds, tls.as_ref()))
                 .collect(),
             current: 0,
-            seen: Arc::default(),
+            seen: Arc::new(Mutex::new(Seen::new(address.endpoints.len()))),
         })
     }
 
@@ -96,48 +86,21 @@ impl EtcdStore {
         self.seen.lock().expect("no holder panics")
     }
 
-    /// The least revision of answers to later requests.
-    fn floor(&self) -> u64 {
-        self.seen().revision
-    }
-
-    /// Compares a header with the state seen before the request.
-    fn check(&self, endpoint: &str, header: &Header, floor: u64) -> Result<(), EtcdError> {
-        let mut seen = self.seen();
-        let cluster = *seen.cluster.get_or_insert(header.cluster_id);
-        if cluster != header.cluster_id {
-            return Err(EtcdError::OtherCluster {
-                endpoint: endpoint.to_owned(),
-                found: header.cluster_id,
-                expected: cluster,
-            });
-        }
-        if header.revision < floor {
-            return Err(EtcdError::WentBack {
-                endpoint: endpoint.to_owned(),
-                found: header.revision,
-                expected: floor,
-            });
-        }
-        seen.revision = seen.revision.max(header.revision);
-        Ok(())
-    }
-
     /// The newest value from the current member, and etcd's revision. The member counts as known if this succeeds, and as
     /// unknown if it fails.
     fn read_of_current(&mut self) -> Result<(Option<Stored>, u64), EtcdError> {
-        let floor = self.floor();
+        let before = self.seen().before(self.current);
         let member = &mut self.members[self.current];
         let range = member.range(&self.key);
-        let endpoint = member.endpoint.clone();
+        let mut seen = self.seen();
         let checked = range.and_then(|range| {
-            self.check(&endpoint, &range.header, floor)?;
+            seen.check(&self.members[self.current].endpoint, &range.header, before)?;
             Ok((range.stored, range.header.revision))
         });
         match &checked {
-            Ok(_) => self.seen().known.insert(self.current),
-            Err(_) => self.seen().known.remove(&self.current),
-        };
+            Ok(_) => seen.proven(self.current, before),
+            Err(_) => seen.failed(self.current),
+        }
         checked
     }
 
@@ -189,20 +152,18 @@ impl EtcdStore {
         expected: Option<Revision>,
         bytes: &[u8],
     ) -> Result<Swap, EtcdError> {
-        let is_known = self.seen().known.contains(&self.current);
+        let is_known = self.seen().knows(self.current);
         // The comparison of revisions distinguishes an etcd that lost its values from one that has them, but not if no
         // revision is expected.
         if !is_known || expected.is_none() {
             self.read_of_current()?;
         }
-        let floor = self.floor();
+        let before = self.seen().before(self.current);
         let member = &mut self.members[self.current];
-        let endpoint = member.endpoint.clone();
         let swapped = member.swap(&self.key, expected.map_or(0, |expected| expected.0), bytes);
-        let (header, done) = swapped.inspect_err(|_| {
-            self.seen().known.remove(&self.current);
-        })?;
-        let checked = self.check(&endpoint, &header, floor);
+        let mut seen = self.seen();
+        let (header, done) = swapped.inspect_err(|_| seen.failed(self.current))?;
+        let checked = seen.check(&self.members[self.current].endpoint, &header, before);
         checked.map_err(|error| error.after(Sent::Yes))?;
         Ok(match done {
             true => Swap::Done(Revision(header.revision)),
@@ -229,7 +190,7 @@ impl Backend for EtcdStore {
         let endpoint = self.members[self.current].endpoint.clone();
         let heard = self.members[self.current].listen(&self.key, revision + 1);
         let has_event = heard.inspect_err(|_| {
-            self.seen().known.remove(&self.current);
+            self.seen().failed(self.current);
             self.pass_over_current();
         })?;
         let (stored, _) = self.failing_over(Self::read_of_current)?;

@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use stonecast_cluster::{ConfigStore, Revision, StoreError, Swap};
 use stonecast_config_store::Bounds;
 use stonecast_fabric::{Selected, select};
@@ -26,9 +27,10 @@ fn open(endpoints: &[&str]) -> Rc<dyn ConfigStore> {
     stonecast_config_store::open_within(&address.parse().unwrap(), PATIENT).unwrap()
 }
 
+const EMPTY: &str = r#"{"header":{"cluster_id":"7","revision":"9"}}"#;
+
 fn empty() -> Reply {
-    let answer = r#"{"header":{"cluster_id":"7","revision":"9"}}"#;
-    Reply::Say(200, answer.to_owned())
+    Reply::Say(200, EMPTY.to_owned())
 }
 
 fn done() -> Reply {
@@ -125,6 +127,45 @@ fn after_a_change_of_unknown_outcome_the_next_member_is_asked() {
     let asked = silent.count(RANGE);
     assert_eq!(finish(store.read()), Ok(None));
     assert_eq!((silent.count(RANGE), good.count(RANGE)), (asked, 1));
+}
+
+/// Needs the count of failures: with a mark alone, the late answer marks the member as known again.
+#[test]
+fn a_read_that_began_before_a_failure_vouches_for_no_change() {
+    let (release, released) = mpsc::channel();
+    let mut late = Some(released);
+    let mut changes = 0;
+    let fake = Fake::start(move |path, _| match path {
+        RANGE => match late.take() {
+            Some(released) => Reply::Later(released, EMPTY.to_owned()),
+            None => empty(),
+        },
+        _ if changes == 0 => {
+            changes += 1;
+            Reply::HangUp
+        }
+        _ => done(),
+    });
+    let store = open(&[&fake.endpoint]);
+    let (executor, runtime) = runtime();
+    let failure = async {
+        while fake.count(RANGE) == 0 {
+            runtime.sleep(1_000_000).await;
+        }
+        let swap = store.compare_and_set(Some(Revision(9)), b"x").await;
+        assert!(matches!(swap, Err(StoreError::Unknown { .. })), "{swap:?}");
+        release.send(()).unwrap();
+    };
+    let (read, ()) = executor.block_on(join(store.read(), failure));
+    assert_eq!(read, Ok(None));
+    let asked = fake.count(RANGE);
+    let swap = executor.block_on(store.compare_and_set(Some(Revision(9)), b"x"));
+    assert_eq!(swap, Ok(Swap::Done(Revision(10))));
+    assert_eq!(
+        fake.count(RANGE),
+        asked + 1,
+        "a read comes before the change"
+    );
 }
 
 #[test]

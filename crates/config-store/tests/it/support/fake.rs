@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -12,6 +13,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 pub enum Reply {
     /// Answers with this status and body.
     Say(u16, String),
+    /// Answers with status 200 and this body as soon as the other end of the channel sends or is gone.
+    Later(Receiver<()>, String),
     /// Answers with this head and nothing after it, and leaves the connection open.
     Head(String),
     /// Answers with these lines as a stream, and leaves the stream open.
@@ -125,13 +128,10 @@ fn serve(
         let reply = answer.lock().unwrap()(&path, &body);
         let writer = reader.get_mut();
         match reply {
-            Reply::Say(status, text) => {
-                let head = format!(
-                    "HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n",
-                    text.len()
-                );
-                writer.write_all((head + &text).as_bytes()).ok()?;
-                writer.flush().ok()?;
+            Reply::Say(status, text) => say(writer, status, &text)?,
+            Reply::Later(moment, text) => {
+                let _ = moment.recv();
+                say(writer, 200, &text)?;
             }
             Reply::Stream(lines) => {
                 let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -159,6 +159,13 @@ fn serve(
             }
         }
     }
+}
+
+fn say(writer: &mut impl Write, status: u16, text: &str) -> Option<()> {
+    let size = text.len();
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {size}\r\n\r\n");
+    writer.write_all((head + text).as_bytes()).ok()?;
+    writer.flush().ok()
 }
 
 fn wait_for_the_end(reader: &mut impl Read) {
