@@ -80,14 +80,21 @@ impl Member {
     }
 
     /// The key's newest value.
-    ///
-    /// The files of TLS are read again if they fail: certificates may be renewed while a store is open.
     pub fn range(&mut self, key: &Key) -> Result<Range, EtcdError> {
-        let mut answer = self.ask("/v3/kv/range", &key.range());
-        if matches!(answer, Err(EtcdError::Tls { .. })) && self.read_files() {
-            answer = self.ask("/v3/kv/range", &key.range());
+        let answer = self.with_renewed_files(|member| member.ask("/v3/kv/range", &key.range()))?;
+        Range::parse(key, &answer).map_err(|reason| self.garbage(reason))
+    }
+
+    /// Asks with the files of TLS as they were read last, and if they fail, with the files as they are now: certificates
+    /// may be renewed while a store is open. `ask` may be repeated.
+    fn with_renewed_files<T>(
+        &mut self,
+        ask: impl Fn(&mut Self) -> Result<T, EtcdError>,
+    ) -> Result<T, EtcdError> {
+        match ask(self) {
+            Err(EtcdError::Tls { .. }) if self.read_files() => ask(self),
+            answer => answer,
         }
-        Range::parse(key, &answer?).map_err(|reason| self.garbage(reason))
     }
 
     /// Reads the files of TLS, and begins new connections with them. Returns whether that succeeded. Unusable files change
@@ -117,8 +124,11 @@ impl Member {
     /// Waits for an event of the key at `revision` or later. `false`: there was none for long enough.
     pub fn listen(&mut self, key: &Key, revision: u64) -> Result<bool, EtcdError> {
         let end = Instant::now() + self.bounds.listen;
-        self.authenticate()?;
-        let response = self.post(&self.agents.watches, "/v3/watch", &key.watch(revision))?;
+        // A read over a kept connection succeeds when the certificates of new connections have expired.
+        let response = self.with_renewed_files(|member| {
+            member.authenticate()?;
+            member.post(&member.agents.watches, "/v3/watch", &key.watch(revision))
+        })?;
         let mut lines = BufReader::new(response.into_body().into_reader().take(ANSWER_SIZE_MAX));
         loop {
             let mut line = Vec::new();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use stonecast_cluster::{ConfigStore, StoreError, Swap};
 use stonecast_config_store::{Bounds, OpenError};
+use stonecast_fabric::{Selected, select};
 
-use crate::support::{Certificates, Cluster, Fake, Reply, finish, missing, not_run};
+use crate::support::{Certificates, Cluster, Fake, Reply, finish, missing, not_run, runtime};
 
 const BOUNDS: Bounds = Bounds {
     connect: Duration::from_secs(1),
@@ -183,6 +184,40 @@ fn renewed_certificates_are_taken_while_the_store_is_open() {
     fs::write(&client, &keep[1]).unwrap();
     fs::write(&ca, &keep[0]).unwrap();
     assert_eq!(finish(store.read()), Ok(None));
+}
+
+/// Needs the files to be read again for a watch: reads go over the connection from before, and meet no error.
+#[test]
+fn a_watch_takes_renewed_certificates_while_reads_use_an_older_connection() {
+    let certificates = Certificates::make();
+    let mut has_changed = false;
+    let fake = Fake::start_encrypted(certificates.server("server"), move |path, _| {
+        has_changed |= path == "/v3/watch";
+        let kvs = r#""kvs":[{"key":"aw==","mod_revision":"2","value":"djI="}]"#;
+        match (path, has_changed) {
+            ("/v3/watch", _) => Reply::Stream(vec![r#"{"result":{"events":[{}]}}"#.to_owned()]),
+            (_, false) => empty_etcd("", ""),
+            (_, true) => Reply::Say(
+                200,
+                format!(r#"{{"header":{{"cluster_id":"7","revision":"2"}},{kvs}}}"#),
+            ),
+        }
+    });
+    let options = certificates.options("ca", Some("client"));
+    let store = open(&format!("etcds://{}/k{options}", fake.endpoint));
+    assert_eq!(finish(store.read()), Ok(None));
+    fake.renew(certificates.server("stranger"));
+    fs::copy(
+        certificates.path("other-ca.pem"),
+        certificates.path("ca.pem"),
+    )
+    .unwrap();
+    let (executor, runtime) = runtime();
+    let watched = executor.block_on(select(store.changed(None), runtime.sleep(10_000_000_000)));
+    let Selected::First(watched) = watched else {
+        panic!("the watch has {} requests", fake.count("/v3/watch"));
+    };
+    assert_eq!(watched.unwrap().bytes, b"v2");
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub struct Fake {
     pub endpoint: String,
     /// Path and body of all requests.
     pub requests: Arc<Mutex<Vec<(String, String)>>>,
+    /// What the server shows to new connections; `None`: it does not speak TLS.
+    tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
     is_closed: Arc<AtomicBool>,
 }
 
@@ -59,16 +61,19 @@ impl Fake {
         let fake = Self {
             endpoint,
             requests: Arc::default(),
+            tls: Arc::new(Mutex::new(tls)),
             is_closed: Arc::default(),
         };
         let (requests, is_closed) = (fake.requests.clone(), fake.is_closed.clone());
+        let tls = fake.tls.clone();
         let answer: Arc<Mutex<Answer>> = Arc::new(Mutex::new(Box::new(answer)));
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if is_closed.load(Ordering::Relaxed) {
                     return;
                 }
-                let (answer, requests, tls) = (answer.clone(), requests.clone(), tls.clone());
+                let (answer, requests) = (answer.clone(), requests.clone());
+                let tls = tls.lock().unwrap().clone();
                 let stream = stream.unwrap();
                 thread::spawn(move || match tls {
                     None => serve(stream, &answer, &requests),
@@ -83,6 +88,11 @@ impl Fake {
             }
         });
         fake
+    }
+
+    /// Shows another certificate to new connections. Those that exist go on.
+    pub fn renew(&self, tls: Arc<ServerConfig>) {
+        *self.tls.lock().unwrap() = Some(tls);
     }
 
     pub fn count(&self, path: &str) -> usize {
