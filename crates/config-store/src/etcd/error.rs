@@ -157,9 +157,14 @@ impl EtcdError {
     }
 
     /// Whether nothing was done and another endpoint may be asked. A member with an expired certificate keeps no one from
-    /// the others.
+    /// the others, nor does a server that is not an etcd.
     pub fn is_of_one_endpoint(&self) -> bool {
-        self.is_passing() || matches!(self, Self::Tls { .. })
+        self.is_passing() || self.is_of_no_etcd() || matches!(self, Self::Tls { .. })
+    }
+
+    /// Whether the answer has not the shape of any answer of etcd. etcd refuses with a code of gRPC.
+    fn is_of_no_etcd(&self) -> bool {
+        matches!(self, Self::Garbage { .. } | Self::Refused { code: 0, .. })
     }
 }
 

@@ -131,6 +131,39 @@ fn an_answer_that_no_etcd_gives_is_an_error_that_names_the_endpoint() {
     }
 }
 
+/// Needs the next member to be asked after an answer that no etcd gives.
+#[test]
+fn a_server_that_is_not_an_etcd_keeps_no_one_from_the_members() {
+    let replies: [fn() -> Reply; 5] = [
+        || say("garbage"),
+        || say("{}"),
+        || Reply::Say(404, "Not Found".to_owned()),
+        || head("302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0"),
+        || Reply::Noise,
+    ];
+    for (index, reply) in replies.into_iter().enumerate() {
+        let (other, good) = (Fake::start(move |_, _| reply()), etcd_with(|| done(7, 10)));
+        let store = open(&[&other.endpoint, &good.endpoint]);
+        let read = finish(store.read()).unwrap();
+        assert_eq!(read.unwrap().revision, Revision(5), "{index}");
+        let store = open(&[&other.endpoint, &good.endpoint]);
+        assert_eq!(swap(&store), Ok(Swap::Done(Revision(10))), "{index}");
+        assert_eq!(other.count(TXN), 0, "{index}");
+    }
+}
+
+/// Rights are the same in all members: the others would refuse, too, and the user has to act.
+#[test]
+fn a_refusal_in_the_words_of_etcd_is_not_repeated_elsewhere() {
+    let (first, second) = (
+        Fake::start(|_, _| refusal(7, 403)),
+        etcd_with(|| done(7, 10)),
+    );
+    let refused = finish(open(&[&first.endpoint, &second.endpoint]).read()).unwrap_err();
+    assert!(refused.to_string().contains("code 7"), "{refused}");
+    assert_eq!(second.count(RANGE), 0);
+}
+
 #[test]
 fn the_words_of_an_etcd_in_a_message_are_few_and_printable() {
     let replies: [fn(&str) -> Reply; 3] = [
