@@ -49,9 +49,11 @@ pub fn judge(answer: io::Result<()>, own: &Path, name: &Path) -> io::Result<Link
     match (error.kind(), status_of(own), fs::metadata(name)) {
         (_, Ok(own), _) if own.nlink() > 1 => Ok(Linked::Done),
         (ErrorKind::AlreadyExists, Ok(_), Ok(named)) if named.len() > 0 => Ok(Linked::Taken),
-        (ErrorKind::AlreadyExists, Ok(_), Ok(_)) => {
-            unknown("it has been superseded since, so its writer is unknown")
+        // A repeated request may be refused for any reason after the first one was done.
+        (_, Ok(_), Ok(named)) if named.len() == 0 => {
+            unknown("the name has been superseded since, so its writer is unknown")
         }
+        (_, Err(_), Ok(_)) => unknown("the own file is gone, so the writer of the name is unknown"),
         (kind, _, _) if REFUSALS.contains(&kind) => Err(error),
         _ => unknown("it may have been done, or may be done later"),
     }
@@ -108,17 +110,45 @@ mod tests {
 
     /// The writer's file has one name again after its revision was superseded, as if it had never been linked.
     #[test]
-    fn a_superseded_name_may_have_been_this_writers() {
-        let (folder, own, name) = folder();
+    fn a_superseded_name_may_have_been_this_writers_whatever_the_retry_was_answered() {
+        for kind in [
+            ErrorKind::AlreadyExists,
+            ErrorKind::StorageFull,
+            ErrorKind::PermissionDenied,
+            ErrorKind::TimedOut,
+        ] {
+            let (folder, own, name) = folder();
+            fs::hard_link(&own, &name).unwrap();
+            let empty = folder.path().join("empty");
+            fs::write(&empty, "").unwrap();
+            fs::rename(&empty, &name).unwrap();
+            let judged = judge(failed(kind), &own, &name);
+            let Ok(Linked::Unknown(reason)) = judged else {
+                panic!("{kind}: the outcome is unknown: {judged:?}");
+            };
+            assert!(reason.contains("superseded"), "{kind}: {reason}");
+        }
+    }
+
+    /// Another writer takes the writer for dead after an hour, and removes the file that would tell.
+    #[test]
+    fn a_name_may_be_this_writers_if_the_own_file_is_gone() {
+        let (_folder, own, name) = folder();
         fs::hard_link(&own, &name).unwrap();
-        let empty = folder.path().join("empty");
-        fs::write(&empty, "").unwrap();
-        fs::rename(&empty, &name).unwrap();
-        let judged = judge(failed(ErrorKind::AlreadyExists), &own, &name);
+        fs::remove_file(&own).unwrap();
+        let judged = judge(failed(ErrorKind::NotFound), &own, &name);
         let Ok(Linked::Unknown(reason)) = judged else {
             panic!("the outcome is unknown: {judged:?}");
         };
-        assert!(reason.contains("superseded"), "{reason}");
+        assert!(reason.contains("own file is gone"), "{reason}");
+    }
+
+    #[test]
+    fn a_refusal_beside_the_value_of_another_writer_stays_a_refusal() {
+        let (_folder, own, name) = folder();
+        fs::write(&name, "value").unwrap();
+        let refused = judge(failed(ErrorKind::StorageFull), &own, &name);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::StorageFull);
     }
 
     #[test]
