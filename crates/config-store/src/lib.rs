@@ -29,7 +29,9 @@ mod executor;
 mod file;
 mod front;
 
-pub use address::{Address, EtcdAddress, Identity, InvalidAddress, TlsFiles};
+pub use address::{
+    Address, Credentials, EtcdAddress, Identity, InvalidAddress, Password, TlsFiles,
+};
 pub use etcd::{Bounds, UnusableFile};
 pub use executor::executor;
 
@@ -39,7 +41,7 @@ pub enum OpenError {
     /// The address names none.
     #[error(transparent)]
     Address(#[from] InvalidAddress),
-    /// A file that the address names for TLS cannot be used.
+    /// A file that the address names, for TLS or with a password, cannot be used.
     #[error("opening {store}: {source}")]
     File {
         /// The store.
@@ -58,10 +60,11 @@ pub enum OpenError {
 }
 
 /// The store at `address`: `file:PATH`, or `etcd://HOST:PORT,HOST:PORT/NAME`, or over TLS
-/// `etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE`. `USER:PASSWORD@` may precede the hosts.
+/// `etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE`. `USER:PASSWORD@` may precede the hosts; or
+/// `USER@`, if `password_file=FILE` is among the options.
 ///
 /// The files of TLS are read at once, and again after a connection fails because of them, so renewed certificates need no
-/// restart. The store itself is not read yet: a missing directory, or an etcd that does not answer, is an error of the
+/// restart. A file with a password is read at once, and again for each login. The store itself is not read yet: a missing directory, or an etcd that does not answer, is an error of the
 /// first call. The store's threads end with it; a thread that waits for etcd ends some seconds later.
 ///
 /// ```

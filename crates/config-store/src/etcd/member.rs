@@ -10,9 +10,9 @@ use ureq::{Agent, Body, Timeout};
 
 use super::Bounds;
 use super::error::{EtcdError, Sent};
+use super::login::Login;
 use super::messages::{
-    Header, Heard, Key, Range, Refusal, credentials, first_words_of, parse_swap, parse_token,
-    parse_watch,
+    Header, Heard, Key, Range, Refusal, first_words_of, parse_swap, parse_token, parse_watch,
 };
 use super::tls::{explain, read};
 use crate::address::{EtcdAddress, TlsFiles};
@@ -25,7 +25,7 @@ const ANSWER_SIZE_MAX: u64 = 4 << 20;
 pub struct Member {
     /// `HOST:PORT`.
     pub endpoint: String,
-    credentials: Option<(String, String)>,
+    login: Option<Login>,
     token: Option<String>,
     tls: Option<TlsFiles>,
     bounds: Bounds,
@@ -62,16 +62,18 @@ impl Agents {
 }
 
 impl Member {
-    /// The member at `endpoint`, one of the endpoints of `address`. `tls` has the content of the address's files.
+    /// The member at `endpoint`, one of the endpoints of `address`. `tls` and `login` have the content of the address's
+    /// files.
     pub fn new(
         endpoint: &str,
         address: &EtcdAddress,
         bounds: Bounds,
         tls: Option<&TlsConfig>,
+        login: Option<&Login>,
     ) -> Self {
         Self {
             endpoint: endpoint.to_owned(),
-            credentials: address.credentials.clone(),
+            login: login.cloned(),
             token: None,
             tls: address.tls.clone(),
             bounds,
@@ -151,7 +153,7 @@ impl Member {
         self.authenticate()?;
         let answer = self.ask_once(path, request);
         match answer {
-            Err(error) if error.wants_a_token() && self.credentials.is_some() => {
+            Err(error) if error.wants_a_token() && self.login.is_some() => {
                 self.token = None;
                 match self.authenticate() {
                     Ok(()) => self.ask_once(path, request),
@@ -164,10 +166,11 @@ impl Member {
 
     /// Gets a token, if there are credentials and no token.
     fn authenticate(&mut self) -> Result<(), EtcdError> {
-        let (None, Some((user, password))) = (&self.token, &self.credentials) else {
+        let (None, Some(login)) = (&self.token, &mut self.login) else {
             return Ok(());
         };
-        let body = self.ask_once("/v3/auth/authenticate", &credentials(user, password))?;
+        let request = login.request();
+        let body = self.ask_once("/v3/auth/authenticate", &request)?;
         let token = parse_token(&body).map_err(|reason| self.garbage(reason))?;
         self.token = Some(token);
         Ok(())

@@ -4,7 +4,9 @@
 //!   mod.rs      choice of the endpoint, meaning of an answer for the store
 //!   seen        what the answers told, and which members they vouch for
 //!   member      one request to one endpoint: bounds, credentials
+//!   login       user and password
 //!   tls         certificates and keys from files, and failed handshakes
+//!   files       files with and without secrets, and their faults
 //!   messages    requests and answers of etcd's JSON gateway
 //!   error       failures, and whether a transaction may have been done
 //! ```
@@ -19,6 +21,8 @@
 //! - Revisions do not go back: an answer that is older than the state seen before its request was sent is refused.
 
 mod error;
+mod files;
+mod login;
 mod member;
 mod messages;
 mod seen;
@@ -30,10 +34,12 @@ use std::time::Duration;
 use stonecast_cluster::{Revision, Stored, Swap};
 
 use self::error::{EtcdError, Sent};
+pub use self::files::UnusableFile;
+use self::login::Login;
 use self::member::Member;
 use self::messages::Key;
 use self::seen::Seen;
-pub use self::tls::UnusableFile;
+
 use crate::address::EtcdAddress;
 use crate::backend::{Backend, Failure};
 
@@ -71,11 +77,14 @@ impl EtcdStore {
     /// The store at `address`. Reads its files, and sends no request yet.
     pub fn new(address: &EtcdAddress, bounds: Bounds) -> Result<Self, UnusableFile> {
         let tls = address.tls.as_ref().map(tls::read).transpose()?;
+        let login = address.credentials.as_ref().map(Login::new).transpose()?;
         let endpoints = address.endpoints.iter();
         Ok(Self {
             key: Key::new(&address.key),
             members: endpoints
-                .map(|endpoint| Member::new(endpoint, address, bounds, tls.as_ref()))
+                .map(|endpoint| {
+                    Member::new(endpoint, address, bounds, tls.as_ref(), login.as_ref())
+                })
                 .collect(),
             current: 0,
             seen: Arc::new(Mutex::new(Seen::new(address.endpoints.len()))),

@@ -1,8 +1,6 @@
 //! Certificates and keys from files, and the reasons of failed handshakes.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
@@ -12,27 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, TlsConfig};
 
+use super::files::{UnusableFile, read_file, read_secret, unusable};
 use crate::address::{Identity, TlsFiles};
-
-/// The bit of a file's mode that lets every user read it.
-const OTHERS_MAY_READ: u32 = 0o004;
-
-/// A file that TLS needs but cannot use.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", .path.display())]
-pub struct UnusableFile {
-    /// The file.
-    pub path: PathBuf,
-    /// The fault and the remedy.
-    pub reason: String,
-}
-
-fn unusable(path: &Path, reason: impl ToString) -> UnusableFile {
-    UnusableFile {
-        path: path.to_owned(),
-        reason: reason.to_string(),
-    }
-}
 
 /// Reads `files`. rustls has accepted the returned files: `ureq` panics on a certificate and a key that do not match.
 pub fn read(files: &TlsFiles) -> Result<TlsConfig, UnusableFile> {
@@ -83,23 +62,13 @@ fn certificate(certificate: &CertificateDer<'_>) -> Certificate<'static> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, UnusableFile> {
-    let text = fs::read(path).map_err(|error| unusable(path, error))?;
+    let text = read_file(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let certificates = certificates.map_err(|error| unusable(path, error))?;
     match certificates.is_empty() {
         true => Err(unusable(path, "there is no certificate in it")),
         false => Ok(certificates),
     }
-}
-
-/// The bytes of a secret file.
-fn read_secret(path: &Path) -> Result<Vec<u8>, UnusableFile> {
-    let status = fs::metadata(path).map_err(|error| unusable(path, error))?;
-    if status.permissions().mode() & OTHERS_MAY_READ != 0 {
-        let reason = "every user may read this key; restrict it with `chmod o=`";
-        return Err(unusable(path, reason));
-    }
-    fs::read(path).map_err(|error| unusable(path, error))
 }
 
 /// The meaning of `error` for a connection over TLS, and the remedy.

@@ -1,12 +1,14 @@
 //! An etcd that answers late, wrongly, or not at all.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use stonecast_cluster::{ConfigStore, Revision, StoreError, Swap};
-use stonecast_config_store::Bounds;
+use stonecast_config_store::{Bounds, OpenError};
 use stonecast_fabric::{Selected, select};
 
 use crate::support::{Fake, Reply, finish, runtime};
@@ -406,4 +408,58 @@ fn an_expired_token_is_replaced_and_no_error_shows_the_password() {
         refused.contains("code 16") && !refused.contains("secret"),
         "{refused}"
     );
+}
+
+/// Needs the file to be read again for each login.
+#[test]
+fn a_password_in_a_file_may_be_changed_while_the_store_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("password");
+    let write = |password: &str| {
+        fs::write(&path, password).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let password = Arc::new(Mutex::new("first"));
+    let of_fake = password.clone();
+    let mut token = "";
+    let fake = Fake::start(move |path, body| {
+        let password = *of_fake.lock().unwrap();
+        match path {
+            "/v3/auth/authenticate" if body.contains(&format!("\"{password}\"")) => {
+                token = password;
+                Reply::Say(200, format!(r#"{{"token":"{password}"}}"#))
+            }
+            "/v3/auth/authenticate" => refusal(3, 400),
+            _ if token == password => range(7, 9),
+            _ => refusal(16, 401),
+        }
+    });
+    write("first\n");
+    let address = format!(
+        "etcd://ops@{}/k?password_file={}",
+        fake.endpoint,
+        path.display()
+    );
+    let store = stonecast_config_store::open_within(&address.parse().unwrap(), SHORT).unwrap();
+    assert_eq!(finish(store.read()).unwrap().unwrap().bytes, b"v5");
+    *password.lock().unwrap() = "second";
+    assert!(
+        finish(store.read()).is_err(),
+        "the file has the earlier password"
+    );
+    // Another program is writing the file: an unusable file changes nothing and causes no other error.
+    write("");
+    let refused = finish(store.read()).unwrap_err().to_string();
+    assert!(
+        refused.contains("refuses") && !refused.contains("first"),
+        "{refused}"
+    );
+    write("second");
+    assert_eq!(finish(store.read()).unwrap().unwrap().bytes, b"v5");
+    fs::remove_file(&path).unwrap();
+    let opened = stonecast_config_store::open(&address);
+    let Err(OpenError::File { source, .. }) = opened else {
+        panic!("the file is missing when the store is opened");
+    };
+    assert_eq!(source.path, path);
 }

@@ -1,5 +1,7 @@
 //! Stores in real etcd servers that are killed, stopped, restored and compacted.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -264,6 +266,13 @@ fn an_etcd_with_users_requires_the_right_password() {
     let swap = finish(right.compare_and_set(None, b"1"));
     assert!(matches!(swap, Ok(Swap::Done(_))), "{swap:?}");
     assert_eq!(finish(right.changed(None)).unwrap().bytes, b"1");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("password");
+    fs::write(&path, "secret\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = path.display();
+    let in_file = open(&format!("etcd://root@{endpoint}/k?password_file={file}"));
+    assert_eq!(finish(in_file.read()).unwrap().unwrap().bytes, b"1");
     for wrong in ["root:guess@", "nobody:secret@", ""] {
         let store = open(&format!("etcd://{wrong}{endpoint}/k"));
         let refused = finish(store.read()).unwrap_err().to_string();

@@ -7,6 +7,10 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
+mod options;
+
+use self::options::Options;
+
 /// The place of a configuration.
 ///
 /// ```
@@ -26,7 +30,8 @@ pub enum Address {
     /// `file:PATH`: a directory on this host.
     File(PathBuf),
     /// `etcd://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME`, or `etcds://` with the same parts, followed by
-    /// `?cacert=FILE[&cert=FILE&key=FILE]`.
+    /// `?cacert=FILE[&cert=FILE&key=FILE]`. Instead of `USER:PASSWORD@`, both may have `USER@` and the option
+    /// `password_file=FILE`.
     Etcd(EtcdAddress),
 }
 
@@ -37,10 +42,29 @@ pub struct EtcdAddress {
     pub endpoints: Vec<String>,
     /// The key.
     pub key: String,
-    /// User and password, if etcd requires them. In the text of an address, `%2F` stands for a slash, as in every URL.
-    pub credentials: Option<(String, String)>,
+    /// User and password, if etcd requires them.
+    pub credentials: Option<Credentials>,
     /// The files for connections over TLS; `None` if connections are not encrypted.
     pub tls: Option<TlsFiles>,
+}
+
+/// A user of an etcd. In the text of an address, `%2F` stands for a slash, as in every URL.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The name of the user.
+    pub user: String,
+    /// The password, or the place that has it.
+    pub password: Password,
+}
+
+/// The password of a user.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Password {
+    /// The password itself. The list of processes shows an address that a command line has.
+    Text(String),
+    /// A file whose content is the password, and which not every user may read. One end of a line is not part of the
+    /// password.
+    File(PathBuf),
 }
 
 /// Files in PEM that connections over TLS need.
@@ -81,8 +105,8 @@ impl FromStr for Address {
         let parsed = match text.split_once(':') {
             Some(("file", "")) => Err("the path is empty"),
             Some(("file", path)) => Ok(Self::File(path.into())),
-            Some(("etcd", rest)) => parse_plain(rest).map(Self::Etcd),
-            Some(("etcds", rest)) => parse_encrypted(rest).map(Self::Etcd),
+            Some(("etcd", rest)) => parse_etcd(rest, Scheme::Plain).map(Self::Etcd),
+            Some(("etcds", rest)) => parse_etcd(rest, Scheme::Encrypted).map(Self::Etcd),
             _ => Err("it begins with neither file: nor etcd:// nor etcds://"),
         };
         parsed.map_err(|reason| InvalidAddress {
@@ -92,47 +116,19 @@ impl FromStr for Address {
     }
 }
 
-fn parse_plain(rest: &str) -> Result<EtcdAddress, &'static str> {
-    match rest.split_once('?') {
-        None => parse_etcd(rest, None),
-        Some(_) => Err("files are for TLS, which etcds:// asks for"),
-    }
+#[derive(Clone, Copy)]
+enum Scheme {
+    Plain,
+    Encrypted,
 }
 
-fn parse_encrypted(rest: &str) -> Result<EtcdAddress, &'static str> {
-    let (rest, files) = rest.split_once('?').unwrap_or((rest, ""));
-    parse_etcd(rest, Some(parse_files(files)?))
-}
-
-/// Parses `cacert=FILE&cert=FILE&key=FILE`, with the names that `etcdctl` uses.
-fn parse_files(text: &str) -> Result<TlsFiles, &'static str> {
-    let (mut cacert, mut cert, mut key) = (None, None, None);
-    for option in text.split('&').filter(|option| !option.is_empty()) {
-        let (name, file) = option.split_once('=').ok_or("a file has no name")?;
-        let slot = match name {
-            "cacert" => &mut cacert,
-            "cert" => &mut cert,
-            "key" => &mut key,
-            _ => return Err("only cacert, cert and key may follow the question mark"),
-        };
-        if file.is_empty() {
-            return Err("the path of a file is empty");
-        }
-        if slot.replace(PathBuf::from(decode(file)?)).is_some() {
-            return Err("a file is named twice");
-        }
-    }
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some(Identity { cert, key }),
-        (None, None) => None,
-        _ => return Err("cert and key belong together"),
+fn parse_etcd(rest: &str, scheme: Scheme) -> Result<EtcdAddress, &'static str> {
+    let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let options = Options::parse(options)?;
+    let tls = match scheme {
+        Scheme::Plain => options.without_tls().map(|()| None)?,
+        Scheme::Encrypted => Some(options.tls()?),
     };
-    let cacert = cacert
-        .ok_or("cacert is missing, the file of the authority that signed etcd's certificates")?;
-    Ok(TlsFiles { cacert, identity })
-}
-
-fn parse_etcd(rest: &str, tls: Option<TlsFiles>) -> Result<EtcdAddress, &'static str> {
     let rest = rest.strip_prefix("//").ok_or("two slashes are missing")?;
     let (authority, key) = rest.split_once('/').ok_or("the name is missing")?;
     if key.is_empty() {
@@ -142,22 +138,38 @@ fn parse_etcd(rest: &str, tls: Option<TlsFiles>) -> Result<EtcdAddress, &'static
     if key.contains('@') {
         return Err("the name has an @; write %2F for a slash in a password");
     }
-    let (credentials, endpoints) = match authority.rsplit_once('@') {
+    let (user, endpoints) = match authority.rsplit_once('@') {
         None => (None, authority),
-        Some((credentials, endpoints)) => {
-            let (user, password) = credentials
-                .split_once(':')
-                .ok_or("the password is missing")?;
-            (Some((decode(user)?, decode(password)?)), endpoints)
-        }
+        Some((user, endpoints)) => (Some(user), endpoints),
     };
     let endpoints = endpoints.split(',').map(parse_endpoint);
     Ok(EtcdAddress {
         endpoints: endpoints.collect::<Result<_, _>>()?,
         key: key.to_owned(),
-        credentials,
+        credentials: parse_credentials(user, options.password_file)?,
         tls,
     })
+}
+
+/// Parses the part before the `@`: `USER:PASSWORD`, or `USER` beside a file with the password.
+fn parse_credentials(
+    text: Option<&str>,
+    file: Option<PathBuf>,
+) -> Result<Option<Credentials>, &'static str> {
+    let (user, password) = match (text.map(|text| (text, text.split_once(':'))), file) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return Err("a password_file needs a user, USER@ before the hosts"),
+        (Some((_, None)), None) => {
+            return Err("the password is missing: write USER:PASSWORD@, or name a password_file");
+        }
+        (Some((_, Some(_))), Some(_)) => {
+            return Err("the password is in the address and in a password_file");
+        }
+        (Some((user, None)), Some(file)) => (user, Password::File(file)),
+        (Some((_, Some((user, password)))), None) => (user, Password::Text(decode(password)?)),
+    };
+    let user = decode(user)?;
+    Ok(Some(Credentials { user, password }))
 }
 
 fn parse_endpoint(endpoint: &str) -> Result<String, &'static str> {
@@ -257,7 +269,20 @@ mod tests {
             ("etcds://host:1/x?cacert=a&cacert=b", "named twice"),
             ("etcds://host:1/x?cacert", "no name"),
             ("etcds://host:1/x?cacert=", "is empty"),
-            ("etcds://host:1/x?ca=a", "cacert, cert and key may follow"),
+            (
+                "etcds://host:1/x?ca=a",
+                "cacert, cert, key and password_file may follow",
+            ),
+            ("etcd://host:1/x?password_file=a", "needs a user"),
+            (
+                "etcd://ops:secret@host:1/x?password_file=a",
+                "in the address and in",
+            ),
+            ("etcd://ops@host:1/x?password_file=", "is empty"),
+            (
+                "etcd://ops@host:1/x?password_file=a&key=b",
+                "etcds:// asks for",
+            ),
         ] {
             let refused = text.parse::<Address>().unwrap_err().to_string();
             assert!(refused.contains(complaint), "{text}: {refused}");
@@ -276,14 +301,18 @@ mod tests {
     fn an_address_of_etcd_may_name_hosts_of_all_kinds() {
         let etcd = etcd("etcd://[::1]:2379,db-1.example:2379/a/b");
         assert_eq!(etcd.endpoints, ["[::1]:2379", "db-1.example:2379"]);
-        assert_eq!((&*etcd.key, &etcd.credentials), ("a/b", &None));
+        assert_eq!(&*etcd.key, "a/b");
+        assert!(etcd.credentials.is_none());
     }
 
     #[test]
     fn a_password_and_the_path_of_a_file_may_have_any_character() {
         let etcd = etcd("etcds://o%3Aps:s%2F%40%25@h:1/x?cacert=/a%26b&cert=/c=d&key=e/f.pem");
-        let (user, password) = etcd.credentials.unwrap();
-        assert_eq!((&*user, &*password), ("o:ps", "s/@%"));
+        let credentials = Credentials {
+            user: "o:ps".to_owned(),
+            password: Password::Text("s/@%".to_owned()),
+        };
+        assert!(etcd.credentials == Some(credentials));
         let files = TlsFiles {
             cacert: "/a&b".into(),
             identity: Some(Identity {
@@ -292,5 +321,20 @@ mod tests {
             }),
         };
         assert_eq!(etcd.tls, Some(files));
+    }
+    #[test]
+    fn a_password_may_be_in_a_file_with_and_without_tls() {
+        for text in [
+            "etcd://o%40ps@h:1/x?password_file=/run/a%26b",
+            "etcds://o%40ps@h:1/x?password_file=/run/a%26b&cacert=ca.pem",
+        ] {
+            let credentials = Credentials {
+                user: "o@ps".to_owned(),
+                password: Password::File("/run/a&b".into()),
+            };
+            assert!(etcd(text).credentials == Some(credentials), "{text}");
+            let shown = text.parse::<Address>().unwrap().to_string();
+            assert!(shown.ends_with("://h:1/x"), "{shown}");
+        }
     }
 }
