@@ -14,9 +14,18 @@ pub struct StreamName {
     pub join: u64,
 }
 
-/// Every entry of a stream up to a version is durable on the backup.
+/// What a backup says of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct Told {
     pub stream: StreamName,
-    pub version: u64,
+    pub standing: Standing,
+}
+
+/// How a stream stands on a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Every entry up to this version is durable.
+    Reached(u64),
+    /// The backup takes no more of it, for good.
+    Closed,
 }

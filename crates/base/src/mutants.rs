@@ -254,6 +254,10 @@ mutants! {
     GapAnswered in "backup", "persisted in order";
     /// A persist that was dropped half-way is not done again.
     DroppedPersistForgotten in "backup", "futures may be dropped";
+    /// A backup closes a stream, and does not tell the stream's primary.
+    CloseNotTold in "backup", "no stream holds up another";
+    /// A backup charges nobody for entries of a stream that the backup has closed.
+    StraysNotCharged in "backup", "credits never wedge";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences but writes no line back.

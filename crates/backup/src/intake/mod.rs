@@ -88,14 +88,17 @@ impl Intake {
 
     /// Opens a stream: `peer` leads its shard in its term, and the history that this node keeps of the shard, without what cuts have voided, ends
     /// at the version `after` and is durable. A version that was voided is stamped again in a later term: `after` must not cover it.
-    /// Before the peer appends; an earlier stream of the shard and term is forgotten.
+    /// Before the peer appends; an earlier stream of the shard and term is closed. No stream opens again under the same name.
     pub fn open_stream(&mut self, stream: StreamName, peer: NodeName, after: u64) {
-        self.streams.open(stream, peer, after);
+        let dropped = self.streams.open(stream, peer, after);
+        self.charge_dropped(&dropped);
     }
 
-    /// Closes a stream: the term is over, or the shard has moved away. Entries that are found later are strays.
+    /// Closes a stream: the term is over, or the shard has moved away. The primary hears it, and its link goes on with other streams. Entries that are
+    /// found later are strays.
     pub fn close_stream(&mut self, shard: u32, term: Term) {
-        self.streams.close(shard, term);
+        let dropped = self.streams.close(shard, term);
+        self.charge_dropped(&dropped);
     }
 
     /// Gives a blank segment away, to be filled by appends.
@@ -204,10 +207,7 @@ impl Intake {
                 if is_busy {
                     return Ok(());
                 }
-                let rows = match self.terms.answers {
-                    true => streams.take_news(&session.peer),
-                    false => Vec::new(),
-                };
+                let rows = streams.take_news(&session.peer, self.terms.answers);
                 let way = (&self.port, session.qp);
                 let granted = session.window.granted();
                 session.notices.send(way, granted, rows, context)

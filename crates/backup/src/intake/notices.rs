@@ -9,7 +9,7 @@ use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion, Operation, Port, Qu
 use stonecast_persist::execute::RECEIVING_SIZE;
 
 use crate::notice::{NOTICE_SIZE, Notice};
-use crate::stream::Reached;
+use crate::stream::Told;
 
 type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
 
@@ -61,17 +61,17 @@ impl Notices {
         &mut self,
         (port, qp): (&Rc<Port>, QueuePair),
         granted: u64,
-        reached: Vec<Reached>,
+        told: Vec<Told>,
         context: &mut Context<'_>,
     ) -> Result<(), String> {
-        if granted == self.granted && reached.is_empty() && self.terms.is_none() {
+        if granted == self.granted && told.is_empty() && self.terms.is_none() {
             return Ok(());
         }
         let notice = Notice {
             connection: self.connection,
             granted,
             terms: self.terms.take(),
-            reached,
+            told,
         };
         self.granted = granted;
         port.device().memory(self.memory).write(0, &notice.encode());

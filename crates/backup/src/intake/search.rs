@@ -71,6 +71,7 @@ impl Intake {
                 peer.and_then(|peer| sessions.values_mut().find(|session| session.peer == *peer));
             let sender = session
                 .as_ref()
+                .filter(|_| streams.is_open(&entry))
                 .map(|session| (session.peer.clone(), session.connection));
             if let Some(session) = &session {
                 newest = session.connection.max(newest);
@@ -83,7 +84,8 @@ impl Intake {
             };
             let first = outbox.found.len();
             let noted = streams.note(found, &mut outbox.found);
-            if let (Noted::Again, Some(session)) = (noted, session) {
+            // A new entry is charged when it is handed on.
+            if let (Noted::Again | Noted::Stray, Some(session)) = (noted, session) {
                 session.window.use_up(room.terms().cost(arrival.facts.size));
             }
             for found in &outbox.found[first..] {
@@ -103,6 +105,15 @@ impl Intake {
         let credits = held.sum::<u64>() + self.room.owed();
         let units = credits * u64::from(self.room.terms().grain) / UNIT_SIZE;
         u32::try_from(units).unwrap_or(u32::MAX)
+    }
+
+    /// Charges sessions for entries that waited behind a gap and are handed on no more.
+    pub(super) fn charge_dropped(&mut self, dropped: &[Found]) {
+        let terms = self.room.terms();
+        for found in dropped {
+            let cost = terms.cost(found.place.size as u32);
+            charge(&mut self.sessions, found, cost);
+        }
     }
 
     /// Charges a session that is over for what it brought and waits behind a gap.

@@ -9,6 +9,9 @@
 //! Entries are found in any order. They are handed on in the order of their chain, each once: an entry that was sent again after a
 //! reconnect is found twice. An answer speaks for all entries of a stream up to a version, so only the chain without a gap is answered
 //! for.
+//!
+//! A stream that was closed is remembered until another one of its shard closes. Its primary may not know, and goes on to append: the primary is told, and
+//! pays for the entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +20,7 @@ use stonecast_cluster::{NodeName, Term};
 use stonecast_replication::{Entry, Kind};
 
 use crate::notice::ROWS_MAX;
-use crate::stream::{Reached, StreamName};
+use crate::stream::{Standing, StreamName, Told};
 
 /// An entry that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +56,31 @@ struct Stream {
     waiting: BTreeMap<u64, Found>,
 }
 
+/// A stream that takes no more.
+struct Closed {
+    name: StreamName,
+    peer: NodeName,
+    /// Whether the peer's session has heard it.
+    is_told: bool,
+}
+
 /// See the module documentation.
 #[derive(Default)]
 pub(super) struct Streams {
     open: BTreeMap<(u32, Term), Stream>,
+    /// The last one of each shard.
+    closed: BTreeMap<u32, Closed>,
     /// Streams of which there is something to tell.
     news: BTreeSet<(u32, Term)>,
 }
 
 impl Streams {
-    pub fn open(&mut self, stream: StreamName, peer: NodeName, after: u64) {
+    /// Opens a stream. Returns the entries that waited in an earlier one of its shard and term, and wait for nothing now.
+    #[must_use]
+    pub fn open(&mut self, stream: StreamName, peer: NodeName, after: u64) -> Vec<Found> {
         let StreamName { shard, term, join } = stream;
+        let dropped = self.close(shard, term);
+        self.closed.retain(|_, closed| closed.name != stream);
         let begun = Stream {
             peer,
             join,
@@ -74,17 +91,40 @@ impl Streams {
         self.open.insert((shard, term), begun);
         // Entries that came before were strays, of which nobody was told.
         self.news.insert((shard, term));
+        dropped
     }
 
-    pub fn close(&mut self, shard: u32, term: Term) {
-        self.open.remove(&(shard, term));
+    /// Closes a stream, if it is open. Returns the entries that waited for others of it.
+    #[must_use]
+    pub fn close(&mut self, shard: u32, term: Term) -> Vec<Found> {
         self.news.remove(&(shard, term));
+        let Some(stream) = self.open.remove(&(shard, term)) else {
+            return Vec::new();
+        };
+        let Stream { peer, join, .. } = stream;
+        let closed = Closed {
+            name: StreamName { shard, term, join },
+            peer,
+            is_told: mutant!(CloseNotTold),
+        };
+        self.closed.insert(shard, closed);
+        stream.waiting.into_values().collect()
     }
 
-    /// The peer whose stream an entry belongs to.
+    /// The peer whose stream an entry belongs to, also where that stream was closed.
     pub fn peer_of(&self, entry: &Entry) -> Option<&NodeName> {
-        let stream = self.open.get(&(entry.shard, entry.term));
-        stream.map(|stream| &stream.peer)
+        let (shard, term) = (entry.shard, entry.term);
+        let open = self.open.get(&(shard, term));
+        open.map(|stream| &stream.peer).or_else(|| {
+            let closed = self.closed.get(&shard);
+            let closed = closed.filter(|closed| closed.name.term == term)?;
+            (!mutant!(StraysNotCharged)).then_some(&closed.peer)
+        })
+    }
+
+    /// Whether an entry is of an open stream.
+    pub fn is_open(&self, entry: &Entry) -> bool {
+        self.open.contains_key(&(entry.shard, entry.term))
     }
 
     /// Takes an entry that was found, and adds what may be handed on to `next`, in order.
@@ -124,29 +164,47 @@ impl Streams {
         }
     }
 
-    /// Rows that `peer` was not told, up to a notice of them.
-    pub fn take_news(&mut self, peer: &NodeName) -> Vec<Reached> {
-        let told = self
-            .news
-            .iter()
-            .filter(|&name| self.open[name].peer == *peer);
-        let told: Vec<_> = told.take(ROWS_MAX).copied().collect();
-        let row = |name: (u32, Term)| {
+    /// Rows that `peer` was not told, up to a notice of them. Where the plan has no `answers`, a closed stream is all that there is to tell.
+    pub fn take_news(&mut self, peer: &NodeName, answers: bool) -> Vec<Told> {
+        let closed = self.closed.values_mut();
+        let untold = closed.filter(|closed| closed.peer == *peer && !closed.is_told);
+        let mut rows: Vec<_> = untold
+            .take(ROWS_MAX)
+            .map(|closed| {
+                closed.is_told = true;
+                let standing = Standing::Closed;
+                Told {
+                    stream: closed.name,
+                    standing,
+                }
+            })
+            .collect();
+        if !answers {
+            return rows;
+        }
+        let news = self.news.iter();
+        let news = news.filter(|&name| self.open[name].peer == *peer);
+        let news: Vec<_> = news.take(ROWS_MAX - rows.len()).copied().collect();
+        rows.extend(news.into_iter().map(|name| {
             self.news.remove(&name);
             let (shard, term) = name;
             let Stream { join, durable, .. } = self.open[&name];
-            Reached {
+            Told {
                 stream: StreamName { shard, term, join },
-                version: durable,
+                standing: Standing::Reached(durable),
             }
-        };
-        told.into_iter().map(row).collect()
+        }));
+        rows
     }
 
     /// A new session of `peer`: it does not know what is durable here.
     pub fn tell_again(&mut self, peer: &NodeName) {
         let streams = self.open.iter().filter(|(_, stream)| stream.peer == *peer);
         self.news.extend(streams.map(|(&name, _)| name));
+        let closed = self.closed.values_mut();
+        for closed in closed.filter(|closed| closed.peer == *peer) {
+            closed.is_told = mutant!(CloseNotTold);
+        }
     }
 
     /// Bytes of each entry that `connection` brought and that waits behind a gap.
@@ -207,8 +265,13 @@ mod tests {
             term: TERM,
             join: 0,
         };
-        streams.open(stream, peer(), 5);
+        assert!(streams.open(stream, peer(), 5).is_empty());
         streams
+    }
+
+    fn told(streams: &mut Streams) -> Vec<Standing> {
+        let rows = streams.take_news(&peer(), true).into_iter();
+        rows.map(|row| row.standing).collect()
     }
 
     fn versions(found: &[Found]) -> Vec<u64> {
@@ -223,7 +286,7 @@ mod tests {
         assert_eq!(streams.note(found(7, 5), &mut next), Noted::New);
         assert_eq!(versions(&next), [7]);
         streams.note_durable();
-        assert_eq!(streams.take_news(&peer())[0].version, 7);
+        assert_eq!(told(&mut streams), [Standing::Reached(7)]);
         assert_eq!(streams.note(found(9, 8), &mut next), Noted::Again);
         assert_eq!(streams.note(found(7, 5), &mut next), Noted::Again);
         assert_eq!(streams.note(found(8, 7), &mut next), Noted::New);
@@ -236,10 +299,40 @@ mod tests {
         let mut other = found(6, 5);
         other.entry.term = Epoch(4);
         assert_eq!(streams.note(other, &mut next), Noted::Stray);
-        let told = streams.take_news(&peer());
-        assert_eq!((told.len(), told[0].version), (1, 5), "nobody is answered");
-        streams.close(1, TERM);
+        let told = told(&mut streams);
+        assert_eq!(told, [Standing::Reached(5)], "nobody is answered");
+        assert!(streams.close(1, TERM).is_empty());
         assert_eq!(streams.note(found(6, 5), &mut next), Noted::Stray);
         assert_eq!(versions(&next), [6, 6], "the store judges strays");
+    }
+
+    /// Needs the memory of the stream: its primary does not know, and waits for an answer on each connection.
+    #[test]
+    fn a_stream_that_closes_is_told_to_each_session_of_its_peer_and_its_entries_have_a_sender() {
+        let (mut streams, mut next) = (streams(), Vec::new());
+        assert_eq!(streams.note(found(9, 8), &mut next), Noted::New);
+        let dropped = streams.close(1, TERM);
+        assert_eq!(versions(&dropped), [9], "nothing waits for ever");
+        for _session in 0..2 {
+            assert_eq!(told(&mut streams), [Standing::Closed]);
+            assert_eq!(told(&mut streams), []);
+            streams.tell_again(&peer());
+        }
+        let late = found(10, 9).entry;
+        assert_eq!(streams.peer_of(&late), Some(&peer()));
+        assert!(!streams.is_open(&late));
+    }
+
+    #[test]
+    fn a_later_join_closes_the_one_before_it() {
+        let (mut streams, mut next) = (streams(), Vec::new());
+        assert_eq!(streams.note(found(9, 8), &mut next), Noted::New);
+        let later = StreamName {
+            shard: 1,
+            term: TERM,
+            join: 4,
+        };
+        assert_eq!(versions(&streams.open(later, peer(), 0)), [9]);
+        assert_eq!(told(&mut streams), [Standing::Closed, Standing::Reached(0)]);
     }
 }

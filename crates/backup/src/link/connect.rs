@@ -115,10 +115,10 @@ impl BackupLink {
         let said = endpoint.connect(address, &options.hello.say()).await?;
         let welcome = Welcome::hear(&said)?;
         ears.connected(welcome.connection);
-        let (terms, credits, reached) = loop {
+        let (terms, credits, told) = loop {
             match ears.take(endpoint.inbox())? {
                 Some((notice, credits)) => match notice.terms {
-                    Some(terms) => break (terms, credits, notice.reached),
+                    Some(terms) => break (terms, credits, notice.told),
                     None => return Err(Trouble::NotANotice { size: 0 }.into()),
                 },
                 None => endpoint.inbox().activity().await,
@@ -129,7 +129,7 @@ impl BackupLink {
         let appender = Appender::new(port.clone(), endpoint.qp(), scratch, &agreement)?;
         appender.add_credits(credits);
         let mut sent = Sent::new(!agreement.plan().is_one_sided());
-        sent.note_all(reached)?;
+        sent.note_all(told)?;
         let longest = u64::from(terms.message_size_max).min(options.staging_size);
         Ok(Self {
             endpoint,

@@ -5,6 +5,7 @@ use stonecast_fabric::DeviceError;
 
 use super::ears::Trouble;
 use super::sent::Posted;
+use crate::stream::StreamName;
 
 /// Why an entry was not taken. Nothing was done.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,11 @@ pub enum NotSent {
         /// Bytes of the longest.
         longest: u32,
     },
+    /// The stream was given up, by [`BackupLink::give_up`](crate::BackupLink::give_up) or by the backup.
+    #[error(
+        "the stream of shard {} in term {}, join {}, was given up", .0.shard, .0.term, .0.join
+    )]
+    Closed(StreamName),
     /// The device refused the batch. Its entries wait for the next flush.
     #[error(transparent)]
     Refused(DeviceError),

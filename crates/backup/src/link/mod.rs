@@ -17,7 +17,7 @@ mod staging;
 
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{LocalSpan, MemoryRegion, Runtime};
@@ -26,7 +26,7 @@ use stonecast_persist::execute::{AppendFailure, Appender, NotAppended};
 use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind};
 use stonecast_session::Endpoint;
 
-use crate::stream::StreamName;
+use crate::stream::{Standing, StreamName, Told};
 pub use connect::{LinkOptions, NotLinked};
 use ears::Ears;
 pub use ears::Trouble;
@@ -84,6 +84,10 @@ impl BackupLink {
     /// [`NotSent`], and nothing has changed.
     pub fn append(&mut self, join: u64, entry: &Entry, body: &[u8]) -> Result<(), NotSent> {
         self.hear();
+        let posted = Posted::new(entry, join);
+        if self.sent.is_closed(posted.stream) {
+            return Err(NotSent::Closed(posted.stream));
+        }
         let size = (HEADER_SIZE + body.len()) as u64;
         let longest = self.limits.entry_size_max;
         if size > longest.into() {
@@ -114,7 +118,7 @@ impl BackupLink {
         // Credits were looked at, so the end of the connection is the one reason left.
         self.appender.append(local).map_err(|_| NotSent::Ended)?;
         self.staging.push(offset, size);
-        self.sent.push(Posted::new(entry, join));
+        self.sent.push(posted);
         Ok(())
     }
 
@@ -130,6 +134,14 @@ impl BackupLink {
         self.sent.note_posted();
         self.hear();
         Ok(())
+    }
+
+    /// Gives a stream up: the backup has left the shard, or joined it again. Entries of the stream that were appended pass without a report, and
+    /// no more are taken. Other streams go on. A backup that closes a stream says so, and the link gives it up then.
+    pub fn give_up(&mut self, stream: StreamName) {
+        let standing = Standing::Closed;
+        self.sent.note(Told { stream, standing });
+        self.answer();
     }
 
     /// Waits for the next report. Dropping the future loses nothing.
@@ -219,7 +231,7 @@ impl BackupLink {
             return Ok(false);
         };
         self.appender.add_credits(credits);
-        self.sent.note_all(notice.reached)?;
+        self.sent.note_all(notice.told)?;
         Ok(true)
     }
 
@@ -234,24 +246,27 @@ impl BackupLink {
     }
 
     fn poll_report(&mut self, context: &mut Context<'_>) -> Poll<Result<Report, LinkEnded>> {
-        match self.appender.poll_persisted(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok((_number, persisted))) => {
-                let Posted {
-                    stream,
-                    version,
-                    kind,
-                } = self.sent.pop();
-                self.staging.pop();
-                Poll::Ready(Ok(Report {
+        loop {
+            let (_number, persisted) = match ready!(self.appender.poll_persisted(context)) {
+                Ok(concluded) => concluded,
+                Err(failure) => return Poll::Ready(Err(self.ended(failure))),
+            };
+            let Posted {
+                stream,
+                version,
+                kind,
+            } = self.sent.pop();
+            self.staging.pop();
+            // Nobody has answered for an entry of a stream that was given up: its turn came because others wait behind it.
+            if !self.sent.is_closed(stream) {
+                return Poll::Ready(Ok(Report {
                     connection: self.connection,
                     stream,
                     version,
                     kind,
                     persisted,
-                }))
+                }));
             }
-            Poll::Ready(Err(failure)) => Poll::Ready(Err(self.ended(failure))),
         }
     }
 

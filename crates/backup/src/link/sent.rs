@@ -7,6 +7,8 @@
 //! A backup answers by stream and version, and an appender counts entries: this is where one becomes the other. An answer says what is
 //! durable on the backup whatever connection brought it, so an answer may cover an entry that is not even posted. The number that the
 //! appender hears never exceeds what was posted.
+//!
+//! An entry of a stream that either side has given up waits for no answer: the entry passes, and is not reported.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +16,7 @@ use stonecast_base::mutant;
 use stonecast_replication::{Entry, Kind};
 
 use super::ears::Trouble;
-use crate::stream::{Reached, StreamName};
+use crate::stream::{Standing, StreamName, Told};
 
 /// Most streams of one connection: many times the shards that a node leads, for all terms and joins in which it does.
 const STREAMS_MAX: usize = 1 << 16;
@@ -57,8 +59,8 @@ pub(super) struct Sent {
     posted: u64,
     /// Number up to which answers cover all entries.
     covered: u64,
-    /// Version up to which each stream is durable on the backup.
-    reached: BTreeMap<StreamName, u64>,
+    /// How each stream stands.
+    streams: BTreeMap<StreamName, Standing>,
 }
 
 impl Sent {
@@ -85,24 +87,37 @@ impl Sent {
     }
 
     /// Takes the rows of a notice. A backup that names streams without end is no backup.
-    pub fn note_all(&mut self, rows: Vec<Reached>) -> Result<(), Trouble> {
-        rows.into_iter().for_each(|row| self.note_reached(row));
-        match self.reached.len() <= STREAMS_MAX {
+    pub fn note_all(&mut self, rows: Vec<Told>) -> Result<(), Trouble> {
+        rows.into_iter().for_each(|row| self.note(row));
+        match self.streams.len() <= STREAMS_MAX {
             true => Ok(()),
             false => Err(Trouble::TooManyStreams { limit: STREAMS_MAX }),
         }
     }
 
-    /// Takes a row of an answer.
-    pub fn note_reached(&mut self, reached: Reached) {
-        let version = self.reached.entry(key_of(reached.stream)).or_default();
-        *version = reached.version.max(*version);
+    /// Takes a row of an answer, or what the store says of a stream. A stream that is closed stays so.
+    pub fn note(&mut self, told: Told) {
+        let known = self.streams.entry(key_of(told.stream));
+        let known = known.or_insert(Standing::Reached(0));
+        *known = match (*known, told.standing) {
+            (Standing::Reached(before), Standing::Reached(now)) => {
+                Standing::Reached(now.max(before))
+            }
+            _ => Standing::Closed,
+        };
+    }
+
+    /// Whether either side has given `stream` up.
+    pub fn is_closed(&self, stream: StreamName) -> bool {
+        self.streams.get(&key_of(stream)) == Some(&Standing::Closed)
     }
 
     /// The number up to which answers cover all entries, where it has risen.
     pub fn take_covered(&mut self) -> Option<u64> {
         let before = self.covered;
-        while self.answers && self.covered < self.posted && self.is_covered(&self.next_uncovered())
+        while self.answers
+            && self.covered < self.posted
+            && self.waits_for_nothing(&self.next_uncovered())
         {
             self.covered += 1;
         }
@@ -113,9 +128,13 @@ impl Sent {
         self.entries[(self.covered - self.reported) as usize]
     }
 
-    fn is_covered(&self, entry: &Posted) -> bool {
-        let reached = self.reached.get(&key_of(entry.stream));
-        entry.kind == Kind::Horizon || reached.is_some_and(|&version| version >= entry.version)
+    fn waits_for_nothing(&self, entry: &Posted) -> bool {
+        let is_there = match self.streams.get(&key_of(entry.stream)) {
+            Some(Standing::Reached(version)) => *version >= entry.version,
+            Some(Standing::Closed) => true,
+            None => false,
+        };
+        is_there || entry.kind == Kind::Horizon
     }
 
     /// The oldest entry is persisted.
@@ -154,6 +173,11 @@ mod tests {
         }
     }
 
+    fn reached(stream: StreamName, version: u64) -> Told {
+        let standing = Standing::Reached(version);
+        Told { stream, standing }
+    }
+
     fn posted(stream: StreamName, version: u64) -> Posted {
         Posted {
             stream,
@@ -169,21 +193,12 @@ mod tests {
         sent.push(posted(stream(2, 5), 10));
         sent.note_posted();
         for other in [stream(2, 4), stream(1, 5), stream(3, 5)] {
-            sent.note_reached(Reached {
-                stream: other,
-                version: 99,
-            });
+            sent.note(reached(other, 99));
             assert_eq!(sent.take_covered(), None, "{other:?}");
         }
-        sent.note_reached(Reached {
-            stream: stream(2, 5),
-            version: 9,
-        });
+        sent.note(reached(stream(2, 5), 9));
         assert_eq!(sent.take_covered(), None, "an entry behind the answer");
-        sent.note_reached(Reached {
-            stream: stream(2, 5),
-            version: 10,
-        });
+        sent.note(reached(stream(2, 5), 10));
         assert_eq!(sent.take_covered(), Some(1));
         assert_eq!(sent.take_covered(), None, "each number is told once");
     }
@@ -192,10 +207,7 @@ mod tests {
     #[test]
     fn an_answer_from_before_the_connection_covers_an_entry_when_it_is_posted() {
         let mut sent = Sent::new(true);
-        sent.note_reached(Reached {
-            stream: stream(2, 0),
-            version: 7,
-        });
+        sent.note(reached(stream(2, 0), 7));
         for version in [6, 7, 8] {
             sent.push(posted(stream(2, 0), version));
         }
@@ -208,10 +220,7 @@ mod tests {
     #[test]
     fn a_backup_that_names_streams_without_end_is_given_up() {
         let mut sent = Sent::new(true);
-        let mut row = |join| {
-            let stream = stream(2, join);
-            sent.note_all(vec![Reached { stream, version: 1 }])
-        };
+        let mut row = |join| sent.note_all(vec![reached(stream(2, join), 1)]);
         for join in 0..STREAMS_MAX as u64 {
             assert_eq!(row(join), Ok(()));
         }
@@ -234,12 +243,30 @@ mod tests {
         });
         sent.push(posted(other, 1));
         sent.note_posted();
-        let reach = |stream, version| Reached { stream, version };
-        sent.note_reached(reach(other, 1));
+        sent.note(reached(other, 1));
         assert_eq!(sent.take_covered(), None, "the first one is not durable");
-        sent.note_reached(reach(stream(2, 0), 6));
+        sent.note(reached(stream(2, 0), 6));
         assert_eq!(sent.take_covered(), Some(3));
         assert_eq!(sent.pop().version, 6);
         assert_eq!(sent.rest().len(), 2);
+    }
+
+    /// Needs the look at the standing: nobody ever answers for the entry.
+    #[test]
+    fn an_entry_of_a_closed_stream_waits_for_nothing_and_no_answer_opens_the_stream_again() {
+        let mut sent = Sent::new(true);
+        for version in [6, 7] {
+            sent.push(posted(stream(2, 0), version));
+        }
+        sent.note_posted();
+        sent.note(reached(stream(2, 0), 6));
+        assert_eq!(sent.take_covered(), Some(1));
+        sent.note(Told {
+            stream: stream(2, 0),
+            standing: Standing::Closed,
+        });
+        assert_eq!(sent.take_covered(), Some(2));
+        sent.note(reached(stream(2, 0), 9));
+        assert!(sent.is_closed(stream(2, 0)) && !sent.is_closed(stream(2, 1)));
     }
 }

@@ -1,5 +1,6 @@
 //! Stories of appends between nodes, on the simulated network.
 
+mod closings;
 mod credits;
 mod ends;
 #[cfg(feature = "mutants")]

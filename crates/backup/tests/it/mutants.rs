@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use stonecast_base::mutants::{Mutant, plant};
 
-use crate::{credits, ends, pipeline};
+use crate::{closings, credits, ends, pipeline};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 8] = [
+const STORIES: [(Mutant, fn()); 10] = [
     (
         Mutant::FencedBeforeSearch,
         ends::who_is_silent_has_nothing_left_that_was_reported_and_not_found,
@@ -39,6 +39,14 @@ const STORIES: [(Mutant, fn()); 8] = [
     (
         Mutant::DroppedPersistForgotten,
         ends::a_settle_that_is_dropped_half_way_is_done_again,
+    ),
+    (
+        Mutant::CloseNotTold,
+        closings::a_stream_that_its_backup_closes_holds_up_no_other,
+    ),
+    (
+        Mutant::StraysNotCharged,
+        closings::entries_of_a_closed_stream_are_paid_for_and_their_session_goes_on,
     ),
 ];
 

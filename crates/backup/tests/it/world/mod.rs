@@ -1,10 +1,12 @@
 //! A backup, primaries, and their surroundings.
 
 mod backup;
+mod pair;
 mod primary;
 mod recovery;
 
 pub use backup::{Backup, open};
+pub use pair::Pair;
 pub use primary::{Primary, Writer, name};
 pub use recovery::recover;
 
