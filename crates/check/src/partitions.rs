@@ -4,7 +4,7 @@ use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random};
 use stonecast_fabric_sim::{Machine, World};
 
-/// A duration: shorter than a round trip, or longer than every deadline.
+/// Draws a duration, which may be shorter than a round trip or longer than every deadline.
 pub(crate) fn duration_ns(random: &mut Random) -> Nanoseconds {
     const LONGEST: [Nanoseconds; 4] = [20_000, 1_000_000, 50_000_000, 1_500_000_000];
     let longest = LONGEST[random.random_range(0..4)];
@@ -40,7 +40,7 @@ pub(crate) fn partition(
             "around the server"
         }
         _ => {
-            // One link after the other clogs, and the links clear in another order.
+            // The links clog one after the other, and clear in another order.
             for &client in clients {
                 let (pause, lasts) = (duration_ns(random), duration_ns(random));
                 world.block(Some(client), Some(server), pause, lasts);

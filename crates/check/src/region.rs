@@ -1,4 +1,4 @@
-//! The memory of a node that has nothing but a region of bytes, and its platform's means to persist them.
+//! The memory of a node that has only a region of bytes and the means of its platform to persist them.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use stonecast_media::{
 };
 use stonecast_persist::execute::Commit;
 
-/// Opens the content of the module behind `backing`, `capacity` bytes of it.
+/// Opens `capacity` bytes of the module behind `backing`.
 pub(crate) fn open(
     backing: &SimBacking,
     platform: DeclaredPlatform,

@@ -1,5 +1,5 @@
-//! One run: entries and mishaps, an examination of what a power cut would leave at some moments, and progress when everything has
-//! healed.
+//! One run: entries and mishaps, an examination of the states that a power cut would leave at some moments, and
+//! progress after everything has healed.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,15 +21,15 @@ use crate::report::Report;
 use crate::stage::{Node, Stage};
 use crate::subject::Subject as _;
 
-/// One in this many moments is examined, where not all are.
+/// One moment in this many is examined, unless all are.
 const MOMENTS: u32 = 20;
-/// Time after which everything heals, whatever is left to do: longer than all troubles of a run, one after the other.
+/// Time after which everything heals, even if entries are left: longer than all troubles of a run, one after the other.
 const TROUBLES_NS: Nanoseconds = 30_000_000_000;
-/// Entries that each sender must persist when everything has healed.
+/// Entries that each sender must persist after everything has healed.
 const PROGRESS: u64 = 3;
-/// Time for that: several times as long as a NIC waits for a dead peer.
+/// Time for the progress: several times as long as a NIC waits for a dead peer.
 const PROGRESS_NS: Nanoseconds = 10_000_000_000;
-/// Time in which every end of a connection has been noticed, and the sender has connected again.
+/// Time in which every sender notices the ends of its connections and connects again.
 const SETTLING_NS: Nanoseconds = 1_000_000_000;
 
 struct Run {
@@ -37,7 +37,7 @@ struct Run {
     random: Random,
     explorer: Explorer<Appends>,
     mishaps: Vec<(u64, Mishap)>,
-    /// Stores and answers at the last look at a crash.
+    /// The numbers of stores and answers at the last look at a crash.
     seen: (u64, u64),
 }
 
@@ -82,7 +82,7 @@ impl Run {
         run
     }
 
-    /// Whether entries are left, and time for troubles.
+    /// Returns whether entries are left, and time for troubles.
     fn goes_on(&self) -> bool {
         !self.stage.subject.is_idle() && self.stage.world.now() < TROUBLES_NS
     }
@@ -94,7 +94,8 @@ impl Run {
         self.stage.start_client(sender, options, clock, seed);
     }
 
-    /// Executes the next event, and looks at what a crash would leave; false when a promise was broken.
+    /// Executes the next event, and looks at the states that a crash would leave. Returns false if a promise was
+    /// broken.
     fn step(&mut self) -> bool {
         let goes_on = self.stage.step();
         if goes_on {
@@ -123,7 +124,7 @@ impl Run {
         self.random.random_range(0..self.stage.clients.len()) as u32
     }
 
-    /// The machine of a receiver or of a sender, with its name.
+    /// Chooses the machine of a receiver or of a sender, and returns it with its name.
     fn a_machine(&mut self) -> (Machine, String) {
         if self.random.random() {
             let node = self.a_node();
@@ -206,7 +207,7 @@ impl Run {
                     .mark(format!("receiver {node} is to end sender {sender}"));
                 self.stage.count("dismissals");
             }
-            // A node that is down already comes to no more harm.
+            // A mishap does no more harm to a node that is down already.
             Mishap::ReceiverKilled | Mishap::PowerCut => {}
         }
     }
@@ -216,7 +217,7 @@ impl Run {
         self.stage.count(name);
     }
 
-    /// Examines what a power cut of any machines at this moment would leave.
+    /// Examines the states that a power cut of any machines at this moment would leave.
     fn look_at_crash(&mut self) {
         let now = (self.stage.stores(), self.answers());
         let is_new = std::mem::replace(&mut self.seen, now) != now;

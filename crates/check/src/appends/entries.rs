@@ -1,4 +1,4 @@
-//! Entries, and the memory of a receiver that they land in.
+//! Entries, and the memory of a receiver in which the entries land.
 //!
 //! ```text
 //!   0        ledger: number of the first buffer that was never posted, 8 bytes
@@ -6,7 +6,8 @@
 //!   128      buffers of 1 KiB: entries at multiples of 64 bytes, or one in each slot of 256
 //! ```
 //!
-//! A buffer is posted once. What a NIC still places for a process that died lies in an older buffer than what its successor gets.
+//! A buffer is posted once. If a NIC still places bytes for a process that died, the bytes land in a buffer that the
+//! next process does not post.
 
 use std::fmt;
 use std::rc::Rc;
@@ -21,13 +22,13 @@ use stonecast_persist::execute::{Commit, Persisted};
 use crate::region;
 use crate::values::{ValueId, decode, encode};
 
-/// Buffers of a receiver, more than the ends of all sessions of a run use up.
+/// Buffers of a receiver: more than the ends of all sessions of a run use up.
 pub(super) const BUFFERS: u64 = 512;
 pub(super) const BUFFER_SIZE: u32 = 1024;
 /// Longest entry: one message.
 pub(super) const ENTRY_SIZE_MAX: u32 = 256;
 const GRAIN: u32 = 64;
-/// The terms of a receiver.
+/// The terms that a receiver offers.
 pub(super) const OPTIONS: AppendOptions = AppendOptions {
     buffers: BUFFERS as u32,
     buffer_size_max: BUFFER_SIZE,
@@ -35,7 +36,7 @@ pub(super) const OPTIONS: AppendOptions = AppendOptions {
     message_size_max: ENTRY_SIZE_MAX,
 };
 const LEDGER: Span = Span::new(0, 8);
-/// The memory that READs of senders name.
+/// Offset of the bytes that READs of senders name.
 pub(super) const FLUSH: u64 = 64;
 const FIRST: u64 = 128;
 const CAPACITY: u64 = 1 << 20;
@@ -44,12 +45,12 @@ const CAPACITY: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionId {
     pub sender: u32,
-    /// Counts the sessions of the sender, from 1.
+    /// The number of the session among those of the sender, from 1.
     pub number: u32,
 }
 
 impl SessionId {
-    /// Whether `later` is of the same sender, which has ended this one.
+    /// Returns whether `later` is a session of the same sender, which has ended this session.
     pub fn is_before(self, later: Self) -> bool {
         self.sender == later.sender && self.number < later.number
     }
@@ -80,7 +81,7 @@ impl EntryId {
     const SENDER_SHIFT: u32 = 30;
     const SESSION_SHIFT: u32 = 8;
 
-    /// The bytes of the entry, `size` of them: they prove themselves.
+    /// The `size` bytes of the entry. The bytes prove themselves.
     pub fn encode(self, size: u32) -> Vec<u8> {
         let Self {
             session: SessionId { sender, number },
@@ -92,7 +93,7 @@ impl EntryId {
         bytes
     }
 
-    /// The entry at the start of `bytes`, and its size; `None`: there is no whole one.
+    /// Returns the entry at the start of `bytes` and its size; `None` if `bytes` do not start with a whole entry.
     fn decode(bytes: &[u8]) -> Option<(Self, u32)> {
         let size = u32::from_le_bytes(*bytes.get(4..8)?.first_chunk()?);
         let ValueId(value) = decode(bytes.get(..size as usize)?)?;
@@ -113,7 +114,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Opens what the module behind `backing` holds.
+    /// Opens the content of the module behind `backing`.
     pub fn open(backing: &SimBacking, platform: &Platform) -> Result<Self, MediaError> {
         let (region, commit) = region::open(backing, platform.declared(), CAPACITY)?;
         Ok(Self { region, commit })
@@ -126,7 +127,7 @@ impl Memory {
         u64::from_le_bytes(word)
     }
 
-    /// Notes, before `buffer` is posted, that it is not fresh any more.
+    /// Notes, before `buffer` is posted, that `buffer` is no longer fresh.
     pub async fn claim(&self, buffer: u64) -> Result<Persisted, PersistError> {
         let next = buffer + 1;
         self.region.write(LEDGER.offset, &next.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The promises of appends, judged by what lies in the memories of all receivers after a power cut.
+//! The promises of appends, judged by the entries in the memories of all receivers after a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ fn judge_order(node: NodeId, entries: &[EntryId]) -> Option<Violation> {
     })
 }
 
-/// An entry that was promised is on a receiver at least.
+/// An entry that was promised is in the memory of at least one receiver.
 fn judge_promised(contents: &Contents, promised: &BTreeSet<EntryId>) -> Option<Violation> {
     let there: BTreeSet<EntryId> = contents.iter().flatten().copied().collect();
     let lost = promised.difference(&there).next()?;
@@ -79,7 +79,7 @@ fn judge_quiet(
     Some(Violation::new("after quiesce nothing lands", found))
 }
 
-/// Of each session all receivers have the same up to the last entry that was promised.
+/// All receivers have the same entries of each session up to the last entry that was promised.
 fn judge_copies(contents: &Contents, promised: &BTreeSet<EntryId>) -> Option<Violation> {
     let horizons: BTreeMap<SessionId, u32> = promised
         .iter()

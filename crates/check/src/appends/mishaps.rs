@@ -1,4 +1,5 @@
-//! The mishaps that a run causes, beside the faults of hardware. Each comes after a number of answers that the seed draws.
+//! The mishaps that a run causes, beside the faults of hardware. Each mishap comes after a number of answers that the
+//! seed draws.
 
 use rand::RngExt as _;
 use stonecast_base::Random;
@@ -20,7 +21,7 @@ pub(super) enum Mishap {
     Dismissed,
 }
 
-/// The mishaps of a run of `setup`, each with the number of answers after which it comes, the last ones first.
+/// Draws the mishaps of a run of `setup`, the latest first. Each mishap has the number of answers after which it comes.
 pub(super) fn schedule(setup: &Setup, random: &mut Random) -> Vec<(u64, Mishap)> {
     let faults = &setup.faults;
     let mut mishaps = Vec::new();

@@ -1,8 +1,8 @@
-//! A receiver: takes sessions, finds entries by reading its memory, makes them durable where the plan leaves that to it, and ends
-//! sessions for good.
+//! A receiver: takes sessions, finds entries by reading its memory, makes the entries durable if the plan demands that
+//! of the responder, and ends sessions for good.
 //!
 //! ```text
-//!   connections ─▶ peers        look ─▶ arrived ─▶ persist ─▶ a message to each peer of whom something is new:
+//!   connections ─▶ peers        look ─▶ arrived ─▶ persist ─▶ a message to each peer that has news:
 //!   ends ─▶ quiesce, forget                                   entries that are durable, credits
 //! ```
 
@@ -26,20 +26,21 @@ use crate::appends::setup::Done;
 use crate::appends::subject::{Appends, MISTAKE, address};
 use crate::subject::Seat;
 
-/// Completions of a port: every slot of all buffers, and more.
+/// Capacity of a port's completion queue: every slot of all buffers, and more.
 const COMPLETIONS: u32 = 1024;
-/// Buffers that a receiver posts at first: room for the credits of all peers, and for a sender whose peers do not use theirs.
+/// Buffers that a receiver posts at first: room for the credits of all peers, and for senders that do not use their
+/// credits.
 const POSTED_AT_FIRST: u64 = 5;
-/// Most credits that a peer has, where a buffer has room for so many.
+/// The most credits of a peer, if a buffer has room for so many.
 const CREDITS_MAX: u64 = 12;
-/// The pause between two looks while something is going on, and the longest.
+/// The shortest and the longest pause between two looks.
 const PAUSE_NS: Nanoseconds = 2_000;
 const PAUSE_NS_MAX: Nanoseconds = 1_000_000;
-/// Time in which all late completions of a session come: several times as long as the NIC delays one.
+/// Time in which all late completions of a session come: several times as long as the NIC delays a completion.
 const LATE_NS: Nanoseconds = 2_000_000;
 /// Bytes of a message to a sender.
 pub(super) const NEWS_SIZE: u32 = 16;
-/// Messages that a sender has receive buffers for.
+/// Messages for which a sender has receive buffers.
 pub(super) const NEWS: u32 = 32;
 
 /// The queue pairs of both sides.
@@ -57,7 +58,7 @@ pub(super) const QUEUES: Queues = Queues {
 pub(super) struct News {
     /// All entries up to this number are durable.
     pub durable: u64,
-    /// Credits since the connection began.
+    /// Credits granted since the connection began.
     pub granted: u64,
 }
 
@@ -83,7 +84,7 @@ struct Peer {
     session: SessionId,
     answers: AnswerRing,
     is_established: bool,
-    /// Number of the next entry that has not been found.
+    /// Number of the next entry to find.
     next: u32,
     /// Credits that the found entries have cost.
     taken: u64,
@@ -101,7 +102,7 @@ struct Receiver {
     queue: AppendQueue,
     durable: AppendReceiver,
     welcome: Vec<u8>,
-    /// Most credits that a peer has: no more than a buffer has room for.
+    /// The most credits of a peer: no more than fit into a buffer.
     credits: u64,
     peers: BTreeMap<QueuePair, Peer>,
     /// Buffers that may still take entries.
@@ -205,7 +206,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes what became of connections. Returns whether anything did.
+    /// Takes the events of connections. Returns whether there were any.
     async fn take_events(&mut self) -> Result<bool, Failure> {
         let mut any = false;
         while let Some(event) = self.port.take_event() {
@@ -262,7 +263,7 @@ impl Receiver {
                 AnswerRing::new(region, slots, 0, size),
             ))
         });
-        // A request that its sender has taken back is no trouble of the receiver.
+        // The sender may withdraw its request, which is no trouble of the receiver.
         let Ok((qp, answers)) = accepted else { return };
         self.queue.grant(qp, 0);
         let peer = Peer {
@@ -277,7 +278,7 @@ impl Receiver {
         self.peers.insert(qp, peer);
     }
 
-    /// Finds the next entries of every peer. Returns whether there were any.
+    /// Finds the next entries of every peer. Returns whether it found any.
     fn look(&mut self) -> bool {
         while let Some(arrival) = self.port.take_received() {
             self.queue.note_arrival(&arrival);
@@ -301,14 +302,14 @@ impl Receiver {
         any
     }
 
-    /// Lets fresh buffers take the places of those that are full.
+    /// Replaces full buffers by fresh ones.
     async fn take_consumed(&mut self) -> Result<(), Failure> {
         let mut consumed = Vec::new();
         self.queue.take_consumed(&mut consumed);
         if consumed.is_empty() {
             return Ok(());
         }
-        // The last entries that the senders' queue pairs took may have come after the last look.
+        // Entries may have arrived in the buffers after the last look.
         self.look();
         for buffer in consumed {
             self.posted.retain(|posted| *posted != buffer);
@@ -319,7 +320,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Grants credits, and tells each peer what is new to it.
+    /// Grants credits, and tells each peer its news.
     fn tell(&mut self) {
         for (qp, durable) in self.durable.take_answers() {
             if let Some(peer) = self.peers.get_mut(&qp) {
@@ -340,26 +341,26 @@ impl Receiver {
         }
     }
 
-    /// Ends a session for good. Whatever its sender had under way is in memory afterwards, or never will be.
+    /// Ends a session for good. Each entry that its sender had under way is in memory afterwards, or never will be.
     async fn end(&mut self, qp: QueuePair) -> Result<(), Failure> {
         if !self.peers.contains_key(&qp) {
             return Ok(());
         }
-        // Quiescing tells the peer nothing. Fails where the connection has ended already.
+        // Quiescing does not tell the peer. The call fails if the connection has ended already.
         let _ = self.port.device().disconnect(qp);
         self.port.quiesce(qp).await?;
         let session = self.peers[&qp].session;
         let node = self.seat.node;
         self.appends.note_quiet(node, session, &self.memory);
-        // A completion that is late goes with the queue pair, and its slot is never filled up.
+        // A late completion would be lost with the queue pair, and its slot would never be filled up.
         self.seat.process.runtime().sleep(LATE_NS).await;
         while self.port.pump() {}
         self.look();
         let peer = self.peers.remove(&qp).expect("looked above");
         self.durable.forget(qp);
         close(&self.port, qp, [peer.answers.region()]);
-        // A sender may have died with places that hold nothing whole, so nothing of its credits is granted again: a buffer is posted in
-        // their place.
+        // A sender may have died and left places without a whole entry. Its credits are not granted again: a fresh
+        // buffer makes up for them.
         self.queue.forget(qp, u64::MAX);
         if peer.news.granted > 0 {
             self.post().await?;

@@ -1,4 +1,4 @@
-//! A sender: appends each entry to every receiver, and takes it for persisted when all of them have it.
+//! A sender: appends each entry to every receiver, and takes the entry for persisted when all receivers have it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,26 +22,26 @@ use crate::appends::subject::{Appends, MISTAKE, address};
 use crate::history::{NodeId, OperationId};
 use crate::values::VALUE_SIZE_MIN;
 
-/// Completions of a port, for connections to all receivers.
+/// Capacity of a port's completion queue, for connections to all receivers.
 const COMPLETIONS: u32 = 256;
-/// The time for a handshake.
+/// Time limit of a handshake.
 const PATIENCE_NS: Nanoseconds = 50_000_000;
-/// The time after which a sender that has work, and no progress, connects again. Nothing tells it of the end of a connection on which it
-/// waits for credits, where the peer's farewell was lost.
+/// Time without progress after which a sender with work connects again. If the peer's farewell is lost, a sender that
+/// waits for credits does not notice the end of the connection.
 const SILENCE_NS: Nanoseconds = 200_000_000;
 /// The pause before a sender connects again.
 const RETRY_NS: Nanoseconds = 200_000;
-/// The pause between two looks while something is going on, and the longest.
+/// The shortest and the longest pause between two looks.
 const PAUSE_NS: Nanoseconds = 1_000;
 const PAUSE_NS_MAX: Nanoseconds = 1_000_000;
-/// Most entries under one flush.
+/// The most entries under one flush.
 const BATCH_MAX: u32 = 4;
-/// Places for entries on their way: more than are ever under way.
+/// Places for entries on their way: more than the largest window.
 const PLACES: u64 = 16;
-/// The entries are followed by the target of READs.
+/// Offset of the target of READs, behind the entries.
 const SCRATCH: u64 = PLACES * ENTRY_SIZE_MAX as u64;
 
-/// Either half that appends.
+/// The half of appends that sends, or its rehearsal.
 enum Half {
     Persisting(Appender),
     Rehearsing(AppendRehearsal),
@@ -51,18 +51,18 @@ enum Half {
 struct Link {
     endpoint: Endpoint,
     buffers: ReceiveBuffers,
-    /// Entries on their way, and what READs bring.
+    /// Entries on their way, and the target of READs.
     memory: MemoryRegion,
     half: Half,
     /// Credits that the receiver has granted and this sender has not spent.
     credits: u64,
     terms: AppendTerms,
     heard: News,
-    /// Entries that are persisted there.
+    /// The number of the last entry that is persisted on the receiver.
     persisted: u64,
 }
 
-/// The connections to all receivers, and what is under way on them.
+/// The connections to all receivers, and the entries under way on them.
 struct Session {
     id: SessionId,
     links: Vec<Link>,
@@ -70,7 +70,7 @@ struct Session {
     under_way: BTreeMap<u32, OperationId>,
 }
 
-/// Appends until nothing is left to do.
+/// Appends until the run is over.
 pub(super) async fn live(appends: Rc<Appends>, process: Process, sender: u32, seed: u64) {
     let mut random = random_from_seed(seed);
     while !appends.is_over() {
@@ -102,7 +102,7 @@ impl Session {
         })
     }
 
-    /// Goes on until a connection ends or is silent for long, or nothing is left to do.
+    /// Appends until a connection ends, the session makes no progress for too long, or the run is over.
     async fn run(&mut self, appends: &Appends, process: &Process, random: &mut Random) {
         let runtime = process.runtime();
         let mut progress_at = runtime.now();
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Takes what has become persisted everywhere. Returns whether anything has.
+    /// Takes the entries that have become persisted everywhere. Returns whether there were any.
     fn conclude(&mut self, appends: &Appends) -> Result<bool, AppendFailure> {
         for link in &mut self.links {
             link.hear();
@@ -148,7 +148,7 @@ impl Session {
         ends.into_iter().collect::<Result<(), _>>().map(|()| any)
     }
 
-    /// Appends some entries under one flush, as far as there is room for them. Returns whether there was.
+    /// Appends some entries under one flush, as far as there is room. Returns whether there was any.
     fn append(&mut self, appends: &Appends, random: &mut Random) -> Result<bool, NotAppended> {
         let window = appends.setup.window as usize;
         let mut count = 0;
@@ -181,7 +181,7 @@ impl Session {
         Ok(count > 0)
     }
 
-    /// Nobody will hear what becomes of the entries that are under way.
+    /// Gives up the entries under way: their outcome stays unknown.
     fn give_up(self, appends: &Appends) {
         for (_, operation) in self.under_way {
             appends.give_up(self.id.sender, operation);
@@ -235,7 +235,7 @@ impl Link {
         })
     }
 
-    /// Takes the receiver's messages, and the end of the connection.
+    /// Takes the receiver's messages and the end of the connection.
     fn hear(&mut self) {
         let (inbox, device) = (
             self.endpoint.inbox().clone(),
@@ -249,7 +249,7 @@ impl Link {
             self.buffers.copy_out(&*device, &arrival, &mut bytes);
             let news = News::decode(&bytes).expect("a receiver says all of its news");
             let queue = ReceiveQueue::Own(self.endpoint.qp());
-            // Fails where the connection has ended, which an event tells.
+            // The call fails if the connection has ended. An event tells that.
             let _ = self.buffers.post(&*device, queue, arrival.wr_id);
             let credits = news.granted - self.heard.granted;
             self.credits += credits;
@@ -324,7 +324,7 @@ impl Half {
         number.map(drop)
     }
 
-    /// The number of the next entry that is persisted, or was taken for that.
+    /// Returns the number of the next entry that is persisted, or was taken for persisted.
     fn poll_next(&mut self) -> Poll<Result<u64, AppendFailure>> {
         let context = &mut Context::from_waker(Waker::noop());
         match self {

@@ -10,16 +10,16 @@ use crate::adjustment::Adjustment;
 use crate::explorer::Effort;
 use crate::report::Sizes;
 
-/// When a sender takes an entry for persisted.
+/// The moment at which a sender takes an entry for persisted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// When the plan for the receiver's platform has ended.
+    /// The plan for the receiver's platform has ended.
     Persisted,
-    /// When its SEND has completed: a mistake on most platforms.
+    /// The SEND has completed: a mistake on most platforms.
     Completed,
 }
 
-/// The machine of a receiver, and what the receiver declares it to be.
+/// The machine of a receiver, and the platform that the receiver declares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub machine: MachineOptions,
@@ -32,26 +32,26 @@ pub(crate) struct Setup {
     pub seed: u64,
     pub receivers: Vec<Place>,
     pub senders: u32,
-    /// Most entries that a sender has under way.
+    /// The most entries that a sender has under way.
     pub window: u32,
     /// Entries of all senders together.
     pub entries: u64,
     pub done: Done,
     pub faults: Faults,
-    /// Sessions that a receiver ends, although nothing is wrong with them.
+    /// The number of sound sessions that receivers end.
     pub dismissals: u64,
-    /// Times at which a receiver's machine is suspended.
+    /// The number of suspensions of machines.
     pub suspensions: u64,
     pub every_moment: bool,
     pub effort: Effort,
 }
 
 impl Setup {
-    /// Some dozens of entries, and any kind of fault that these senders and receivers can meet.
+    /// Draws some dozens of entries, and any kind of fault that these senders and receivers can meet.
     pub fn drawn(seed: u64) -> Self {
         let random = &mut random_from_seed(seed ^ 0x6170_7065_6e64);
         let faults = faults(random);
-        // A platform that trusts the buffers of its NIC is told that they survive a reset.
+        // A declaration that trusts the buffers of a NIC says that the buffers survive a reset.
         let trusts_nic = faults.nic_resets == 0;
         let receivers = random.random_range(1..3);
         Self {
@@ -86,7 +86,7 @@ impl Setup {
         }
     }
 
-    /// The size of the run. A sender is a client, and an entry an operation.
+    /// The size of the run. A sender counts as a client, and an entry as an operation.
     pub fn sizes(&self) -> Sizes {
         Sizes {
             clients: self.senders,
@@ -96,7 +96,7 @@ impl Setup {
         }
     }
 
-    /// The other choices of the seed, for people.
+    /// The other choices of the seed, as text for people.
     pub fn describe(&self) -> Vec<(&'static str, String)> {
         let receivers = self.receivers.iter().map(|place| {
             let Platform {
@@ -118,7 +118,8 @@ impl Setup {
     }
 }
 
-/// Each class in a third of the runs. There are few messages, so each meets a fault more often than in runs of thousands.
+/// Draws each class of faults for a third of the runs. A run has few messages, so faults are more frequent than in runs
+/// of thousands.
 fn faults(random: &mut Random) -> Faults {
     let mut up_to = |most: u64| match random.random_range(0..3) {
         0 => random.random_range(1..=most),
@@ -151,7 +152,7 @@ fn place(random: &mut Random, trusts_nic: bool) -> Place {
     use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
     let profile = MachineProfile::ALL[random.random_range(0..MachineProfile::ALL.len())];
     let declared = DeclaredPlatform {
-        // Most can be lost where caches are.
+        // A power cut loses most under DMP, so DMP is drawn twice as often as the others.
         persistence_domain: [Dmp, Dmp, Mhp, Wsp, PageFile][random.random_range(0..5)],
         ddio: if random.random() { Ddio::On } else { Ddio::Off },
         receive_buffers: ReceiveBuffers::Dram,

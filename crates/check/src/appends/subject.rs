@@ -16,7 +16,7 @@ use crate::subject::{Ended, Seat, Subject, Task, Testimony};
 use crate::timeline::Words;
 use crate::violation::Violation;
 
-/// Takes an entry that has arrived for a persisted one.
+/// The rehearsed program: it takes an entry that has arrived for a persisted one.
 pub(super) const MISTAKE: &str = "rq.append(a) rq.await(append(a))";
 
 /// The statement that an entry is persisted everywhere.
@@ -29,9 +29,9 @@ pub(crate) type Contents = Vec<Vec<EntryId>>;
 /// The work of one sender.
 #[derive(Default)]
 struct Duty {
-    /// Entries that it has not begun.
+    /// Entries that the sender has not begun.
     left: Cell<u64>,
-    /// Entries that it has begun and that are not concluded.
+    /// Entries that the sender has begun and not concluded.
     under_way: Cell<u64>,
     sessions: Cell<u32>,
     is_connected: Cell<bool>,
@@ -48,7 +48,7 @@ pub(crate) struct Appends {
     pub(super) promised: RefCell<BTreeSet<EntryId>>,
     /// The entries that lay in a receiver's memory when it had quiesced a session.
     pub(super) quiet: RefCell<BTreeMap<(NodeId, SessionId), BTreeSet<u32>>>,
-    /// A session that a receiver is to end: its sender.
+    /// For each receiver, the sender whose session the receiver is to end.
     dismissals: RefCell<BTreeMap<NodeId, u32>>,
     is_over: Cell<bool>,
 }
@@ -95,18 +95,18 @@ impl Appends {
         }
     }
 
-    /// Whether all entries are concluded.
+    /// Returns whether all entries are concluded.
     pub fn is_idle(&self) -> bool {
         (0..self.setup.senders).all(|sender| !self.has_work(sender))
     }
 
-    /// Whether `sender` has entries that are not concluded.
+    /// Returns whether `sender` has entries that are not concluded.
     pub(super) fn has_work(&self, sender: u32) -> bool {
         let duty = self.duty(sender);
         duty.left.get() + duty.under_way.get() > 0
     }
 
-    /// Lets senders end when they have nothing to do.
+    /// Lets senders end.
     pub fn finish(&self) {
         self.is_over.set(true);
     }
@@ -174,7 +174,7 @@ impl Appends {
         self.testimony.answer(operation, Some(PersistedEverywhere));
     }
 
-    /// Notes that an entry has an unknown outcome. Another one is to be appended in its place.
+    /// Notes that the outcome of an entry is unknown. The sender is to append another entry in its place.
     pub(super) fn give_up(&self, sender: u32, operation: OperationId) {
         let duty = self.duty(sender);
         duty.under_way.update(|count| count - 1);
@@ -182,7 +182,7 @@ impl Appends {
         self.testimony.answer(operation, None);
     }
 
-    /// Notes the death of a sender. Nobody hears what becomes of its entries.
+    /// Notes the death of a sender. The outcome of its entries under way stays unknown.
     pub fn note_death(&self, sender: u32) {
         let duty = self.duty(sender);
         duty.left.update(|left| left + duty.under_way.take());

@@ -3,7 +3,7 @@
 use super::{Setup, run};
 use crate::adjustment::Adjustment;
 
-/// Seeds of each story.
+/// Number of seeds in each story.
 const SEEDS: u64 = 24;
 
 #[test]
@@ -18,7 +18,7 @@ fn entries_survive_every_mishap_that_a_seed_draws_and_a_seed_means_the_same_run(
     assert!(states > 1000, "{states} states");
 }
 
-/// Needs the plan: its last wait is what the mistake leaves out.
+/// Needs the plan: the mistake leaves out the last wait of the plan.
 #[test]
 fn entries_that_have_only_arrived_are_lost_in_power_cuts() {
     let mistaken = |seed| {

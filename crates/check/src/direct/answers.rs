@@ -1,4 +1,4 @@
-//! The answers of all clients of a store of keys, judged together.
+//! The answers of all clients of a store of keys, judged as one history.
 
 use crate::direct::words::WORDS;
 use crate::linearizability::{STATES_MAX, Verdict};

@@ -1,4 +1,4 @@
-//! The promises to clients and of copies, judged by the record of a run that came to its end.
+//! The promises to clients and the promises of copies, judged by the record of a run that came to its end.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,12 @@ use crate::oracles::progress;
 use crate::oracles::redundancy::{self, Group};
 use crate::violation::Violation;
 
-/// Answers that each of the clients must get to calls made after healing. The world waits for one more: the first one may
-/// answer an earlier call.
+/// Answers that each client must get to calls made after healing. The world waits for one answer more, because the
+/// first one may answer an earlier call.
 const ANSWERS: usize = 1;
 
-/// Asks every oracle about a run of `clients` clients. `canary`: also demands that a shard has one primary in the whole run.
+/// Asks every oracle about a run of `clients` clients. With `canary`, a shard must also have one primary in the whole
+/// run.
 pub(super) fn judge(
     outcome: &Outcome,
     record: &Record,
@@ -50,7 +51,7 @@ fn judge_leaders(outcome: &Outcome, canary: bool) -> Option<Violation> {
     leaders::judge(claims)
 }
 
-/// At the end everything is on all copies, so no version is above the horizon.
+/// Judges the copies at the end of the run: everything is on all copies, so no version is above the commit horizon.
 fn judge_copies(copies: &[(usize, Vec<Word>)]) -> Option<Violation> {
     let copied = copies.iter().map(|(number, words)| {
         let entries = words.iter().map(|word| (word.point.version, word.write));
@@ -62,7 +63,7 @@ fn judge_copies(copies: &[(usize, Vec<Word>)]) -> Option<Violation> {
     agreement::judge(u64::MAX, &copied.collect::<Vec<_>>())
 }
 
-/// At the end all nodes are up.
+/// Judges the number of copies at the end of the run, when all nodes are up.
 fn judge_redundancy(outcome: &Outcome) -> Option<Violation> {
     let groups = (0..).zip(&outcome.copies).map(|(number, copies)| Group {
         number,

@@ -8,7 +8,7 @@
 //!                   ──▶ copies in sync  ──▶ agreement, redundancy
 //! ```
 //!
-//! The world judges more while it runs, and panics where a promise is broken: such a panic is a violation, too.
+//! The world judges other promises while it runs, and panics if one is broken. Such a panic is a violation, too.
 
 mod judge;
 mod record;
@@ -25,7 +25,7 @@ use crate::adjustment::Adjustment;
 use crate::report::{Report, Sizes};
 use crate::violation::Violation;
 
-/// The choices of `seed`, as far as `adjustment` lets them be.
+/// Draws the choices of `seed`, within the limits of `adjustment`.
 pub(crate) fn setup(seed: u64, adjustment: &Adjustment) -> Setup {
     let drawn = Setup::new(seed);
     let keys = adjustment.keys.map(|keys| keys.div_ceil(SHARDS).max(1));
@@ -42,7 +42,7 @@ pub(crate) fn setup(seed: u64, adjustment: &Adjustment) -> Setup {
     setup
 }
 
-/// Runs `setup`. `canary`: see [`Adjustment`].
+/// Runs `setup`. [`Adjustment`] explains `canary`.
 pub(crate) fn run(scenario: &'static str, setup: &Setup, canary: bool) -> Report {
     let mut world = World::new(setup);
     let broken = catch_unwind(AssertUnwindSafe(|| world.run())).err();

@@ -13,18 +13,19 @@ use crate::values::ValueId;
 /// Time between two events in a timeline. The world of replication has no clock.
 const EVENT_NS: u64 = 1_000;
 
-/// The calls and answers of a run, in one order with everything else.
+/// The calls and answers of a run, in one order with all other events.
 pub(super) struct Record {
     pub history: History,
     /// Nothing goes wrong after this moment.
     pub healed: Moment,
     notes: Notes,
-    /// By the numbers of the calls.
+    /// The operations, by the numbers of their calls.
     operations: BTreeMap<u64, OperationId>,
 }
 
 impl Record {
-    /// The record of a run with `keys` keys of each shard. The keys of a shard follow those of the shard before it.
+    /// Makes the record of a run with `keys` keys in each shard. The keys of a shard follow the keys of the previous
+    /// shard.
     pub fn of(outcome: &Outcome, keys: u32) -> Self {
         let mut record = Self {
             history: History::new(SHARDS * keys),
@@ -38,7 +39,7 @@ impl Record {
         record
     }
 
-    /// The run for people.
+    /// The run as text for people.
     pub fn timeline(&self) -> Vec<Happening> {
         self.notes.tell(&self.history, WORDS)
     }

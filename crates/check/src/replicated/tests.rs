@@ -12,10 +12,10 @@ use crate::adjustment::Adjustment;
 use crate::fault_names;
 use crate::shrink::shrink;
 
-/// Seeds of each story of many runs.
+/// Number of seeds in each story of many runs.
 const SEEDS: u64 = 30;
 
-/// The broken promises of a sound run whose record `falsify` has changed.
+/// Returns the broken promises of a sound run whose record `falsify` has changed.
 fn judged(falsify: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
     let setup = Setup::new(1);
     let mut world = World::new(&setup);
@@ -27,7 +27,8 @@ fn judged(falsify: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
     violations.iter().map(|found| found.oracle).collect()
 }
 
-/// Fails where a client takes the refusal of an earlier attempt, because a later attempt of that call may write.
+/// Fails if a client takes the refusal of an earlier attempt for an answer, because a later attempt of that call may
+/// write.
 #[test]
 fn whatever_befalls_the_nodes_no_promise_is_broken() {
     for seed in 0..SEEDS {
@@ -57,7 +58,7 @@ fn a_read_of_a_write_that_nobody_made_is_found() {
     assert_eq!(found, ["the history is linearizable"]);
 }
 
-/// The word that a client was told of a key that is there.
+/// Returns the word that a client read, if the key was present.
 fn found_by_a_read(shown: &mut Shown) -> Option<&mut Word> {
     match &mut shown.step {
         Step::Answered(asked, Told::Saw(Some(word))) if asked.wish == Wish::Get => {
@@ -93,7 +94,7 @@ fn clients_without_answers_after_healing_are_found() {
     assert_eq!(found, ["clients progress after healing"]);
 }
 
-/// Four copies are demanded of three nodes, so the world panics: clients are never answered.
+/// A write demands four copies, and there are three nodes. No client is ever answered, so the world panics.
 #[test]
 fn a_panic_of_the_world_is_reported_with_the_run_that_led_to_it() {
     let setup = Setup {
