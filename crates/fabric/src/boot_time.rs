@@ -3,10 +3,10 @@
 use rustix::time::{ClockId, clock_gettime};
 use stonecast_base::Nanoseconds;
 
-/// Nanoseconds since the host was started, those in which it was suspended included.
+/// Nanoseconds since the host was started, including the time in which the host was suspended.
 ///
-/// Leases count on this clock. `CLOCK_MONOTONIC` stands still while a host is suspended: the holder of a lease would wake up and
-/// find it alive, long after others have taken over.
+/// Leases count on this clock. `CLOCK_MONOTONIC` stands still while a host is suspended. By that clock, a holder that
+/// wakes up would find its lease alive, long after others have taken over.
 #[inline]
 pub fn boot_time() -> Nanoseconds {
     let time = clock_gettime(ClockId::Boottime);

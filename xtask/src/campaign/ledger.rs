@@ -1,4 +1,4 @@
-//! The parts of a campaign that are done, one line of JSON each, in a file below `target` for each commit.
+//! The parts of a campaign that are done, each as one line of JSON. Each commit has a file of its own below `target`.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -23,13 +23,13 @@ pub struct Done {
 
 /// See the module documentation.
 pub struct Ledger {
-    /// `None`: the checkout was changed since its commit, so nothing that was done before counts.
+    /// `None` if the checkout was changed since its commit: then no earlier part counts.
     path: Option<PathBuf>,
     done: Vec<Done>,
 }
 
 impl Ledger {
-    /// The parts that are done at `commit`; of a changed checkout nothing is kept.
+    /// Reads the parts that are done at `commit`. A changed checkout starts without parts, and its parts are not kept.
     pub fn open(target: &Path, commit: &str, is_clean: bool) -> Result<Self> {
         let path = is_clean.then(|| target.join("campaign").join(format!("{commit}.jsonl")));
         let text = match &path {
@@ -47,7 +47,7 @@ impl Ledger {
         })
     }
 
-    /// The parts of the campaign of `percent` percent in `of` parts that are done, of one order.
+    /// Returns the parts of `order` that are done, in the campaign of `percent` percent in `of` parts.
     pub fn parts<'a>(
         &'a self,
         order: &'a str,
@@ -59,7 +59,7 @@ impl Ledger {
             .filter(move |done| (&*done.order, done.percent, done.of) == (order, percent, of))
     }
 
-    /// Whether `part` of an order is done.
+    /// Returns whether `part` of `order` is done.
     pub fn has(&self, order: &str, percent: f64, part: Part) -> bool {
         let mut parts = self.parts(order, percent, part.of);
         parts.any(|done| done.part == part.number)

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   orders.rs    one row for each scenario, split into parts
-//!   ledger.rs    the parts that are done: none is run twice at the same commit
+//!   ledger.rs    the parts that are done: no part runs twice at the same commit
 //!   report.rs    the totals
 //! ```
 
@@ -27,20 +27,20 @@ use crate::sim::{Binary, Total};
 /// Seeds of the unchanged store in each scenario in which seeded bugs are hunted.
 const CONTROL_SEEDS: &str = "300";
 
-/// The parts of a campaign to run.
+/// The part of a campaign to run.
 pub struct Options {
-    /// Part of the counts.
+    /// The share of the counts that a whole campaign runs.
     pub percent: f64,
     pub part: Part,
-    /// Only these orders; none: all of them.
+    /// The orders to run; all orders if empty.
     pub orders: Vec<String>,
     pub with_mutants: bool,
-    /// Runs nothing.
+    /// Whether to print the totals and run nothing.
     pub only_report: bool,
 }
 
-/// Runs what is not done of a part of the campaign, and prints the totals of all parts that are. Returns `false` if a promise was broken or a bug not found
-/// by any of them.
+/// Runs the orders of one part that are not done, and prints the totals of all parts that are done. Returns `false` if
+/// any of these parts broke a promise or missed a bug.
 pub fn run(options: &Options) -> Result<bool> {
     let metadata = Metadata::of_the_workspace()?;
     let (commit, is_clean) = commit(&metadata)?;
@@ -80,7 +80,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     ORDERS.iter().map(|order| order.scenario).chain([MUTANTS])
 }
 
-/// The orders of which the part is still to be run.
+/// Returns the wanted orders whose part is not done.
 fn due(options: &Options, ledger: &Ledger) -> Result<Vec<&'static str>> {
     for wanted in &options.orders {
         let known: Vec<&str> = names().collect();
@@ -117,7 +117,7 @@ fn total(metadata: &Metadata, binary: &Binary, name: &str, options: &Options) ->
     }
 }
 
-/// The commit of the checkout, and whether nothing was changed since.
+/// Returns the commit of the checkout, and whether the checkout is unchanged since.
 fn commit(metadata: &Metadata) -> Result<(String, bool)> {
     let git = |arguments: &[&str]| -> Result<String> {
         let mut git = Command::new("git");

@@ -1,4 +1,4 @@
-//! The orders of a campaign, and how each is split.
+//! The orders of a campaign, and how each order is split.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub struct Order {
     pub until: Until,
 }
 
-/// How far.
+/// The end of a scenario in a whole campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// This number of seeds was run.
@@ -48,10 +48,10 @@ pub const ORDERS: &[Order] = &[
 /// The order of the seeded bugs, which is not split: the first part has it.
 pub const MUTANTS: &str = "mutants";
 
-/// Distance between the first seeds of two parts that end by crash states: no part gets so far.
+/// Distance between the first seeds of two parts that end by crash states. Each part uses fewer seeds.
 const SEEDS_APART: u64 = 1 << 20;
 
-/// A part of a campaign: `2/8` is the second of eight.
+/// A part of a campaign: `2/8` is the second of eight parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub number: u64,
@@ -77,12 +77,13 @@ impl FromStr for Part {
 pub enum Share {
     /// These seeds.
     Seeds(Range<u64>),
-    /// Seeds from `first` on, until so many crash states were judged.
+    /// Seeds from `first` on, until `states` crash states were judged.
     CrashStates { first: u64, states: u64 },
 }
 
 impl Order {
-    /// What `part` runs of `percent` percent of the order. The parts together run each seed once, and at least one.
+    /// Returns the share of `part` in `percent` percent of the order. The parts together run each seed once, and at
+    /// least one seed.
     pub fn share(&self, percent: f64, part: Part) -> Share {
         let Part { number, of } = part;
         let reduced = |count: u64| (count as f64 * percent / 100.0).max(1.0) as u64;

@@ -10,12 +10,12 @@ use crate::tally::minutes;
 pub struct Campaign<'a> {
     pub commit: &'a str,
     pub percent: f64,
-    /// Parts that it is split into.
+    /// The number of parts.
     pub of: u64,
 }
 
 impl Campaign<'_> {
-    /// The report of what is done.
+    /// The report of the parts that are done.
     pub fn report(&self, ledger: &Ledger) -> String {
         let Self {
             commit,

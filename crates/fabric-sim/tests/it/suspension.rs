@@ -1,4 +1,4 @@
-//! Machines that are suspended: nothing of them runs, and their clocks go on.
+//! Machines that are suspended: their software and their NICs stand still, and their clocks go on.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +12,8 @@ use crate::support::Stage;
 
 const MS: Nanoseconds = 1_000_000;
 
-/// The moments at which a task of `process` ran, on its own clock: one each millisecond.
+/// The moments, in milliseconds of the clock of `process`, at which a task of `process` ran. The task runs once in each
+/// millisecond.
 fn ticks(process: &Process) -> Rc<RefCell<Vec<Nanoseconds>>> {
     let ticks = Rc::<RefCell<Vec<Nanoseconds>>>::default();
     let (noted, runtime) = (ticks.clone(), process.runtime());
@@ -36,7 +37,7 @@ fn the_threads_of_a_suspended_machine_stand_still_and_find_their_clock_gone_on()
     let observer = world.observer();
     world.block_on(observer.sleep(3 * MS + MS / 2));
     world.suspend(suspended, 10 * MS);
-    // A shorter suspension inside: the machine goes on when the longer one ends.
+    // A shorter suspension within a longer one: the machine goes on at the end of the longer one.
     world.block_on(observer.sleep(2 * MS));
     world.suspend(suspended, MS);
     let late = ticks(&world.process(suspended));
@@ -67,7 +68,7 @@ fn timers_that_became_due_in_a_suspension_fire_after_it_in_the_order_of_their_de
     assert_eq!(*fired.borrow(), [(2, 21), (3, 21), (4, 21), (30, 30)]);
 }
 
-/// Needs the silence of the NIC: one that goes on acknowledges at once.
+/// Needs the silence of the NIC: a NIC that goes on would acknowledge at once.
 #[test]
 fn what_is_sent_to_a_suspended_machine_arrives_when_that_goes_on() {
     let stage = Stage::on(PersistenceDomain::Dmp, Ddio::Off);
@@ -78,7 +79,7 @@ fn what_is_sent_to_a_suspended_machine_arrives_when_that_goes_on() {
     assert!(stage.world.now() >= begun + 10 * MS);
 }
 
-/// A suspension is no pause that a debugger makes: whoever stopped a process stops it for longer.
+/// A suspension does not shorten the pause of a process that a debugger has stopped.
 #[test]
 fn a_process_that_was_stopped_for_longer_stays_stopped_when_its_machine_goes_on() {
     let world = World::new(1);

@@ -1,17 +1,17 @@
-//! The clock of a provider in a time namespace in which the host was suspended for a million seconds: `CLOCK_BOOTTIME` is ahead by
-//! them, and `CLOCK_MONOTONIC` is not.
+//! The clock of a provider in a time namespace in which the host seems to have been suspended for a million seconds:
+//! `CLOCK_BOOTTIME` is ahead by that time, and `CLOCK_MONOTONIC` is not.
 
 use std::process::Command;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Park;
 
-/// Set where the test binary runs in the namespace.
+/// Set if the test binary runs in the namespace.
 const INSIDE: &str = "STONECAST_TEST_TIME_NAMESPACE";
 const SUSPENDED_S: Nanoseconds = 1_000_000;
 
-/// Shows that `park` tells the time since the boot of the host. `test`, the path of the calling test, is run again in the namespace.
-/// Where there is none, `not_run` gets the reason.
+/// Shows that `park` tells the time since the boot of the host. `test` is the path of the calling test, which runs
+/// again in the namespace. If the host offers no time namespace, `not_run` gets the reason.
 pub fn the_clock_goes_on_while_the_host_is_suspended(
     test: &str,
     park: &dyn Park,
