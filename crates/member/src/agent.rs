@@ -1,15 +1,16 @@
-//! The part of a member that decides. It has no input, no output and no clock: the tasks beside it bring messages and time.
+//! The part of a member that decides. It has no input, no output and no clock: the tasks around it bring messages and
+//! time.
 //!
 //! ```text
 //!   asks         one for each peer and round, for the leases of all groups that this node leads     leads.rs
 //!   answers      as a copy, from `Grants`
-//!   silence      how long each peer has not answered                                                silence.rs
-//!   decide       whom to depose, and whom to remove                                                 standing.rs
+//!   silence      the time since each peer last answered                                             silence.rs
+//!   decide       which primary to depose, and which nodes to remove                                standing.rs
 //! ```
 //!
 //! Invariants:
 //! - Everything happens in the epoch of the configuration that was entered last, and that epoch is durable.
-//! - A node asks itself, too: what it has granted to a predecessor counts like the grants of others.
+//! - A node asks itself, too: its own grants to a predecessor count like the grants of others.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -26,7 +27,7 @@ use crate::message::{Answer, Ask, Places};
 use crate::silence::Silence;
 use crate::standing::{Standing, View};
 
-/// Asks in the length of a lease: two may be lost before it is over.
+/// Asks in the length of a lease. The lease outlives the loss of two of them.
 const ROUNDS_PER_LEASE: u64 = 3;
 
 /// An ask on its way.
@@ -94,7 +95,7 @@ impl Agent {
         self.next_round = now;
     }
 
-    /// The nodes that keep something of a group of which this node does.
+    /// The nodes that share a group with this node.
     pub fn peers(&self) -> BTreeSet<NodeName> {
         let groups = self.configuration.groups_of(&self.name);
         let mut peers: BTreeSet<_> = groups.flat_map(Group::copies).cloned().collect();
@@ -107,7 +108,7 @@ impl Agent {
         (self.configuration.policy.lease.duration_ns / ROUNDS_PER_LEASE).max(1)
     }
 
-    /// What to ask `peer`, which is sent at `now` or later.
+    /// Makes an ask of `peer`, which is sent at `now` or later.
     pub fn ask(&mut self, peer: &NodeName, now: Nanoseconds) -> Sent {
         self.leads.advance(now, &mut self.events);
         let groups = self.configuration.groups.iter().enumerate();
@@ -132,7 +133,8 @@ impl Agent {
         self.serial
     }
 
-    /// An answer that grants nothing: the request of that number came, and this node is in that configuration.
+    /// Returns an answer that grants nothing. The answer tells that the request with the number `serial` came, and
+    /// which configuration this node is in.
     pub fn took(&self, serial: u64) -> Answer {
         Answer {
             configuration: self.configuration.id(),
@@ -142,7 +144,7 @@ impl Agent {
         }
     }
 
-    /// As a copy: what `asker` is granted.
+    /// Answers `asker` as a copy: grants the leases that may be granted.
     pub fn answer(&mut self, asker: &NodeName, ask: &Ask, now: Nanoseconds) -> Answer {
         let configuration = self.configuration.clone();
         let mut answer = self.took(ask.serial);
@@ -167,10 +169,10 @@ impl Agent {
         answer
     }
 
-    /// What `sent` was answered. An answer of another configuration grants nothing, and does not count as a sign of life: whoever stays behind
-    /// though it is told the configuration cannot be waited for.
+    /// Takes the answer to `sent`. An answer from another configuration grants nothing, and is no sign of life. A peer
+    /// that stays behind, although it is told the configuration, cannot be waited for.
     pub fn hear(&mut self, sent: &Sent, answer: &Answer, now: Nanoseconds) {
-        // A lease that is over stays so, whatever comes late.
+        // A lease that is over stays over, even if a grant comes late.
         self.leads.advance(now, &mut self.events);
         let configuration = self.configuration.clone();
         let own = configuration.id();
@@ -203,14 +205,16 @@ impl Agent {
         }
     }
 
-    /// When to call [`Agent::advance`] again: at the next round, or where something ends before.
+    /// The moment of the next call of [`Agent::advance`]: at the next round, or at an earlier end of a lease or of a
+    /// wait.
     pub fn due_at(&self) -> Nanoseconds {
         let ends = self.leads.first_end().into_iter();
         let standing = self.standing.first_due(&self.view()).into_iter();
         ends.chain(standing).fold(self.next_round, u64::min)
     }
 
-    /// What this node makes of `present` at `now`; `None`: nothing, or somebody has changed it since this node went over to it.
+    /// Returns the configuration that this node wants after `present`. `None` if the node wants no change, or if the
+    /// configuration was changed since this node entered it.
     pub fn decide(
         &self,
         present: &Configuration,
@@ -232,8 +236,9 @@ impl Agent {
         }
     }
 
-    /// Whether `joiner` may be named as in sync in the configuration after `present`: that one is in force, so the lease needs a grant
-    /// of the joiner until the next one is. See [`PrimaryLease::admit`](stonecast_cluster::PrimaryLease::admit).
+    /// Returns whether `joiner` may be named as in sync in the configuration after `present`. That needs `present` to
+    /// be in force, because the lease needs a grant of the joiner until the next configuration is in force. See
+    /// [`PrimaryLease::admit`](stonecast_cluster::PrimaryLease::admit).
     pub fn admit(
         &mut self,
         present: &Configuration,
@@ -250,7 +255,7 @@ impl Agent {
         self.leads.lease(subject)
     }
 
-    /// What a reader of `subject` may be offered at `now`.
+    /// The offer to a reader of `subject` at `now`.
     pub fn offer(&self, subject: &Subject, now: Nanoseconds) -> Option<(Term, ReaderOffer)> {
         let timing = self.configuration.policy.lease;
         self.leads.offer(subject, timing, now)
@@ -266,7 +271,7 @@ impl Agent {
         self.events.pop_front()
     }
 
-    /// Whether there is an event.
+    /// Returns whether there is an event.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
@@ -286,7 +291,7 @@ mod tests {
     use super::*;
 
     const NONCE: Uuid = Uuid::from_u128(7);
-    /// Long after the start of both nodes.
+    /// A moment long after the start of both nodes.
     const LATER: Nanoseconds = 1_000_000_000;
 
     fn name(text: &str) -> NodeName {
@@ -307,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Two nodes with one shard, as stored by the attempt of that number.
+    /// Two nodes with one shard, as the attempt number `attempt` stored them.
     fn stored_by(attempt: u128) -> Configuration {
         let attempt = Attempt {
             writer: "test".to_owned(),
@@ -320,7 +325,8 @@ mod tests {
         configuration.place_shards().unwrap()
     }
 
-    /// The primary of the shard, in the configuration that attempt 1 stored, and the other copy.
+    /// The primary of the shard, in the configuration that attempt 1 stored, and the other copy, in the one that
+    /// `copy_attempt` stored.
     fn primary_and_copy(copy_attempt: u128) -> (Agent, Agent) {
         let configuration = stored_by(1);
         let group = &configuration.groups[0];

@@ -1,4 +1,4 @@
-//! The sessions that peers have with this node: it accepts them, and answers.
+//! The sessions that peers have with this node: the node accepts peers, and answers them.
 
 use std::rc::Rc;
 
@@ -17,17 +17,18 @@ use crate::message::{Answer, Ask, MESSAGE_SIZE, Request};
 use crate::news::Assembly;
 use crate::shared::Shared;
 
-/// Answers of one session on their way.
+/// The most answers of one session on their way.
 const ANSWERS: u64 = 2;
 const ANSWERS_SIZE: u64 = AnswerRing::size(ANSWERS, 0, MESSAGE_SIZE as u64);
 
-/// Whether the first words of a peer are those of a node, of whatever version.
+/// Returns whether the first words of a peer are those of a node, of any version.
 pub fn is_hello(said: &[u8]) -> bool {
     let heard = GREETING.hear(Side::Client, said);
     !matches!(heard, Err(Mismatch::Stranger { .. }))
 }
 
-/// Takes all requests to connect that no inbox of the port claims, for a node that serves nothing else there.
+/// Takes all requests to connect that no inbox of the port claims. A node does this if it serves nothing else on the
+/// port.
 pub async fn take_requests(shared: Rc<Shared>) {
     while !shared.has_ended() {
         match shared.port.take_event() {
@@ -42,7 +43,7 @@ pub async fn take_requests(shared: Rc<Shared>) {
     }
 }
 
-/// Accepts a peer, or tells it why not.
+/// Accepts a peer, or tells the peer the reason for the refusal.
 pub fn take_request(shared: &Rc<Shared>, request: ConnectionRequest, said: &[u8]) {
     let heard = Identity::hear(Side::Client, said);
     let checked = heard.and_then(|identity| {
@@ -95,7 +96,7 @@ fn accept_peer(
     Ok(())
 }
 
-/// Ends the session before this one of the same start, and those of other starts that are not known.
+/// Ends the previous session of the same start, and the sessions of other starts that are unknown.
 fn take_place(shared: &Shared, peer: &Identity, qp: QueuePair) {
     let configuration = shared.configuration();
     let known = configuration.nodes[&peer.name].incarnation;
@@ -114,7 +115,7 @@ struct Session {
     regions: [MemoryRegion; 2],
 }
 
-/// Answers what `peer` asks until its session ends, or another one has taken its place.
+/// Answers the requests of `peer` until its session ends or another session takes its place.
 async fn answer_all(shared: Rc<Shared>, peer: Identity, session: Session) {
     let Session {
         qp,
@@ -156,7 +157,7 @@ async fn answer_all(shared: Rc<Shared>, peer: Identity, session: Session) {
     close(&shared.port, qp, regions);
 }
 
-/// Grants `peer` what it asks for. A start that the configuration does not name gets nothing, whatever it says of itself.
+/// Grants `peer` the leases that it asks for. A start that the configuration does not name gets nothing.
 fn answer(shared: &Shared, peer: &Identity, ask: &Ask) -> Answer {
     let mut agent = shared.agent.borrow_mut();
     let is_known = peer.check(agent.configuration()).is_ok();
@@ -166,7 +167,7 @@ fn answer(shared: &Shared, peer: &Identity, ask: &Ask) -> Answer {
     }
 }
 
-/// Tells the store of a peer in another configuration of this epoch, once for each.
+/// Tells the store that a peer is in another configuration of this epoch, once for each configuration.
 fn tell_apart(shared: &Shared, peer: &Identity, ask: &Ask, told: &mut Option<Stale>) {
     let own = shared.configuration().id();
     let Err(stale @ Stale::OtherConfiguration { .. }) = own.is_before(ask.configuration) else {
@@ -178,7 +179,7 @@ fn tell_apart(shared: &Shared, peer: &Identity, ask: &Ask, told: &mut Option<Sta
     }
 }
 
-/// The session is of use as long as it is the last one of the peer's start, and no later start is known.
+/// Returns whether the session is the last one of the peer's start, and no later start is known.
 fn is_current(shared: &Shared, peer: &Identity, qp: QueuePair) -> bool {
     !shared.has_ended()
         && shared.sessions.accepted.borrow().get(&peer.start()) == Some(&qp)

@@ -39,7 +39,7 @@ pub enum MemberError {
         name: NodeName,
         /// The incarnation of this process.
         own: u64,
-        /// The latest one.
+        /// The latest incarnation.
         known: u64,
     },
     /// The member was stopped by its owner.

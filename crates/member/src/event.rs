@@ -33,7 +33,7 @@ pub enum MemberEvent {
         /// The fault, for people.
         reason: String,
     },
-    /// A peer refused this node, or was refused by it.
+    /// A peer refused this node, or this node refused a peer.
     PeerTrouble {
         /// The peer and the reason, for people.
         reason: String,

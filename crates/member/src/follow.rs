@@ -1,4 +1,4 @@
-//! Following the configuration: reading it from its store, making its epoch durable, going over to it.
+//! Following the configuration: reading it from its store, making its epoch durable, entering it.
 
 use std::rc::Rc;
 
@@ -11,10 +11,11 @@ use crate::event::MemberEvent;
 use crate::link;
 use crate::shared::Shared;
 
-/// Between two attempts to watch a store that does not answer.
+/// Pause between two attempts to watch a store that does not answer.
 const PAUSE_NS: Nanoseconds = 20_000_000;
 
-/// Brings each configuration that the store has. A store that does not answer is asked again and again; nothing else depends on it.
+/// Brings each configuration that the store has. A store that does not answer is asked again and again, and holds
+/// nothing else up.
 pub async fn watch(shared: Rc<Shared>) {
     let mut seen = None;
     let mut trouble: Option<StoreError> = None;
@@ -50,7 +51,7 @@ pub async fn watch(shared: Rc<Shared>) {
     }
 }
 
-/// Goes over to each configuration that is brought, when its epoch is durable.
+/// Enters each configuration that is brought, after its epoch is durable.
 pub async fn follow<C: EpochCell>(shared: Rc<Shared>, cell: C, mut epochs: Epochs) {
     while !shared.has_ended() {
         let Some(configuration) = shared.newest.take() else {
@@ -80,7 +81,7 @@ async fn go_over<C: EpochCell>(
         Err(stale @ Stale::Cluster { .. }) => return Err(stale.into()),
     }
     let (name, own) = (shared.identity.name.clone(), shared.identity.incarnation);
-    // Another pool under the name is another node, whose incarnation may be the same.
+    // A node with another pool is another node, even if name and incarnation are the same.
     let node = configuration.nodes.get(&name);
     let Some(node) = node.filter(|node| node.pool == shared.identity.pool) else {
         return Err(MemberError::Forgotten { name });

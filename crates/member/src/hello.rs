@@ -1,15 +1,15 @@
-//! The first words of two nodes, and who is refused.
+//! The first words of two nodes, and the reasons for a refusal.
 //!
 //! ```text
 //!   hello      greeting    12 cluster u128    28 pool u128    44 incarnation u64    52 name, to the end
 //!   welcome    greeting    the same, of the node that accepts
 //! ```
 //!
-//! Each side says its cluster, its pool, how often it was started and its name; the other side compares all of it with the
-//! configuration. So a node that was started twice, a wrong address and a pool under a foreign name are found before any lease
-//! depends on them. A start of which the other side has not heard yet may speak, and tells the configuration that names it; it is granted
-//! nothing before. Platforms are not compared: nothing that these sessions promise depends on them, and the configuration has
-//! what each node declares.
+//! Each side tells its cluster, its pool, the number of its starts and its name; the other side compares them with the
+//! configuration. So a node that was started twice, a wrong address and a pool under a foreign name are found before
+//! any lease depends on them. A start that the other side does not know yet may speak, and may tell the configuration
+//! that names the start; before that, the start is granted nothing. Platforms are not compared: no promise of these
+//! sessions depends on them, and the configuration has the platform that each node declares.
 
 use std::str;
 
@@ -19,44 +19,44 @@ use uuid::Uuid;
 
 use crate::message::{Fields, Malformed};
 
-/// What nodes of a cluster speak among themselves.
+/// The protocol among the nodes of a cluster.
 pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"SCmember",
     name: "the nodes of a cluster",
     version: 2,
 });
 
-/// Who a node is.
+/// The identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its cluster.
     pub cluster: Nonce,
     /// Its pool.
     pub pool: Uuid,
-    /// Counts its starts.
+    /// The number of its starts.
     pub incarnation: u64,
     /// Its name.
     pub name: NodeName,
 }
 
-/// Why a node does not talk to another one.
+/// The reason why a node does not talk to another node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unacceptable {
-    /// Another protocol, or another version of it.
+    /// A peer with another protocol, or another version of the protocol.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// Bytes that mean nothing.
+    /// Bytes without a meaning.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// A node of another cluster, or of this one before its configuration was restored.
+    /// A node of another cluster, or of this cluster before its configuration was restored.
     #[error("{name} is of cluster {found}, and this node of cluster {known}")]
     OtherCluster {
         /// The node.
         name: NodeName,
         /// Its cluster.
         found: Nonce,
-        /// This node's.
+        /// The cluster of this node.
         known: Nonce,
     },
     /// The configuration has no such node.
@@ -65,7 +65,7 @@ pub enum Unacceptable {
         /// The name.
         name: NodeName,
     },
-    /// A node under the name of another one.
+    /// A node under the name of another node.
     #[error(
         "{name} is the name of pool {registered}, and this is pool {found}: start the node under its own name"
     )]
@@ -74,7 +74,7 @@ pub enum Unacceptable {
         name: NodeName,
         /// The pool of that name.
         registered: Uuid,
-        /// The pool that claims it.
+        /// The pool that claims the name.
         found: Uuid,
     },
     /// An earlier start of the node.
@@ -84,10 +84,10 @@ pub enum Unacceptable {
         name: NodeName,
         /// Its incarnation.
         found: u64,
-        /// The latest one.
+        /// The latest incarnation.
         known: u64,
     },
-    /// A start of which this node has not heard yet. It will.
+    /// A start that this node does not know yet. The node will learn of it.
     #[error(
         "{name} says that this is its start {found}, and {known} is the last one known here: try again"
     )]
@@ -96,21 +96,21 @@ pub enum Unacceptable {
         name: NodeName,
         /// Its incarnation.
         found: u64,
-        /// The latest one known.
+        /// The latest incarnation that this node knows.
         known: u64,
     },
     /// Another node answers at the address.
     #[error("{found} answers at the address of {expected}")]
     OtherNode {
-        /// Who was called.
+        /// The node that was called.
         expected: NodeName,
-        /// Who answered.
+        /// The node that answered.
         found: NodeName,
     },
 }
 
 impl Identity {
-    /// What the node says first.
+    /// Returns the first words of the node.
     pub(crate) fn say(&self) -> Vec<u8> {
         let mut rest = self.cluster.as_bytes().to_vec();
         rest.extend_from_slice(self.pool.as_bytes());
@@ -119,7 +119,7 @@ impl Identity {
         GREETING.say(&rest)
     }
 
-    /// What a peer said first; `who` is the peer's side.
+    /// Reads the first words of a peer on the side `who`.
     pub(crate) fn hear(who: Side, said: &[u8]) -> Result<Self, Unacceptable> {
         let mut fields = Fields {
             bytes: GREETING.hear(who, said)?,
@@ -138,8 +138,8 @@ impl Identity {
         })
     }
 
-    /// This node is heard if `configuration` knows it as it describes itself, or knows none of its starts that is so late. A start of the
-    /// second kind is granted nothing.
+    /// Checks whether this node may speak: `configuration` knows it as it describes itself, or knows only earlier
+    /// starts of it. A start that is not known yet is granted nothing.
     pub(crate) fn may_speak(&self, configuration: &Configuration) -> Result<(), Unacceptable> {
         match self.check(configuration) {
             Err(Unacceptable::NotYetKnown { .. }) => Ok(()),
@@ -152,7 +152,7 @@ impl Identity {
         (self.name.clone(), self.incarnation)
     }
 
-    /// Whether `configuration` knows this node as it describes itself.
+    /// Checks whether `configuration` knows this node as it describes itself.
     pub(crate) fn check(&self, configuration: &Configuration) -> Result<(), Unacceptable> {
         let name = self.name.clone();
         if self.cluster != configuration.nonce {

@@ -6,8 +6,8 @@
 //!                                       '--------- configuration names another, or another term ---------'
 //! ```
 //!
-//! A node that resigned asks for no further lease in that term, since a lease would keep others from standing for heir. The node
-//! stays a copy, and may stand itself.
+//! A node that resigned asks for no further lease in that term, since a lease would keep others from standing for heir.
+//! The node stays a copy, and may itself stand for heir.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ impl Leads {
         }
     }
 
-    /// Whether the node has resigned in this term of a group that it leads by the configuration.
+    /// Returns whether the node has resigned in this term of a group that it leads by the configuration.
     pub fn has_resigned(&self, group: &Group) -> bool {
         let led = self.led.get(&group.subject);
         led.is_some_and(|led| led.stage == Stage::Resigned)

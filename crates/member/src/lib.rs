@@ -6,9 +6,9 @@
 //!     keep       rounds, ends of leases; stands for heir and removes the lost, by compare-and-set
 //!     link       sessions that this node has with its peers: it asks
 //!     answering  sessions that peers have with this node: it grants
-//!       agent    what all of these decide by: no input, no output, no clock
+//!       agent    decides for all of these: no input, no output, no clock
 //!         leads  silence  standing
-//!   hello  message  news  mailbox     what nodes say to each other
+//!   hello  message  news  mailbox     the messages between nodes
 //! ```
 //!
 //! `stonecast-cluster` has the value and the rules; this crate has the messages and the tasks. The crate knows no store: the
@@ -17,7 +17,7 @@
 //!
 //! An idle node wakes three times in the length of a lease, for all peers and groups together, and sleeps in between.
 //!
-//! `docs/design/0032-membership.md` has the decisions, `docs/formats/membership.md` every byte.
+//! `docs/design/0032-membership.md` has the decisions, and `docs/formats/membership.md` has every byte.
 #![forbid(unsafe_code)]
 
 mod agent;

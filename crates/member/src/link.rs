@@ -1,4 +1,4 @@
-//! This node's sessions with its peers: it connects to each of them, and asks.
+//! This node's sessions with its peers: the node connects to each peer, and asks.
 //!
 //! ```text
 //!   connect -- hello, welcome --> ask -- answer --> sleep until the next round --> ask ...
@@ -6,7 +6,7 @@
 //!      '-------- backoff <---------'  no answer within two leases, or the connection ended
 //! ```
 //!
-//! One ask is on its way at a time. The session of the other direction is the peer's, see `answering.rs`.
+//! One ask is on its way at a time. `answering.rs` has the sessions of the other direction, which belong to the peers.
 
 use std::rc::Rc;
 
@@ -24,11 +24,11 @@ use crate::message::{Answer, MESSAGE_SIZE, Request};
 use crate::news::pieces;
 use crate::shared::Shared;
 
-/// Attempts to connect, in the length of a lease, at first and at least.
+/// The rate of attempts to connect, in the length of a lease: at first, and the least.
 const ATTEMPTS_PER_LEASE: u64 = 8;
 const ATTEMPTS_PER_LEASE_MIN: u64 = 2;
 
-/// Starts a task for each peer that has none.
+/// Starts a task for each peer without one.
 pub fn connect_to_peers(shared: &Rc<Shared>) {
     let peers = shared.agent.borrow().peers();
     for peer in peers {
@@ -39,7 +39,7 @@ pub fn connect_to_peers(shared: &Rc<Shared>) {
     }
 }
 
-/// Keeps up the session with `peer` until it is a peer no longer.
+/// Keeps up the session with `peer` for as long as `peer` is a peer.
 async fn keep_linked(shared: Rc<Shared>, peer: NodeName) {
     let lease = shared.configuration().policy.lease.duration_ns;
     let (shortest, longest) = (lease / ATTEMPTS_PER_LEASE, lease / ATTEMPTS_PER_LEASE_MIN);
@@ -67,7 +67,7 @@ async fn keep_linked(shared: Rc<Shared>, peer: NodeName) {
     shared.sessions.linked.borrow_mut().remove(&peer);
 }
 
-/// `pause`, half of it more or less, lest the nodes of a cluster try all at once.
+/// Returns `pause` with half of it added or taken away at most, so that the nodes of a cluster do not all try at once.
 fn jittered(shared: &Shared, pause: Nanoseconds) -> Nanoseconds {
     let jitter = shared.random.borrow_mut().random_range(0..=pause);
     pause / 2 + jitter
@@ -77,7 +77,7 @@ fn is_peer(shared: &Shared, peer: &NodeName) -> bool {
     !shared.has_ended() && shared.agent.borrow().peers().contains(peer)
 }
 
-/// Why there is no session with a peer.
+/// The reason why there is no session with a peer.
 #[derive(Debug, thiserror::Error)]
 enum LinkError {
     #[error(transparent)]
@@ -97,7 +97,7 @@ struct Link {
     endpoint: Endpoint,
     mailbox: Mailbox,
     region: MemoryRegion,
-    /// Which start of the peer it is with.
+    /// The incarnation of the peer in this session.
     incarnation: u64,
 }
 
@@ -166,7 +166,7 @@ impl Link {
         }
     }
 
-    /// Tells the peer, which is behind, the configuration in force. `None`: the session is of no more use.
+    /// Tells the configuration in force to a peer that is behind. Returns `None` if the session is of no more use.
     async fn tell_news(&self, shared: &Shared, peer: &NodeName) -> Option<()> {
         let configuration = shared.configuration();
         for mut piece in pieces(&configuration) {
@@ -180,7 +180,7 @@ impl Link {
         Some(())
     }
 
-    /// Sends a request and waits for its answer. `None`: none came in time, or none that means something.
+    /// Sends a request and waits for its answer. Returns `None` if no answer came in time, or the answer means nothing.
     async fn exchange(
         &self,
         shared: &Shared,
@@ -206,7 +206,7 @@ impl Link {
         node.is_some_and(|node| node.incarnation == self.incarnation)
     }
 
-    /// Sends a message. The one before it was answered, so its bytes are not needed any more.
+    /// Sends a message. The previous message was answered, so its bytes may be overwritten.
     fn send(&self, message: &[u8]) -> Result<(), DeviceError> {
         let port = self.endpoint.port();
         port.device()

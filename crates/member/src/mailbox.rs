@@ -9,10 +9,10 @@ use stonecast_session::{Queues, ReceiveBuffers};
 
 use crate::message::MESSAGE_SIZE;
 
-/// Messages on their way in each direction of a session, at most: one asks, and one is answered.
+/// The most messages on their way in each direction of a session: asks in one direction, answers in the other.
 const MESSAGES: u32 = 4;
 
-/// What each side of a session needs of a queue pair.
+/// The queues of each side of a session.
 pub(crate) const QUEUES: Queues = Queues {
     send_capacity: MESSAGES,
     receive_capacity: MESSAGES,
@@ -22,8 +22,8 @@ pub(crate) const QUEUES: Queues = Queues {
     rnr_retry_delay_ns: 100_000,
 };
 
-/// Sends, and receives, that the port of a node must have room for, for each peer: one session in each direction and one of a start that is
-/// not known, each with its successor beside it while it ends.
+/// Sends, and receives, for which the port of a node must have room, for each peer. There is one session in each
+/// direction and one of a start that is not known. Each session may have its successor beside it while it ends.
 pub const COMPLETIONS_PER_PEER: u32 = 6 * MESSAGES;
 
 /// Bytes of the receive buffers of one side.
@@ -37,7 +37,8 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Of `qp`, with the first [`MAILBOX_SIZE`] bytes of `region`. `inbox` has claimed the queue pair, or will before the first message.
+    /// Makes the mailbox of `qp` with the first [`MAILBOX_SIZE`] bytes of `region`. `inbox` has claimed the queue pair,
+    /// or claims it before the first message.
     pub fn new(inbox: Rc<Inbox>, qp: QueuePair, region: MemoryRegion) -> Result<Self, DeviceError> {
         let buffers = ReceiveBuffers::new(region, MESSAGE_SIZE);
         let device = inbox.port().device();
@@ -45,7 +46,7 @@ impl Mailbox {
         Ok(Self { inbox, qp, buffers })
     }
 
-    /// The next message; `None`: the connection has ended, or broke.
+    /// Waits for the next message. Returns `None` if the connection has ended or broke.
     pub async fn next(&self) -> Option<Vec<u8>> {
         loop {
             if let Some(arrival) = self.inbox.take_received() {

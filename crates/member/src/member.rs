@@ -19,43 +19,47 @@ use crate::hello::Identity;
 use crate::shared::{Sessions, Shared};
 use crate::{answering, follow, keep, link};
 
-/// What a node needs to be a member.
+/// Everything that a node needs to be a member.
 pub struct Seat<C> {
-    /// Where peers reach the node: its device listens at the addresses of `node`. Whoever else uses the port hands on requests to
-    /// connect ([`Member::take_request`]). [`COMPLETIONS_PER_PEER`](crate::COMPLETIONS_PER_PEER) says how many completions each peer needs.
+    /// The port at which peers reach the node: its device listens at the addresses of `node`. Other users of the port
+    /// hand on requests to connect ([`Member::take_request`]). [`COMPLETIONS_PER_PEER`](crate::COMPLETIONS_PER_PEER)
+    /// says how many completions each peer needs.
     pub port: Rc<Port>,
-    /// Its clock, which runs through suspend, and its tasks.
+    /// The node's tasks and its clock, which goes on while the host is suspended.
     pub runtime: Rc<dyn Runtime>,
-    /// Where the configuration lives.
+    /// The store of the configuration.
     pub store: Rc<dyn ConfigStore>,
-    /// Where the node's epoch is durable.
+    /// The cell that keeps the node's epoch durable.
     pub cell: C,
     /// The cluster.
     pub cluster: Nonce,
     /// The node's name.
     pub name: NodeName,
-    /// What is registered under it.
+    /// The node as it is registered under the name.
     pub node: Node,
-    /// The content of the pool. A group of which it is no copy is left in the change that registers the node.
+    /// The content of the pool. If the pool is no copy of a group, the change that registers the node takes the node
+    /// out of that group.
     pub found: Found,
-    /// Where attempts and pauses are drawn from.
+    /// The source of the numbers of attempts and of the lengths of pauses.
     pub random: Random,
 }
 
-/// A node that is registered, asks its peers for the leases of the groups that it leads, grants theirs, and stands for heir where
-/// theirs end. Dropping it ends its tasks and sessions; its leases, which peers granted, run out by themselves.
+/// A node that is registered. It asks its peers for the leases of the groups that it leads, grants leases to its peers,
+/// and stands for heir when their leases end. Dropping the member ends its tasks and sessions. The leases that peers
+/// granted run out by themselves.
 ///
-/// Its store takes [events](Member::event), and looks at [`Member::lease`] before each answer that depends on leading.
+/// The store of the node takes [events](Member::event), and looks at [`Member::lease`] before each answer that depends
+/// on leading.
 pub struct Member {
     shared: Rc<Shared>,
 }
 
 impl Member {
-    /// Registers the node, in a new incarnation, and starts its tasks. What it led before its start it leads in a new term, if its pool is
-    /// still a copy.
+    /// Registers the node in a new incarnation, and starts its tasks. In each group that the node led before its start,
+    /// it leads in a new term if its pool is still a copy.
     ///
-    /// A crash at any point leaves a node that is registered or not, and nothing else: its leases were granted to an earlier
-    /// incarnation and term, or to nobody.
+    /// After a crash at any point the node is registered or not, and nothing else is left behind: its leases were
+    /// granted to an earlier incarnation and term, or were never granted.
     pub async fn start<C: EpochCell + 'static>(seat: Seat<C>) -> Result<Self, MemberError> {
         let mut epochs = Epochs::load(&seat.cell);
         let known = epochs.known();
@@ -71,7 +75,7 @@ impl Member {
             found: seat.found,
         };
         let mut writer = writer(&name, &mut random);
-        // A store that went back is not written: `raise` refuses what it has.
+        // A store that went back is left as it is: `raise` refuses its configuration.
         let register = |present: &Configuration| match epochs.is_ahead(present) {
             Err(_) => Ok(None),
             Ok(_) => present.register(&name, &start).map(Some),
@@ -125,14 +129,14 @@ impl Member {
         Ok(Self { shared })
     }
 
-    /// Takes all requests to connect on the port from here on, for a node that serves nothing else there.
+    /// Takes all requests to connect on the port from here on. A node calls this if it serves nothing else on the port.
     pub fn take_all_requests(&self) {
         let taking = answering::take_requests(self.shared.clone());
         self.shared.runtime.spawn(Box::pin(taking));
     }
 
-    /// Takes the request of a peer that said `private_data`, accepts or refuses it, and returns true. False: whoever asks is no
-    /// node, and the request is still the caller's.
+    /// Accepts or refuses the request of a peer that said `private_data`, and returns true. Returns false if the peer
+    /// is no node: the request is still the caller's.
     pub fn take_request(&self, request: ConnectionRequest, private_data: &[u8]) -> bool {
         let is_node = answering::is_hello(private_data);
         if is_node {
@@ -141,7 +145,8 @@ impl Member {
         is_node
     }
 
-    /// The next event, in the order in which things happened. An error is the end: the node is no member any more.
+    /// Waits for the next event, in the order in which the events happened. An error is the end: the node is no longer
+    /// a member.
     pub async fn event(&self) -> Result<MemberEvent, MemberError> {
         loop {
             let event = self.shared.agent.borrow_mut().take_event();
@@ -165,17 +170,19 @@ impl Member {
         self.shared.configuration()
     }
 
-    /// The term in which the node leads `subject`, and the end of its lease on the node's clock. `None`: it does not lead, or the
-    /// member has ended.
+    /// The term in which the node leads `subject`, and the end of its lease on the node's clock. `None` if the node
+    /// does not lead, or the member has ended.
     ///
-    /// The lease holds while the clock says less than that end. It is looked at after everything that an answer depends on.
+    /// The lease holds while the clock says less than that end. The caller checks the lease after everything else on
+    /// which an answer depends.
     pub fn lease(&self, subject: &Subject) -> Option<(Term, Nanoseconds)> {
         let goes_on = !self.shared.has_ended();
         let lease = self.shared.agent.borrow().lease(subject);
         lease.filter(|_| goes_on)
     }
 
-    /// What a reader of `subject` may be offered now: a lease within this node's own, of its term.
+    /// The offer to a reader of `subject` at this moment: a lease of this node's term that ends within this node's own
+    /// lease.
     pub fn offer(&self, subject: &Subject) -> Option<(Term, ReaderOffer)> {
         let goes_on = !self.shared.has_ended();
         let now = self.shared.now();
@@ -183,11 +190,13 @@ impl Member {
         offer.filter(|_| goes_on)
     }
 
-    /// Names the node `joiner`, which has got everything of `subject` in its join of number `join`, as in sync. False: not yet, since the
-    /// joiner has not granted the lease, or another configuration comes into force here; or the node does not lead. A later attempt may succeed.
-    /// A joiner that has left since, and joins anew or not at all, is refused.
+    /// Names the node `joiner` as in sync. The joiner has got everything of `subject` in its join with the number
+    /// `join`. Returns false if the joiner has not granted the lease yet, if another configuration comes into force
+    /// here, or if the node does not lead. A later attempt may succeed. A joiner that has left since is refused, even
+    /// if it joins anew.
     ///
-    /// From the first attempt on the lease needs a grant of the joiner, as long as that one joins: the change may be done after this call has ended.
+    /// From the first attempt on, the lease needs a grant of the joiner for as long as the joiner joins: the change may
+    /// be done after this call has ended.
     pub async fn finish_join(
         &self,
         subject: &Subject,
@@ -211,7 +220,7 @@ impl Member {
         Ok(group.is_some_and(|group| group.in_sync.contains(joiner)))
     }
 
-    /// Changes the configuration, see [`change`]. It is in force here when its event has come.
+    /// Changes the configuration, see [`change`]. The change is in force here when its event has come.
     pub async fn change(
         &self,
         decide: impl FnMut(&Configuration) -> Result<Option<Configuration>, Refusal>,

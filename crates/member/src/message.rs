@@ -1,4 +1,4 @@
-//! What two nodes say to each other, as bytes.
+//! The messages between two nodes, as bytes.
 //!
 //! ```text
 //!   ask       0 kind 1 u32    4 configuration    28 serial u64    36 groups
@@ -9,18 +9,19 @@
 //! ```
 //!
 //! Numbers are little-endian. Groups are named by their place in the configuration that both sides are in. One ask
-//! is for the leases of all groups that its sender leads, so its size does not grow with their number. A node whose epoch is behind is
-//! told the configuration, in pieces.
+//! Numbers are little-endian. Each group is named by its place in the configuration that both sides are in. One ask is
+//! for the leases of all groups that its sender leads, so the size of an ask does not grow with their number. A node
+//! whose epoch is behind is told the configuration, in pieces.
 
 use stonecast_cluster::{ConfigurationId, Epoch};
 use uuid::Uuid;
 
-/// Longest message, bytes.
+/// Size of the longest message in bytes.
 pub const MESSAGE_SIZE: u32 = 1024;
-/// Most exceptions of one message.
+/// The most exceptions of one message.
 const EXCEPTIONS_MAX: usize = (MESSAGE_SIZE as usize - 40 - 8) / 4;
 
-/// Places of groups in a configuration: all below one, with exceptions.
+/// Places of groups in a configuration: all places below a bound, with exceptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     below: u32,
@@ -34,8 +35,8 @@ impl Places {
         exceptions: Vec::new(),
     };
 
-    /// Places below `count` without `exceptions`, which ascend. Where these are too many for a message, it ends before the first
-    /// that has no room: what is left out is asked for again later.
+    /// Returns the places below `count` without `exceptions`, which ascend. If there are too many exceptions for a
+    /// message, the places end before the first exception without room. The sender asks for the rest later.
     pub fn all_but(count: usize, exceptions: impl IntoIterator<Item = usize>) -> Self {
         let mut places = Self {
             below: place(count),
@@ -51,7 +52,7 @@ impl Places {
         places
     }
 
-    /// Whether `index` is one of them.
+    /// Returns whether `index` is one of the places.
     pub fn contains(&self, index: usize) -> bool {
         let index = place(index);
         index < self.below && self.exceptions.binary_search(&index).is_err()
@@ -81,56 +82,56 @@ fn place(index: usize) -> u32 {
     u32::try_from(index).expect("a configuration has fewer groups than its document has bytes")
 }
 
-/// A primary asks a copy for leases, and any node asks a peer whether it is there.
+/// The request of a primary for leases of a copy. Any node also asks a peer in this way whether the peer is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The asker's.
+    /// The configuration of the asker.
     pub configuration: ConfigurationId,
     /// Counts the asks of one node.
     pub serial: u64,
-    /// The groups that the asker would lead, if their primary it is.
+    /// The groups that the asker would lead, if it is their primary.
     pub groups: Places,
 }
 
-/// What a copy grants.
+/// The answer of a copy, with its grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The copy's. Where it is not that of the ask, nothing is granted.
+    /// The configuration of the copy. If it differs from that of the ask, nothing is granted.
     pub configuration: ConfigurationId,
-    /// Of the ask.
+    /// The number of the request.
     pub serial: u64,
-    /// How long the asker may count on what is granted, from the sending of the ask, nanoseconds.
+    /// The nanoseconds, from the sending of the ask, for which the asker may count on the grants.
     pub held_ns: u64,
-    /// Groups whose leases are granted, of those that were asked for and that the copy has.
+    /// The groups whose leases are granted, among the groups of the ask that the copy has.
     pub groups: Places,
 }
 
 /// A part of the document of the configuration that the sender is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// That one.
+    /// The configuration of the sender.
     pub configuration: ConfigurationId,
     /// Counts the asks and pieces of one node.
     pub serial: u64,
-    /// Bytes of the document.
+    /// The size of the document in bytes.
     pub size: u32,
-    /// Where the piece lies in it.
+    /// The offset of the piece in the document.
     pub offset: u32,
-    /// The piece.
+    /// The bytes of the piece.
     pub bytes: Vec<u8>,
 }
 
 impl Piece {
-    /// Most bytes of a piece.
+    /// The most bytes of a piece.
     pub const SIZE_MAX: usize = MESSAGE_SIZE as usize - 44;
 }
 
-/// What is answered.
+/// A message that is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// See [`Ask`].
+    /// An ask.
     Ask(Ask),
-    /// See [`Piece`].
+    /// A piece of the configuration.
     Piece(Piece),
 }
 
@@ -138,7 +139,7 @@ const ASK: u32 = 1;
 const PIECE: u32 = 2;
 
 impl Request {
-    /// As bytes.
+    /// Encodes the request as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, configuration, serial) = match self {
             Self::Ask(ask) => (ASK, ask.configuration, ask.serial),
@@ -158,7 +159,7 @@ impl Request {
         bytes
     }
 
-    /// From the bytes that a peer sent.
+    /// Decodes the bytes that a peer sent.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields { bytes, offset: 0 };
         let unknown = fields.wrong("an unknown kind");
@@ -185,7 +186,7 @@ impl Request {
 }
 
 impl Answer {
-    /// As bytes.
+    /// Encodes the answer as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         encode(self.configuration, &mut bytes);
@@ -196,7 +197,7 @@ impl Answer {
         bytes
     }
 
-    /// From the bytes that a peer sent.
+    /// Decodes the bytes that a peer sent.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields { bytes, offset: 0 };
         let answer = Self {
@@ -215,19 +216,19 @@ fn encode(configuration: ConfigurationId, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(configuration.attempt.as_bytes());
 }
 
-/// Bytes of a peer that mean nothing. Its connection is ended.
+/// A peer sent bytes without a meaning. Its connection is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {size} bytes has {found} at byte {offset}")]
 pub struct Malformed {
-    /// Bytes of the message.
+    /// The size of the message in bytes.
     pub size: usize,
-    /// Where.
+    /// The offset of the wrong bytes.
     pub offset: usize,
-    /// What stands there.
+    /// The description of the wrong bytes.
     pub found: &'static str,
 }
 
-/// Fields of bytes that a peer sent, one after the other.
+/// Reads fields, one after the other, from bytes that a peer sent.
 pub(crate) struct Fields<'a> {
     pub bytes: &'a [u8],
     pub offset: usize,
@@ -256,7 +257,7 @@ impl<'a> Fields<'a> {
         Ok(*field)
     }
 
-    /// All that is left.
+    /// Reads all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         let rest = &self.bytes[self.offset..];
         self.offset = self.bytes.len();

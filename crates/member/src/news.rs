@@ -1,13 +1,14 @@
-//! The configuration as one node tells it to another: in pieces, in order.
+//! The configuration as one node tells it to another node: in pieces, in order.
 //!
-//! A node that cannot reach the configuration store, or has not heard from it yet, learns of a change from any peer that has. So an
-//! outage of the store delays no change that came about, and nobody waits for a copy that stays behind.
+//! A node that cannot reach the configuration store, or has not heard from it yet, learns of a change from any peer
+//! that knows the change. So an outage of the store does not delay a change that the store has taken, and no node waits
+//! for a copy that stays behind.
 
 use stonecast_cluster::{Configuration, ConfigurationId, VALUE_SIZE_MAX};
 
 use crate::message::Piece;
 
-/// The document of `configuration` in pieces. Their serial numbers are the sender's to give.
+/// Splits the document of `configuration` into pieces. The sender sets their serial numbers.
 pub fn pieces(configuration: &Configuration) -> Vec<Piece> {
     let document = configuration.encode();
     let size = u32::try_from(document.len()).expect("a store takes no longer document");
@@ -22,7 +23,7 @@ pub fn pieces(configuration: &Configuration) -> Vec<Piece> {
     pieces.map(piece).collect()
 }
 
-/// What has come of a document.
+/// The part of a document that has come.
 #[derive(Debug, Default)]
 pub struct Assembly {
     configuration: Option<ConfigurationId>,
@@ -30,8 +31,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Adds a piece; the configuration when it was the last one. A piece that does not follow the one before it is left out,
-    /// and a document that is damaged comes to nothing: its sender begins anew.
+    /// Adds a piece, and returns the configuration if it is complete. A piece that does not follow the previous piece
+    /// is left out. A damaged document yields nothing: its sender begins anew.
     pub fn add(&mut self, piece: &Piece) -> Option<Configuration> {
         if piece.offset == 0 {
             self.configuration = Some(piece.configuration);

@@ -1,4 +1,4 @@
-//! What the tasks of a member share.
+//! The state that the tasks of a member share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +17,10 @@ use crate::hello::Identity;
 /// The sessions of a node: one in each direction for each peer.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    /// Peers that a task of this node connects to.
+    /// Peers to which a task of this node connects.
     pub linked: RefCell<BTreeSet<NodeName>>,
-    /// The session that each start of a peer has asked for last. A start that is not known takes no session away from the known one.
+    /// The last session that each start of a peer has asked for. A start that is not known takes no session away from
+    /// the known start.
     pub accepted: RefCell<BTreeMap<(NodeName, u64), QueuePair>>,
 }
 
@@ -31,12 +32,12 @@ pub(crate) struct Shared {
     pub identity: Identity,
     pub agent: RefCell<Agent>,
     pub sessions: Sessions,
-    /// The latest configuration that was heard of and not gone over to.
+    /// The latest configuration that was brought and not entered.
     pub newest: Cell<Option<Configuration>>,
-    /// Absent while a change of this node's own is on its way.
+    /// Absent while this node's own change is on its way.
     pub writer: Cell<Option<Writer>>,
     pub random: RefCell<Random>,
-    /// Rung when there is a configuration to go over to, when one is in force, when a change is over, and at the end.
+    /// Rung when there is a configuration to enter, when one is in force, when a change is over, and at the end.
     pub changed: Bell,
     /// Rung when there is an event, and at the end.
     pub told: Bell,
@@ -48,12 +49,12 @@ impl Shared {
         self.runtime.now()
     }
 
-    /// Whether the member has ended: its tasks do so, too.
+    /// Returns whether the member has ended. Its tasks then end, too.
     pub fn has_ended(&self) -> bool {
         self.end.borrow().is_some()
     }
 
-    /// Ends the member, for the first reason that is brought.
+    /// Ends the member. The first reason counts.
     pub fn end(&self, reason: MemberError) {
         self.end.borrow_mut().get_or_insert(reason);
         self.changed.ring();
@@ -73,7 +74,7 @@ impl Shared {
         self.told.ring();
     }
 
-    /// Somebody brought `configuration`.
+    /// Takes a configuration from the store or from a peer.
     pub fn bring(&self, configuration: Configuration) {
         let known = self.newest.take();
         let newest = match known {
@@ -88,7 +89,8 @@ impl Shared {
         self.changed.ring();
     }
 
-    /// The store has `configuration` under `revision`. A writer that is under way finds out by itself.
+    /// Tells the writer that the store has `configuration` under `revision`. A writer that is under way finds out by
+    /// itself.
     pub fn teach_writer(&self, revision: Revision, configuration: &Configuration) {
         if let Some(mut writer) = self.writer.take() {
             writer.learn(revision, configuration);
@@ -101,7 +103,7 @@ impl Shared {
         self.agent.borrow().configuration().clone()
     }
 
-    /// How long a peer may take for anything: twice a lease. Its lease is lost by then, and what it says later is of no use.
+    /// The time limit for a peer: twice a lease. The lease of a later peer is lost, and its message is of no use.
     pub fn patience_ns(&self) -> Nanoseconds {
         2 * self.configuration().policy.lease.duration_ns
     }

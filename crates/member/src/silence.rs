@@ -1,7 +1,7 @@
 //! The time since each peer last answered.
 //!
-//! Time counts only while this node runs: a node that was stopped has heard nobody meanwhile, which tells nothing about others. A
-//! pause therefore counts as little more than one round.
+//! Time counts only while this node runs: a node that was stopped has heard no peer meanwhile, which tells nothing
+//! about the peers. A pause therefore counts as little more than one round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ impl Silence {
         }
     }
 
-    /// Counts the time until `now`, of which at most `pause_max` passed without this node being paused.
+    /// Counts the time until `now`, but at most `pause_max`: time beyond that passed in a pause of this node.
     pub fn advance(&mut self, now: Nanoseconds, pause_max: Nanoseconds) {
         let passed = now.saturating_sub(self.counted_until);
         let counts = match mutant!(OwnPauseCounted) {

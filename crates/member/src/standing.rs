@@ -1,4 +1,4 @@
-//! When a copy stands for heir, and whom a primary removes.
+//! The moment at which a copy stands for heir, and the nodes that a primary removes.
 //!
 //! ```text
 //!   last grant of this term over --- turn --> stands
@@ -6,13 +6,15 @@
 //!   silent for remove_after --> removed from all groups, by a primary that shares one
 //! ```
 //!
-//! The compare-and-set decides, and an heir waits for its own grants, so when a copy stands is a matter of progress alone:
+//! The compare-and-set decides, and an heir waits for its own grants. So the moment at which a copy stands affects only
+//! progress:
 //!
-//! - A primary gets the length of a lease to ask for its first grant, from the moment at which it can have one. Else two copies that do not hear each other depose each other as fast as the
-//!   store lets them.
-//! - Copies stand one after the other, in an order that differs from group to group. Whoever has resigned comes last.
-//! - The smaller side of a partition waits, to stand as long as others wait to remove, and to remove twice as long. So the larger side
-//!   goes on, and a single survivor does so later.
+//! - A primary gets the length of a lease to ask for its first grant, from the moment at which it can have a grant.
+//!   Otherwise two copies that do not hear each other would depose each other as fast as the store lets them.
+//! - Copies stand one after the other, in an order that differs from group to group. A node that has resigned comes
+//!   last.
+//! - The smaller side of a partition waits: before it stands, as long as others wait before they remove, and before it
+//!   removes, twice as long. So the larger side goes on, and a single survivor goes on later.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +24,10 @@ use stonecast_cluster::{Configuration, Grants, Group, NodeName, Refusal, Subject
 use crate::leads::Leads;
 use crate::silence::Silence;
 
-/// Turns in the length of a lease: how far apart copies stand.
+/// Turns in the length of a lease: two copies stand at least one turn apart.
 const TURNS_PER_LEASE: u64 = 8;
 
-/// What a decision depends on.
+/// The facts on which a decision depends.
 pub(crate) struct View<'a> {
     pub node: &'a NodeName,
     pub configuration: &'a Configuration,
@@ -34,14 +36,14 @@ pub(crate) struct View<'a> {
     pub silence: &'a Silence,
 }
 
-/// When the terms of groups were entered. See the module documentation.
+/// The moments at which the terms of groups were entered. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
     entered: BTreeMap<Subject, (Term, Nanoseconds)>,
 }
 
 impl Standing {
-    /// Goes over to `configuration` at `now`.
+    /// Enters `configuration` at `now`.
     pub fn enter(&mut self, configuration: &Configuration, now: Nanoseconds) {
         let before = std::mem::take(&mut self.entered);
         for group in &configuration.groups {
@@ -52,7 +54,7 @@ impl Standing {
         }
     }
 
-    /// When this node would stand first, as things are.
+    /// The first moment at which this node would stand, as things are.
     pub fn first_due(&self, view: &View<'_>) -> Option<Nanoseconds> {
         let groups = view.configuration.groups.iter().enumerate();
         groups
@@ -60,7 +62,8 @@ impl Standing {
             .min()
     }
 
-    /// The configuration in which this node leads what it stands for, and those are removed that are lost. `None`: neither is due.
+    /// Returns the configuration in which this node leads the groups for which it stands, and without the nodes that
+    /// are lost. `None` if neither is due.
     pub fn decide(
         &self,
         view: &View<'_>,
@@ -87,7 +90,7 @@ impl Standing {
         Ok(next)
     }
 
-    /// When this node stands for `group`; `None`: it leads it, or may not.
+    /// The moment at which this node stands for `group`; `None` if it leads the group, or may not stand.
     fn stands_at(&self, view: &View<'_>, place: usize, group: &Group) -> Option<Nanoseconds> {
         let leads = group.primary == *view.node && !view.leads.has_resigned(group);
         let may = group.in_sync.contains(view.node)
@@ -115,7 +118,8 @@ impl Standing {
 }
 
 impl View<'_> {
-    /// Whether `node` has been silent for so long that it is removed: by the primary of a group that it has a copy of.
+    /// Returns whether `node` has been silent for so long that this node removes it, as the primary of a group with a
+    /// copy on `node`.
     fn is_lost(&self, node: &NodeName) -> bool {
         let silent = self.silence.of(node);
         let remove_after = self.configuration.policy.remove_after_ns;
@@ -128,7 +132,7 @@ impl View<'_> {
         })
     }
 
-    /// Whether this node hears fewer than half of the copies in sync, itself included.
+    /// Returns whether this node hears fewer than half of the copies in sync, itself included.
     fn is_minority(&self, group: &Group) -> bool {
         let lease = self.configuration.policy.lease.duration_ns;
         let heard = group
@@ -138,7 +142,7 @@ impl View<'_> {
         2 * heard.count() < group.in_sync.len()
     }
 
-    /// How many copies stand for the group before this one, if all do.
+    /// The number of copies that stand for the group before this copy, if all do.
     fn rank(&self, place: usize, group: &Group) -> u64 {
         let others = group.in_sync.len() - 1;
         let position = group.backups().position(|copy| copy == self.node);
