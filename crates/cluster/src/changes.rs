@@ -37,7 +37,7 @@ pub enum Refusal {
     },
     /// The pool that starts has lost the only complete copy. Nothing is changed, so a pool that is mended starts with its copy.
     #[error(
-        "{node} has the only complete copy of {subject}, and it is lost: {reason}: mend the pool, and start the node again"
+        "{node} has the only complete copy of {subject}, and it is lost: {reason}: mend the pool, and start the node again, or give the group up"
     )]
     SoleCopy {
         /// The node.
@@ -100,6 +100,14 @@ pub enum Refusal {
         found: Epoch,
         /// The number of the join that goes on.
         known: Epoch,
+    },
+    /// A group with a complete copy is not given up.
+    #[error("{node} has a complete copy of {subject}: remove the lost node, and {node} leads")]
+    CopyIsKnown {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
     },
     /// The node has a copy, or joins.
     #[error("{node} has a copy of {subject}, or is being filled")]
@@ -371,7 +379,7 @@ impl Configuration {
         }
     }
 
-    fn node(&self, name: &NodeName) -> Result<&Node, Refusal> {
+    pub(crate) fn node(&self, name: &NodeName) -> Result<&Node, Refusal> {
         let node = self.nodes.get(name);
         node.ok_or_else(|| Refusal::NoSuchNode { name: name.clone() })
     }
@@ -413,7 +421,7 @@ impl Configuration {
         others.min_by_key(|name| leads(name)).cloned()
     }
 
-    fn with_group(
+    pub(crate) fn with_group(
         &self,
         subject: &Subject,
         change: impl FnOnce(&mut Group, Epoch) -> Result<(), Refusal>,

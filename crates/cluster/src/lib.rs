@@ -3,6 +3,7 @@
 //! ```text
 //!   configuration   one value: nodes and groups, with a nonce and an epoch         data; checked whenever it is read
 //!   changes         configuration -> next configuration                            pure; each gives the next epoch
+//!   give_up         the change by which an operator gives up a group whose copies are lost
 //!   placement       nodes -> copies of each shard                                  pure
 //!   document        configuration <-> bytes, with a format version and a tag
 //!   store           trait ConfigStore: read, compare-and-set, watch                files, etcd, the simulated world
@@ -33,6 +34,7 @@ pub mod contract;
 mod document;
 mod eligibility;
 mod epochs;
+mod give_up;
 mod grants;
 mod name;
 mod placement;

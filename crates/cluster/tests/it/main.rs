@@ -6,5 +6,6 @@ mod cluster;
 mod contract;
 mod documents;
 mod epochs;
+mod giving_up;
 mod leases;
 mod starts;

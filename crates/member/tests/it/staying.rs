@@ -1,6 +1,6 @@
 //! What becomes of leaders and copies when nodes die, stand still, or hear each other no more.
 
-use stonecast_cluster::{ChangeError, Configuration, Epoch, NodeName, NodeState, Refusal};
+use stonecast_cluster::{ChangeError, Configuration, Epoch, NodeName, NodeState, Refusal, Subject};
 use stonecast_member::MemberEvent;
 
 use crate::scene::{MS, PolicyWords, Scene, Shape, THREE};
@@ -139,6 +139,41 @@ pub fn a_node_that_has_lost_its_copies_starts_without_them() {
     let name = &scene.places[0].name;
     assert_eq!(stored.groups_of(name).count(), 0);
     assert!(scene.run_until(100 * MS, || scene.all_led()));
+}
+
+#[test]
+fn a_group_whose_only_copy_is_lost_is_led_again_after_an_operator_gives_it_up() {
+    let scene = Scene::settled(THREE, 14);
+    let subject = Subject::BackEnd("orders".to_owned());
+    let [lost, heir] = [0, 1].map(|index| scene.places[index].name.clone());
+    let change =
+        |index: usize, change: &dyn Fn(&Configuration) -> Result<Configuration, Refusal>| {
+            let member = scene.member(index).unwrap();
+            scene
+                .world
+                .block_on(member.change(|present| change(present).map(Some)))
+        };
+    change(2, &|present| present.add_back_end("orders", &lost)).unwrap();
+    assert!(scene.run_until(100 * MS, || scene.all_led()));
+    scene.kill(0);
+    scene.places[0].lost.borrow_mut().insert(subject.clone());
+    scene.run_for(300 * MS);
+    assert_eq!(scene.leaders(&subject), [], "nobody else has a copy");
+    scene.start(0);
+    scene.run_for(20 * MS);
+    let end = format!("{:?}", scene.places[0].end.borrow());
+    assert!(end.contains("SoleCopy"), "{end}");
+
+    change(2, &|present| present.give_up(&subject, &lost, &heir)).unwrap();
+    assert!(scene.run_until(100 * MS, || scene.all_led()));
+    assert_eq!(scene.leaders(&subject)[0].0, 1);
+    // The pool that lost the group has no part in it.
+    scene.kill(0);
+    scene.start(0);
+    assert!(scene.run_until(50 * MS, || scene.member(0).is_some()));
+    scene.run_for(100 * MS);
+    assert_eq!(scene.leaders(&subject)[0].0, 1);
+    assert!(!scene.stored().group(&subject).unwrap().has_copy(&lost));
 }
 
 /// Needs numbers of joins: what the joiner got before it left is gone.

@@ -1,0 +1,53 @@
+//! The end of a group's content: its only complete copy is lost for good.
+//!
+//! An operator does this, and nothing else does: every other change keeps a complete copy.
+
+use std::collections::BTreeSet;
+
+use crate::changes::Refusal;
+use crate::configuration::{Configuration, Subject};
+use crate::name::NodeName;
+
+impl Configuration {
+    /// Every acknowledged write of `subject` is lost: the only node in sync, `lost`, never comes back with its copy. `heir`, which keeps
+    /// nothing of the group, leads it from here on, and the group is empty. Joins of the group end, since nothing is there to be filled with.
+    ///
+    /// The change is refused as long as a copy is known: in sync are `lost` and no other node.
+    ///
+    /// The configuration cannot know whether `lost` is gone, so the caller answers for that: no process serves the pool. A sole copy grants
+    /// its own lease, so such a process would lead the group beside `heir` until it hears of this change. If the pool comes back later, it
+    /// is no copy of the group.
+    pub fn give_up(
+        &self,
+        subject: &Subject,
+        lost: &NodeName,
+        heir: &NodeName,
+    ) -> Result<Self, Refusal> {
+        self.node(heir)?;
+        self.with_group(subject, |group, epoch| {
+            if !group.in_sync.contains(lost) {
+                return Err(Refusal::NotInSync {
+                    node: lost.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            if let Some(other) = group.in_sync.iter().find(|name| *name != lost) {
+                return Err(Refusal::CopyIsKnown {
+                    node: other.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            if group.has_copy(heir) {
+                return Err(Refusal::HasCopy {
+                    node: heir.clone(),
+                    subject: subject.clone(),
+                });
+            }
+            group.primary = heir.clone();
+            group.term = epoch;
+            group.in_sync = BTreeSet::from([heir.clone()]);
+            group.joining.clear();
+            Ok(())
+        })
+    }
+}
