@@ -223,9 +223,11 @@ mutants! {
     /// A primary takes reports of connections that have ended.
     ReportOfAnyConnection in "replication/machines", "persisted in order";
     /// A copy keeps the history of an heir before it has the entries of that history.
-    LineageBeforeEntries in "replication/machines", "a history is durable after its entries";
+    LineageBeforeEntries in "replication", "a history is durable after its entries";
     /// A copy raises its floor in a term whose history it has not kept.
-    FloorBeforeHistory in "replication/machines", "a history is durable after its entries";
+    FloorBeforeHistory in "replication", "a history is durable after its entries";
+    /// A copy must have all entries of a history that it has adopted, also where the heir never sent them.
+    AdoptedHistoryCounts in "replication", "an heir has everything";
     /// A copy that has lost entries leads.
     LostCutLeads in "replication", "an heir has everything";
     /// An heir takes the confirmation of an earlier history for one of its own.

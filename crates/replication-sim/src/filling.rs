@@ -80,6 +80,7 @@ impl World {
         }
         let joining = &mut self.nodes[way.to];
         joining.memory.forget_some(way.shard, &mut self.random);
+        self.arriving.remove(&(way.to, way.shard));
         let held = joining.held(way.shard);
         held.join = join;
         held.lineage = lineage.clone();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   primary ──wire: lands, in order──▶ memory of a copy ──flush──▶ reports ──▶ primary        wires
-//!   heir ──letter: history and entries──▶ copy ──letter: confirmed──▶ heir                     settling
+//!   heir ──letter: history, then entries──▶ copy ──letter: confirmed──▶ heir                   settling, following
 //!   primary ──letter: drop; pulled state──▶ joiner ──letter: dropped; pulled──▶ primary        filling
 //!   primary ──hands over, compare-and-set, letter: consent──▶ heir                             moving
 //!   client ──call──▶ primary ──answer──▶ client ──▶ oracle                                     serving
@@ -23,6 +23,7 @@ mod calm;
 mod clients;
 mod configuration;
 mod filling;
+mod following;
 mod memory;
 mod mishaps;
 mod moving;

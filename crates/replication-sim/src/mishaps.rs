@@ -55,6 +55,7 @@ impl World {
         }
         self.wires.process_ends(node);
         self.mail.retain(|mail| mail.way.from != node);
+        self.letters_end(node);
         if self.chance(10 * self.faults.lost) {
             let shard = any(&mut self.random, SHARDS as usize) as u32;
             self.lose_entry(node, shard);
@@ -66,6 +67,7 @@ impl World {
         self.show(format!("the process of n{node} dies"));
         self.nodes[node].dies();
         self.wires.process_ends(node);
+        self.letters_end(node);
     }
 
     /// A device loses an entry of which its node knows that it was on all copies. Another loss is one that no copy can see.
@@ -88,8 +90,7 @@ impl World {
         left.lose(shard, last.point);
         let found = left.entries_after(0, shard);
         let copy = ShardCopy::recover(shard, lineage, found).expect("the term was entered");
-        let known = copy.lineage().end().version.max(copy.horizon());
-        if copy.end().version < known {
+        if copy.end().version < copy.needed() {
             losing.memory = left;
             self.lossy.insert((shard, node));
             self.outcome.befell("lost_write");

@@ -253,44 +253,6 @@ impl World {
         }
     }
 
-    /// Another copy: epoch, quiesce, history, entries; all of it durable, then confirmed.
-    fn follow(&mut self, way: Way, lineage: &Lineage, cells: Vec<Cell>) {
-        let Way {
-            shard,
-            term,
-            from: heir,
-            to: node,
-        } = way;
-        if self.nodes[node].known.group(shard).term != term {
-            return;
-        }
-        for peer in (0..NODES).filter(|&peer| peer != node) {
-            self.quiesce(node, peer, term);
-        }
-        let following = &mut self.nodes[node];
-        let adopted = following.held(shard).step_down().adopt(lineage);
-        if adopted.is_err() {
-            return;
-        }
-        for cell in cells {
-            following.memory.land(cell);
-        }
-        following.scan(shard, &mut self.random);
-        let copy = following.held(shard).copy().expect("it was made one");
-        let Some(kept) = copy.to_keep().cloned() else {
-            return;
-        };
-        copy.kept(term);
-        following.memory.persist_all();
-        following.held(shard).lineage = kept;
-        let back = Way {
-            from: node,
-            to: heir,
-            ..way
-        };
-        self.post(back, Letter::Confirmed);
-    }
-
     /// A copy that lost entries leaves the shard: it comes back with nothing.
     pub(crate) fn withdraw(&mut self, node: usize, shard: u32, incomplete: Incomplete) {
         let is_lossy = self.lossy.contains(&(shard, node));

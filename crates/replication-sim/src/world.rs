@@ -1,6 +1,6 @@
 //! Everything of a run, and the loop of events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
@@ -8,6 +8,7 @@ use stonecast_cluster::{NodeName, Term};
 
 use crate::clients::Clients;
 use crate::configuration::Configuration;
+use crate::following::Arriving;
 use crate::node::{Node, any};
 use crate::oracle::Oracle;
 use crate::outcome::{Outcome, Step};
@@ -31,6 +32,8 @@ pub struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) wires: Wires,
     pub(crate) mail: Vec<Mail>,
+    /// By receiver and shard: letters of which some entries are still to come.
+    pub(crate) arriving: BTreeMap<(usize, u32), Arriving>,
     /// Shards and terms whose primary holds a lease.
     pub(crate) leases: Vec<(u32, Term)>,
     pub(crate) clients: Clients,
@@ -63,6 +66,7 @@ impl World {
             nodes: (0..NODES).map(Node::new).collect(),
             wires: Wires::default(),
             mail: Vec::new(),
+            arriving: BTreeMap::new(),
             leases: Vec::new(),
             clients: Clients::new(setup.clients),
             oracle: Oracle::default(),
@@ -111,7 +115,7 @@ impl World {
         self.outcome.counts.events += 1;
         let shard = any(&mut self.random, SHARDS as usize) as u32;
         let node = self.busy_node(shard);
-        match any(&mut self.random, 28) {
+        match any(&mut self.random, 30) {
             0 => self.start_somebody(),
             1 | 2 | 26 | 27 => self.call(),
             3..=5 => self.work(node, |world| world.send(node)),
@@ -128,6 +132,7 @@ impl World {
                 world.nodes[node].raise_floor(shard, &mut world.random);
             }),
             16 | 17 => self.read_mail(),
+            28 | 29 => self.arrive(),
             18 | 19 => self.work(node, |world| world.take_over(node, shard)),
             20 => self.end_leases(),
             21 | 22 => self.work(node, |world| {

@@ -20,6 +20,8 @@ pub struct ShardCopy {
     lineage: Lineage,
     /// Whether the node has the lineage durably.
     is_kept: bool,
+    /// The end of the last history that was kept, as far as the present one has it.
+    kept_end: Point,
     /// Of each term above the floor: the last version without a gap below it.
     runs: BTreeMap<Term, u64>,
     /// Entries without a gap below them that were not digested.
@@ -95,6 +97,7 @@ impl ShardCopy {
             shard,
             digested: lineage.floor,
             horizon: lineage.floor.version,
+            kept_end: lineage.end(),
             lineage,
             is_kept: true,
             runs: BTreeMap::new(),
@@ -259,6 +262,7 @@ impl ShardCopy {
             "a floor of another history"
         );
         self.runs.retain(|&term, _| term >= kept.floor.term);
+        self.kept_end = kept.end();
         self.lineage = kept;
     }
 
@@ -271,7 +275,20 @@ impl ShardCopy {
 
     /// The history that [`ShardCopy::to_keep`] gave in `term` is durable. A history of another term says nothing: the copy has entered a later one since.
     pub fn kept(&mut self, term: Term) {
-        self.is_kept |= term == self.lineage.term;
+        if term == self.lineage.term {
+            self.is_kept = true;
+            self.kept_end = self.lineage.end();
+        }
+    }
+
+    /// The last version that this copy must have: everything up to there was on all copies, or in a history that this copy has kept. An heir that adopted a
+    /// history and did not get its entries may lead without them: that history was not settled. A start tells this version as the horizon of the copy.
+    pub fn needed(&self) -> u64 {
+        let kept = match mutant!(AdoptedHistoryCounts) {
+            true => self.lineage.end(),
+            false => self.kept_end,
+        };
+        kept.version.max(self.horizon)
     }
 
     /// Whether everything is there that is known to have been on all copies. To be asked when all entries in memory were taken.
@@ -280,7 +297,7 @@ impl ShardCopy {
     /// The copy has lost entries.
     pub fn is_complete(&self) -> Result<(), Incomplete> {
         let found = self.end();
-        let needed = self.lineage.end().version.max(self.horizon);
+        let needed = self.needed();
         if found.version < needed && !mutant!(LostCutLeads) {
             return Err(Incomplete { found, needed });
         }
@@ -331,6 +348,8 @@ impl ShardCopy {
         let adopted = self.lineage.adopted(heir);
         self.is_kept &= adopted == self.lineage;
         self.lineage = adopted;
+        // What the heir does not have was never on all copies.
+        self.kept_end = self.kept_end.min(self.lineage.end());
         let lineage = &self.lineage;
         if !mutant!(SuffixKept) {
             self.runs.retain(|term, last| match lineage.cuts.get(term) {

@@ -35,6 +35,15 @@ fn point(term: u64, version: u64) -> Point {
     }
 }
 
+/// A copy of term 1 that has found these entries.
+fn copy_with(found: &[Entry]) -> ShardCopy {
+    let open = Lineage {
+        term: Epoch(1),
+        ..Lineage::default()
+    };
+    ShardCopy::recover(1, open, found.iter().copied()).unwrap()
+}
+
 fn takeover(lineage: Lineage, lost: &str) -> Result<Takeover, TermNotNew> {
     let copy = ShardCopy::new(1, lineage);
     Takeover::new(Epoch(1), &name("a"), copy, names("a b"), names(lost))
@@ -354,7 +363,7 @@ fn an_heir_that_lost_entries_which_were_settled_does_not_lead() {
 }
 
 #[test]
-pub fn a_history_is_kept_after_its_entries_and_a_floor_after_its_history() {
+fn a_history_is_kept_after_its_entries_and_a_floor_after_its_history() {
     let open = Lineage {
         term: Epoch(1),
         ..Lineage::default()
@@ -372,6 +381,57 @@ pub fn a_history_is_kept_after_its_entries_and_a_floor_after_its_history() {
     assert_eq!(copy.raised_floor(), None, "the history is not durable");
     copy.kept(Epoch(2));
     assert_eq!(copy.raised_floor(), Some(heir));
+}
+
+/// Nobody was told anything of a history that its heir has not settled.
+#[test]
+fn a_copy_that_never_got_the_entries_of_a_history_leads_without_them() {
+    let mut copy = copy_with(&[record(1, 5, 0, 0)]);
+    let heir = Lineage {
+        term: Epoch(2),
+        cuts: BTreeMap::from([(Epoch(1), 7)]),
+        ..Lineage::default()
+    };
+    copy.adopt(&heir).unwrap();
+    assert_eq!(copy.is_complete(), Ok(()));
+    copy.take(record(1, 7, 5, 0)).unwrap();
+    copy.kept(Epoch(2));
+    assert_eq!(copy.needed(), 7);
+}
+
+/// A later heir voids what only its predecessor and this copy had.
+#[test]
+fn a_copy_leads_without_the_end_of_a_kept_history_that_a_later_heir_has_voided() {
+    let mut copy = copy_with(&[record(1, 5, 0, 0), record(1, 7, 5, 0)]);
+    let heir = |term: u64, last: u64| Lineage {
+        term: Epoch(term),
+        cuts: BTreeMap::from([(Epoch(1), last)]),
+        ..Lineage::default()
+    };
+    copy.adopt(&heir(2, 7)).unwrap();
+    copy.kept(Epoch(2));
+    copy.adopt(&heir(3, 5)).unwrap();
+    assert_eq!(copy.end(), point(1, 5));
+    assert_eq!(copy.is_complete(), Ok(()));
+}
+
+#[test]
+fn a_start_tells_the_end_of_the_kept_history_and_the_horizon_whichever_is_higher() {
+    let kept = Lineage {
+        term: Epoch(2),
+        cuts: BTreeMap::from([(Epoch(1), 7)]),
+        ..Lineage::default()
+    };
+    let found = [record(1, 5, 0, 3)];
+    let mut copy = ShardCopy::recover(1, kept, found).unwrap();
+    assert_eq!((copy.horizon(), copy.needed()), (3, 7));
+    let lost = Incomplete {
+        found: point(1, 5),
+        needed: 7,
+    };
+    assert_eq!(copy.is_complete(), Err(lost));
+    copy.take(record(2, 9, 7, 8)).unwrap();
+    assert_eq!((copy.horizon(), copy.needed()), (8, 8));
 }
 
 #[test]
