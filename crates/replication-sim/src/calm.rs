@@ -16,7 +16,10 @@ impl World {
         self.faults = Faults::default();
         self.is_calm = true;
         self.outcome.show(Step::Healed);
-        self.nodes.iter_mut().for_each(|node| node.stopped = false);
+        for node in &mut self.nodes {
+            node.stopped = false;
+            node.is_isolated = false;
+        }
         self.clients.forget_answers();
         for _ in 0..CALM_EVENTS {
             self.event();

@@ -24,6 +24,7 @@ mod clients;
 mod configuration;
 mod filling;
 mod following;
+mod isolation;
 mod memory;
 mod mishaps;
 mod moving;

@@ -29,6 +29,9 @@ impl World {
         if self.chance(60) {
             self.nodes[any(&mut self.random, NODES)].stopped = false;
         }
+        if self.chance(4) {
+            self.nodes[node].is_isolated = false;
+        }
         if self.chance(self.faults.connection_ends) {
             self.connection_ends();
         }
@@ -39,6 +42,9 @@ impl World {
         let suspects = !self.nodes[self.configuration.group(shard).primary].runs();
         if self.chance(self.faults.changes_of_primary) || suspects && self.chance(20) {
             self.change_primary(shard, true);
+        }
+        if self.chance(self.faults.isolations) {
+            self.isolate_primary(shard);
         }
         if self.chance(self.faults.removes / 8) {
             self.remove_backup(shard);

@@ -74,6 +74,8 @@ pub struct Node {
     pub stopped: bool,
     /// The process stands still in the middle of an append, which lands when the process goes on.
     pub inside: bool,
+    /// Clients reach the node, and neither letters nor configurations do.
+    pub is_isolated: bool,
     /// The last version that the worker gave, to any of its shards.
     pub counter: u64,
 }
@@ -88,6 +90,7 @@ impl Node {
             is_up: true,
             stopped: false,
             inside: false,
+            is_isolated: false,
             counter: 0,
         }
     }
@@ -161,6 +164,7 @@ impl Node {
     pub fn dies(&mut self) {
         self.is_up = false;
         self.stopped = false;
+        self.is_isolated = false;
         self.shards
             .iter_mut()
             .for_each(|held| held.role = Role::Down);

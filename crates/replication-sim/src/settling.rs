@@ -52,7 +52,7 @@ impl World {
         if self.chance(10 * self.faults.mail_lost) {
             return self.outcome.befell("partition");
         }
-        if self.nodes[way.to].runs() {
+        if self.nodes[way.to].runs() && !self.nodes[way.to].is_isolated {
             self.receive(way, letter);
         }
     }
@@ -106,6 +106,9 @@ impl World {
 
     /// Takes a step of the way of an heir.
     pub(crate) fn take_over(&mut self, node: usize, shard: u32) {
+        if self.nodes[node].is_isolated {
+            return;
+        }
         if self.configuration.group(shard).primary == node {
             self.hear_configuration(node);
         }

@@ -51,6 +51,8 @@ pub struct Faults {
     pub removes: u32,
     /// A primary hands its shard over.
     pub moves: u32,
+    /// A primary is removed and does not hear of it: clients reach it, and neither letters nor configurations do.
+    pub isolations: u32,
 }
 
 impl Setup {
@@ -77,7 +79,7 @@ impl Faults {
             "host_hung" => self.stops = 0,
             "nic_reset" => self.connection_ends = 0,
             "read_on_other_queue_pair" => self.two_orders = 0,
-            "partition" => self.mail_lost = 0,
+            "partition" => (self.mail_lost, self.isolations) = (0, 0),
             "torn_write" => self.torn = 0,
             "lost_write" => self.lost = 0,
             "hostile_client" => self.foreign = 0,
@@ -105,6 +107,7 @@ impl Faults {
             changes_of_primary: 2 + upto(8),
             removes: upto(60),
             moves: upto(80),
+            isolations: upto(3),
         }
     }
 }

@@ -141,7 +141,9 @@ impl World {
             }),
             23 => self.work(node, |world| world.fill(node, shard)),
             24 => self.work(node, |world| world.move_away(node, shard)),
-            25 if self.chance(300) => self.work(node, |world| world.hear_configuration(node)),
+            25 if self.chance(300) && !self.nodes[node].is_isolated => {
+                self.work(node, |world| world.hear_configuration(node));
+            }
             _ => {}
         }
     }
