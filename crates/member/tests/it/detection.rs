@@ -1,11 +1,11 @@
-//! How soon a dead node is noticed.
+//! The time until the death of a node is noticed.
 
 use rand::RngExt as _;
 use stonecast_base::Nanoseconds;
 
 use crate::scene::{MS, Scene, THREE};
 
-/// Kills a node that leads a group and says how long it takes until another node does according to the store.
+/// Kills a node that leads a group. Returns the time until another node leads the group according to the store.
 fn detection(seed: u64) -> Nanoseconds {
     let scene = Scene::settled(THREE, seed);
     let wait = scene.random.borrow_mut().random_range(0..20 * MS);

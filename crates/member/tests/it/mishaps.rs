@@ -1,12 +1,12 @@
-//! Clusters to which everything happens that may: deaths, pauses, partitions, outages of the store, its late and lost answers, and clocks that drift as far as
-//! is declared. A seed decides all of it.
+//! Clusters that meet all mishaps: deaths, pauses, partitions, outages of the store, late and lost answers of the
+//! store, and clocks that drift as far as is declared. A seed decides all of it.
 //!
 //! During a run:
 //!
 //! - One node leads a group at a time, and only a node in sync takes the lead. Each start of a primary has a new term.
-//! - No reader trusts another term than the one that leads, and no read counts that found another term.
-//! - A node that is removed is removed from all groups, and none is removed for a pause.
-//! - A node is named in sync for the join that filled it. A lost copy is none from the start of its node on.
+//! - No reader trusts a term while another term leads, and no read counts if it found another term.
+//! - A removed node is removed from all groups, and a pause removes no node.
+//! - A node is named in sync only for the join that filled it. A lost copy stops counting with the start of its node.
 //!
 //! After a run every group is led again.
 
@@ -30,14 +30,14 @@ const DRIFTING: Timing = Timing {
     tick_ns: 1_000,
 };
 const REMOVE_AFTER_NS: Nanoseconds = 60 * MS;
-/// Pauses are longer than a lease, and shorter than what a node is removed for.
+/// Pauses are longer than a lease, and shorter than the silence after which a node is removed.
 const PAUSE_NS: std::ops::Range<Nanoseconds> = 12 * MS..35 * MS;
 const MISHAPS: u32 = 14;
 
 /// A node that joins a group, and the number of the join.
 type Join = (Subject, NodeName, Epoch);
 
-/// What a run showed.
+/// Counts of a run.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub changes: u64,
@@ -47,10 +47,10 @@ pub struct Seen {
     pub losses: u64,
 }
 
-/// The oracle of configurations: looks at each that comes about.
+/// The oracle of configurations: it judges each new configuration.
 struct Chronicle {
     last: Configuration,
-    /// When each node was last in trouble that it may be removed for.
+    /// The end of each node's last trouble for which the node may be removed.
     trouble: BTreeMap<NodeName, Nanoseconds>,
     /// The joins in which a node got everything.
     filled: Rc<RefCell<BTreeSet<Join>>>,
@@ -124,18 +124,18 @@ impl Chronicle {
                 );
             }
         }
-        // The pool keeps nothing of these groups from here on.
+        // From here on the pool keeps nothing of these groups.
         if let Some(place) = started {
             place.lost.take();
         }
     }
 }
 
-/// What goes on in a run.
+/// The state of a run.
 struct Run {
     scene: Scene,
     chronicle: RefCell<Chronicle>,
-    /// Dead nodes, and when they start again.
+    /// Dead nodes, and the time at which each starts again.
     dead: RefCell<BTreeMap<usize, Nanoseconds>>,
 }
 
@@ -174,7 +174,7 @@ impl Run {
         self.scene.random.borrow_mut().random_range(range)
     }
 
-    /// Lets time pass, notes configurations, and starts the dead again.
+    /// Lets time pass, notes configurations, and starts dead nodes again.
     fn run_until(&self, duration: Nanoseconds, mut done: impl FnMut() -> bool) -> bool {
         let mut revision = None;
         self.scene.run_until(duration, || {
@@ -221,10 +221,10 @@ impl Run {
         }
     }
 
-    /// The node is in trouble from now on, for `duration`.
+    /// Notes that the node is in trouble from now on, for `duration`.
     fn trouble(&self, index: usize, duration: Nanoseconds) {
         let until = self.scene.world.now() + duration;
-        // What was sent before comes late, and connections break late.
+        // Messages that were sent before come late, and connections break late.
         let name = self.scene.places[index].name.clone();
         self.chronicle.borrow_mut().trouble.insert(name, until);
     }
@@ -244,7 +244,7 @@ impl Run {
                 }
             }
             3..5 => {
-                // Two pauses with nothing between them are one that is longer.
+                // Two pauses in a row would be one longer pause.
                 let rested = self.scene.places[index].paused_until.get() + 20 * MS;
                 if self.scene.world.now() > rested {
                     self.scene.pause(index, self.draw(PAUSE_NS));
@@ -275,14 +275,14 @@ impl Run {
         }
     }
 
-    /// A pool may have lost copies when its node starts again.
+    /// Lets the pool lose copies, which its node finds at its next start.
     fn lose(&self, index: usize) {
         let subjects = self.scene.subjects().into_iter();
         let lost = subjects.filter(|_| self.draw(0..6) == 0);
         self.scene.places[index].lost.borrow_mut().extend(lost);
     }
 
-    /// An operator has a node lead a group.
+    /// Lets an operator make a node lead a group.
     fn move_lead(&self, index: usize) {
         let stored = self.scene.stored();
         let name = self.scene.places[index].name.clone();
@@ -294,13 +294,13 @@ impl Run {
             let runtime = process.as_ref().expect("it is awake").runtime();
             runtime.spawn(Box::pin(async move {
                 let lead = |present: &Configuration| present.take_lead(&subject, &name).map(Some);
-                // A group that has lost the copy meanwhile stays as it is.
+                // A node that has lost its copy meanwhile is refused.
                 let _ = member.change(lead).await;
             }));
         }
     }
 
-    /// Where a group lacks a copy, its leader fills one.
+    /// Lets the leader of a group without all its copies fill a new copy.
     fn join(&self) {
         let stored = self.scene.stored();
         for group in &stored.groups {
@@ -329,7 +329,7 @@ impl Run {
     }
 }
 
-/// Makes `joiner` a copy, as a store would.
+/// Makes `joiner` a copy, as a store does.
 async fn fill(
     runtime: Rc<dyn Runtime>,
     member: Rc<Member>,
@@ -356,7 +356,7 @@ async fn fill(
     }
 }
 
-/// One cluster and its mishaps.
+/// Runs one cluster through its mishaps.
 pub fn run(seed: u64) -> Seen {
     let run = Run::new(seed);
     for _ in 0..MISHAPS {
@@ -365,7 +365,7 @@ pub fn run(seed: u64) -> Seen {
     }
     run.scene.world.heal();
     run.scene.service.set_faults(ServiceFaults::default());
-    // A partition, and what it broke, is felt for a while.
+    // The effects of a partition last for a while.
     let all_start = 200 * MS;
     run.run_until(all_start, || false);
     let led = run.run_until(2_000 * MS, || run.scene.all_led());
@@ -375,7 +375,7 @@ pub fn run(seed: u64) -> Seen {
     seen
 }
 
-/// Seeds of the unchanged member.
+/// Number of seeds of the unchanged member.
 const SEEDS: u64 = 40;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every seeded bug of membership is found by the stories, which find nothing without one.
+//! The stories find every seeded bug of membership, and find nothing without a bug.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
@@ -6,13 +6,13 @@ use stonecast_base::mutants::{Mutant, plant};
 
 use crate::{mishaps, refusals, staying, suspension};
 
-/// Seeds within which each mutant must be found, and which find nothing in the unchanged member.
+/// Number of seeds. Each mutant must be found within them, and the unchanged member must pass all of them.
 const SEEDS_MAX: u64 = 300;
 
-/// The crates whose mutants are hunted here, and the clocks that leases count on.
+/// The crates whose mutants are hunted here, and the clocks on which leases count.
 const PLACES: [&str; 3] = ["clocks", "cluster", "member"];
 
-/// Stories of what chance seldom brings about.
+/// Stories of events that chance seldom brings about.
 const STORIES: [(&str, fn()); 9] = [
     (
         "a copy that was lost",
@@ -52,7 +52,7 @@ const STORIES: [(&str, fn()); 9] = [
     ),
 ];
 
-/// How `mutant` is found; `None`: it is not.
+/// Returns the way in which `mutant` is found; `None` if it is not found.
 fn hunt(mutant: Mutant) -> Option<String> {
     plant(Some(mutant));
     let objects = |run: &dyn Fn()| catch_unwind(AssertUnwindSafe(run)).is_err();

@@ -1,6 +1,6 @@
 //! Nodes in processes of their own over shared memory, with the default lease and a store in files.
 //!
-//! The test binary runs itself again as each node. A node prints what its store would be told; it dies by a signal.
+//! The test binary runs itself again as each node. A node prints the events for its store, and dies by a signal.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -19,9 +19,9 @@ use crate::scene::{Memory, NONCE, PolicyWords, Shape, first_configuration, name,
 
 const FOLDER: &str = "STONECAST_TEST_FOLDER";
 const NODE: &str = "STONECAST_TEST_NODE";
-/// A node goes when its test has gone.
+/// Longest life of a node, so that no node outlives its test for long.
 const LIFE: Duration = Duration::from_secs(60);
-/// Longest wait of the story for anything.
+/// Longest wait of the story for any event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SHAPE: Shape = Shape {
@@ -44,7 +44,7 @@ fn store_address(folder: &Path) -> String {
     format!("file:{}", folder.join("configuration").display())
 }
 
-/// A node, where the story has started this process as one.
+/// Runs as a node if the story has started this process as one, and does nothing otherwise.
 #[test]
 fn plays_its_part() {
     let Ok(index) = std::env::var(NODE) else {
@@ -117,7 +117,7 @@ impl Process {
         }
     }
 
-    /// Takes what the process has said so far.
+    /// Takes the lines that the process has printed so far.
     fn listen(&mut self) {
         for line in self.said.try_iter() {
             if let Some(subject) = line.strip_prefix("leads ") {
@@ -128,7 +128,7 @@ impl Process {
         }
     }
 
-    /// Processor time so far, in ticks of the system.
+    /// Returns the processor time so far, in ticks of the system.
     fn processor_ticks(&self) -> u64 {
         let path = format!("/proc/{}/stat", self.child.id());
         let stat = std::fs::read_to_string(path).unwrap();
@@ -141,7 +141,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails where it has ended already.
+        // The call fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

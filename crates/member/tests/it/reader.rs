@@ -1,7 +1,7 @@
-//! Readers, who look at a primary's memory without asking it, under leases.
+//! Readers that look at a primary's memory under leases, without asking the primary.
 //!
-//! A reader renews its lease beside its reads. A read is slow, so leases end, nodes die and leads move while it goes on. A read that counts
-//! has found the writes of the term of the lease that covers it.
+//! A reader renews its lease beside its reads. A read is slow, so leases end, nodes die and leads move during the read.
+//! A read that counts has found the writes of the term of the lease that covers the read.
 
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random, random_from_seed};
@@ -10,18 +10,18 @@ use stonecast_fabric_sim::Process;
 
 use crate::scene::{MS, Scene};
 
-/// Longest way of a request, and of its answer.
+/// Longest delay of a request, and of its answer.
 const DELAY_NS: Nanoseconds = 2 * MS;
-/// Longest way of a READ, and of its bytes.
+/// Longest delay of a READ, and of its bytes.
 const READ_NS: Nanoseconds = 30 * MS;
 
 /// The progress of a reader with its lease.
 enum Stage {
-    /// It asks at that time.
+    /// The reader asks at this time.
     Rests(Nanoseconds),
-    /// It has asked; when it did by its clock, and when the request arrives.
+    /// The reader has asked: the time by its own clock, and the arrival of the request.
     Asked(Nanoseconds, Nanoseconds),
-    /// The offer arrives at that time.
+    /// The offer arrives at this time.
     Offered(Nanoseconds, ReaderLease),
 }
 
@@ -33,9 +33,9 @@ struct Read {
 }
 
 enum Progress {
-    /// The READ arrives at that time.
+    /// The READ arrives at this time.
     Sent(Nanoseconds),
-    /// It found memory of a term; its bytes arrive at that time.
+    /// The READ found memory of a term; its bytes arrive at this time.
     Found(Term, Nanoseconds),
 }
 
@@ -48,12 +48,12 @@ pub struct Reader {
     stage: Stage,
     lease: Option<ReaderLease>,
     read: Option<Read>,
-    /// Reads that counted.
+    /// Number of reads that counted.
     pub counted: u64,
 }
 
 impl Reader {
-    /// A reader with the clock of `process`, which is declared to be as `clock` says.
+    /// A reader with the clock of `process`, which `clock` declares.
     pub fn new(process: Process, clock: Timing, seed: u64) -> Self {
         Self {
             process,
@@ -67,7 +67,7 @@ impl Reader {
         }
     }
 
-    /// Whom the reader trusts at this moment, by its own clock.
+    /// Returns the node and the term that the reader trusts at this moment, by its own clock.
     pub fn trusts(&self, subject: &Subject) -> Option<(&NodeName, Term)> {
         let lease = self.lease.as_ref()?;
         let now = self.process.runtime().now();
@@ -75,7 +75,7 @@ impl Reader {
         trusts.then(|| (lease.node(), lease.term()))
     }
 
-    /// Goes on with lease and read. Each reader has one group, and asks whoever leads it.
+    /// Continues the lease and the read. Each reader has one group, and asks the node that leads it.
     pub fn step(&mut self, scene: &Scene, subjects: &[Subject]) {
         let choice = self.random.random_range(0..subjects.len());
         let subject = self.subject.get_or_insert_with(|| subjects[choice].clone());
@@ -84,7 +84,7 @@ impl Reader {
         self.read(scene, &subject);
     }
 
-    /// Asks, is offered a lease, or hears of it, when it is time.
+    /// Asks for a lease, gets an offer, or takes the lease, at its due time.
     fn renew(&mut self, scene: &Scene, subject: &Subject) {
         let time = scene.world.now();
         let own = self.process.runtime().now();
@@ -116,7 +116,7 @@ impl Reader {
         }
     }
 
-    /// Begins a read, looks at memory, or judges the bytes, when it is time.
+    /// Begins a read, looks at memory, or judges the bytes, at its due time.
     fn read(&mut self, scene: &Scene, subject: &Subject) {
         let time = scene.world.now();
         let Some(lease) = &self.lease else { return };
@@ -134,7 +134,7 @@ impl Reader {
                     let arrives = time + self.random.random_range(0..READ_NS);
                     read.progress = Progress::Found(term, arrives);
                 }
-                // The connection broke.
+                // The process has gone, so the connection broke.
                 None => self.read = None,
             },
             Progress::Found(found, at) if at <= time => {

@@ -1,4 +1,4 @@
-//! Nodes that are not who they say, and stores that hold something else.
+//! Nodes under a false identity, and stores with another configuration.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ const QUEUES: Queues = Queues {
 
 const NODE_A: &str = "sim:node-a";
 
-/// Who says hello.
+/// The identity in a hello.
 struct Caller {
     version: u32,
     cluster: Nonce,
@@ -121,7 +121,7 @@ fn held_ns(answer: &[u8]) -> u64 {
     u64::from_le_bytes(answer[32..40].try_into().unwrap())
 }
 
-/// The node b as `present` knows it.
+/// The identity of node b as `present` knows it.
 fn the_node_b(present: &Configuration) -> Caller {
     Caller {
         version: 2,
@@ -163,7 +163,8 @@ fn answered(scene: &Scene, port: &Rc<Port>, hello: &[u8], request: &[u8]) -> Vec
     })
 }
 
-/// Needs the configuration to name a start before leases are granted to it: anybody can say to be a later one.
+/// Needs the configuration to name a start before leases are granted to the start: any peer can claim to be a later
+/// start.
 #[test]
 pub fn a_start_that_the_configuration_does_not_name_is_heard_and_granted_nothing() {
     let scene = Scene::settled(THREE, 30);
@@ -209,7 +210,7 @@ fn a_peer_in_another_configuration_of_the_epoch_is_granted_nothing_and_told_of()
     assert!(diary.iter().any(|(_, event)| *event == told), "{diary:?}");
 }
 
-/// Stores `next` as an operator would who replaces what the store has.
+/// Stores `next` as an operator does who replaces the configuration.
 fn replace(scene: &Scene, next: &Configuration) {
     let operator = scene.world.process(scene.seats[0]);
     let port = operator.port(64).unwrap();
@@ -261,7 +262,7 @@ fn a_store_that_went_back_to_an_earlier_epoch_is_not_followed_and_leases_go_on()
     assert!(reason.contains("is past"), "{reason}");
 }
 
-/// Needs epochs to be durable: the node knows that the store went back.
+/// Needs epochs to be durable: the epoch shows the node that the store went back.
 #[test]
 pub fn a_node_that_starts_writes_nothing_into_a_store_that_went_back() {
     let scene = Scene::settled(THREE, 26);
@@ -279,7 +280,7 @@ pub fn a_node_that_starts_writes_nothing_into_a_store_that_went_back() {
     assert_eq!(scene.stored(), earlier);
 }
 
-/// Replaces the configuration of the store by another one of its epoch, as a store that was restored may come to it.
+/// Replaces the configuration of the store by another configuration of its epoch, as the restoration of a store may do.
 fn repeat_epoch(scene: &Scene) -> (Configuration, Stale) {
     let before = scene.stored();
     let mut other = before.clone();

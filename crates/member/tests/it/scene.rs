@@ -1,7 +1,9 @@
-//! A world with a cluster: nodes on machines of their own, a configuration service, and an oracle that looks at all of them.
+//! A world with a cluster: nodes on machines of their own, a configuration service, and an oracle that judges all
+//! nodes.
 //!
-//! Nodes are called a, b, c and so on. Each has a clock that drifts, and a pool that outlives its process. What a node believes is what
-//! its store would conclude at that moment from its own clock, also while it stands still: its memory can be read meanwhile.
+//! Nodes are called a, b, c and so on. Each node has a clock that drifts, and a pool that outlives its process. The
+//! belief of a node is the conclusion that its store would draw at that moment from its own clock. A node has a belief
+//! also while it stands still, because its memory can be read meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,16 +28,16 @@ use crate::reader::Reader;
 pub const NONCE: Nonce = Uuid::from_u128(0x5707_eca5);
 pub const MS: Nanoseconds = 1_000_000;
 
-/// What a cluster is like.
+/// The properties of a cluster.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub nodes: usize,
     pub policy: PolicyWords,
-    /// How much clocks really drift, in millionths.
+    /// The real drift of clocks, in millionths.
     pub drift_ppm: i64,
 }
 
-/// A policy, copied around.
+/// The parts of a policy, as a `Copy` type.
 #[derive(Clone, Copy)]
 pub struct PolicyWords {
     pub replicas: u8,
@@ -56,12 +58,12 @@ pub const THREE: Shape = Shape {
     drift_ppm: 1_000,
 };
 
-/// A node's member while it is one.
+/// The member of a node, for as long as the node is a member.
 pub type Slot = Rc<RefCell<Option<Rc<Member>>>>;
-/// Why it is one no longer.
+/// The reason why a node is no longer a member.
 pub type End = Rc<RefCell<Option<MemberError>>>;
 
-/// What a node has beyond the life of its process.
+/// The parts of a node that outlive its process.
 pub struct Place {
     pub name: NodeName,
     pub machine: Machine,
@@ -103,16 +105,16 @@ pub struct Scene {
     timing: Timing,
     pub observer: Rc<dyn Runtime>,
     pub random: RefCell<Random>,
-    /// Last, so that what runs in it goes first.
+    /// The last field, so that the contents of the world are dropped first.
     pub world: World,
 }
 
-/// A pool's cell.
+/// The epoch cell of a pool.
 #[derive(Clone)]
 pub struct Memory(Rc<RefCell<Option<Known>>>);
 
 impl Memory {
-    /// Of a node that was in the epoch of `configuration`.
+    /// The cell of a node that was in the epoch of `configuration`.
     pub fn in_epoch_of(configuration: &Configuration) -> Self {
         Self(Rc::new(RefCell::new(Some(Known::of(configuration)))))
     }
@@ -183,7 +185,7 @@ impl Scene {
             machine: machine(),
             clock: LocalClock {
                 ahead_ns: random.random_range(0..1_000 * MS),
-                // The extremes are what matters.
+                // The extremes are the cases that matter.
                 drift_ppm: shape.drift_ppm * random.random_range(-1..=1),
             },
             cell: Memory::in_epoch_of(&first),
@@ -217,7 +219,7 @@ impl Scene {
         scene
     }
 
-    /// A cluster all of whose nodes have started, and whose groups are all led.
+    /// A cluster whose nodes have all started, and whose groups are all led.
     pub fn settled(shape: Shape, seed: u64) -> Self {
         let scene = Self::new(shape, seed);
         (0..shape.nodes).for_each(|index| scene.start(index));
@@ -253,7 +255,7 @@ impl Scene {
         place.process.replace(Some(process));
     }
 
-    /// Starts a second process of a node's pool, which listens at `address`, while the first one goes on.
+    /// Starts a second process of a node's pool, which listens at `address`. The first process goes on.
     pub fn start_beside(&self, index: usize, address: &str) {
         self.start_at(index, address, Rc::default(), Rc::default());
     }
@@ -325,7 +327,7 @@ impl Scene {
         self.cut_from_store(index, duration);
     }
 
-    /// Cuts a node off from the other nodes: both ways, or what it is sent.
+    /// Cuts a node off from the other nodes: both ways, or only the way to the node.
     pub fn isolate(&self, index: usize, duration: Nanoseconds, one_way: bool) {
         let own = Some(self.places[index].machine);
         for (other, place) in self.places.iter().enumerate() {
@@ -361,8 +363,9 @@ impl Scene {
         self.member(index).filter(|_| is_awake)
     }
 
-    /// The term whose writes a READ of a node's memory would find at this moment, also while the node stands still: the last one that had
-    /// a leader, as far as the node has heard of it. `None`: the process has gone, and its memory with it.
+    /// Returns the term whose writes a READ of a node's memory would find at this moment, even if the node stands
+    /// still. That term is the last one that had a leader, as far as the node knows. `None` if the process has gone,
+    /// and its memory with it.
     pub fn term_in_memory(&self, node: &NodeName, subject: &Subject) -> Option<Term> {
         let place = self.places.iter().find(|place| place.name == *node)?;
         let member = place.member.borrow();
@@ -372,7 +375,7 @@ impl Scene {
         Some(led.min(entered))
     }
 
-    /// Reads that counted so far.
+    /// The number of reads that counted so far.
     pub fn counted_reads(&self) -> u64 {
         self.readers
             .borrow()
@@ -381,7 +384,7 @@ impl Scene {
             .sum()
     }
 
-    /// What the service has.
+    /// The configuration that the service has.
     pub fn stored(&self) -> Configuration {
         Configuration::decode(&self.service.value().unwrap().bytes).unwrap()
     }
@@ -392,17 +395,17 @@ impl Scene {
         subjects.collect()
     }
 
-    /// Lets `duration` pass; the oracle looks at each step.
+    /// Lets `duration` pass. The oracle judges each step.
     pub fn run_for(&self, duration: Nanoseconds) {
         self.run_until(duration, || false);
     }
 
-    /// Lets time pass until `done`, or `duration` at most. Returns whether it was done.
+    /// Lets time pass until `done`, or for `duration` at most. Returns whether `done` came.
     pub fn run_until(&self, duration: Nanoseconds, mut done: impl FnMut() -> bool) -> bool {
         let end = self.world.now() + duration;
         let subjects = self.subjects();
         while self.world.now() < end {
-            // The world has timers for as long as a node or a seat runs; without any, time stands still.
+            // The world has timers for as long as a node or a seat runs. Without a timer, time stands still.
             if !self.world.step() {
                 return done();
             }
@@ -433,7 +436,8 @@ impl Scene {
             .collect()
     }
 
-    /// No two nodes lead one group at a time, and no reader has a lease of a term while that of another term leads.
+    /// Judges that no two nodes lead one group at a time, and that no reader has a lease of one term while another term
+    /// leads.
     fn judge(&self, subjects: &[Subject]) {
         for subject in subjects {
             let leaders = self.leaders(subject);
@@ -454,7 +458,7 @@ impl Scene {
         }
     }
 
-    /// Whether each group has a leader.
+    /// Returns whether each group has a leader.
     pub fn all_led(&self) -> bool {
         let subjects = self.subjects();
         subjects
@@ -462,7 +466,7 @@ impl Scene {
             .all(|subject| self.leaders(subject).len() == 1)
     }
 
-    /// What a node was told since `since`, as sentences.
+    /// The events of a node since `since`, as sentences.
     pub fn told(&self, index: usize, since: Nanoseconds) -> Vec<String> {
         let diary = self.places[index].diary.borrow();
         let later = diary.iter().filter(|(at, _)| *at >= since);

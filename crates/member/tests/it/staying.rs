@@ -1,4 +1,4 @@
-//! What becomes of leaders and copies when nodes die, stand still, or hear each other no more.
+//! The fate of leaders and copies when nodes die, stand still, or do not hear each other.
 
 use stonecast_cluster::{ChangeError, Configuration, Epoch, NodeName, NodeState, Refusal, Subject};
 use stonecast_member::MemberEvent;
@@ -86,11 +86,11 @@ fn a_primary_that_stands_still_for_longer_than_a_lease_resigns_and_stays_a_copy(
     );
 }
 
-/// Needs time that a node stood still not to count as silence of its peers.
+/// Needs the time in which a node stood still not to count as silence of its peers.
 #[test]
 pub fn nodes_that_all_stood_still_at_once_lose_no_copy() {
     let scene = Scene::settled(THREE, 4);
-    // One wakes before the others, and hears nobody at first.
+    // Node a wakes before the others, and hears no peer at first.
     (0..3).for_each(|index| scene.pause(index, if index == 0 { 300 } else { 304 } * MS));
     scene.run_for(600 * MS);
     assert!(scene.all_led());
@@ -99,7 +99,7 @@ pub fn nodes_that_all_stood_still_at_once_lose_no_copy() {
     }
 }
 
-/// Needs the wait for forgotten grants: the copy is the only one that has granted the lease that is still held.
+/// Needs the wait for forgotten grants: the copy alone has granted the lease that still holds.
 #[test]
 pub fn a_copy_that_starts_again_and_is_left_alone_waits_for_the_lease_that_it_forgot() {
     let scene = Scene::settled(TWO, 10);
@@ -114,7 +114,7 @@ pub fn a_copy_that_starts_again_and_is_left_alone_waits_for_the_lease_that_it_fo
     let cut_off = scene.places[0].name.clone();
     let process = scene.places[1].process.borrow();
     let runtime = process.as_ref().unwrap().runtime();
-    // An operator knows what nobody can detect yet, or believes so.
+    // An operator knows, or believes to know, what no node can detect yet.
     runtime.spawn(Box::pin(async move {
         let remove = |present: &Configuration| present.remove(&cut_off).map(Some);
         member.change(remove).await.unwrap();
@@ -127,7 +127,7 @@ pub fn a_copy_that_starts_again_and_is_left_alone_waits_for_the_lease_that_it_fo
     }));
 }
 
-/// Needs the loss to be part of the registration: a primary that is registered first leads with nothing.
+/// Needs the loss to be part of the registration: a primary that is registered before its loss leads with nothing.
 #[test]
 pub fn a_node_that_has_lost_its_copies_starts_without_them() {
     let scene = Scene::settled(THREE, 13);
@@ -259,7 +259,7 @@ fn an_outage_of_the_store_interrupts_no_lease() {
     assert!(led_always);
 }
 
-/// Needs peers to tell each other the configuration: who stays behind grants nothing.
+/// Needs peers to tell each other the configuration: a copy that stays behind grants nothing.
 #[test]
 fn a_copy_that_does_not_reach_the_store_hears_of_a_change_from_its_peers() {
     let scene = Scene::settled(THREE, 11);
@@ -289,7 +289,7 @@ fn a_copy_that_does_not_reach_the_store_hears_of_a_change_from_its_peers() {
     assert!(is_copy(&scene, &scene.places[2].name));
 }
 
-/// Needs a start to be heard that is not known yet: no third node can tell the copy of it.
+/// Needs peers to hear a start that they do not know yet: no third node can tell the copy about the start.
 #[test]
 fn a_node_that_starts_again_tells_so_to_a_copy_that_does_not_reach_the_store() {
     let scene = Scene::settled(TWO, 14);

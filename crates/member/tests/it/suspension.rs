@@ -1,9 +1,9 @@
-//! Hosts that are suspended: nothing of them runs, and their leases end meanwhile.
+//! Hosts that are suspended: their software stands still, and their leases end meanwhile.
 
 use crate::scene::{MS, Scene, THREE};
 
-/// Needs a clock that goes on: by one that stands still, the suspended primary leads beside its heir, for the rest of a lease after its
-/// host has gone on.
+/// Needs a clock that goes on. By a clock that stands still, the suspended primary would lead beside its heir, after
+/// its host has gone on, for the rest of a lease.
 #[test]
 pub fn a_primary_whose_host_was_suspended_until_others_had_removed_it_leads_no_longer() {
     let scene = Scene::settled(THREE, 12);
@@ -19,7 +19,8 @@ pub fn a_primary_whose_host_was_suspended_until_others_had_removed_it_leads_no_l
     assert!(leaders.all(|(leader, _)| leader != 0));
 }
 
-/// Needs leases and removal to be different things, and time in which a host was suspended not to count as silence of its peers.
+/// Needs leases and removal to be different things, and the time in which a host was suspended not to count as silence
+/// of its peers.
 #[test]
 fn a_host_that_was_suspended_for_longer_than_a_lease_stays_a_copy() {
     let scene = Scene::settled(THREE, 13);
