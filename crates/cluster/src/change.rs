@@ -79,7 +79,7 @@ pub enum ChangeError {
         /// The fault of the value.
         error: DocumentError,
     },
-    /// The store does not answer. With `is_unknown`, it is unknown whether the change was made.
+    /// The store does not answer. `is_unknown` tells whether the outcome of the change is unknown.
     #[error("{error} ({attempts} attempts)")]
     Store {
         /// The last error.
@@ -93,7 +93,7 @@ pub enum ChangeError {
 
 /// Requests to a store that does not answer, before the change fails.
 const ATTEMPTS_MAX: u32 = 12;
-/// Pause before the second attempt. Each pause is twice as long as the one before.
+/// Pause before the second attempt. Each pause is twice as long as the previous pause.
 const PAUSE_NS: Nanoseconds = 1_000_000;
 /// The longest pause.
 const PAUSE_MAX_NS: Nanoseconds = 500_000_000;
@@ -101,8 +101,9 @@ const PAUSE_MAX_NS: Nanoseconds = 500_000_000;
 /// Changes the configuration of the cluster `nonce` in `store`: `decide` makes the next configuration, which is then stored.
 /// Returns the stored configuration.
 ///
-/// The change begins with the configuration that the writer knows, if any. If that one is not the newest, or needs no change, the
-/// change reads the store. One request to the store suffices, or else there are at least two.
+/// The change begins with the configuration that the writer knows, if any. If that configuration is not the newest, or
+/// needs no change, the change reads the store. A change of the known configuration needs one request to the store, and
+/// every other change at least two.
 ///
 /// `decide` is called again whenever another writer was faster, and after an attempt of unknown outcome, so it must decide only
 /// by its argument. `Ok(None)`: nothing is left to do, and the configuration stays as it is. An attempt of unknown outcome is
@@ -119,11 +120,12 @@ pub async fn change(
 ) -> Result<Configuration, ChangeError> {
     let mut tried: Vec<Uuid> = Vec::new();
     let (mut attempts, mut pause) = (0, PAUSE_NS);
-    // Whatever the outcome of the attempt, the known configuration is old afterwards.
+    // After the attempt the known configuration is old, whatever the outcome.
     let known = writer.known.take();
     let mut known = known.filter(|(_, known)| known.nonce == nonce);
     loop {
-        // A configuration that refuses or does not need the change may be old: only the configuration in the store decides that.
+        // A configuration that refuses or does not need the change may be old. Only the configuration in the store
+        // decides.
         let next = known.take().and_then(|(revision, known)| {
             let next = decide(&known).ok().flatten();
             next.map(|next| (revision, next))

@@ -1,4 +1,4 @@
-//! What can become of a configuration. Each change gives the next epoch, or says why there is none.
+//! The changes of a configuration. Each change gives the next epoch, or the reason for its refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,16 +26,17 @@ pub enum Refusal {
         name: NodeName,
         /// The pool of that name.
         registered: Uuid,
-        /// The pool that asks for it.
+        /// The pool that asks for the name.
         found: Uuid,
     },
     /// The pool has another name.
     #[error("this pool is registered as {registered}: start the node under that name")]
     PoolNamedOtherwise {
-        /// Its name.
+        /// The name of the pool.
         registered: NodeName,
     },
-    /// The pool that starts has lost the only complete copy. Nothing is changed, so a pool that is mended starts with its copy.
+    /// The pool that starts has lost the only complete copy. Nothing is changed, so the pool can be mended, and then
+    /// starts with its copy.
     #[error(
         "{node} has the only complete copy of {subject}, and it is lost: {reason}: mend the pool, and start the node again, or give the group up"
     )]
@@ -44,7 +45,7 @@ pub enum Refusal {
         node: NodeName,
         /// The group.
         subject: Subject,
-        /// Why the pool is no copy.
+        /// The reason why the pool is no copy.
         reason: NotACopy,
     },
     /// No node has this name.
@@ -53,16 +54,16 @@ pub enum Refusal {
         /// The name.
         name: NodeName,
     },
-    /// No group keeps this.
+    /// No group has this subject.
     #[error("the cluster keeps no {subject}")]
     NoSuchGroup {
-        /// What.
+        /// The subject.
         subject: Subject,
     },
-    /// The cluster keeps this already.
+    /// The cluster has a group of this subject already.
     #[error("the cluster keeps {subject} already")]
     GroupExists {
-        /// What.
+        /// The subject.
         subject: Subject,
     },
     /// Only a node in sync has everything.
@@ -89,7 +90,7 @@ pub enum Refusal {
         /// The group.
         subject: Subject,
     },
-    /// The node has left since, and joins anew: nothing that it got before counts.
+    /// The node has left since, and joins anew. Nothing that the node got before counts.
     #[error("{node} joins {subject} since epoch {known}, and its join of epoch {found} is over")]
     EarlierJoin {
         /// The node.
@@ -131,7 +132,7 @@ pub enum Refusal {
 }
 
 impl Configuration {
-    /// The first configuration of a cluster: no node, no group.
+    /// The first configuration of a cluster, without nodes and groups.
     pub fn create(nonce: Nonce, policy: Policy, attempt: Attempt) -> Self {
         let created = Self {
             nonce,
@@ -144,11 +145,13 @@ impl Configuration {
         created.checked()
     }
 
-    /// A node starts: it is new, or its pool is known under this name.
+    /// Registers the start of a node, which is new, or whose pool is known under this name.
     ///
-    /// - The node leaves each group of which its pool is no copy. Another node in sync leads a group that it led.
-    /// - The groups that it still leads get a new term: nothing that it stamped before its start is continued.
-    /// - Its joins end: the primary that fills the node begins anew.
+    /// - The node leaves each group of which its pool is no copy. If the node led such a group, another node in sync
+    ///   leads the group.
+    /// - The groups that the node still leads get a new term: nothing that the node stamped before its start is
+    ///   continued.
+    /// - The joins of the node end: a primary that fills the node begins anew.
     pub fn register(&self, name: &NodeName, start: &Start) -> Result<Self, Refusal> {
         let node = &start.node;
         if let Some(known) = self.nodes.get(name).filter(|known| known.pool != node.pool) {
@@ -222,7 +225,7 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// Begins to keep copies of a back-end's structures. `primary` has them.
+    /// Begins to keep copies of a back-end's structures, which `primary` has.
     pub fn add_back_end(&self, name: &str, primary: &NodeName) -> Result<Self, Refusal> {
         let subject = Subject::BackEnd(name.to_owned());
         self.node(primary)?;
@@ -238,7 +241,7 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// `heir`, which is in sync, leads from here on. Its predecessor stays a copy.
+    /// Makes `heir`, which is in sync, lead from here on. Its predecessor stays a copy.
     pub fn take_lead(&self, subject: &Subject, heir: &NodeName) -> Result<Self, Refusal> {
         self.with_group(subject, |group, epoch| {
             if mutant!(StrangerPromoted) && group.joining.remove(heir).is_some() {
@@ -256,7 +259,8 @@ impl Configuration {
         })
     }
 
-    /// `node` is to be filled. It keeps nothing of the group yet. The number of the join, in [`Group::joining`], is the epoch of this change.
+    /// Begins to fill `node`, which keeps nothing of the group yet. The number of the join, in [`Group::joining`], is
+    /// the epoch of this change.
     pub fn begin_join(&self, subject: &Subject, node: &NodeName) -> Result<Self, Refusal> {
         self.node(node)?;
         self.with_group(subject, |group, epoch| {
@@ -271,11 +275,13 @@ impl Configuration {
         })
     }
 
-    /// `node`, which joins under the number `join`, has everything: it is in sync. The primary, `by`, alone says so. It awaits what it
-    /// appends to `node` before, and its lease includes a grant of `node` ([`PrimaryLease::admit`](crate::PrimaryLease::admit)): else
-    /// `node` could depose it, and remove all who granted its lease, while that lease lasts.
+    /// Names `node` as in sync: in its join with the number `join`, it has got everything. Only the primary, `by`, says
+    /// so. Before that, the primary waits for its appends to `node`, and its lease includes a grant of `node`
+    /// ([`PrimaryLease::admit`](crate::PrimaryLease::admit)). Otherwise `node` could depose the primary, and remove all
+    /// nodes that granted the lease, while the lease lasts.
     ///
-    /// A node that was removed and joins again while it is filled has dropped what it got: its earlier join never finishes.
+    /// A node that was removed and joins again while it is filled has dropped the content that it got. Its earlier join
+    /// never finishes.
     pub fn finish_join(
         &self,
         subject: &Subject,
@@ -308,7 +314,8 @@ impl Configuration {
         })
     }
 
-    /// `node` keeps nothing of this group any more, with its consent: it was drained, and its rights are revoked.
+    /// Takes `node` out of this group with its consent: `node` was drained, its rights are revoked, and it keeps
+    /// nothing of the group.
     pub fn leave(&self, subject: &Subject, node: &NodeName) -> Result<Self, Refusal> {
         self.with_group(subject, |group, _| {
             if group.primary == *node {
@@ -327,7 +334,8 @@ impl Configuration {
         })
     }
 
-    /// Removes a silent node from every group: one queue pair carries all of its copies, so none of them can be fenced alone.
+    /// Removes a silent node from every group: one queue pair carries all copies of the node, so no copy can be fenced
+    /// alone.
     ///
     /// The only node in sync stays in its group: no other node has everything.
     pub fn remove(&self, node: &NodeName) -> Result<Self, Refusal> {
@@ -351,7 +359,7 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// Takes a node that keeps nothing out of the configuration. Its name is free.
+    /// Takes a node that keeps nothing out of the configuration. Its name is free afterwards.
     pub fn forget(&self, node: &NodeName) -> Result<Self, Refusal> {
         self.node(node)?;
         if let Some(group) = self.groups_of(node).next() {
@@ -365,7 +373,7 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// What an acknowledged write of `group` survives: what the weakest copy in sync promises.
+    /// The failure that an acknowledged write of `group` survives: the promise of the weakest copy in sync.
     pub fn survives(&self, group: &Group) -> Durability {
         let promises = group
             .in_sync
@@ -394,8 +402,8 @@ impl Configuration {
             .collect()
     }
 
-    /// Takes `node` out of the group at `index`. If `node` leads the group, the node in sync that leads fewest groups takes the lead. False: no
-    /// other node is in sync, so `node` stays.
+    /// Takes `node` out of the group at `index`. If `node` leads the group, the node in sync that leads the fewest
+    /// groups takes the lead. Returns false if no other node is in sync: `node` stays.
     fn take_out(&mut self, index: usize, node: &NodeName) -> bool {
         let heir = self.heir_without(&self.groups[index], node);
         let group = &mut self.groups[index];
@@ -409,7 +417,7 @@ impl Configuration {
         true
     }
 
-    /// Of the nodes in sync with `group`, without `node`, the one that leads fewest groups.
+    /// The node that leads the fewest groups, among the nodes in sync with `group` without `node`.
     fn heir_without(&self, group: &Group, node: &NodeName) -> Option<NodeName> {
         let leads = |name: &NodeName| {
             self.groups
@@ -452,7 +460,7 @@ impl Configuration {
     }
 }
 
-/// A group in sync on all of `nodes`; the first one leads.
+/// A group that is in sync on all of `nodes`. The first node leads.
 fn group(subject: Subject, term: Epoch, nodes: Vec<NodeName>) -> Group {
     Group {
         subject,

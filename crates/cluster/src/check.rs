@@ -20,7 +20,7 @@ pub enum Inconsistency {
         /// The highest allowed number.
         max: u64,
     },
-    /// An unknown word.
+    /// A word is unknown.
     #[error("node {node}: {reason}")]
     UnknownWord {
         /// The node of the word.
@@ -31,9 +31,9 @@ pub enum Inconsistency {
     /// Two nodes have one pool.
     #[error("the nodes {one} and {other} have the same pool")]
     PoolTwice {
-        /// One of them.
+        /// One of the nodes.
         one: NodeName,
-        /// The other one.
+        /// The other node.
         other: NodeName,
     },
     /// A group names an unknown node.
@@ -41,10 +41,10 @@ pub enum Inconsistency {
     UnknownNode {
         /// The group.
         subject: Subject,
-        /// The name.
+        /// The name of the node.
         node: NodeName,
     },
-    /// A primary that is not in sync.
+    /// A primary is not in sync.
     #[error("{node} leads {subject} and is not in sync")]
     PrimaryNotInSync {
         /// The group.
@@ -52,7 +52,7 @@ pub enum Inconsistency {
         /// The primary.
         node: NodeName,
     },
-    /// A node that is in sync and joining at once.
+    /// A node is in sync and joining at once.
     #[error("{node} is in sync with {subject} and joins it")]
     JoinsTwice {
         /// The group.
@@ -60,7 +60,7 @@ pub enum Inconsistency {
         /// The node.
         node: NodeName,
     },
-    /// A join that has not begun.
+    /// A join has not begun.
     #[error("{node} joins {subject} since epoch {join}, and the epoch is {epoch}")]
     JoinAhead {
         /// The group.
@@ -72,34 +72,34 @@ pub enum Inconsistency {
         /// The epoch of the configuration.
         epoch: Epoch,
     },
-    /// A term that has not begun.
+    /// A term has not begun.
     #[error("the term of {subject} is {term}, and the epoch {epoch}")]
     TermAhead {
         /// The group.
         subject: Subject,
-        /// Its term.
+        /// The term of the group.
         term: Epoch,
         /// The epoch of the configuration.
         epoch: Epoch,
     },
-    /// Groups that are out of order, or repeated.
+    /// Groups are out of order, or repeated.
     #[error("{subject} does not come after the group before it")]
     OutOfOrder {
         /// The later group.
         subject: Subject,
     },
-    /// Hashes that no group or two groups keep.
+    /// Some hashes belong to no group, or to two groups.
     #[error("the ranges of hashes do not follow each other at {at:016x}")]
     Gap {
-        /// The first such hash.
+        /// The first of these hashes.
         at: u64,
     },
-    /// A number of ranges that differs from the policy.
+    /// The number of ranges differs from the policy.
     #[error("there are {found} ranges of hashes, and the policy says {expected}")]
     ShardCount {
-        /// Ranges.
+        /// The number of ranges.
         found: usize,
-        /// Shards of the policy.
+        /// The number of shards in the policy.
         expected: u32,
     },
 }
@@ -201,7 +201,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Subjects ascend, and ranges of hashes cover all hashes or none.
+    /// Checks that subjects ascend, and that ranges of hashes cover all hashes or none.
     fn check_order(&self) -> Result<(), Inconsistency> {
         for pair in self.groups.windows(2) {
             if pair[0].subject >= pair[1].subject {

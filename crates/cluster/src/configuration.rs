@@ -13,23 +13,23 @@ use crate::name::NodeName;
 use crate::shards::HashRange;
 use crate::timing::Timing;
 
-/// Who wrote a configuration, and in which attempt: an attempt of unknown outcome is recognised by it.
+/// The writer of a configuration, and the attempt that stored it. The number identifies an attempt of unknown outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
     /// The writer: a node, or a tool.
     pub writer: String,
-    /// Drawn anew for each attempt.
+    /// The number of the attempt, drawn anew for each attempt.
     pub number: Uuid,
 }
 
-/// Names one configuration of a cluster. A store that was restored under its old nonce repeats epochs; the number of the attempt tells two
-/// configurations of one epoch apart.
+/// Names one configuration of a cluster. A store that was restored under its old nonce repeats epochs. The number of
+/// the attempt distinguishes two configurations of one epoch.
 #[derive(Clone, Copy, Debug, Eq)]
 pub struct ConfigurationId {
-    /// Its epoch.
+    /// The epoch of the configuration.
     pub epoch: Epoch,
-    /// The number of the attempt that stored it.
+    /// The number of the attempt that stored the configuration.
     pub attempt: Uuid,
 }
 
@@ -43,9 +43,9 @@ impl PartialEq for ConfigurationId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// Copies of each group, the primary included: 1 to 5.
+    /// Number of copies of each group, including the primary: 1 to 5.
     pub replicas: u8,
-    /// Fewest copies in sync with which a group takes writes.
+    /// The fewest copies in sync with which a group takes writes.
     pub min_copies: u8,
     /// Number of ranges into which the key hashes are split; 0 if the cluster keeps no keys.
     pub shards: u32,
@@ -56,12 +56,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Most copies of a group.
+    /// The most copies of a group.
     pub const REPLICAS_MAX: u8 = 5;
-    /// Most shards.
+    /// The most shards.
     pub const SHARDS_MAX: u32 = 4096;
 
-    /// `replicas` copies of each of `shards` shards, with the lease of nodes that share their cores: 100 ms.
+    /// A policy of `replicas` copies of each of `shards` shards, with the lease of nodes that share their cores: 100
+    /// ms.
     ///
     /// A write needs two copies in sync if there are three replicas or more, and otherwise one.
     pub fn new(replicas: u8, shards: u32) -> Self {
@@ -109,7 +110,7 @@ impl TryFrom<&NodePlatform> for DeclaredPlatform {
     }
 }
 
-/// Whether copies are placed on a node.
+/// The state of a node, which decides whether copies are placed on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
@@ -127,13 +128,13 @@ pub enum NodeState {
 pub struct Node {
     /// The pool. Another pool under the same name is another node.
     pub pool: Uuid,
-    /// Counts the starts of the process.
+    /// The number of the starts of the process.
     pub incarnation: u64,
     /// The failure that the pool promises to survive: `process` or `power`.
     pub survives: String,
     /// Addresses at which peers and clients reach the node.
     pub addresses: Vec<String>,
-    /// The declaration of its platform.
+    /// The declaration of the node's platform.
     pub platform: NodePlatform,
     /// The power zone: nodes of one zone lose power together. `None` if no zone is known.
     pub zone: Option<String>,
@@ -161,7 +162,7 @@ impl Node {
     }
 }
 
-/// The object of a group's copies.
+/// The data that the copies of a group hold.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Subject {
@@ -188,26 +189,27 @@ pub struct Group {
     pub subject: Subject,
     /// The epoch in which the primary began.
     pub term: Term,
-    /// The node that leads; in sync.
+    /// The node that leads. It is in sync.
     pub primary: NodeName,
     /// Nodes that have every acknowledged write. The primary waits for all of them.
     pub in_sync: BTreeSet<NodeName>,
-    /// Nodes that are being filled, each with the number of its join: the epoch in which it began. They are never promoted.
+    /// Nodes that are being filled, each with the number of its join: the epoch in which the join began. A joining node
+    /// is never promoted.
     pub joining: BTreeMap<NodeName, Epoch>,
 }
 
 impl Group {
-    /// All nodes that keep a copy, or a part of one, of this group.
+    /// All nodes that keep a copy of this group, or a part of a copy.
     pub fn copies(&self) -> impl Iterator<Item = &NodeName> {
         self.in_sync.iter().chain(self.joining.keys())
     }
 
-    /// Whether `node` keeps something of this group.
+    /// Returns whether `node` keeps a copy of this group, or a part of a copy.
     pub fn has_copy(&self, node: &NodeName) -> bool {
         self.in_sync.contains(node) || self.joining.contains_key(node)
     }
 
-    /// The nodes in sync beside the primary.
+    /// The nodes in sync, without the primary.
     pub fn backups(&self) -> impl Iterator<Item = &NodeName> {
         self.in_sync.iter().filter(|name| **name != self.primary)
     }
@@ -232,7 +234,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Its name among those of this cluster.
+    /// The name of the configuration among the configurations of its cluster.
     pub fn id(&self) -> ConfigurationId {
         ConfigurationId {
             epoch: self.epoch,
@@ -240,7 +242,7 @@ impl Configuration {
         }
     }
 
-    /// The group that keeps the key with this hash; `None` if shards are not placed yet.
+    /// The group that keeps the keys with this hash; `None` if shards are not placed yet.
     pub fn group_of_hash(&self, hash: u64) -> Option<&Group> {
         // Ranges are sorted and stand before the back-ends.
         let after = self.groups.partition_point(
@@ -258,7 +260,7 @@ impl Configuration {
         Some(&self.groups[index])
     }
 
-    /// The groups of which a node keeps a copy, or a part of one.
+    /// The groups of which a node keeps a copy, or a part of a copy.
     pub fn groups_of<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = &'a Group> {
         self.groups.iter().filter(move |group| group.has_copy(node))
     }

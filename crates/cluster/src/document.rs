@@ -25,34 +25,34 @@ const SIZE_MAX: usize = VALUE_SIZE_MAX;
 /// Bytes that are not a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
-    /// No configuration begins like this.
+    /// Bytes that do not begin like a configuration.
     #[error("this is no configuration of a cluster: it does not begin with `{MAGIC} VERSION TAG`")]
     NotOne,
-    /// Longer than any configuration.
+    /// A document that is longer than any configuration.
     #[error(
         "this is no configuration of a cluster: it has {size} bytes, and {SIZE_MAX} are the most"
     )]
     TooLong {
-        /// Bytes.
+        /// The number of bytes.
         size: usize,
     },
-    /// A newer program wrote it.
+    /// A document of a newer program.
     #[error(
         "the configuration has format {found}, and this program reads format {VERSION}: use the program that wrote it, or a newer one"
     )]
     Newer {
-        /// Its format.
+        /// The format of the document.
         found: u32,
     },
-    /// An older program wrote it.
+    /// A document of an older program.
     #[error(
         "the configuration has format {found}, and this program reads format {VERSION}: create the cluster anew, or use the program that wrote it"
     )]
     Older {
-        /// Its format.
+        /// The format of the document.
         found: u32,
     },
-    /// The bytes differ from the written ones.
+    /// Bytes that differ from the written bytes.
     #[error(
         "the configuration is damaged: its tag is {found:032x}, and its {size} bytes from byte {offset} give {expected:032x}"
     )]
@@ -78,7 +78,7 @@ pub enum DocumentError {
 }
 
 impl Configuration {
-    /// The configuration as bytes.
+    /// Encodes the configuration as bytes.
     ///
     /// # Panics
     ///
@@ -93,7 +93,7 @@ impl Configuration {
         document
     }
 
-    /// The configuration that `document` holds.
+    /// Decodes the configuration in `document`.
     pub fn decode(document: &[u8]) -> Result<Self, DocumentError> {
         if document.len() > SIZE_MAX {
             return Err(DocumentError::TooLong {
@@ -128,7 +128,7 @@ impl Configuration {
     }
 }
 
-/// Version and tag. The head of another version may end differently, so its tag is not parsed.
+/// Parses version and tag. The head of another version may end differently, so its tag is not parsed.
 fn parse_head(head: &[u8]) -> Option<(u32, Option<u128>)> {
     let mut words = str::from_utf8(head).ok()?.split(' ');
     if words.next() != Some(MAGIC) {

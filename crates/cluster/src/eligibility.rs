@@ -1,4 +1,4 @@
-//! The judgement on the pool of a node that starts: of which groups it is a copy.
+//! The judgement on the pool of a node that starts: the groups of which the pool is a copy.
 //!
 //! The change that registers the start decides ([`Configuration::register`]), so no configuration names a start whose copies are in doubt.
 
@@ -11,11 +11,11 @@ use crate::configuration::{Configuration, Node, Nonce, Subject};
 /// The worst event in the life of a pool since it was last served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Survived {
-    /// It was closed.
+    /// The pool was closed.
     Close,
-    /// Its processes died.
+    /// The processes of the pool died.
     ProcessDeath,
-    /// Its machine lost power, or nobody knows whether it did.
+    /// The machine of the pool lost power, or may have lost power.
     PowerLoss,
 }
 
@@ -31,15 +31,16 @@ pub struct FoundCopy {
 /// The content of a pool, as its node finds it at a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The worst that the pool had to survive.
+    /// The worst event that the pool had to survive.
     pub survived: Survived,
-    /// The groups of which the pool keeps a record. A node persists that record before its first entry of a group. So a group without a
-    /// record had no acknowledged write while this node was in sync: the copy is empty, and whole.
+    /// The groups of which the pool keeps a record. A node persists that record before its first entry of a group. So
+    /// if a group has no record, no write to the group was acknowledged while this node was in sync: the copy is empty,
+    /// and whole.
     pub copies: BTreeMap<Subject, FoundCopy>,
 }
 
 impl Found {
-    /// A pool that was closed, in which nothing was ever persisted.
+    /// A pool that was closed and never persisted anything.
     pub const fn nothing() -> Self {
         Self {
             survived: Survived::Close,
@@ -53,7 +54,7 @@ impl Found {
 pub struct Start {
     /// The node as it describes itself.
     pub node: Node,
-    /// The cluster that the pool is of, as its epoch cell says; `None`: of none.
+    /// The cluster of the pool, as its epoch cell says; `None` if the pool was never in a cluster.
     pub cluster: Option<Nonce>,
     /// The content of the pool.
     pub found: Found,
@@ -70,13 +71,13 @@ impl Start {
     }
 }
 
-/// Why a pool is no copy of a group.
+/// The reason why a pool is no copy of a group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotACopy {
-    /// The pool is of another cluster, of an earlier life of this one, or of none.
+    /// The pool is of another cluster, of an earlier life of this cluster, or of none.
     #[error("the pool is of another cluster, or was in none")]
     OtherCluster,
-    /// What happened is more than the pool promises to survive.
+    /// The worst event is more than the pool promises to survive.
     #[error(
         "the machine lost power, and the pool promises to survive the death of processes alone"
     )]
@@ -84,16 +85,16 @@ pub enum NotACopy {
     /// Versions that were on all copies are missing.
     #[error("versions from {first} to {horizon} are missing, and were on all copies")]
     Gap {
-        /// The first one.
+        /// The first missing version.
         first: u64,
-        /// The highest one that is known to have been on all copies.
+        /// The highest version that is known to have been on all copies.
         horizon: u64,
     },
 }
 
 impl Configuration {
-    /// The pool of `start` is a copy of `subject` that counts if it is of this cluster, its promise covers the worst event, and no version is
-    /// missing that was known to be on all copies.
+    /// Checks that the pool of `start` is a copy of `subject` that counts. The pool must be of this cluster, its
+    /// promise must cover the worst event, and it must have every version that was known to be on all copies.
     pub(crate) fn judge(&self, start: &Start, subject: &Subject) -> Result<(), NotACopy> {
         if start.cluster != Some(self.nonce) {
             return Err(NotACopy::OtherCluster);

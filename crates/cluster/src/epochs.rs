@@ -1,7 +1,8 @@
 //! The epoch of a node.
 //!
-//! A node makes an epoch durable before it answers anything in it, and refuses lower ones from then on, whoever brings them: a
-//! peer, a client, or a configuration store that was restored from a copy. Another configuration of the same epoch is refused, too.
+//! A node makes an epoch durable before it answers anything in that epoch. From then on it refuses lower epochs from
+//! every source: a peer, a client, or a configuration store that was restored from a copy. Another configuration of the
+//! same epoch is refused, too.
 
 use std::fmt;
 
@@ -12,19 +13,19 @@ use crate::configuration::{Configuration, ConfigurationId, Epoch, Nonce};
 use crate::store::Pending;
 use crate::timing::Timing;
 
-/// What a node knows durably of its cluster.
+/// The durable knowledge of a node about its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Which cluster.
+    /// The cluster.
     pub nonce: Nonce,
     /// The latest configuration that the node was in.
     pub configuration: ConfigurationId,
-    /// The longest lease of all its epochs: a copy that starts anew waits for one of these.
+    /// The longest lease of all epochs of the node: a copy that starts anew waits for such a lease.
     pub longest_lease: Timing,
 }
 
 impl Known {
-    /// The knowledge of a node that was in `configuration`, and in none before it.
+    /// The knowledge of a node whose first configuration is `configuration`.
     pub fn of(configuration: &Configuration) -> Self {
         Self {
             nonce: configuration.nonce,
@@ -34,30 +35,31 @@ impl Known {
     }
 }
 
-/// Where a node's epoch is kept: in its pool.
+/// The place in a pool that keeps the node's epoch.
 pub trait EpochCell {
-    /// Why it cannot be kept.
+    /// The reason why the epoch cannot be kept.
     type Error: fmt::Display;
 
-    /// What is kept; `None`: the pool never was part of a cluster.
+    /// The knowledge that is kept; `None` if the pool never was part of a cluster.
     fn load(&self) -> Option<Known>;
 
-    /// Keeps `known`. It is durable when this is done; a crash meanwhile leaves what was kept before, or this.
+    /// Keeps `known`, which is durable when the future is done. A crash meanwhile leaves the previous knowledge, or
+    /// `known`.
     fn store<'a>(&'a self, known: Known) -> Pending<'a, Result<(), Self::Error>>;
 }
 
 /// A configuration or a message that a node must not follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stale {
-    /// The epoch is below one that the node has answered in.
+    /// The epoch is below an epoch in which the node has answered.
     #[error("epoch {found} is past: this node is in epoch {known}")]
     Epoch {
-        /// What was brought.
+        /// The epoch that was brought.
         found: Epoch,
-        /// The node's own.
+        /// The epoch of the node.
         known: Epoch,
     },
-    /// The epoch is the node's own, and the configuration is another one.
+    /// The epoch is that of the node, and the configuration is another.
     #[error(
         "epoch {epoch} has two configurations, of the attempts {found} and {known}: the store was restored from a copy, and needs a new nonce"
     )]
@@ -66,24 +68,25 @@ pub enum Stale {
         epoch: Epoch,
         /// The attempt that stored the configuration that was brought.
         found: Uuid,
-        /// The attempt that stored the node's own.
+        /// The attempt that stored the node's configuration.
         known: Uuid,
     },
-    /// The nonce is that of another cluster, or of this one before its configuration was restored.
+    /// The nonce is that of another cluster, or of this cluster before its configuration was restored.
     #[error(
         "the configuration is of cluster {found}, and this pool of cluster {known}: a pool of another cluster joins as a new node, \
          with a new pool"
     )]
     Cluster {
-        /// What was brought.
+        /// The nonce that was brought.
         found: Nonce,
-        /// The pool's.
+        /// The nonce of the pool.
         known: Nonce,
     },
 }
 
 impl ConfigurationId {
-    /// True: the configuration `found` comes after this one. False: `found` is this one.
+    /// Returns true if the configuration `found` comes after this configuration, and false if `found` is this
+    /// configuration.
     pub fn is_before(self, found: Self) -> Result<bool, Stale> {
         if found.epoch < self.epoch {
             return Err(Stale::Epoch {
@@ -109,17 +112,18 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// As the cell has it.
+    /// Loads the epoch from its cell.
     pub fn load(cell: &impl EpochCell) -> Self {
         Self { known: cell.load() }
     }
 
-    /// What is durable. The node answers in this epoch and in no other one.
+    /// The durable knowledge. The node answers in this epoch alone.
     pub fn known(&self) -> Option<Known> {
         self.known
     }
 
-    /// True: `configuration` is of a later epoch than the node's own, which is to be raised first. False: it is the node's own.
+    /// Returns true if `configuration` is of a later epoch than the node's own, which then has to be raised first.
+    /// Returns false if the node is in `configuration`.
     pub fn is_ahead(&self, configuration: &Configuration) -> Result<bool, Stale> {
         let Some(known) = self.known else {
             return Ok(true);
@@ -133,7 +137,8 @@ impl Epochs {
         known.configuration.is_before(configuration.id())
     }
 
-    /// Goes over to the epoch of `configuration`: durable first. A crash inside leaves the epoch before, or this one.
+    /// Makes the epoch of `configuration` durable, and then enters it. A crash meanwhile leaves the previous epoch, or
+    /// this epoch.
     pub async fn raise<C: EpochCell>(
         &mut self,
         cell: &C,
@@ -154,18 +159,18 @@ impl Epochs {
     }
 }
 
-/// Why a node did not go over to an epoch.
+/// The reason why a node did not enter an epoch.
 #[derive(Debug, thiserror::Error)]
 pub enum RaiseError<E: fmt::Display> {
-    /// It must not.
+    /// The node must not enter the epoch.
     #[error(transparent)]
     Stale(Stale),
-    /// The epoch could not be made durable. The node goes on in its old one.
+    /// The epoch could not be made durable. The node stays in its previous epoch.
     #[error("the epoch could not be made durable: {0}")]
     NotKept(E),
 }
 
-/// The timing whose lease its grantor waits for longer.
+/// Returns the timing whose lease makes the grantor wait longer.
 fn longer(one: Timing, other: Timing) -> Timing {
     let awaited = |timing: Timing| -> Nanoseconds { timing.awaited(timing.duration_ns) };
     if awaited(one) >= awaited(other) {

@@ -1,6 +1,6 @@
 //! The end of a group's content: its only complete copy is lost for good.
 //!
-//! An operator does this, and nothing else does: every other change keeps a complete copy.
+//! Only an operator gives up a group: every other change keeps a complete copy.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,15 @@ use crate::configuration::{Configuration, Subject};
 use crate::name::NodeName;
 
 impl Configuration {
-    /// Every acknowledged write of `subject` is lost: the only node in sync, `lost`, never comes back with its copy. `heir`, which keeps
-    /// nothing of the group, leads it from here on, and the group is empty. Joins of the group end, since nothing is there to be filled with.
+    /// Gives up every acknowledged write of `subject`: the only node in sync, `lost`, never comes back with its copy.
+    /// `heir`, which keeps nothing of the group, leads the group from here on, and the group is empty. Joins of the
+    /// group end, since no content is left for them.
     ///
-    /// The change is refused as long as a copy is known: in sync are `lost` and no other node.
+    /// The change is refused if a node other than `lost` is in sync, because then a complete copy is known.
     ///
-    /// The configuration cannot know whether `lost` is gone, so the caller answers for that: no process serves the pool. A sole copy grants
-    /// its own lease, so such a process would lead the group beside `heir` until it hears of this change. If the pool comes back later, it
-    /// is no copy of the group.
+    /// The configuration cannot know whether `lost` is gone, so the caller answers for one fact: no process serves the
+    /// pool. A sole copy grants its own lease, so such a process would lead the group beside `heir` until it hears of
+    /// this change. If the pool comes back later, it is no copy of the group.
     pub fn give_up(
         &self,
         subject: &Subject,

@@ -1,9 +1,9 @@
 //! The leases that a copy gives to primaries.
 //!
-//! A copy gives a lease to one primary and term at a time. A copy gives no lease in an epoch below its own, no lease while an
-//! earlier primary may still hold a lease of this copy, and, after its start, no lease until every lease that it may have
-//! forgotten is over. The lease of a primary ends with the earliest of the leases of all copies in sync. Each copy in sync can
-//! therefore wait for that end alone, on its own clock, and nobody else manages leases.
+//! A copy gives a lease to one primary and term at a time. A copy gives no lease in an epoch below its own, no lease
+//! while an earlier primary may still hold a lease of this copy, and, after its start, no lease until every lease that
+//! it may have forgotten is over. The lease of a primary ends with the earliest of the leases of all copies in sync.
+//! Each copy in sync can therefore wait for that end alone, on its own clock, and no other node manages leases.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use crate::timing::Timing;
 /// The reason why a copy gives no lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantRefused {
-    /// The request is of another epoch. Below the copy's epoch: the requester is deposed, or late. Above it: the copy has to
-    /// raise its own epoch first.
+    /// The request is of another epoch. If that epoch is below the copy's epoch, the requester is deposed, or late. If
+    /// it is above, the copy has to raise its own epoch first.
     #[error("the request is of epoch {asked}, and this copy is in epoch {known}")]
     OtherEpoch {
         /// Epoch of the request.
@@ -25,10 +25,10 @@ pub enum GrantRefused {
         /// Epoch of the copy.
         known: Epoch,
     },
-    /// An earlier lease may still hold.
+    /// An earlier lease may still be held.
     #[error("an earlier lease is over in {left_ns} ns at the latest")]
     NotOver {
-        /// Time until its end, on the copy's clock.
+        /// Time until the end of the lease, on the copy's clock.
         left_ns: Nanoseconds,
     },
 }
@@ -41,8 +41,8 @@ struct Grant {
     over_at: Nanoseconds,
 }
 
-/// The leases that one copy has given. They are kept only in memory: after a start, a copy waits for the leases that it has
-/// forgotten.
+/// The leases that one copy has given. They are kept only in memory: after a start, a copy waits for the leases that it
+/// has forgotten.
 #[derive(Clone, Debug)]
 pub struct Grants {
     timing: Timing,
@@ -68,8 +68,8 @@ impl Grants {
         }
     }
 
-    /// Enters `epoch`, which is durable. Requests of earlier epochs are granted nothing afterwards. `timing` is the timing of the
-    /// new configuration; earlier leases keep theirs.
+    /// Enters `epoch`, which is durable. Requests of earlier epochs are granted nothing afterwards. `timing` is the
+    /// timing of the new configuration. Earlier leases keep their own timing.
     ///
     /// # Panics
     ///
@@ -103,7 +103,8 @@ impl Grants {
             });
         }
         let duration = self.timing.duration_ns;
-        // An earlier grant of the same term may be longer, by an earlier policy. Its holder still counts on it.
+        // An earlier grant of the same term may be longer, under an earlier policy. Its holder still counts on that
+        // grant.
         let given = self.last.get(subject).map_or(0, |grant| grant.over_at);
         let grant = Grant {
             holder: holder.clone(),
@@ -121,14 +122,14 @@ impl Grants {
         last.max(self.forgotten_over_at)
     }
 
-    /// Whether this copy has given its last lease of `subject` to `holder` in `term`.
+    /// Returns whether this copy gave its last lease of `subject` to `holder` in `term`.
     pub fn has_granted(&self, subject: &Subject, holder: &NodeName, term: Term) -> bool {
         let last = self.last.get(subject);
         last.is_some_and(|grant| grant.holder == *holder && grant.term == term)
     }
 
     fn over_for_others_at(&self, subject: &Subject, holder: &NodeName, term: Term) -> Nanoseconds {
-        // No lease of a subject that was granted since the start is forgotten.
+        // A lease of `subject` that was granted since the start cannot be among the forgotten leases.
         if self.has_granted(subject, holder, term) || mutant!(PredecessorNotAwaited) {
             return 0;
         }

@@ -7,13 +7,13 @@
 //!   placement       nodes -> copies of each shard                                  pure
 //!   document        configuration <-> bytes, with a format version and a tag
 //!   store           trait ConfigStore: read, compare-and-set, watch                files, etcd, the simulated world
-//!   contract        what every store promises, as stories
-//!   change          read, change, compare-and-set, until it is decided
+//!   contract        the promises of every store, as stories
+//!   change          read, change, compare-and-set, until the change is decided
 //!
 //!   timing          how long a lease lasts on two clocks that drift
 //!   grants          leases that a copy gives to primaries
 //!   primary_lease   the lease that a primary has from all copies in sync
-//!   reader_lease    the lease that a primary gives to a reader, within its own
+//!   reader_lease    the lease that a primary gives to a reader, within the primary's lease
 //!   epochs          the epoch of a node, durable before the node answers in it
 //!   eligibility     whether the pool of a node that starts is a copy
 //! ```

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest name, bytes.
+/// Size of the longest name in bytes.
 const SIZE_MAX: usize = 64;
 
 /// The name of a node: 1 to 64 letters, digits, dots, dashes and underscores of ASCII, the first of them a letter or a digit.

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::NodeName;
 
-/// Too few nodes for the requested copies.
+/// There are too few nodes for the requested copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{replicas} copies need as many nodes, and there are {nodes}: start more nodes, or ask for fewer copies"
 )]
 pub struct NotPlaced {
-    /// Copies.
+    /// The number of copies.
     pub replicas: usize,
-    /// Nodes that take copies.
+    /// The number of nodes that take copies.
     pub nodes: usize,
 }
 
@@ -24,11 +24,11 @@ struct Load {
     backs: BTreeMap<NodeName, u32>,
 }
 
-/// Places `replicas` copies of each of `shards` shards: for each shard its nodes, the primary first.
+/// Places `replicas` copies of each of `shards` shards. Returns the nodes of each shard, the primary first.
 ///
-/// `nodes` gives each node's power zone. The copies of a shard lie on different nodes, and in different zones if there are enough
-/// zones. Primaries are spread evenly, then copies, then the backups of each primary: the load of a node that fails is shared by
-/// the others. The same arguments give the same places.
+/// `nodes` gives each node's power zone. The copies of a shard lie on different nodes, and in different zones if there
+/// are enough zones. Primaries are spread evenly, then copies, then the backups of each primary. So the other nodes
+/// share the load of a node that fails. The same arguments give the same places.
 pub fn place(
     nodes: &BTreeMap<NodeName, Option<String>>,
     shards: u32,

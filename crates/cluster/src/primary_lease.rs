@@ -30,14 +30,15 @@ impl Asked {
     }
 }
 
-/// The lease of one group's primary in one term. The lease ends with the earliest grant of all copies in sync, the primary among
-/// them.
+/// The lease of one group's primary in one term. The lease ends with the earliest grant of all copies in sync,
+/// including the primary.
 ///
-/// A primary asks itself, too: as a copy it has granted leases to its predecessor, and may be the only copy in sync that has. No
-/// primary therefore holds a lease before every lease of its predecessors is over on the clocks of all copies in sync.
+/// A primary asks itself, too: as a copy, it has granted leases to its predecessor, and may be the only copy in sync
+/// that did. No primary therefore holds a lease before every lease of its predecessors is over on the clocks of all
+/// copies in sync.
 ///
-/// A grant binds its copy to holder and term until the grant is over, whatever the epoch. Grants are therefore carried into later
-/// epochs of the same term, and a change elsewhere in the cluster interrupts no lease.
+/// A grant binds its copy to holder and term until the grant is over, in every epoch. Grants therefore stay valid in
+/// later epochs of the same term, and a change elsewhere in the cluster interrupts no lease.
 #[derive(Clone, Debug)]
 pub struct PrimaryLease {
     epoch: Epoch,
@@ -51,7 +52,8 @@ pub struct PrimaryLease {
 }
 
 impl PrimaryLease {
-    /// A lease in `epoch` that needs grants of `in_sync`: all nodes in sync, the primary itself included. Nothing is granted yet.
+    /// A lease in `epoch` that needs grants of `in_sync`: all nodes in sync, including the primary itself. Nothing is
+    /// granted yet.
     ///
     /// # Panics
     ///
@@ -87,9 +89,9 @@ impl PrimaryLease {
         self.joining = with_end(not_yet);
     }
 
-    /// From here on the lease needs a grant of `joiner`, too. A primary includes a joiner before it has it named as in sync: then
-    /// each node that is ever in sync has granted every lease that an earlier primary may still hold. A joiner that was asked
-    /// before interrupts no lease.
+    /// From here on, the lease needs a grant of `joiner`, too. A primary includes a joiner before the joiner is named
+    /// as in sync. So each node that is ever in sync has granted every lease that an earlier primary may still hold. A
+    /// joiner that was asked before interrupts no lease.
     pub fn include(&mut self, joiner: NodeName) {
         let before = self.end();
         let end = self.joining.remove(&joiner).unwrap_or(0);
@@ -99,8 +101,8 @@ impl PrimaryLease {
         });
     }
 
-    /// Includes `joiner` where that leaves the lease in force at `now`. Whether the joiner may be named as in sync: it has granted all
-    /// that this lease has promised, to readers, too.
+    /// Includes `joiner` if the lease stays in force at `now`. Returns whether the joiner may be named as in sync: the
+    /// joiner has granted everything that this lease has promised, to readers, too.
     pub fn admit(&mut self, joiner: &NodeName, now: Nanoseconds) -> bool {
         if self.joining.get(joiner).is_some_and(|&end| now < end) {
             self.include(joiner.clone());
@@ -108,14 +110,15 @@ impl PrimaryLease {
         self.ends.contains_key(joiner) && self.holds(now) && self.end() >= self.promised
     }
 
-    /// Notes that `copy` is asked at `now`, before the request is sent. `None`: its grant does not count here.
+    /// Notes that `copy` is asked at `now`, before the request is sent. Returns `None` if a grant of `copy` does not
+    /// count here.
     pub fn ask(&self, copy: &NodeName, now: Nanoseconds) -> Option<Asked> {
         let counts = self.ends.contains_key(copy) || self.joining.contains_key(copy);
         counts.then(|| Asked::new(copy.clone(), self.epoch, now))
     }
 
-    /// The copy granted what was asked: `held_ns`, counted from sending. An answer of another epoch, or one that comes behind a later
-    /// one, changes nothing.
+    /// Notes that the copy granted the request for `held_ns`, counted from sending. An answer of another epoch changes
+    /// nothing, nor does an answer that comes after a later one.
     pub fn granted(&mut self, asked: &Asked, held_ns: Nanoseconds) {
         if asked.epoch != self.epoch {
             return;
@@ -135,18 +138,18 @@ impl PrimaryLease {
         ends.min().expect("a primary is in sync")
     }
 
-    /// Whether the lease holds at `now`.
+    /// Returns whether the lease holds at `now`.
     pub fn holds(&self, now: Nanoseconds) -> bool {
         now < self.end()
     }
 
-    /// The copies whose grants end before `moment`, and which have to be asked.
+    /// The copies whose grants end before `moment`. They have to be asked again.
     pub fn due(&self, moment: Nanoseconds) -> impl Iterator<Item = &NodeName> {
         let due = self.ends.iter().filter(move |&(_, &end)| end < moment);
         due.map(|(copy, _)| copy)
     }
 
-    /// The offer to a reader at `now`: a lease that ends within this one, or `None` if no lease is held.
+    /// The offer to a reader at `now`: a lease that ends within this lease, or `None` if no lease is held.
     pub fn offer(&self, timing: Timing, now: Nanoseconds) -> Option<ReaderOffer> {
         let left = self.end().saturating_sub(now).min(timing.duration_ns);
         if mutant!(GrantBeyondOwn) {
@@ -221,7 +224,7 @@ mod tests {
         assert!(lease.holds(3));
     }
 
-    /// Groups of one copy each way: `in_sync` and `joining`, as words.
+    /// A group with one copy each in `in_sync` and in `joining` for each word there.
     fn group(in_sync: &'static str, joining: &'static str) -> Group {
         let names = |words: &'static str| words.split_whitespace().map(name);
         Group {

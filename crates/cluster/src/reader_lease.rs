@@ -1,14 +1,16 @@
 //! The lease that a primary gives to a reader.
 //!
-//! A reader looks at a primary's memory without asking it. Its lease says until when what it finds there is the truth. The lease
-//! ends within the primary's own, so an heir that waits for its predecessor's lease has waited for the readers', too.
+//! A reader looks at a primary's memory without asking the primary. The reader's lease tells until when the memory
+//! shows the truth. The lease ends within the primary's own lease. So an heir that waits for its predecessor's lease
+//! has waited for the leases of readers, too.
 //!
 //! ```text
-//!   begin -- READs --> covers?      the lease at the end holds, and is of the term in which the read began
+//!   begin -- READs --> covers?      the lease at the end of the read holds, and is of the term in which the read began
 //! ```
 //!
-//! A lease that holds at the end says nothing of the bytes that came before it: the node may have lost the lead since, and may have taken
-//! it again. It then leads in a later term, and the bytes are of an earlier one, whose last writes may be void.
+//! A lease that holds at the end says nothing of bytes that came earlier: the node may have lost the lead since, and
+//! may have taken it again. The node then leads in a later term. The bytes are of an earlier term, whose last writes
+//! may be void.
 
 use stonecast_base::{Nanoseconds, mutant};
 
@@ -16,10 +18,10 @@ use crate::configuration::Term;
 use crate::name::NodeName;
 use crate::timing::Timing;
 
-/// What a primary offers.
+/// The offer of a primary to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderOffer {
-    /// How long the reader may count on it, from the moment at which it sent its request.
+    /// The time for which the reader may count on the lease, from the moment at which it sent its request.
     pub held_ns: Nanoseconds,
 }
 
@@ -34,15 +36,16 @@ pub struct BegunRead {
 pub struct ReaderLease {
     node: NodeName,
     term: Term,
-    /// On the reader's clock.
+    /// The end of the lease on the reader's clock.
     end: Nanoseconds,
-    /// How old the answer of the reader's clock is, at most.
+    /// The greatest age of a time that the reader's clock shows.
     tick_ns: Nanoseconds,
 }
 
 impl ReaderLease {
-    /// What `node`, primary in `term`, offered in answer to a request that was sent at `sent_at`. `clock` declares the reader's clock, which may be
-    /// a coarse one: its tick is counted here, and its drift as far as it exceeds that of the offer's.
+    /// Makes the lease that `node`, primary in `term`, offered in answer to a request sent at `sent_at`. `clock`
+    /// declares the reader's clock, which may be coarse: its tick counts here, and so does its drift beyond that of the
+    /// offer's clock.
     pub fn new(
         node: NodeName,
         term: Term,
@@ -59,7 +62,7 @@ impl ReaderLease {
         }
     }
 
-    /// Whose memory may be read.
+    /// The node whose memory may be read.
     pub fn node(&self) -> &NodeName {
         &self.node
     }
@@ -69,18 +72,20 @@ impl ReaderLease {
         self.term
     }
 
-    /// Whether the lease holds, by a clock that says `now`: that is counted as one tick later.
+    /// Returns whether the lease holds by a clock that says `now`. The time counts as one tick later.
     pub fn holds(&self, now: Nanoseconds) -> bool {
         now.saturating_add(self.tick_ns) < self.end
     }
 
-    /// Begins a read, whose READs go to the memory of this lease's node. This lease need not hold: the lease at the end has to.
+    /// Begins a read, whose READs go to the memory of this lease's node. Only the lease at the end of the read has to
+    /// hold.
     pub fn begin(&self) -> BegunRead {
         BegunRead { term: self.term }
     }
 
-    /// The bytes of the read `begun` count if this lease, the reader's latest, is of the same term and holds, by a clock that says `now` and was
-    /// read behind the last READ. A term has one primary, so the node is the same, too.
+    /// Returns whether the bytes of the read `begun` count. They count if this lease, the reader's latest, is of the
+    /// same term and holds by a clock that says `now`, read after the last READ. A term has one primary, so the node is
+    /// the same, too.
     pub fn covers(&self, begun: BegunRead, now: Nanoseconds) -> bool {
         let is_same_term = begun.term == self.term || mutant!(TermNotCompared);
         is_same_term && self.holds(now)

@@ -13,7 +13,7 @@ pub struct HashRange {
 }
 
 impl HashRange {
-    /// Range `index` of `count` ranges that split all hashes evenly: their sizes differ by one at most.
+    /// Range `index` of `count` ranges that split all hashes evenly: the sizes of two ranges differ by one at most.
     ///
     /// ```
     /// # use stonecast_cluster::HashRange;
@@ -34,12 +34,12 @@ impl HashRange {
         }
     }
 
-    /// Which of `count` even ranges `hash` belongs to: one multiplication, no search.
+    /// Returns the index of the range to which `hash` belongs, of `count` even ranges: one multiplication, no search.
     pub fn even_index(hash: u64, count: u32) -> u32 {
         ((u128::from(hash) * u128::from(count)) >> 64) as u32
     }
 
-    /// Whether `hash` is in the range.
+    /// Returns whether `hash` is in the range.
     pub fn contains(&self, hash: u64) -> bool {
         (self.first..=self.last).contains(&hash)
     }

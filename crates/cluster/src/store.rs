@@ -6,7 +6,7 @@ use std::pin::Pin;
 /// A request to a store, polled by the thread that made it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Longest value of a store, in bytes: an etcd takes requests of 1.5 MiB by default.
+/// Size of the longest value of a store, in bytes: an etcd takes requests of 1.5 MiB by default.
 pub const VALUE_SIZE_MAX: usize = 1 << 20;
 
 /// Counts the values of one store: each compare-and-set that succeeds gives a higher one. No value has revision 0.
@@ -27,14 +27,14 @@ pub struct Stored {
 pub enum Swap {
     /// The value is stored, durably, under this revision.
     Done(Revision),
-    /// The store has another revision than the expected one. Nothing was stored.
+    /// The store has another revision than the expected revision. Nothing was stored.
     Conflict,
 }
 
 /// The failure of a request to a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing was done: the store was not reached, or refused.
+    /// Nothing was done: the store was not reached, or refused the request.
     #[error("{store}: {reason}")]
     Refused {
         /// The store.
@@ -42,7 +42,7 @@ pub enum StoreError {
         /// The fault, and the remedy.
         reason: String,
     },
-    /// A compare-and-set may have taken effect, or may still do so.
+    /// A compare-and-set may have taken effect, or may take effect later.
     #[error("{store}: the outcome is unknown: {reason}")]
     Unknown {
         /// The store.
@@ -61,12 +61,12 @@ pub trait ConfigStore {
     /// The name of the store for people: an address, or a path.
     fn name(&self) -> &str;
 
-    /// The newest value; `None` if nothing was ever stored.
+    /// Reads the newest value; `None` if nothing was ever stored.
     fn read(&self) -> Pending<'_, Result<Option<Stored>, StoreError>>;
 
-    /// Stores `bytes` if the newest revision is `expected`, or, with `None`, if nothing was ever stored. Of any number of callers
-    /// that expect the same revision, at most one gets `Done`; there is none if the successful caller does not learn its outcome.
-    /// More than [`VALUE_SIZE_MAX`] bytes are refused.
+    /// Stores `bytes` if the newest revision is `expected`, or, with `None`, if nothing was ever stored. Of all callers
+    /// that expect the same revision, at most one gets `Done`. No caller gets `Done` if the successful caller does not
+    /// learn its outcome. More than [`VALUE_SIZE_MAX`] bytes are refused.
     fn compare_and_set(
         &self,
         expected: Option<Revision>,

@@ -1,15 +1,16 @@
 //! The length of a lease, on the clock of its holder and on the clock of its grantor.
 //!
-//! Both clocks run through suspend, and neither is set. Each is declared to run at most `drift_ppm` fast or slow, and to show a
-//! time that is at most one tick old. A holder counts from the moment at which it sent the request, the grantor from the moment
-//! at which it answered, which is later. The holder counts a little less than the lease, the grantor a little more:
+//! Both clocks go on while their hosts are suspended, and neither clock is set. Each clock is declared to run at most
+//! `drift_ppm` fast or slow, and to show a time that is at most one tick old. A holder counts from the moment at which
+//! it sent the request. The grantor counts from the moment at which it answered, which is later. The holder counts a
+//! little less than the lease, and the grantor a little more:
 //!
 //! ```text
 //!   holder    sent |--------- duration - drift - tick ------|
 //!   grantor           answered |-------------- duration + drift + tick --------------|
 //! ```
 //!
-//! The holder's time therefore ends before the grantor's, whatever the clocks do within their declaration.
+//! The holder's time therefore ends before the grantor's, if both clocks keep their declaration.
 
 use serde::{Deserialize, Serialize};
 use stonecast_base::Nanoseconds;
@@ -40,7 +41,7 @@ impl Timing {
         ..Self::DEDICATED_CORES
     };
 
-    /// Greatest deviation of two measurements of `length`, without ticks.
+    /// Greatest deviation of two measurements of `length`, not counting ticks.
     pub fn drift_of(&self, length: Nanoseconds) -> Nanoseconds {
         let drift = u128::from(length) * u128::from(self.drift_ppm);
         drift.div_ceil(1_000_000) as Nanoseconds

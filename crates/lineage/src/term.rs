@@ -1,12 +1,12 @@
-//! Clusters, epochs and terms: the numbers that the history of a shard is made of.
+//! Clusters, epochs and terms: the numbers in the history of a shard.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Distinguishes a cluster from every other one, and from itself before its configuration was restored from a copy: a restored
-/// store may repeat epochs, which its new nonce shows.
+/// Distinguishes a cluster from every other cluster, and from itself before its configuration was restored from a copy.
+/// A restored store may repeat epochs, which the new nonce shows.
 pub type Nonce = Uuid;
 
 /// Counts the configurations of a cluster: each change gives the next epoch.
@@ -22,5 +22,6 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The epoch in which a group's primary began: a change of primary, or its start. Records and connections are bound to it.
+/// The epoch in which a group's primary began: by a change of the primary, or by its start. Records and connections are
+/// bound to a term.
 pub type Term = Epoch;

@@ -6,11 +6,12 @@
 //!      | tells its story with
 //!   Scene        handles of one store, and the passing of time
 //!      | stands on
-//!   dyn World    what a store's tests give: handles, a clock, somebody who drives everything
+//!   dyn World    the parts that a store's tests provide: handles, a clock, a driver of everything
 //! ```
 //!
-//! The tests of a store implement [`World`] and call `store_contract_tests!`; that makes one test per promise. No fault
-//! happens in a story, so an answer of unknown outcome breaks it. The stories of faults belong to each store.
+//! The tests of a store implement [`World`] and call `store_contract_tests!`, which makes one test for each promise. No
+//! fault happens in a story, so an answer of unknown outcome breaks the promise. Each store has its own stories of
+//! faults.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -11,7 +11,7 @@ use crate::store::{Revision, StoreError, Swap, VALUE_SIZE_MAX};
 pub async fn a_store_to_which_nobody_wrote_is_empty(scene: Scene) {
     let handle = scene.handle();
     assert_eq!(handle.read().await, None);
-    // No value has the first or the last of these, and neither stands for an empty store.
+    // No value has the first or the last of these revisions, and no revision stands for an empty store.
     for revision in [0, 1, u64::MAX].map(Revision) {
         assert_eq!(handle.swap(Some(revision), b"x").await, Swap::Conflict);
     }

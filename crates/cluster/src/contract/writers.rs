@@ -15,7 +15,7 @@ use crate::store::{Revision, Swap};
 const NONCE: Nonce = Uuid::from_u128(0x5707_eca5);
 const ROUNDS: u32 = 20;
 
-/// The revision of the winner.
+/// Returns the revision of the winner, and whether the first writer won.
 fn winner(swaps: (Swap, Swap)) -> (Revision, bool) {
     match swaps {
         (Swap::Done(revision), Swap::Conflict) => (revision, true),
@@ -76,8 +76,9 @@ async fn found(handle: &Handle) -> (Attempt, Revision) {
     (configuration.attempt, stored.revision)
 }
 
-/// An attempt is sent and its answer is dropped. The attempt of another writer decides: either that attempt succeeds, and the
-/// dropped one never does; or it meets the dropped one, whose number shows that the dropped one succeeded.
+/// An attempt is sent, and its answer is dropped. The attempt of another writer decides. Either that attempt succeeds,
+/// and the dropped attempt never does. Or it meets the dropped attempt, whose number shows that the dropped attempt
+/// succeeded.
 pub async fn an_attempt_that_was_dropped_is_found_by_its_number(scene: Scene) {
     let (a, b) = (scene.handle(), scene.handle());
     let mut last = a.store(None, &configuration(attempt(0)).encode()).await;

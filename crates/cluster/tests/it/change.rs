@@ -1,4 +1,4 @@
-//! Changing a configuration through a store that fails in every way in which a store may.
+//! Changes of a configuration through a store that fails in every possible way.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, ready};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::cluster::{NONCE, an_attempt, name, placed, random, start, three_nodes};
 
-/// A clock that jumps to whatever anybody waits for.
+/// A clock that jumps to the deadline of each timer.
 #[derive(Default)]
 struct Jumping(Cell<Nanoseconds>);
 
@@ -53,10 +53,10 @@ fn finish<T>(work: impl Future<Output = T>) -> T {
     panic!("the work never ends")
 }
 
-/// A store in memory. Its faults are drawn.
+/// A store in memory with drawn faults.
 struct Faulty {
     stored: RefCell<Option<Stored>>,
-    /// A compare-and-set that comes about later.
+    /// A compare-and-set that takes effect later.
     late: RefCell<Option<(Option<Revision>, Vec<u8>)>>,
     random: RefCell<Random>,
     fault_percent: u32,
@@ -129,7 +129,7 @@ impl ConfigStore for Faulty {
 
     fn read(&self) -> Pending<'_, Result<Option<Stored>, StoreError>> {
         self.reads.update(|reads| reads + 1);
-        // What is late may come before a read or behind it.
+        // A late compare-and-set may take effect before a read or after it.
         if self.random.borrow_mut().random() {
             self.swap_late();
         }
@@ -181,7 +181,7 @@ fn runtime() -> Rc<dyn Runtime> {
     Rc::new(Jumping::default())
 }
 
-/// Registers node d, as often as it is asked to.
+/// Registers node d each time it is called.
 fn register(present: &Configuration) -> Result<Option<Configuration>, Refusal> {
     present.register(&name("d"), &start(4)).map(Some)
 }

@@ -108,7 +108,8 @@ fn an_heir_is_in_sync_and_its_predecessor_stays_a_copy() {
     );
 }
 
-/// The primary of the first shard says that `who`, which joins now or does not join at all, has everything.
+/// Finishes a join as the primary of the first shard, which says that `who` has everything. `who` joins now or does not
+/// join at all.
 fn finish_join(present: &Configuration, who: &str) -> Result<Configuration, Refusal> {
     let group = &present.groups[0];
     let join = group.joining.get(&name(who)).copied();
@@ -259,8 +260,8 @@ fn back_ends_are_groups_beside_the_shards() {
     ));
 }
 
-/// Whatever is done in whatever order: each change is consistent, gives the next epoch, never takes the last copy that
-/// has everything, and never makes a node lead that did not have everything before.
+/// After any actions in any order, each change is consistent, gives the next epoch, never takes the last copy that has
+/// everything, and never makes a node lead that did not have everything before.
 #[test]
 fn no_order_of_changes_loses_a_group() {
     for seed in 0..200 {

@@ -1,4 +1,4 @@
-//! Clusters to begin with.
+//! Clusters at the start of a story.
 
 use std::str::FromStr as _;
 
@@ -38,12 +38,12 @@ pub fn node_that_survives(pool: u128, durability: Durability) -> Node {
     Node::new(Uuid::from_u128(pool), durability, platform, addresses)
 }
 
-/// A start of the node of `pool`, which has all that it ever had.
+/// A start of the node of `pool`. Nothing is missing from the pool.
 pub fn start(pool: u128) -> Start {
     start_of(node(pool))
 }
 
-/// A start of `node`, whose pool has all that it ever had.
+/// A start of `node`. Nothing is missing from its pool.
 pub fn start_of(node: Node) -> Start {
     Start {
         node,

@@ -1,4 +1,4 @@
-//! The contract of stores, kept by a store in memory, and broken by the same store with one fault at a time.
+//! The contract of stores: a store in memory keeps it, and breaks it with one fault at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ enum Fault {
     HasOneWatchForEver,
 }
 
-/// The value, and all that came before it.
+/// The value, and all earlier values.
 #[derive(Default)]
 struct Shared {
     values: RefCell<Vec<Vec<u8>>>,
@@ -116,7 +116,7 @@ impl ConfigStore for Memory {
         expected: Option<Revision>,
         bytes: &[u8],
     ) -> Pending<'_, Result<Swap, StoreError>> {
-        // The second poll stores, so an attempt that is dropped after the first one never comes about.
+        // The second poll stores, so an attempt that is dropped after its first poll never takes effect.
         let (bytes, mut polled) = (bytes.to_vec(), false);
         Box::pin(poll_fn(move |context| {
             if polled {
@@ -165,7 +165,7 @@ impl ConfigStore for Memory {
     }
 }
 
-/// A clock that jumps to the first timer after so many polls in which nothing ended.
+/// A clock that jumps to its first timer after many polls in which no request ended.
 #[derive(Default)]
 struct Clock {
     now: Cell<Nanoseconds>,

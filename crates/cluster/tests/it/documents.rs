@@ -57,7 +57,7 @@ fn a_configuration_of_another_format_is_refused_by_its_format_whatever_follows()
     assert_eq!(older, DocumentError::Older { found: 1 });
 }
 
-/// A body with the right tag: a program that writes what it should not.
+/// A body with the right tag, as a faulty program may write it.
 fn tagged(body: &str) -> Vec<u8> {
     format!(
         "stonecast-configuration 2 {:032x}\n{body}",
@@ -134,7 +134,7 @@ fn other_text_is_no_configuration() {
     }
 }
 
-/// Needs the body on one line: indented, it would be longer than an etcd takes.
+/// Needs the body on one line: an indented body would be longer than an etcd takes.
 #[test]
 fn as_many_shards_as_there_may_be_fit_into_a_store() {
     let policy = Policy::new(Policy::REPLICAS_MAX, Policy::SHARDS_MAX);

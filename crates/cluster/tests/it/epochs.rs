@@ -1,4 +1,4 @@
-//! Epochs that are durable before they count.
+//! Epochs, which are durable before they count.
 
 use std::cell::{Cell, RefCell};
 use std::future::ready;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::cluster::{NONCE, placed};
 
-/// A pool's cell, which may refuse to keep anything.
+/// A pool's cell, which may refuse to keep an epoch.
 #[derive(Default)]
 struct Memory {
     kept: RefCell<Option<Known>>,

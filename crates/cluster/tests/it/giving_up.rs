@@ -6,7 +6,7 @@ use stonecast_cluster::{Configuration, Refusal, Subject};
 
 use crate::cluster::{name, placed, shard, start};
 
-/// Four shards on a alone; b, c and d have nothing.
+/// Four shards on node a alone. Nodes b, c and d have nothing.
 fn a_is_alone() -> Configuration {
     let mut alone = placed().register(&name("d"), &start(4)).unwrap();
     for gone in ["b", "c"] {
@@ -42,7 +42,7 @@ fn a_group_with_another_copy_in_sync_is_not_given_up() {
     assert_eq!(refused, Err(expected));
 }
 
-/// Needs the comparison with the node in sync: an operator who names the wrong node would give up a copy that is there.
+/// Needs the comparison with the node in sync: an operator who names the wrong node would give up an existing copy.
 #[test]
 fn a_group_is_given_up_by_the_name_of_the_node_that_had_it() {
     let refused = give_up(&a_is_alone(), "b", "d");
@@ -52,7 +52,7 @@ fn a_group_is_given_up_by_the_name_of_the_node_that_had_it() {
     );
 }
 
-/// Needs the refusal of an heir with a copy: what a joiner got of the lost copy is a part that makes no sense alone.
+/// Needs the refusal of an heir with a copy: a joiner has a part of the lost copy, which makes no sense alone.
 #[test]
 fn an_heir_that_has_a_part_of_the_group_or_is_unknown_is_refused() {
     let alone = a_is_alone();
@@ -75,7 +75,7 @@ fn an_heir_that_has_a_part_of_the_group_or_is_unknown_is_refused() {
         matches!(refused, Err(Refusal::NoSuchGroup { .. })),
         "{refused:?}"
     );
-    // A joiner of a lost copy has nobody who fills it.
+    // No node can fill a joiner of a lost copy.
     let after = give_up(&joining, "a", "b").unwrap();
     assert!(after.groups[0].joining.is_empty());
 }

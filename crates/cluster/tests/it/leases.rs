@@ -1,8 +1,9 @@
-//! Leases on clocks that drift, with messages that are late and nodes that stop, die and start again.
+//! Leases on clocks that drift, with late messages and nodes that stop, die and start again.
 //!
-//! Three nodes keep one group. Time advances in small steps; each node has a clock of its own, and hears of configurations and of
-//! leases late. After every step two promises are judged, by what each node would conclude from its own clock at that moment: no
-//! two terms have a primary with a lease, and no reader holds a lease of a term while another term's primary does.
+//! Three nodes keep one group. Time advances in small steps. Each node has a clock of its own, and hears of
+//! configurations and of leases late. After every step, two promises are judged by the conclusion that each node would
+//! draw from its own clock at that moment: no two terms have a primary with a lease, and no reader holds a lease of one
+//! term while the primary of another term holds its lease.
 
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random};
@@ -15,20 +16,21 @@ use crate::cluster::{name, random, start_of, three_nodes};
 
 const STEP_NS: Nanoseconds = 100_000;
 const STEPS: u64 = 20_000;
-/// Longest way of a message.
+/// Longest delay of a message.
 const DELAY_NS: Nanoseconds = 3_000_000;
 
-/// What the run is like.
+/// The properties of a run.
 #[derive(Clone, Copy)]
 struct World {
     timing: Timing,
-    /// How much clocks really drift, in millionths.
+    /// The real drift of clocks, in millionths.
     drift_ppm: u32,
-    /// The lease that a copy waits for after its start.
+    /// The lease for which a copy waits after its start.
     forgotten: Timing,
-    /// Whether readers count from the moment at which they hear of an offer instead of that at which they asked.
+    /// Whether readers wrongly count from the moment at which an offer arrives, and not from the sending of the
+    /// request.
     counts_from_arrival: bool,
-    /// Whether joiners are named as in sync before the primary's lease includes them.
+    /// Whether joiners are wrongly named as in sync before the primary's lease includes them.
     joins_without_a_grant: bool,
 }
 
@@ -71,7 +73,7 @@ impl Clock {
         let drift = i64::from(world.drift_ppm);
         Self {
             offset: random.random_range(0..1_000_000_000),
-            // The extremes are what matters.
+            // The extremes are the cases that matter.
             rate_ppm: [-drift, 0, drift][random.random_range(0..3)],
             tick_ns: world.timing.tick_ns,
         }
@@ -104,7 +106,7 @@ struct Run {
     world: World,
     random: Random,
     time: Nanoseconds,
-    /// What the store has.
+    /// The configuration that the store has.
     stored: Configuration,
     nodes: Vec<Node>,
     readers: Vec<Reader>,
@@ -112,7 +114,7 @@ struct Run {
     read_steps: u64,
 }
 
-/// What a run showed.
+/// The results of a run.
 struct Seen {
     violation: Option<String>,
     changes: u64,
@@ -177,14 +179,14 @@ impl Run {
     }
 
     fn send(&mut self, to: usize, message: Message) {
-        // Some are lost.
+        // Some messages are lost.
         if self.random.random_range(0..20) > 0 {
             let at = self.delay();
             self.nodes[to].inbox.push((at, message));
         }
     }
 
-    /// Sends from node `from`: what a node sends to itself arrives at once.
+    /// Sends a message from node `from`. A message of a node to itself arrives at once.
     fn send_from(&mut self, from: usize, to: usize, message: Message) {
         match from == to {
             true => self.take(to, message),
@@ -192,7 +194,7 @@ impl Run {
         }
     }
 
-    /// A compare-and-set by somebody who knows `known`.
+    /// Makes the compare-and-set of a node that knows epoch `known`.
     fn store(&mut self, known: Epoch, next: Configuration) -> bool {
         if self.stored.epoch != known {
             return false;
@@ -224,7 +226,7 @@ impl Run {
         if self.random.random_range(0..600) == 0 {
             self.restart(index);
         }
-        // Whoever asks the store anew hears of its configuration.
+        // A node that asks the store anew learns the stored configuration.
         if self.random.random_range(0..10) == 0 {
             let at = self.delay();
             let newest = Message::Configuration(self.stored.clone());
@@ -232,7 +234,7 @@ impl Run {
         }
     }
 
-    /// A node dies and starts: it has forgotten what it granted, and takes a new epoch where it leads.
+    /// Lets a node die and start: the node has forgotten its grants, and takes a new term in each group that it leads.
     fn restart(&mut self, index: usize) {
         let node = &self.nodes[index];
         let next = self
@@ -271,7 +273,7 @@ impl Run {
             Message::Configuration(newer) if newer.epoch > node.configuration.epoch => {
                 node.grants.enter(newer.epoch, newer.policy.lease);
                 let group = newer.group(&subject()).unwrap();
-                // A lease goes on through epochs of the same term.
+                // A lease goes on in later epochs of the same term.
                 node.lease = node.lease.take().filter(|(term, _)| *term == group.term);
                 if let Some((_, lease)) = &mut node.lease {
                     lease.enter(newer.epoch, group);
@@ -314,7 +316,8 @@ impl Run {
         }
     }
 
-    /// A primary asks the copies whose grants run out, joiners included, and names a joiner that has granted its lease.
+    /// Lets a primary ask the copies whose grants run out, joiners included, and name a joiner that has granted the
+    /// lease.
     fn lead(&mut self, index: usize) {
         let (time, half) = (self.time, self.world.timing.duration_ns / 2);
         let node = &mut self.nodes[index];
@@ -359,7 +362,7 @@ impl Run {
         }
     }
 
-    /// A copy whose grants are over deposes the primary, or removes it. A node without a copy joins.
+    /// Lets a copy whose grants are over depose the primary, or remove it. A node without a copy joins.
     fn stand(&mut self, index: usize) {
         let node = &self.nodes[index];
         let present = &node.configuration;
@@ -390,7 +393,7 @@ impl Run {
         self.change(index, known, next);
     }
 
-    /// Node `index`, which knows epoch `known`, stores `next`. Where that succeeds, everybody hears of it.
+    /// Lets node `index`, which knows epoch `known`, store `next`. If that succeeds, all nodes hear of `next`.
     fn change(&mut self, index: usize, known: Epoch, next: Configuration) {
         if self.store(known, next.clone()) {
             for other in 0..self.nodes.len() {
@@ -400,7 +403,7 @@ impl Run {
         }
     }
 
-    /// A reader asks whoever it takes for the primary.
+    /// Lets a reader ask the node that it takes for the primary.
     fn read(&mut self, index: usize) {
         let time = self.time;
         let to = self.random.random_range(0..self.nodes.len());
@@ -427,7 +430,7 @@ impl Run {
         if reader.waits.is_none() && asks {
             let node = &self.nodes[to];
             let lease = node.lease.as_ref().filter(|_| node.paused_until <= time);
-            // The request arrives in this step; its answer takes its time.
+            // The request arrives in this step, and its answer comes later.
             let offer = lease.and_then(|(term, lease)| {
                 Some((*term, lease.offer(self.world.timing, node.clock.at(time))?))
             });
@@ -490,7 +493,7 @@ fn run(world: World, seed: u64) -> Seen {
     }
 }
 
-/// Seeds of each world.
+/// Number of seeds in each world.
 const SEEDS: u64 = 60;
 
 #[test]
@@ -508,7 +511,7 @@ fn one_term_at_a_time_has_a_primary_and_readers_while_clocks_drift_as_declared()
     assert!(read > 0.1, "readers hold leases: {read}");
 }
 
-/// The oracle finds what it is there for.
+/// Returns whether the oracle finds a violation in `world`.
 fn is_found(world: World) -> bool {
     (0..20 * SEEDS).any(|seed| run(world, seed).violation.is_some())
 }

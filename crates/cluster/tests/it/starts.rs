@@ -1,4 +1,4 @@
-//! Pools that are copies when their nodes start, and pools that are none.
+//! Pools that are copies when their nodes start, and pools that are no copies.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ const WHOLE: FoundCopy = FoundCopy {
     contiguous: 90,
     horizon: 90,
 };
-/// A copy that lacks versions which were on all copies.
+/// A copy without some versions that were on all copies.
 const GAP: FoundCopy = FoundCopy {
     contiguous: 88,
     horizon: 90,
 };
 
-/// A start of a, which finds `copy` of every group.
+/// A start of node a, which finds `copy` of every group.
 fn finds(configuration: &Configuration, copy: FoundCopy) -> Start {
     let groups = configuration.groups.iter();
     let copies = groups.map(|group| (group.subject.clone(), copy)).collect();
@@ -78,7 +78,7 @@ fn a_group_of_which_a_pool_has_no_record_is_empty_and_whole() {
     assert_eq!(copies_of(&registered, &name("a")), 4);
 }
 
-/// Needs the loss and the start to be one change: between two of them, the node would lead with nothing.
+/// Needs the loss and the start to be one change: between two changes, the node would lead with nothing.
 #[test]
 fn a_lost_copy_leaves_its_group_in_the_change_that_registers_the_start() {
     let placed = placed();
