@@ -260,6 +260,12 @@ mutants! {
     CloseNotTold in "backup", "no stream holds up another";
     /// A backup charges nobody for entries of a stream that the backup has closed.
     StraysNotCharged in "backup", "credits never wedge";
+    /// A backup charges nobody for entries that the floors settle.
+    SettledNotCharged in "backup", "credits never wedge";
+    /// A backup looks for entries no further than sessions have credit.
+    DeadPlacesForgotten in "backup", "all that lands is found";
+    /// A backup takes for silent what may still be written by peers of an earlier run.
+    EarlierWritersTrusted in "backup", "doubt ends when the peer is gone";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences but writes no line back.

@@ -56,7 +56,7 @@ mod memory;
 
 pub use appended::{
     Arrival, ArrivalScan, Buffers, Consumption, EntryFacts, EntryFormat, Floors, Ledger,
-    LedgerFull, Search, Turn, Turned, first_unit, mend_header,
+    LedgerFull, Search, Stale, Turn, Turned, first_unit, mend_header,
 };
 pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};

@@ -9,6 +9,9 @@
 //! A session that ends leaves a *debt*: credits of which nobody knows whether a message that died has used them. Places are given out in
 //! the order of arrival. So when an entry of a later connection is found, all that ended sessions have used lies before that entry, and what is
 //! open there bounds their debts: mostly nothing. When every segment that a session may have written is settled, its debt is known.
+//!
+//! A debt that is forgiven, or one that a completion proves, leaves places that stay empty though nobody owes them. The next entry may lie behind all of them, so a
+//! search goes so far, until an entry of a later connection is found or their segments are settled.
 
 use std::collections::VecDeque;
 
@@ -60,6 +63,11 @@ impl Window {
         self.used = self.granted.min(self.used + cost);
     }
 
+    /// Credits of `arrivals` that no entry explains.
+    pub fn unexplained(&self, arrivals: u64) -> u64 {
+        arrivals.saturating_sub(self.used)
+    }
+
     /// All that was granted.
     pub fn granted(&self) -> u64 {
         self.granted
@@ -72,6 +80,7 @@ impl Window {
 }
 
 /// Credits that one ended session held, until the segments `until` are settled.
+#[derive(Default)]
 struct Debt {
     /// The newest connection when the session ended.
     newest: u64,
@@ -83,6 +92,8 @@ struct Debt {
 #[derive(Default)]
 pub(super) struct Debts {
     open: VecDeque<Debt>,
+    /// Places that stay empty and that nobody owes, of all sessions.
+    lost: Debt,
     /// Grains of settled segments that no found entry explains.
     unexplained: u64,
 }
@@ -108,14 +119,20 @@ impl Debts {
     /// A segment is settled: `taken` grains of it were used, and found entries explain `explained`.
     pub fn note_settled(&mut self, number: u32, (taken, explained): (u64, u64)) {
         self.unexplained += taken.saturating_sub(explained);
-        for debt in &mut self.open {
+        for debt in self.open.iter_mut().chain([&mut self.lost]) {
             debt.until.retain(|&waits| waits != number);
+        }
+        if self.lost.until.is_empty() {
+            self.lost.credits = 0;
         }
     }
 
     /// An entry of `connection` was found, and `open` grains of unsettled segments have none. Returns the credits that sessions which had
     /// ended before cannot have used.
     pub fn bound(&mut self, connection: u64, open: u64) -> u64 {
+        if self.lost.newest < connection {
+            self.lost = Debt::default();
+        }
         let earlier = self.open.iter_mut().filter(|debt| debt.newest < connection);
         let mut used = open + self.unexplained;
         let mut unused = 0;
@@ -132,11 +149,33 @@ impl Debts {
     /// Forgives the oldest debt: nothing is left to give, so no entry would ever be found that bounds it. What its session has used is
     /// given twice then, and a sender may wait for the next segment.
     pub fn forgive(&mut self) -> u64 {
-        let forgiven = self.open.pop_front().map_or(0, |debt| debt.credits);
+        let Some(debt) = self.open.pop_front() else {
+            return 0;
+        };
+        let forgiven = debt.credits;
+        self.lose(debt.newest, debt.credits, debt.until);
         if mutant!(EndedCreditsKept) {
             0
         } else {
             forgiven
+        }
+    }
+
+    /// Places for `credits` stay empty in the segments `until`, and nobody owes them; see [`Debts::add`].
+    pub fn lose(&mut self, newest: u64, credits: u64, until: Vec<u32>) {
+        let lost = &mut self.lost;
+        lost.newest = lost.newest.max(newest);
+        lost.credits += credits;
+        lost.until.extend(until);
+        lost.until.sort_unstable();
+        lost.until.dedup();
+    }
+
+    /// All credits for which places behind the last entry may stay empty.
+    pub fn lost(&self) -> u64 {
+        match mutant!(DeadPlacesForgotten) {
+            true => self.held(),
+            false => self.held() + self.lost.credits,
         }
     }
 
@@ -197,5 +236,24 @@ mod tests {
         assert_eq!(debts.bound(5, 2), 5 + 8);
         assert_eq!(debts.held(), 2);
         assert_eq!((debts.forgive(), debts.forgive()), (2, 0));
+    }
+
+    /// Needs the places of forgiven debts: the next entry lies behind all of them.
+    #[test]
+    fn a_search_goes_over_places_that_nobody_owes_until_an_entry_lies_behind_them() {
+        let mut debts = Debts::default();
+        debts.add(3, 10, vec![1, 2]);
+        assert_eq!((debts.forgive(), debts.held(), debts.lost()), (10, 0, 10));
+        debts.lose(5, 4, vec![2, 3]);
+        assert_eq!(debts.lost(), 14);
+        debts.bound(5, 0);
+        assert_eq!(debts.lost(), 14, "connection 5 may have written before");
+        debts.bound(6, 0);
+        assert_eq!(debts.lost(), 0);
+        debts.lose(6, 4, vec![3]);
+        debts.note_settled(2, (0, 0));
+        assert_eq!(debts.lost(), 4);
+        debts.note_settled(3, (0, 0));
+        assert_eq!(debts.lost(), 0, "no place is left to search");
     }
 }

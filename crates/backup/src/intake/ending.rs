@@ -112,6 +112,7 @@ impl Intake {
     pub fn silence(&self, peer: &NodeName) -> Silence {
         let mut sessions = self.sessions.values();
         match sessions.find(|session| session.peer == *peer) {
+            None if self.space.is_earlier_run_doubtful() => Silence::Doubtful,
             // Any peer may have filled the segments that an earlier run left.
             None if !self.is_left_searched() => Silence::UnderWay,
             None => Silence::Silent,
@@ -124,6 +125,13 @@ impl Intake {
     pub fn is_left_searched(&self) -> bool {
         let mut unsettled = self.space.unsettled();
         unsettled.all(|number| self.room.holds(number))
+    }
+
+    /// No process of an earlier run can write any more. The store asks the medium while
+    /// [`Pool::earlier_writers_are_gone`](super::Pool::earlier_writers_are_gone) was false: until then nobody is silent, and segments of the earlier
+    /// run are not used again.
+    pub fn trust_earlier_writers(&mut self) {
+        self.space.buffers().trust_adopted();
     }
 
     /// Ends all sessions, and lets nobody in any more. The segments stay as they are: a later run adopts them.

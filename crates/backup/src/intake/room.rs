@@ -91,7 +91,9 @@ impl Room {
         let Some(explained) = self.explained.remove(&number) else {
             return;
         };
-        let taken = u64::from(units) * UNIT_SIZE / u64::from(self.terms().grain);
+        let found = u64::from(units) * UNIT_SIZE / u64::from(self.terms().grain);
+        // The device left the segment because a message did not fit its rest, whatever is found there.
+        let taken = found.max(self.room_of_buffer());
         self.queue.settle(number.into(), taken);
         self.debts.note_settled(number, (taken, explained));
         self.queue.give_back(self.debts.take_unused());
@@ -119,17 +121,19 @@ impl Room {
     /// Forgets a quiet sender, `arrivals` of whose messages completed; `newest` is the highest number of a connection. Where the device packs, nobody knows what became of credits that
     /// no found entry has used, until all segments are settled that it may have written.
     pub fn forget(&mut self, (sender, newest): (QueuePair, u64), window: &Window, arrivals: u64) {
+        let unsettled = self.explained.keys().copied().collect();
         if !self.packs {
+            let dead = window.unexplained(arrivals);
+            self.debts.lose(newest, dead, unsettled);
             return self.queue.forget(sender, arrivals);
         }
         self.queue.forget(sender, window.granted());
-        let unsettled = self.explained.keys().copied().collect();
         self.debts.add(newest, window.held(), unsettled);
         self.queue.give_back(self.debts.take_unused());
     }
 
-    /// Credits of ended sessions that may be under way.
-    pub fn owed(&self) -> u64 {
-        self.debts.held()
+    /// Credits of ended sessions for which places behind the last entry may stay empty.
+    pub fn lost(&self) -> u64 {
+        self.debts.lost()
     }
 }

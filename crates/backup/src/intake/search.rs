@@ -59,7 +59,7 @@ impl Intake {
         let (streams, room, receiver) = (&mut self.streams, &mut self.room, &mut self.receiver);
         let (sessions, outbox) = (&mut self.sessions, &mut self.outbox);
         let segment_size = self.space.medium().format.segment_size;
-        let mut newest = 0;
+        let mut newest = (0, 0);
         let settled = self.space.search(bounds, &mut |entries, arrival| {
             let header = entries.header(arrival.bytes);
             let entry = header.expect("the scan judged the same copy").entry;
@@ -74,7 +74,9 @@ impl Intake {
                 .filter(|_| streams.is_open(&entry))
                 .map(|session| (session.peer.clone(), session.connection));
             if let Some(session) = &session {
-                newest = session.connection.max(newest);
+                if session.connection > newest.0 {
+                    newest = (session.connection, number);
+                }
                 room.explain(number, arrival.facts.size);
             }
             let found = Found {
@@ -96,13 +98,17 @@ impl Intake {
         for consumption in settled {
             self.room.settle(consumption);
         }
-        self.room.bound(newest, self.space.buffers().open_units());
+        let (connection, number) = newest;
+        if connection > 0 {
+            let open = self.space.open_units_up_to(number);
+            self.room.bound(connection, open);
+        }
     }
 
     /// Units behind the last entry found in which something may have arrived: all credits that anybody may have used.
     fn under_way(&self) -> u32 {
         let held = self.sessions.values().map(|session| session.window.held());
-        let credits = held.sum::<u64>() + self.room.owed();
+        let credits = held.sum::<u64>() + self.room.lost();
         let units = credits * u64::from(self.room.terms().grain) / UNIT_SIZE;
         u32::try_from(units).unwrap_or(u32::MAX)
     }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use stonecast_base::Span;
+use stonecast_base::{Span, mutant};
 use stonecast_fabric::{LocalSpan, MemoryRegion};
 use stonecast_log::{
     Arrival, Buffers, Consumption, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
@@ -59,11 +59,14 @@ impl Space {
         (medium, registered): (Medium, MemoryRegion),
         entries: Entries,
         ahead: usize,
-        (ledger, adopted): (Ledger, &[SegmentState]),
+        (ledger, adopted, are_writers_gone): (Ledger, &[SegmentState], bool),
     ) -> Self {
         let mut buffers = Buffers::new(ahead);
         for &state in adopted {
             buffers.adopt(&medium.format, state);
+        }
+        if !are_writers_gone {
+            buffers.doubt_adopted(&medium.format);
         }
         Self {
             medium,
@@ -81,8 +84,18 @@ impl Space {
         &self.medium
     }
 
+    /// Units in which something may lie that arrived before an entry in segment `number`, and was not found.
+    pub fn open_units_up_to(&self, number: u32) -> u64 {
+        self.buffers.open_units_up_to(&self.medium.format, number)
+    }
+
     pub fn buffers(&mut self) -> &mut Buffers {
         &mut self.buffers
+    }
+
+    /// Whether processes of an earlier run may still write.
+    pub fn is_earlier_run_doubtful(&self) -> bool {
+        self.buffers.is_earlier_run_doubtful()
     }
 
     /// Numbers of the segments whose search goes on.
@@ -150,8 +163,12 @@ impl Space {
             return Ok(());
         };
         room.post(state.number, self.buffer_of(state.number))?;
-        self.buffers.posted(&self.medium.format, state);
-        self.turning = None;
+        let mut turning = self.turning.take().expect("it has ended");
+        let (format, stale) = (&self.medium.format, turning.turn.take_stale());
+        match mutant!(SettledNotCharged) {
+            true => self.buffers.posted(format, state),
+            false => self.buffers.posted_over(format, state, stale),
+        }
         Ok(())
     }
 

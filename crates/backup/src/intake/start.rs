@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::Nonce;
 use stonecast_fabric::append::AppendOptions;
 use stonecast_fabric::{Access, Inbox, MemoryRegion, Port, RemoteAddress, Rkey};
@@ -36,6 +36,10 @@ pub struct Pool {
     pub ledger: Ledger,
     /// Segments that appends fill. Nobody appends to them any more: their entries are found again, and they are used again.
     pub segments: Vec<SegmentState>,
+    /// Whether no process of an earlier run can still write to the log, as
+    /// [`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone) tells: over shared memory a peer that
+    /// stopped inside a write may have outlived the run.
+    pub earlier_writers_are_gone: bool,
 }
 
 /// Options of an intake.
@@ -117,7 +121,8 @@ impl Intake {
         )?;
         let terms = Terms::new((port, &medium, registered), &room, options, pool.key)?;
         let entries = Entries::of(AppendKey::new(pool.key, options.nonce));
-        let left = (pool.ledger, &*pool.segments);
+        let trusts = pool.earlier_writers_are_gone || mutant!(EarlierWritersTrusted);
+        let left = (pool.ledger, &*pool.segments, trusts);
         Ok(Self {
             port: port.clone(),
             inbox: Inbox::new(port),

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use stonecast_backup::NotSent;
-use stonecast_fabric_sim::World;
+use stonecast_fabric_sim::{Features, World};
 use stonecast_replication::HEADER_SIZE;
 
-use crate::world::{Backup, Primary, Setup, Writer, open};
+use crate::world::{Backup, Pair, Primary, Setup, Writer, babble, open};
 
 /// Needs the refill where the longest entry cannot be paid: a window of one such entry is never half used while an entry of a line is out.
 pub fn a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever() {
@@ -139,4 +139,83 @@ pub fn memory_of_two_long_entries_sends_any_number_of_them() {
 #[test]
 fn staging_memory_never_refuses_what_fits_it() {
     memory_of_two_long_entries_sends_any_number_of_them();
+}
+
+/// Needs the search for entries that are settled when they come: they take many windows, which their session needs for others. Segments come round
+/// meanwhile, full of entries of earlier uses.
+pub fn entries_that_the_floors_settle_are_paid_for_and_their_session_goes_on() {
+    for setup in [Setup::one_sided(), Setup::answered()] {
+        let Pair {
+            backup,
+            primary,
+            mut writer,
+            mut link,
+            ..
+        } = Pair::begin(81, setup);
+        backup.with(|intake| intake.floors().raise(1, 1000));
+        let mut other = Writer::of(2);
+        open(&backup, &other, "a");
+        // Twice what all segments hold.
+        while writer.last < 2 * 6 * 16 {
+            primary.write(&mut link, &mut writer, 900);
+            while link.take_report().unwrap().is_some() {}
+        }
+        primary.write(&mut link, &mut other, 64);
+        while primary.reported(&mut link) != Ok(1) {}
+        let last = writer.last;
+        assert!(backup.versions(1).into_iter().eq(1..=last), "each once");
+        assert_eq!(backup.trouble(), None);
+    }
+}
+
+#[test]
+fn settled_entries_wedge_no_session() {
+    entries_that_the_floors_settle_are_paid_for_and_their_session_goes_on();
+}
+
+/// Needs the places of sessions that have ended in the bound of the search: more slots stay empty than a window has.
+pub fn an_entry_behind_more_empty_slots_than_a_window_has_is_found() {
+    let setup = Setup {
+        features: Features::COMMON,
+        ..Setup::one_sided()
+    };
+    let world = Rc::new(World::new(83));
+    let backup = Backup::start(&world, setup);
+    let primary = Primary::start(&world, &setup, "a");
+    for session in 1..=3 {
+        babble(&primary, "a", (3, 64));
+        backup.wait(|backup| backup.ended().len() == session);
+    }
+    let mut writer = Writer::of(1);
+    open(&backup, &writer, "a");
+    let mut link = primary.link();
+    primary.write(&mut link, &mut writer, 64);
+    backup.wait(|backup| backup.versions(1) == [1]);
+}
+
+#[test]
+fn empty_slots_hide_no_entry() {
+    an_entry_behind_more_empty_slots_than_a_window_has_is_found();
+}
+
+/// Needs the oldest debt to be forgiven: each session sends little, and owes a window, until nothing is left to give.
+#[test]
+fn where_debts_leave_no_room_the_next_session_gets_what_the_oldest_one_held() {
+    let setup = Setup::one_sided();
+    let world = Rc::new(World::new(85));
+    let backup = Backup::start(&world, setup);
+    let primary = Primary::start(&world, &setup, "a");
+    // Two segments pay seven windows and a part of one.
+    for session in 1..=12 {
+        babble(&primary, "a", (1, 64));
+        backup.wait(|backup| backup.ended().len() == session);
+    }
+    let mut writer = Writer::of(1);
+    open(&backup, &writer, "a");
+    let mut link = primary.link();
+    for version in 1..=40 {
+        primary.write(&mut link, &mut writer, 900);
+        assert_eq!(primary.reported(&mut link), Ok(version));
+    }
+    assert!(backup.versions(1).into_iter().eq(1..=40));
 }

@@ -233,6 +233,7 @@ pub fn a_settle_that_is_dropped_half_way_is_done_again() {
         key: KEY,
         ledger: Default::default(),
         segments: Vec::new(),
+        earlier_writers_are_gone: true,
     };
     let mut intake = Intake::start(&port, pool, &setup.options(1)).unwrap();
     for number in 0..2 {

@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use stonecast_base::mutants::{Mutant, plant};
 
-use crate::{closings, credits, ends, pipeline};
+use crate::{closings, credits, ends, pipeline, restarts};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 10] = [
+const STORIES: [(Mutant, fn()); 13] = [
     (
         Mutant::FencedBeforeSearch,
         ends::who_is_silent_has_nothing_left_that_was_reported_and_not_found,
@@ -47,6 +47,18 @@ const STORIES: [(Mutant, fn()); 10] = [
     (
         Mutant::StraysNotCharged,
         closings::entries_of_a_closed_stream_are_paid_for_and_their_session_goes_on,
+    ),
+    (
+        Mutant::SettledNotCharged,
+        credits::entries_that_the_floors_settle_are_paid_for_and_their_session_goes_on,
+    ),
+    (
+        Mutant::DeadPlacesForgotten,
+        credits::an_entry_behind_more_empty_slots_than_a_window_has_is_found,
+    ),
+    (
+        Mutant::EarlierWritersTrusted,
+        restarts::who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found,
     ),
 ];
 

@@ -7,9 +7,11 @@ use stonecast_cluster::Nonce;
 use stonecast_fabric::{Operation, RemoteAddress, Status};
 use stonecast_fabric_sim::World;
 use stonecast_media::Durability;
-use stonecast_session::{Endpoint, Queues, ReceiveBuffers};
+use stonecast_session::ReceiveBuffers;
 
-use crate::world::{ADDRESS, Backup, COMPLETIONS, KEY, Primary, Setup, hello};
+use crate::world::{
+    ADDRESS, Backup, COMPLETIONS, KEY, Primary, Setup, endpoint, hello, hello_bytes,
+};
 
 fn refusal(primary: &Primary) -> String {
     primary.try_link().err().expect("it is refused").to_string()
@@ -86,18 +88,6 @@ fn a_hello_that_is_none_is_refused_and_a_backup_without_words_is_given_up() {
     );
 }
 
-fn endpoint(primary: &Primary) -> Endpoint {
-    let queues = Queues {
-        send_capacity: 4,
-        receive_capacity: 4,
-        shared_receive_queue: None,
-        windows: false,
-        rnr_retry_count: 0,
-        rnr_retry_delay_ns: 0,
-    };
-    Endpoint::new(&primary.port, queues).unwrap()
-}
-
 /// Needs the window: a key of the whole region would let a primary read the records of every client.
 #[test]
 fn the_key_that_a_peer_gets_opens_eight_bytes_and_not_the_log() {
@@ -111,7 +101,7 @@ fn the_key_that_a_peer_gets_opens_eight_bytes_and_not_the_log() {
     let buffers = ReceiveBuffers::new(memory, 256);
     let queue = stonecast_fabric::ReceiveQueue::Own(endpoint.qp());
     buffers.post_all(&**device, queue, 2).unwrap();
-    let said = hello_bytes();
+    let said = hello_bytes("a");
     world
         .block_on(async { endpoint.connect(ADDRESS, &said).await })
         .unwrap();
@@ -139,16 +129,6 @@ fn the_key_that_a_peer_gets_opens_eight_bytes_and_not_the_log() {
     };
     assert_eq!(read(0, 8), Status::Success);
     assert_eq!(read(0, 16), Status::RemoteAccess);
-}
-
-fn hello_bytes() -> Vec<u8> {
-    let mut said = b"stcappnd".to_vec();
-    said.extend_from_slice(&1u32.to_le_bytes());
-    said.extend_from_slice(&[0; 4]);
-    said.truncate(12);
-    said.extend_from_slice(crate::world::NONCE.as_bytes());
-    said.push(b'a');
-    said
 }
 
 #[test]
@@ -201,6 +181,7 @@ fn refused(setup: Setup) -> IntakeError {
         key: KEY,
         ledger: Default::default(),
         segments: Vec::new(),
+        earlier_writers_are_gone: true,
     };
     Intake::start(&port, pool, &setup.options(1)).err().unwrap()
 }

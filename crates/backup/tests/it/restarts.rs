@@ -6,10 +6,14 @@ use stonecast_backup::{Silence, StreamName};
 use stonecast_cluster::Epoch;
 use stonecast_fabric_sim::World;
 
-use crate::world::{Backup, Primary, Setup, Writer, name, open};
+use crate::world::{Backup, Primary, Setup, Writer, bytes_of, name, open};
 
 /// A backup whose process was killed when `entries` entries of `a` were reported, and which searches slowly.
-fn restarted(setup: Setup, entries: usize) -> (Backup, Primary, Writer) {
+fn restarted(
+    setup: Setup,
+    entries: usize,
+    have_writers_outlived: bool,
+) -> (Backup, Primary, Writer) {
     let world = Rc::new(World::new(61));
     let mut backup = Backup::start(&world, setup);
     let primary = Primary::start(&world, &setup, "a");
@@ -21,6 +25,7 @@ fn restarted(setup: Setup, entries: usize) -> (Backup, Primary, Writer) {
         assert_eq!(primary.reported(&mut link), Ok(writer.last));
     }
     backup.process.kill();
+    backup.have_writers_outlived = have_writers_outlived;
     backup.restart();
     (backup, primary, writer)
 }
@@ -35,7 +40,7 @@ fn slow() -> Setup {
 /// Needs the look at adopted segments: no session tells of a peer of an earlier run.
 #[test]
 fn nobody_is_silent_before_what_an_earlier_run_left_is_searched() {
-    let (backup, _primary, writer) = restarted(slow(), 12);
+    let (backup, _primary, writer) = restarted(slow(), 12, false);
     let fenced = backup.with(|intake| {
         intake.fence(&name("a"));
         (intake.is_left_searched(), intake.silence(&name("a")))
@@ -45,6 +50,29 @@ fn nobody_is_silent_before_what_an_earlier_run_left_is_searched() {
     assert!(backup.versions(1).into_iter().eq(1..=writer.last));
 }
 
+/// Needs the doubt: a process that was stopped inside a write goes on after the restart, and its entry lands in a segment that was searched.
+pub fn who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found() {
+    let (backup, _primary, writer) = restarted(Setup::one_sided(), 12, true);
+    backup.with(|intake| intake.fence(&name("a")));
+    backup.wait(|backup| backup.versions(1).len() == 12);
+    let late = bytes_of(&writer.entry(13, 12));
+    let region = backup.region();
+    let last = backup.found().pop().expect("twelve").place;
+    let silence = |backup: &Backup| backup.with(|intake| intake.silence(&name("a")));
+    for _look in 0..20 {
+        assert_eq!(silence(&backup), Silence::Doubtful);
+    }
+    region.write(last.offset + last.size, &late);
+    backup.with(|intake| intake.trust_earlier_writers());
+    backup.wait(|backup| silence(backup) == Silence::Silent);
+    assert!(backup.versions(1).into_iter().eq(1..=13));
+}
+
+#[test]
+fn writers_that_outlived_the_run_are_doubted() {
+    who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found();
+}
+
 /// Needs the segment: the stream alone would name the session that its peer has by then.
 #[test]
 fn no_session_is_named_or_charged_for_entries_of_an_earlier_run() {
@@ -52,7 +80,7 @@ fn no_session_is_named_or_charged_for_entries_of_an_earlier_run() {
         segment_size: 64 * 1024,
         ..slow()
     };
-    let (backup, primary, mut writer) = restarted(setup, 400);
+    let (backup, primary, mut writer) = restarted(setup, 400, false);
     let left = writer.last;
     // The stream begins behind what was found before, and the session is there before the search has ended.
     let mut begun = Writer::of(1);

@@ -12,6 +12,7 @@ use stonecast_media::Region;
 use super::entry::EntryFormat;
 use super::floors::Floors;
 use super::scan::{Arrival, ArrivalScan};
+use super::stale::Stale;
 use crate::format::LogFormat;
 use crate::state::SegmentState;
 
@@ -34,6 +35,9 @@ struct Held {
     /// Peers that may still write here, though nobody waits for them.
     doubtful: BTreeSet<u64>,
 }
+
+/// The peers of the run before, whose numbers nobody knows. No peer has this number.
+const EARLIER_RUN: u64 = u64::MAX;
 
 /// A search of all that lay in the segments at one moment; see [`Buffers::begin_search`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,10 +62,34 @@ impl Buffers {
     }
 
     /// Takes over a segment that an earlier run left. No peer appends to it any more: connections end with the run, and a machine
-    /// that lost power has none. Peers that may have outlived the run on the same machine are [doubtful](Self::doubt).
+    /// that lost power has none. Peers that may have outlived the run on the same machine are [doubtful](Self::doubt_adopted).
     pub fn adopt(&mut self, format: &LogFormat, state: SegmentState) {
         self.posted(format, state);
         self.consumed(state.number);
+    }
+
+    /// The segments that were adopted, before a search of them: writers of the earlier run may have outlived that run. The search of these segments does not
+    /// end, and they are not used again, until [`Buffers::trust_adopted`].
+    pub fn doubt_adopted(&mut self, format: &LogFormat) {
+        for held in self.held.iter_mut().filter(|held| held.consumed) {
+            held.scan = ArrivalScan::new(format, held.state.number);
+            held.doubtful.insert(EARLIER_RUN);
+        }
+    }
+
+    /// No writer of the earlier run is left. All that they wrote is found.
+    pub fn trust_adopted(&mut self) {
+        for held in &mut self.held {
+            if held.doubtful.remove(&EARLIER_RUN) {
+                held.scan.close();
+            }
+        }
+    }
+
+    /// Whether writers of the earlier run may be left.
+    pub fn is_earlier_run_doubtful(&self) -> bool {
+        let mut held = self.held.iter();
+        held.any(|held| held.doubtful.contains(&EARLIER_RUN))
     }
 
     /// How many more segments to post now.
@@ -84,6 +112,17 @@ impl Buffers {
             newest: BTreeMap::new(),
             doubtful: BTreeSet::new(),
         });
+    }
+
+    /// Like [`Buffers::posted`], with what lay there before. All that arrives is found then, also what the floors settle before a
+    /// search comes to it: whoever counts what senders have used needs that.
+    ///
+    /// # Panics
+    /// As [`Buffers::posted`].
+    pub fn posted_over(&mut self, format: &LogFormat, state: SegmentState, stale: Stale) {
+        self.posted(format, state);
+        let held = self.find(state.number);
+        held.scan = ArrivalScan::new(format, state.number).finding_settled(stale);
     }
 
     /// The device has given the buffer of segment `number` back: nothing lands there any more, except from doubtful peers.
@@ -122,7 +161,8 @@ impl Buffers {
             let newest = &mut held.newest;
             let mut note = |arrival: &Arrival<'_>| {
                 let facts = arrival.facts;
-                if !facts.is_mark {
+                // What is settled holds no segment.
+                if !facts.is_mark && floors.counts(&facts) {
                     let version = newest.entry((facts.shard, facts.term)).or_default();
                     *version = facts.version.max(*version);
                 }
@@ -194,11 +234,27 @@ impl Buffers {
         self.held.iter().map(|held| held.state)
     }
 
-    /// Units without an entry, below the last entry found of each segment whose search goes on.
-    pub fn open_units(&self) -> u64 {
-        let unsettled = self.held.iter().filter(|held| !held.scan.is_settled());
-        let open = unsettled.flat_map(|held| held.scan.open_units());
-        open.map(|range| u64::from(range.end - range.start)).sum()
+    /// Units in which something may lie that arrived before an entry that was found in segment `number`, and that no search has found: those below the last entry found
+    /// there, and all of each segment that was posted before. A device leaves the end of a segment behind which something has arrived.
+    pub fn open_units_up_to(&self, format: &LogFormat, number: u32) -> u64 {
+        let mut open = 0;
+        for held in &self.held {
+            let scan = &held.scan;
+            let ranges = scan.open_units().iter();
+            let below: u32 = ranges.map(|range| range.end - range.start).sum();
+            let is_last = held.state.number == number;
+            let tail = match is_last {
+                true => 0,
+                false => format.segment_units() - scan.reach(),
+            };
+            if !scan.is_settled() {
+                open += u64::from(below + tail);
+            }
+            if is_last {
+                break;
+            }
+        }
+        open
     }
 
     /// The segments whose search goes on, oldest first: entries may still be found there.

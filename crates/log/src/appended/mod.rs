@@ -31,6 +31,7 @@ mod floors;
 mod ledger;
 mod rows;
 mod scan;
+mod stale;
 mod turn;
 
 pub use buffers::{Buffers, Consumption, Search};
@@ -40,4 +41,5 @@ pub use floors::Floors;
 pub(crate) use ledger::LEDGER_FIELDS;
 pub use ledger::{Ledger, LedgerFull, first_unit};
 pub use scan::{Arrival, ArrivalScan};
+pub use stale::Stale;
 pub use turn::{Turn, Turned, mend_header};

@@ -19,6 +19,7 @@ use stonecast_media::Region;
 use super::entry::{EntryFacts, EntryFormat};
 use super::floors::Floors;
 use super::ledger::first_unit;
+use super::stale::Stale;
 use crate::format::{LogFormat, UNIT_SIZE};
 
 /// A whole entry.
@@ -51,6 +52,8 @@ pub struct ArrivalScan {
     /// Nothing arrives any more.
     closed: bool,
     settled: bool,
+    /// What lay here before. `None`: nobody knows, so only what counts is news.
+    stale: Option<Stale>,
 }
 
 impl ArrivalScan {
@@ -68,6 +71,16 @@ impl ArrivalScan {
             rounds: 0,
             closed: false,
             settled: false,
+            stale: None,
+        }
+    }
+
+    /// Also finds entries that have arrived and that the floors settle: all but `stale`.
+    #[must_use]
+    pub fn finding_settled(self, stale: Stale) -> Self {
+        Self {
+            stale: Some(stale),
+            ..self
         }
     }
 
@@ -109,7 +122,7 @@ impl ArrivalScan {
     }
 
     /// Looks at about `budget` units (an entry is looked at as a whole, whatever is left), and passes each entry that is found and
-    /// counts to `visit`. `under_way` bounds the units behind the reach in which something may have arrived: what senders hold of
+    /// counts to `visit`, and those that are settled where it [finds](Self::finding_settled) them. `under_way` bounds the units behind the reach in which something may have arrived: what senders hold of
     /// credits. Returns how many entries were found.
     ///
     /// `floors` are those of the moment at which the segment was posted, or later ones.
@@ -122,7 +135,9 @@ impl ArrivalScan {
         visit: &mut dyn FnMut(&Arrival<'_>),
     ) -> u64 {
         let place = (region, format, self.number);
+        let stale = self.stale.take();
         let mut look = Look::new(place, entries, floors);
+        look.stale = stale.as_ref();
         let mut found = 0;
         // Entries mostly arrive behind the last one. The other half of the budget is for those that do not.
         while !self.closed && look.looked < budget / 2 && self.reach < self.units {
@@ -157,6 +172,7 @@ impl ArrivalScan {
                 self.cursor = unit + count;
             }
         }
+        self.stale = stale.filter(|_| !self.settled);
         found
     }
 
@@ -200,6 +216,8 @@ pub(super) struct Look<'r> {
     number: u32,
     entries: &'r dyn EntryFormat,
     floors: &'r Floors,
+    /// All entries but these are news, whether they count or not.
+    stale: Option<&'r Stale>,
     bytes: Vec<u8>,
     /// Units copied so far.
     looked: u32,
@@ -217,19 +235,26 @@ impl<'r> Look<'r> {
             number,
             entries,
             floors,
+            stale: None,
             bytes: Vec::new(),
             looked: 0,
         }
     }
 
-    /// The whole entry at `unit`, if there is one that counts. The body of another one is not read: a segment that is used again
+    /// The line at `unit`, if an entry begins with it that counts no more.
+    pub fn stale_at(&mut self, unit: u32) -> Option<[u8; UNIT_SIZE as usize]> {
+        let line = self.line(unit);
+        let facts = self.entries.header(&line)?;
+        (!self.floors.counts(&facts)).then_some(line)
+    }
+
+    /// The whole entry at `unit`, if there is one that is news. The body of another one is not read: a segment that is used again
     /// is full of them.
     pub fn at(&mut self, unit: u32) -> Option<Arrival<'_>> {
         let position = self.format.position(self.number, unit);
-        let mut line = [0; UNIT_SIZE as usize];
         self.looked += 1;
-        self.region.read(position, &mut line);
-        let size = self.judge(&line)?.size;
+        let line = self.line(unit);
+        let size = self.judge(unit, &line)?.size;
         let units = size.div_ceil(UNIT_SIZE as u32);
         if units > self.format.segment_units() - unit {
             return None;
@@ -240,7 +265,8 @@ impl<'r> Look<'r> {
         self.region.read(position, &mut self.bytes);
         // The first line may have changed since it was looked at.
         let line = self.bytes.first_chunk().expect("an entry has a line");
-        let facts = self.judge(line).filter(|facts| facts.size == size)?;
+        let facts = self.judge(unit, line);
+        let facts = facts.filter(|facts| facts.size == size)?;
         let bytes = &self.bytes[..size as usize];
         self.entries.is_whole(bytes).then_some(Arrival {
             position,
@@ -249,9 +275,18 @@ impl<'r> Look<'r> {
         })
     }
 
-    /// The facts in a line, if an entry begins with it that may count.
-    fn judge(&self, line: &[u8; UNIT_SIZE as usize]) -> Option<EntryFacts> {
+    fn line(&self, unit: u32) -> [u8; UNIT_SIZE as usize] {
+        let mut line = [0; UNIT_SIZE as usize];
+        let position = self.format.position(self.number, unit);
+        self.region.read(position, &mut line);
+        line
+    }
+
+    /// The facts in the line at `unit`, if an entry begins with it that may be news.
+    fn judge(&self, unit: u32, line: &[u8; UNIT_SIZE as usize]) -> Option<EntryFacts> {
         let facts = self.entries.header(line)?;
-        (u64::from(facts.size) >= UNIT_SIZE && self.floors.counts(&facts)).then_some(facts)
+        let is_news =
+            self.floors.counts(&facts) || self.stale.is_some_and(|stale| !stale.holds(unit, line));
+        (u64::from(facts.size) >= UNIT_SIZE && is_news).then_some(facts)
     }
 }

@@ -12,6 +12,7 @@ use stonecast_media::Region;
 use super::entry::EntryFormat;
 use super::ledger::{Ledger, LedgerFull, clear_forged, first_unit};
 use super::scan::Look;
+use super::stale::Stale;
 use crate::format::{LogFormat, UNIT_SIZE};
 use crate::seal::Heritage;
 use crate::segment::{self, SegmentKind};
@@ -27,6 +28,7 @@ pub struct Turn {
     next: SegmentState,
     kind: SegmentKind,
     stage: Stage,
+    stale: Stale,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +94,18 @@ impl Turn {
             SegmentKind::Appends => Stage::Clear(0),
             SegmentKind::Records => Stage::Facts,
         };
-        Self { next, kind, stage }
+        let stale = Stale::default();
+        Self {
+            next,
+            kind,
+            stage,
+            stale,
+        }
+    }
+
+    /// What lies in the segment of a turn to appends that is done, and is no news: for [`Buffers::posted_over`](super::Buffers::posted_over).
+    pub fn take_stale(&mut self) -> Stale {
+        std::mem::take(&mut self.stale)
     }
 
     /// Takes a step. `ledger` has the floors that count, of which the segment gets a ledger.
@@ -155,6 +168,8 @@ impl Turn {
             if look.at(unit).is_some() {
                 region.store(format.position(number, unit), 0);
                 spans.push(Span::new(format.position(number, unit), UNIT_SIZE));
+            } else if let Some(line) = look.stale_at(unit) {
+                self.stale.push(unit, &line);
             }
         }
         self.stage = match until < format.segment_units() {

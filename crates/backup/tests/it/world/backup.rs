@@ -29,6 +29,8 @@ pub struct Backup {
     pub doubt: Rc<Doubt>,
     shared: Rc<Shared>,
     runs: u32,
+    /// Whether processes of earlier runs may still write, as the medium says at the next start.
+    pub have_writers_outlived: bool,
 }
 
 #[derive(Default)]
@@ -73,6 +75,7 @@ impl Backup {
             doubt: Rc::default(),
             shared: Rc::default(),
             runs: 0,
+            have_writers_outlived: false,
         };
         *backup.shared.blank.borrow_mut() = (0..setup.segments).rev().collect();
         backup.serve(Left::default());
@@ -112,6 +115,7 @@ impl Backup {
             key: KEY,
             ledger: left.ledger,
             segments: left.segments,
+            earlier_writers_are_gone: !self.have_writers_outlived,
         };
         let intake = Intake::start(&port, pool, &self.setup.options(self.runs)).unwrap();
         let runtime = self.process.runtime();

@@ -1,13 +1,15 @@
 //! A backup, primaries, and their surroundings.
 
+mod babbler;
 mod backup;
 mod pair;
 mod primary;
 mod recovery;
 
+pub use babbler::{babble, endpoint, hello_bytes};
 pub use backup::{Backup, open};
 pub use pair::Pair;
-pub use primary::{Primary, Writer, name};
+pub use primary::{Primary, Writer, bytes_of, name};
 pub use recovery::recover;
 
 use stonecast_backup::{Hello, IntakeOptions};

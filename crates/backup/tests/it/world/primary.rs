@@ -6,9 +6,9 @@ use stonecast_backup::{BackupLink, LinkEnded, LinkOptions, NotLinked, NotSent, S
 use stonecast_cluster::{Epoch, NodeName};
 use stonecast_fabric::{Port, Runtime};
 use stonecast_fabric_sim::{Machine, Process, World};
-use stonecast_replication::{Entry, HEADER_SIZE, Kind};
+use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind};
 
-use super::{ADDRESS, COMPLETIONS, Setup, hello};
+use super::{ADDRESS, COMPLETIONS, KEY, NONCE, Setup, hello};
 
 pub fn name(node: &str) -> NodeName {
     node.parse().unwrap()
@@ -120,6 +120,14 @@ impl Writer {
             kind: Kind::Record,
         }
     }
+}
+
+/// The bytes of an entry, as a link makes them.
+pub fn bytes_of(entry: &Entry) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_SIZE];
+    bytes.extend(body_of(entry.version, 64));
+    entry.write_header(&AppendKey::new(KEY, NONCE), &mut bytes);
+    bytes
 }
 
 fn body_of(version: u64, size: usize) -> Vec<u8> {

@@ -86,3 +86,20 @@ fn a_segment_that_is_needed_is_not_released() {
     let (mut buffers, _) = filled(&memory, &mut ledger);
     buffers.release(1, ledger.floors());
 }
+
+/// Needs the end of the first segment: a message that died may have taken room there, after the last entry that was found.
+#[test]
+fn what_may_lie_before_an_entry_is_all_that_is_open_before_it_and_nothing_behind() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let (mut buffers, _) = filled(&memory, &mut ledger);
+    place(&memory, 3, FIRST + 4, &entry(1, 5, b""));
+    look(&memory, &mut buffers, &ledger);
+    let holes = 2;
+    assert_eq!(buffers.open_units_up_to(&pool(), 1), holes);
+    let end = u64::from(UNITS - FIRST - 7);
+    assert_eq!(buffers.open_units_up_to(&pool(), 3), holes + end + 4);
+    buffers.consumed(1);
+    look(&memory, &mut buffers, &ledger);
+    assert_eq!(buffers.open_units_up_to(&pool(), 3), 4);
+}

@@ -2,7 +2,7 @@
 
 use std::slice::from_ref;
 
-use stonecast_log::{ArrivalScan, Floors, Ledger, Turn};
+use stonecast_log::{ArrivalScan, Floors, Ledger, Turn, Turned};
 
 use super::node::{
     FIRST, Format, SHARD, UNITS, entry, entry_of, log, look, look_within, place, pool, posted,
@@ -98,6 +98,32 @@ fn old_entries_of_a_segment_that_is_used_again_are_no_news_and_new_ones_among_th
     found.extend(look(&memory, &mut scan, ledger.floors()));
     assert_eq!(found, [(FIRST, 61), (FIRST + 2, 62)]);
     assert_eq!(scan.reach(), FIRST + 11);
+}
+
+/// Needs the memory of what lay there: by the floors alone an entry that arrives late looks like one of an earlier use.
+#[test]
+fn an_entry_that_the_floors_settle_before_it_is_found_is_found_and_one_of_an_earlier_use_is_not() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    for (version, at) in [(1, FIRST), (2, FIRST + 2), (3, FIRST + 4)] {
+        place(&memory, 1, at, &entry(1, version, &[1; 40]));
+    }
+    ledger.floors_mut().raise(SHARD, 3);
+    let mut again = Turn::to_appends(1, Some(&state), Default::default());
+    while let Turned::Persist(spans) = again.step(&memory, &pool(), &Format, &mut ledger).unwrap() {
+        memory.persist(&spans);
+    }
+    let mut scan = scan().finding_settled(again.take_stale());
+    ledger.floors_mut().raise(SHARD, 9);
+    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    place(&memory, 1, FIRST, &entry(1, 8, &[1; 40]));
+    place(&memory, 1, FIRST + 2, &entry(1, 3, &[1; 40]));
+    let found = look(&memory, &mut scan, ledger.floors());
+    assert_eq!(found, [(FIRST, 8), (FIRST + 2, 3)]);
+    scan.close();
+    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    assert!(scan.is_settled() && scan.reach() == FIRST + 4);
 }
 
 /// Needs the clearing: version 40 is not settled, so its copy inside a value would take the place of the entry that arrives there.
