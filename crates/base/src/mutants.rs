@@ -266,6 +266,8 @@ mutants! {
     DeadPlacesForgotten in "backup", "all that lands is found";
     /// A backup takes for silent what may still be written by peers of an earlier run.
     EarlierWritersTrusted in "backup", "doubt ends when the peer is gone";
+    /// A segment goes back to records before the floors that settle its entries are durable.
+    ReturnedBeforeFloors in "backup", "floors are durable first";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences but writes no line back.

@@ -30,7 +30,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{Inbox, Port};
-use stonecast_log::Floors;
+use stonecast_log::{Floors, Heritage, SegmentState};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::AppendReceiver;
 
@@ -109,6 +109,22 @@ impl Intake {
     /// Segments that are needed beyond those that can be used again.
     pub fn segments_wanted(&self) -> usize {
         self.space.wanted()
+    }
+
+    /// Segments that could be filled with records again: their entries are settled, and appends do not need them now.
+    pub fn segments_spare(&self) -> usize {
+        self.space.spare()
+    }
+
+    /// Asks a segment back, with the log's memory of freed segments. [`Intake::settle`] turns one as soon as one is spare, when the floors that settle its
+    /// entries are durable elsewhere.
+    pub fn ask_back(&mut self, heritage: Heritage) {
+        self.space.ask_back(heritage);
+    }
+
+    /// Segments that went back since the last call: blank ones of records, durably, and the store's.
+    pub fn take_returned(&mut self) -> Vec<SegmentState> {
+        self.space.take_returned()
     }
 
     /// The floors, which say what counts of the entries. A change is durable after [`Intake::keep_floors`], and with each segment that is posted later. Whoever

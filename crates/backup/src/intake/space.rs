@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lent --turn--> posted --> consumed --> settled --floors--> reusable --turn--> posted
-//!                     '------- search: entries -------'
+//!                     '------- search: entries -------'     '--turn--> returned
 //! ```
 
 use std::collections::VecDeque;
@@ -39,14 +39,18 @@ pub(super) struct Space {
     buffers: Buffers,
     ledger: Ledger,
     lent: VecDeque<Lent>,
+    /// Segments that the owner of the pool asks back: what the log remembers of freed segments, for each.
+    asked: VecDeque<Heritage>,
+    returned: Vec<SegmentState>,
     turning: Option<Turning>,
     /// Bytes of a ledger that are not durable yet.
     unkept: Vec<Span>,
 }
 
-/// A segment on its way to the device.
+/// A segment on its way to the device, or back to records.
 struct Turning {
     turn: Turn,
+    is_return: bool,
     /// Bytes of the last step that are not durable yet.
     unkept: Vec<Span>,
     /// The segment has its new kind, durably.
@@ -75,6 +79,8 @@ impl Space {
             buffers,
             ledger,
             lent: VecDeque::new(),
+            asked: VecDeque::new(),
+            returned: Vec::new(),
             turning: None,
             unkept: Vec::new(),
         }
@@ -113,9 +119,39 @@ impl Space {
 
     /// Segments that the owner of the pool should lend now.
     pub fn wanted(&self) -> usize {
-        let under_way = usize::from(self.turning.is_some()) + self.lent.len();
+        let turning = self.turning.iter().filter(|turning| !turning.is_return);
+        let under_way = turning.count() + self.lent.len();
         let reusable = self.buffers.reusable(self.ledger.floors()).len();
         self.buffers.wanted().saturating_sub(under_way + reusable)
+    }
+
+    /// Segments that could go back now.
+    pub fn spare(&self) -> usize {
+        let free = self.returnable().count();
+        let under_way = self.asked.len() + self.buffers.wanted();
+        free.saturating_sub(under_way)
+    }
+
+    /// Gives a segment back as soon as one is spare.
+    pub fn ask_back(&mut self, heritage: Heritage) {
+        self.asked.push_back(heritage);
+    }
+
+    /// Segments that are blank ones of records again, durably.
+    pub fn take_returned(&mut self) -> Vec<SegmentState> {
+        std::mem::take(&mut self.returned)
+    }
+
+    /// Segments that may be used again, but for the one that keeps the ledger.
+    fn returnable(&self) -> impl Iterator<Item = SegmentState> {
+        let home = self.home().map(|state| state.number);
+        let free = self.buffers.reusable(self.ledger.floors()).into_iter();
+        free.filter(move |state| Some(state.number) != home && state.may_be_used_again())
+    }
+
+    /// The segment that gets the next ledger.
+    fn home(&self) -> Option<SegmentState> {
+        self.buffers.states().last()
     }
 
     /// One step of the search; see [`Buffers::step`].
@@ -140,10 +176,13 @@ impl Space {
         })
     }
 
-    /// Takes one step towards the next posted segment, if one is wanted. Dropping the future loses nothing.
+    /// Takes one step towards the next posted segment, if one is wanted, or towards one that goes back. Dropping the future loses nothing.
     pub async fn turn(&mut self, room: &mut Room) -> Result<(), IntakeError> {
         if self.turning.is_none() {
             self.turning = self.begin_turn();
+        }
+        if self.turning.is_none() {
+            self.turning = self.begin_return().await?;
         }
         let Some(turning) = &mut self.turning else {
             return Ok(());
@@ -162,6 +201,11 @@ impl Space {
             }
             return Ok(());
         };
+        if turning.is_return {
+            self.returned.push(state);
+            self.turning = None;
+            return Ok(());
+        }
         room.post(state.number, self.buffer_of(state.number))?;
         let mut turning = self.turning.take().expect("it has ended");
         let (format, stale) = (&self.medium.format, turning.turn.take_stale());
@@ -191,9 +235,28 @@ impl Space {
         };
         Some(Turning {
             turn: Turn::to_appends(lent.number, lent.before.as_ref(), lent.heritage),
+            is_return: false,
             unkept: Vec::new(),
             done: None,
         })
+    }
+
+    /// A segment that goes back keeps no ledger, so the floors that settle its entries are kept elsewhere first.
+    async fn begin_return(&mut self) -> Result<Option<Turning>, IntakeError> {
+        let (Some(&heritage), Some(state)) = (self.asked.front(), self.returnable().next()) else {
+            return Ok(None);
+        };
+        if !mutant!(ReturnedBeforeFloors) {
+            let _durable = self.keep_floors().await?;
+        }
+        self.asked.pop_front();
+        let state = self.buffers.release(state.number, self.ledger.floors());
+        Ok(Some(Turning {
+            turn: Turn::to_records(&state, heritage, &self.ledger),
+            is_return: true,
+            unkept: Vec::new(),
+            done: None,
+        }))
     }
 
     /// The bytes of a segment that appends fill.
@@ -213,8 +276,7 @@ impl Space {
         if !self.unkept.is_empty() {
             let _durable = self.medium.persist(&mut self.unkept).await?;
         }
-        let home = self.buffers.states().last();
-        let home = home.ok_or(IntakeError::NoSegment)?;
+        let home = self.home().ok_or(IntakeError::NoSegment)?;
         let (region, format) = (&*self.medium.region, &self.medium.format);
         self.unkept.push(self.ledger.write(region, format, &home)?);
         Ok(self.medium.persist(&mut self.unkept).await?)

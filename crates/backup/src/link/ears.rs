@@ -111,22 +111,48 @@ impl Ears {
         posted.map_err(|error| Trouble::Receive(error.to_string()))?;
         let size = bytes.len();
         let notice = Notice::parse(&bytes).ok_or(Trouble::NotANotice { size })?;
-        self.judge(&notice)?;
+        judge(&notice, self.connection, self.granted)?;
         let news = notice.granted - self.granted;
         self.granted = notice.granted;
         Ok(Some((notice, news)))
     }
+}
 
-    fn judge(&self, notice: &Notice) -> Result<(), Trouble> {
-        let (connection, granted) = (self.connection, self.granted);
-        if notice.connection != connection {
-            let found = notice.connection;
-            return Err(Trouble::OtherConnection { found, connection });
-        }
-        if notice.granted < granted {
-            let found = notice.granted;
-            return Err(Trouble::CreditsFell { found, granted });
-        }
-        Ok(())
+/// Whether a notice is of this connection, and goes on from what was granted.
+fn judge(notice: &Notice, connection: u64, granted: u64) -> Result<(), Trouble> {
+    if notice.connection != connection {
+        let found = notice.connection;
+        return Err(Trouble::OtherConnection { found, connection });
+    }
+    if notice.granted < granted {
+        let found = notice.granted;
+        return Err(Trouble::CreditsFell { found, granted });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_of_another_connection_or_with_falling_credits_ends_the_link() {
+        let notice = |connection, granted| Notice {
+            connection,
+            granted,
+            terms: None,
+            told: Vec::new(),
+        };
+        assert_eq!(judge(&notice(4, 9), 4, 9), Ok(()));
+        let (found, connection) = (3, 4);
+        assert_eq!(
+            judge(&notice(3, 9), 4, 9),
+            Err(Trouble::OtherConnection { found, connection })
+        );
+        let (found, granted) = (8, 9);
+        assert_eq!(
+            judge(&notice(4, 8), 4, 9),
+            Err(Trouble::CreditsFell { found, granted })
+        );
     }
 }

@@ -14,12 +14,12 @@ pub fn a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever() {
         window_size: 1024,
         ..Setup::one_sided()
     };
-    let world = Rc::new(World::new(21));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(21, setup);
     for turn in 0..24 {
         let body_size = [1, 1024 - HEADER_SIZE][turn % 2];
         primary.write(&mut link, &mut writer, body_size);
@@ -72,12 +72,13 @@ fn credits_do_not_drift_with_the_ends_of_sessions() {
 #[test]
 fn an_entry_that_nobody_can_pay_or_place_is_refused_and_nothing_has_changed() {
     let setup = Setup::answered();
-    let world = Rc::new(World::new(25));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        world,
+        backup,
+        primary,
+        mut writer,
+        mut link,
+    } = Pair::begin(25, setup);
     let refused = writer.append(&mut link, 1024).unwrap_err();
     assert!(
         matches!(

@@ -4,12 +4,11 @@ use std::future::{Future as _, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use stonecast_backup::{EndCause, Intake, Lent, Pool, Silence, Trouble};
+use stonecast_backup::{BackupLink, EndCause, NotLinked, Silence, Trouble};
 use stonecast_fabric::DisconnectCause;
-use stonecast_fabric_sim::{Fate, SimBacking, Survivor, World};
-use stonecast_media::Backing as _;
+use stonecast_fabric_sim::{Fate, World};
 
-use crate::world::{Backup, COMPLETIONS, KEY, Primary, Setup, Writer, name, open, recover};
+use crate::world::{ADDRESS, Backup, Pair, Primary, Setup, Writer, name, open};
 
 fn silence(backup: &Backup, node: &'static str) -> Silence {
     backup.with(move |intake| intake.silence(&name(node)))
@@ -22,12 +21,13 @@ pub fn who_is_silent_has_nothing_left_that_was_reported_and_not_found() {
         look_units: 1,
         ..Setup::one_sided()
     };
-    let world = Rc::new(World::new(31));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        backup,
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(31, setup);
     while writer.append(&mut link, 64).is_ok() {}
     link.flush().unwrap();
     let last = writer.last;
@@ -57,12 +57,13 @@ fn a_fence_ends_behind_the_search() {
 /// Needs the question asked again: the peer has left its write, and nobody tells.
 pub fn a_peer_in_doubt_is_asked_again_and_silent_when_it_has_left() {
     let setup = Setup::answered();
-    let world = Rc::new(World::new(33));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        world,
+        backup,
+        primary,
+        mut writer,
+        mut link,
+    } = Pair::begin(33, setup);
     primary.write(&mut link, &mut writer, 64);
     assert_eq!(primary.reported(&mut link), Ok(1));
     backup.doubt.left.set(5);
@@ -189,80 +190,43 @@ fn a_backup_that_closes_tells_all_and_a_later_run_finds_what_was_reported() {
     assert_eq!(primaries[0].reported(&mut link), Ok(2));
 }
 
-/// Segments come round for ever: the floors settle what was found.
+/// Needs the refusal of the one before: its node would wait for an answer that never comes.
 #[test]
-fn segments_are_used_again_when_the_floors_settle_what_is_in_them() {
+fn of_two_hellos_that_wait_for_the_end_of_a_session_the_later_one_is_accepted() {
     let setup = Setup {
-        segments: 4,
-        ..Setup::one_sided()
+        look_units: 1,
+        ..Setup::answered()
     };
-    let world = Rc::new(World::new(39));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
-    // Five times what all segments hold.
-    for _ in 0..5 * 4 * 16 {
-        primary.write(&mut link, &mut writer, 900);
-        while link.take_report().unwrap().is_some() {}
-        let found = backup.versions(1).last().copied().unwrap_or(0);
-        backup.with(move |intake| intake.floors().raise(1, found));
-    }
-    assert!(
-        backup
-            .versions(1)
-            .iter()
-            .copied()
-            .eq(1..=backup.versions(1).len() as u64)
-    );
-    assert_eq!(backup.trouble(), None);
-}
-
-/// Needs the spans of a step to stay until they are durable: half of all calls are given up while a file is synced.
-pub fn a_settle_that_is_dropped_half_way_is_done_again() {
-    let setup = Setup::synced();
-    let world = Rc::new(World::new(51));
-    let machine = world.machine(setup.machine());
-    let module = world.module(machine, Survivor::default());
-    let region = SimBacking::new(&module).open_log(setup.log()).unwrap();
-    let port = world.process(machine).port(COMPLETIONS).unwrap();
-    let pool = Pool {
-        region,
-        format: setup.format(),
-        key: KEY,
-        ledger: Default::default(),
-        segments: Vec::new(),
-        earlier_writers_are_gone: true,
-    };
-    let mut intake = Intake::start(&port, pool, &setup.options(1)).unwrap();
-    for number in 0..2 {
-        let (before, heritage) = (None, Default::default());
-        intake.lend(Lent {
-            number,
-            before,
-            heritage,
-        });
-    }
-    let dropped = world.block_on(async {
-        let mut dropped = 0;
-        for _ in 0..24 {
-            let mut half = Box::pin(intake.settle());
-            let is_half = poll_fn(|context| Poll::Ready(half.as_mut().poll(context).is_pending()));
-            dropped += u32::from(is_half.await);
-            drop(half);
-            intake.settle().await.unwrap();
+    let Pair {
+        world,
+        backup,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(57, setup);
+    while writer.append(&mut link, 64).is_ok() {}
+    link.flush().unwrap();
+    let waiting = [0, 1].map(|_| Primary::start(&world, &setup, "a"));
+    let [first, second] = &waiting;
+    let first = connect(first, 0);
+    let second = connect(second, 6_000);
+    let (mut first, mut second) = (Box::pin(first), Box::pin(second));
+    let mut refused = None;
+    let accepted = world.block_on(poll_fn(|context| {
+        if refused.is_none()
+            && let Poll::Ready(told) = first.as_mut().poll(context)
+        {
+            refused = Some(told);
         }
-        dropped
-    });
-    assert!(dropped > 4, "{dropped} calls were given up");
-    let wreck = world.wreck(machine, &module);
-    module.restart(wreck.survivor(&vec![Fate::default(); wreck.undecided()]));
-    let region = SimBacking::new(&module).open_log(setup.log()).unwrap();
-    assert_eq!(recover(&*region, &setup.format()).segments.len(), 2);
+        second.as_mut().poll(context)
+    }));
+    let refused = refused.expect("it was told").err().unwrap().to_string();
+    assert!(refused.contains("node a has connected again"), "{refused}");
+    assert!(accepted.is_ok());
+    assert_eq!(backup.with(|intake| intake.peers().count()), 1);
 }
 
-#[test]
-fn futures_may_be_dropped() {
-    a_settle_that_is_dropped_half_way_is_done_again();
+async fn connect(primary: &Primary, after_ns: u64) -> Result<BackupLink, NotLinked> {
+    primary.runtime.sleep(after_ns).await;
+    BackupLink::connect(&primary.port, &primary.runtime, ADDRESS, &primary.options).await
 }

@@ -8,4 +8,5 @@ mod mutants;
 mod pipeline;
 mod refusals;
 mod restarts;
+mod segments;
 mod world;

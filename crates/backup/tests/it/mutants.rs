@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use stonecast_base::mutants::{Mutant, plant};
 
-use crate::{closings, credits, ends, pipeline, restarts};
+use crate::{closings, credits, ends, pipeline, restarts, segments};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 13] = [
+const STORIES: [(Mutant, fn()); 14] = [
     (
         Mutant::FencedBeforeSearch,
         ends::who_is_silent_has_nothing_left_that_was_reported_and_not_found,
@@ -38,7 +38,7 @@ const STORIES: [(Mutant, fn()); 13] = [
     ),
     (
         Mutant::DroppedPersistForgotten,
-        ends::a_settle_that_is_dropped_half_way_is_done_again,
+        segments::a_settle_that_is_dropped_half_way_is_done_again,
     ),
     (
         Mutant::CloseNotTold,
@@ -59,6 +59,10 @@ const STORIES: [(Mutant, fn()); 13] = [
     (
         Mutant::EarlierWritersTrusted,
         restarts::who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found,
+    ),
+    (
+        Mutant::ReturnedBeforeFloors,
+        segments::a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries,
     ),
 ];
 

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use stonecast_backup::StreamName;
-use stonecast_fabric_sim::{Fate, Features, SimBacking, World};
-use stonecast_media::{Backing as _, Durability};
+use stonecast_fabric_sim::{Features, World};
+use stonecast_media::Durability;
 use stonecast_replication::{HEADER_SIZE, Kind};
 
-use crate::world::{Backup, Primary, Setup, Writer, open, recover};
+use crate::world::{Backup, Pair, Primary, Setup, Writer, open, recover};
 
 /// The kinds of plans, on devices that pack messages and on one that does not.
 fn setups() -> [(&'static str, Setup); 6] {
@@ -71,63 +71,67 @@ fn entries_of_two_shards_are_reported_in_order_and_found_once_whatever_the_plan(
     }
 }
 
-/// Needs the whole plan, and the ledger and header of each segment before it is posted.
+/// Needs the whole plan, and the ledger and header of each segment before it is posted. Three segments come round between the power cuts.
 #[test]
 fn a_power_cut_after_any_event_takes_no_entry_that_was_reported() {
+    const ENTRIES: u64 = 72;
     for (plan, setup) in setups() {
         if setup.durability == Durability::Process {
             continue;
         }
-        let world = Rc::new(World::new(5));
-        let backup = Backup::start(&world, setup);
-        let primary = Primary::start(&world, &setup, "a");
-        let mut writer = Writer::of(1);
-        open(&backup, &writer, "a");
-        let mut link = primary.link();
-        let (mut reported, mut cuts, mut looked) = (0, 0, 0);
-        while reported < 24 {
-            while writer.last < 24 && writer.append(&mut link, 40 + writer.last as usize).is_ok() {}
+        let setup = Setup {
+            segments: 3,
+            ..setup
+        };
+        let Pair {
+            world,
+            backup,
+            mut writer,
+            mut link,
+            ..
+        } = Pair::begin(5, setup);
+        let (mut reported, mut floor, mut cuts, mut looked) = (0, 0, 0, 0);
+        while reported < ENTRIES {
+            let body_size = 840 + writer.last as usize % 100;
+            while writer.last < ENTRIES && writer.append(&mut link, body_size).is_ok() {}
             link.flush().unwrap();
             assert!(world.step(), "{plan}");
             while let Some(report) = link.take_report().unwrap() {
                 reported = report.version;
             }
+            let found = backup.versions(1).last().copied().unwrap_or(0);
+            if found >= floor + 8 {
+                floor = found - 4;
+                backup.with(move |intake| intake.floors().raise(1, floor));
+            }
             if world.events() >= looked + 5 {
                 looked = world.events();
                 cuts += 1;
-                let kept = least(&world, &backup);
+                let (region, format) = (backup.least_region(), setup.format());
+                let kept = recover(&*region, &format).entries(&*region, &format);
                 assert!(
-                    (1..=reported).all(|version| kept.contains(&(1, version))),
+                    (floor + 1..=reported).all(|version| kept.contains(&(1, version))),
                     "{plan}"
                 );
             }
         }
         assert!(cuts > 10, "{plan}: {cuts} power cuts");
+        let left = recover(&*backup.region(), &setup.format());
+        let has_turned = left.segments.iter().any(|state| state.generation > 1);
+        assert!(has_turned, "{plan}: no segment was used again");
     }
-}
-
-/// The least that a power cut at this moment leaves of a backup's entries.
-fn least(world: &Rc<World>, backup: &Backup) -> std::collections::BTreeSet<(u32, u64)> {
-    let wreck = world.wreck(backup.machine, &backup.module);
-    let survivor = wreck.survivor(&vec![Fate::default(); wreck.undecided()]);
-    let after = World::new(1);
-    let module = after.module(after.machine(backup.setup.machine()), survivor);
-    let region = SimBacking::new(&module)
-        .open_log(backup.setup.log())
-        .unwrap();
-    let format = backup.setup.format();
-    recover(&*region, &format).entries(&*region, &format)
 }
 
 /// Needs the chain of each stream: an answer for the third entry would speak for the second, which never came.
 pub fn an_entry_behind_a_gap_is_neither_handed_on_nor_reported() {
     let setup = Setup::answered();
-    let world = Rc::new(World::new(9));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        backup,
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(9, setup);
     primary.write(&mut link, &mut writer, 64);
     assert_eq!(primary.reported(&mut link), Ok(1));
     writer.last = 2;
@@ -145,12 +149,13 @@ fn nothing_behind_a_gap_is_told() {
 /// Needs the join in answers: the backup has dropped what the earlier join brought, and stands still when it is sent again.
 pub fn an_answer_about_an_earlier_join_persists_nothing_of_a_later_one() {
     let setup = Setup::answered();
-    let world = Rc::new(World::new(11));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        world,
+        backup,
+        primary,
+        mut writer,
+        mut link,
+    } = Pair::begin(11, setup);
     for version in 1..=3 {
         primary.write(&mut link, &mut writer, 64);
         assert_eq!(primary.reported(&mut link), Ok(version));
@@ -183,12 +188,13 @@ fn a_report_speaks_for_its_own_join() {
 #[test]
 fn a_horizon_reaches_the_backup_and_is_reported_in_its_turn() {
     for setup in [Setup::one_sided(), Setup::answered()] {
-        let world = Rc::new(World::new(13));
-        let backup = Backup::start(&world, setup);
-        let primary = Primary::start(&world, &setup, "a");
-        let mut writer = Writer::of(1);
-        open(&backup, &writer, "a");
-        let mut link = primary.link();
+        let Pair {
+            world,
+            backup,
+            primary,
+            mut writer,
+            mut link,
+        } = Pair::begin(13, setup);
         primary.write(&mut link, &mut writer, 64);
         let mut idle = writer.entry(1, 1);
         (idle.horizon, idle.kind) = (1, Kind::Horizon);
@@ -212,12 +218,13 @@ fn the_backup_stores_hardly_more_than_the_entries() {
         window_size: 8 * 1024,
         ..Setup::one_sided()
     };
-    let world = Rc::new(World::new(15));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        backup,
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(15, setup);
     let before = backup.module.counts();
     let mut entries = 0;
     while entries < 600 * 1024 {

@@ -1,12 +1,9 @@
 //! Entries and answers that outlive the connection by which they came.
 
-use std::rc::Rc;
-
 use stonecast_backup::{Silence, StreamName};
 use stonecast_cluster::Epoch;
-use stonecast_fabric_sim::World;
 
-use crate::world::{Backup, Primary, Setup, Writer, bytes_of, name, open};
+use crate::world::{Backup, Pair, Primary, Setup, Writer, bytes_of, name, open};
 
 /// A backup whose process was killed when `entries` entries of `a` were reported, and which searches slowly.
 fn restarted(
@@ -14,12 +11,13 @@ fn restarted(
     entries: usize,
     have_writers_outlived: bool,
 ) -> (Backup, Primary, Writer) {
-    let world = Rc::new(World::new(61));
-    let mut backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        mut backup,
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(61, setup);
     for _ in 0..entries {
         primary.write(&mut link, &mut writer, 64);
         assert_eq!(primary.reported(&mut link), Ok(writer.last));
@@ -101,12 +99,13 @@ fn no_session_is_named_or_charged_for_entries_of_an_earlier_run() {
 #[test]
 fn a_new_link_hears_with_its_first_notice_what_the_backup_has() {
     let setup = Setup::answered();
-    let world = Rc::new(World::new(63));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        backup,
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(63, setup);
     primary.write(&mut link, &mut writer, 64);
     assert_eq!(primary.reported(&mut link), Ok(1));
     drop(link);
@@ -123,12 +122,13 @@ fn a_new_link_hears_with_its_first_notice_what_the_backup_has() {
 #[test]
 fn an_answer_that_is_heard_with_the_end_of_the_connection_is_reported() {
     let setup = Setup::answered();
-    let world = Rc::new(World::new(65));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        backup,
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(65, setup);
     primary.write(&mut link, &mut writer, 64);
     backup.wait(|backup| backup.versions(1) == [1]);
     primary.sleep(100_000);
@@ -144,12 +144,13 @@ fn an_answer_that_is_heard_with_the_end_of_the_connection_is_reported() {
 #[test]
 fn a_version_that_was_voided_and_stamped_again_is_news_in_its_term() {
     let setup = Setup::answered();
-    let world = Rc::new(World::new(67));
-    let backup = Backup::start(&world, setup);
-    let primary = Primary::start(&world, &setup, "a");
-    let mut writer = Writer::of(1);
-    open(&backup, &writer, "a");
-    let mut link = primary.link();
+    let Pair {
+        world,
+        backup,
+        primary,
+        mut writer,
+        mut link,
+    } = Pair::begin(67, setup);
     for version in 1..=7 {
         primary.write(&mut link, &mut writer, 64);
         assert_eq!(primary.reported(&mut link), Ok(version));

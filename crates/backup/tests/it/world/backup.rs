@@ -8,7 +8,7 @@ use std::task::Poll;
 use stonecast_backup::{Ended, Found, Intake, Lent, Pool};
 use stonecast_fabric::decorate::{Observed, Observer};
 use stonecast_fabric::{ConnectionEvent, DeviceError, Port, QueuePair, Runtime};
-use stonecast_fabric_sim::{Machine, Module, Process, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{Fate, Machine, Module, Process, SimBacking, Survivor, World};
 use stonecast_media::{Backing as _, PersistentRegion};
 
 use super::recovery::{Left, recover};
@@ -146,6 +146,21 @@ impl Backup {
                 "it comes about"
             );
         }
+    }
+
+    /// The least that a power cut at this moment leaves of the pool.
+    pub fn least(&self) -> Left {
+        let region = self.least_region();
+        recover(&*region, &self.setup.format())
+    }
+
+    /// The memory that such a power cut leaves.
+    pub fn least_region(&self) -> Rc<dyn PersistentRegion> {
+        let wreck = self.world.wreck(self.machine, &self.module);
+        let survivor = wreck.survivor(&vec![Fate::default(); wreck.undecided()]);
+        let after = World::new(1);
+        let module = after.module(after.machine(self.setup.machine()), survivor);
+        SimBacking::new(&module).open_log(self.setup.log()).unwrap()
     }
 
     /// Versions that were found of a shard, in the order in which they were handed on.

@@ -1,11 +1,13 @@
 //! A backup, primaries, and their surroundings.
 
+mod alone;
 mod babbler;
 mod backup;
 mod pair;
 mod primary;
 mod recovery;
 
+pub use alone::Alone;
 pub use babbler::{babble, endpoint, hello_bytes};
 pub use backup::{Backup, open};
 pub use pair::Pair;

@@ -1,0 +1,158 @@
+//! Segments and floors: used again, given back, kept.
+
+use std::cell::RefCell;
+use std::future::{Future as _, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+
+use stonecast_backup::{IntakeError, Lent};
+use stonecast_log::{Heritage, SegmentState};
+
+use crate::world::{Alone, Pair, Setup};
+
+/// Segments come round for ever: the floors settle what was found.
+#[test]
+fn segments_are_used_again_when_the_floors_settle_what_is_in_them() {
+    let setup = Setup {
+        segments: 4,
+        ..Setup::one_sided()
+    };
+    let Pair {
+        backup,
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(39, setup);
+    // Five times what all segments hold.
+    for _ in 0..5 * 4 * 16 {
+        primary.write(&mut link, &mut writer, 900);
+        while link.take_report().unwrap().is_some() {}
+        let found = backup.versions(1).last().copied().unwrap_or(0);
+        backup.with(move |intake| intake.floors().raise(1, found));
+    }
+    assert!(
+        backup
+            .versions(1)
+            .iter()
+            .copied()
+            .eq(1..=backup.versions(1).len() as u64)
+    );
+    assert_eq!(backup.trouble(), None);
+}
+
+/// Needs the floors to be durable elsewhere first: the segment that goes back has held the last ledger that said them.
+pub fn a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries() {
+    let setup = Setup {
+        segments: 4,
+        ..Setup::answered()
+    };
+    let Pair {
+        backup,
+        primary,
+        mut writer,
+        mut link,
+        ..
+    } = Pair::begin(53, setup);
+    // Three segments are full.
+    while writer.last < 3 * 15 {
+        primary.write(&mut link, &mut writer, 900);
+        let last = writer.last;
+        while primary.reported(&mut link) != Ok(last) {}
+    }
+    assert_eq!(backup.with(|intake| intake.segments_spare()), 0);
+    let last = writer.last;
+    backup.with(move |intake| intake.floors().raise(1, last));
+    backup.wait(|backup| backup.with(|intake| intake.segments_spare()) > 0);
+    let heritage = Heritage {
+        tokens_lost: 5,
+        sequence_floor: 11,
+    };
+    backup.with(move |intake| intake.ask_back(heritage));
+    let returned: Rc<RefCell<Vec<SegmentState>>> = Rc::default();
+    backup.wait(|backup| {
+        let mut states = backup.with(|intake| intake.take_returned());
+        returned.borrow_mut().append(&mut states);
+        !returned.borrow().is_empty()
+    });
+    let state = returned.borrow()[0];
+    assert_eq!(state.heritage, heritage);
+    assert!(state.is_blank());
+    let left = backup.least();
+    assert!(left.segments.iter().all(|held| held.number != state.number));
+    assert_eq!(left.ledger.floors().settled_up_to(1), last);
+    // The store lends it again.
+    let (number, before) = (state.number, Some(state));
+    backup.with(move |intake| {
+        intake.lend(Lent {
+            number,
+            before,
+            heritage,
+        });
+    });
+    while writer.last < 6 * 15 {
+        primary.write(&mut link, &mut writer, 900);
+        let last = writer.last;
+        while primary.reported(&mut link) != Ok(last) {}
+        backup.with(move |intake| intake.floors().raise(1, last));
+    }
+    assert_eq!(backup.trouble(), None);
+}
+
+#[test]
+fn segments_go_back_to_records() {
+    a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries();
+}
+
+/// Needs the spans of a step to stay until they are durable: half of all calls are given up while a file is synced.
+pub fn a_settle_that_is_dropped_half_way_is_done_again() {
+    let setup = Setup::synced();
+    let mut alone = Alone::start(51, &setup);
+    alone.lend_two();
+    let Alone { world, intake, .. } = &mut alone;
+    let dropped = world.block_on(async {
+        let mut dropped = 0;
+        for _ in 0..24 {
+            let mut half = Box::pin(intake.settle());
+            let is_half = poll_fn(|context| Poll::Ready(half.as_mut().poll(context).is_pending()));
+            dropped += u32::from(is_half.await);
+            drop(half);
+            intake.settle().await.unwrap();
+        }
+        dropped
+    });
+    assert!(dropped > 4, "{dropped} calls were given up");
+    assert_eq!(alone.cut_power(&setup).segments.len(), 2);
+}
+
+#[test]
+fn futures_may_be_dropped() {
+    a_settle_that_is_dropped_half_way_is_done_again();
+}
+
+/// Needs the persist behind the write of a ledger, and the one before the next write: each slot is torn at worst by the call that was given up.
+#[test]
+fn floors_that_were_kept_outlive_a_power_cut_also_behind_a_call_that_was_given_up() {
+    let setup = Setup::synced();
+    let mut alone = Alone::start(55, &setup);
+    let Alone { world, intake, .. } = &mut alone;
+    let kept = world.block_on(async { intake.keep_floors().await });
+    assert!(matches!(kept, Err(IntakeError::NoSegment)));
+    alone.lend_two();
+    let Alone { world, intake, .. } = &mut alone;
+    world.block_on(async {
+        for _ in 0..12 {
+            intake.settle().await.unwrap();
+        }
+        for floor in 1..=9 {
+            intake.floors().raise(1, floor);
+            let mut half = Box::pin(intake.keep_floors());
+            let is_half = poll_fn(|context| Poll::Ready(half.as_mut().poll(context).is_pending()));
+            assert!(is_half.await, "a sync takes its time");
+            drop(half);
+        }
+        let _kept = intake.keep_floors().await.unwrap();
+    });
+    let left = alone.cut_power(&setup);
+    assert_eq!(left.ledger.floors().settled_up_to(1), 9);
+}
