@@ -39,7 +39,7 @@ impl Writer {
         }
     }
 
-    fn attempt(&mut self) -> Attempt {
+    pub(crate) fn attempt(&mut self) -> Attempt {
         let mut bytes = [0; 16];
         self.random.fill_bytes(&mut bytes);
         Attempt {
@@ -98,6 +98,33 @@ const PAUSE_NS: Nanoseconds = 1_000_000;
 /// The longest pause.
 const PAUSE_MAX_NS: Nanoseconds = 500_000_000;
 
+/// The pauses between attempts at a store that does not answer, and their number.
+pub(crate) struct Patience {
+    /// Attempts that failed.
+    pub(crate) attempts: u32,
+    pause: Nanoseconds,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self {
+            attempts: 0,
+            pause: PAUSE_NS,
+        }
+    }
+
+    /// Counts an attempt that failed, and pauses before the next one. False: there is none.
+    pub(crate) async fn goes_on(&mut self, runtime: &Rc<dyn Runtime>) -> bool {
+        self.attempts += 1;
+        if self.attempts == ATTEMPTS_MAX {
+            return false;
+        }
+        runtime.sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX_NS);
+        true
+    }
+}
+
 /// Changes the configuration of the cluster `nonce` in `store`: `decide` makes the next configuration, which is then stored.
 /// Returns the stored configuration.
 ///
@@ -119,7 +146,7 @@ pub async fn change(
     mut decide: impl FnMut(&Configuration) -> Result<Option<Configuration>, Refusal>,
 ) -> Result<Configuration, ChangeError> {
     let mut tried: Vec<Uuid> = Vec::new();
-    let (mut attempts, mut pause) = (0, PAUSE_NS);
+    let mut patience = Patience::new();
     // After the attempt the known configuration is old, whatever the outcome.
     let known = writer.known.take();
     let mut known = known.filter(|(_, known)| known.nonce == nonce);
@@ -140,16 +167,13 @@ pub async fn change(
             Tried::Conflict => continue,
             Tried::Failed(error) => error,
         };
-        attempts += 1;
-        if attempts == ATTEMPTS_MAX {
+        if !patience.goes_on(runtime).await {
             return Err(ChangeError::Store {
                 error,
-                attempts,
+                attempts: patience.attempts,
                 is_unknown: !tried.is_empty(),
             });
         }
-        runtime.sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX_NS);
     }
 }
 

@@ -107,36 +107,26 @@ pub enum Inconsistency {
 /// Longest lease: a minute.
 const LEASE_MAX_NS: u64 = 60_000_000_000;
 
-impl Configuration {
-    /// Checks all invariants of the configuration.
+impl Policy {
+    /// Checks that the numbers are within their bounds.
     pub fn check(&self) -> Result<(), Inconsistency> {
-        self.check_policy()?;
-        self.check_nodes()?;
-        self.check_order()?;
-        self.groups
-            .iter()
-            .try_for_each(|group| self.check_group(group))
-    }
-
-    fn check_policy(&self) -> Result<(), Inconsistency> {
-        let policy = &self.policy;
-        let timing = &policy.lease;
+        let timing = &self.lease;
         let bounds = [
             (
                 "the number of replicas",
-                policy.replicas.into(),
+                self.replicas.into(),
                 1,
                 Policy::REPLICAS_MAX.into(),
             ),
             (
                 "the fewest copies",
-                policy.min_copies.into(),
+                self.min_copies.into(),
                 1,
-                policy.replicas.into(),
+                self.replicas.into(),
             ),
             (
                 "the number of shards",
-                policy.shards.into(),
+                self.shards.into(),
                 0,
                 Policy::SHARDS_MAX.into(),
             ),
@@ -160,7 +150,7 @@ impl Configuration {
             ),
             (
                 "the time to removal in nanoseconds",
-                policy.remove_after_ns,
+                self.remove_after_ns,
                 timing.duration_ns,
                 u64::MAX,
             ),
@@ -177,6 +167,18 @@ impl Configuration {
             }),
             None => Ok(()),
         }
+    }
+}
+
+impl Configuration {
+    /// Checks all invariants of the configuration.
+    pub fn check(&self) -> Result<(), Inconsistency> {
+        self.policy.check()?;
+        self.check_nodes()?;
+        self.check_order()?;
+        self.groups
+            .iter()
+            .try_for_each(|group| self.check_group(group))
     }
 
     fn check_nodes(&self) -> Result<(), Inconsistency> {

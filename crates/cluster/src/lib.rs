@@ -8,7 +8,9 @@
 //!   document        configuration <-> bytes, with a format version and a tag
 //!   store           trait ConfigStore: read, compare-and-set, watch                files, etcd, the simulated world
 //!   contract        the promises of every store, as stories
+//!   create          the first configuration of a store, which nothing overwrites
 //!   change          read, change, compare-and-set, until the change is decided
+//!   overview        configuration -> its state for people, and its needs           pure
 //!
 //!   timing          how long a lease lasts on two clocks that drift
 //!   grants          leases that a copy gives to primaries
@@ -31,12 +33,14 @@ mod check;
 mod configuration;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod create;
 mod document;
 mod eligibility;
 mod epochs;
 mod give_up;
 mod grants;
 mod name;
+mod overview;
 mod placement;
 mod primary_lease;
 mod reader_lease;
@@ -51,11 +55,13 @@ pub use configuration::{
     Attempt, Configuration, ConfigurationId, Epoch, Group, Node, NodePlatform, NodeState, Nonce,
     Policy, Subject, Term,
 };
+pub use create::{CreateError, create};
 pub use document::DocumentError;
 pub use eligibility::{Found, FoundCopy, NotACopy, Start, Survived};
 pub use epochs::{EpochCell, Epochs, Known, RaiseError, Stale};
 pub use grants::{GrantRefused, Grants};
 pub use name::{InvalidName, NodeName};
+pub use overview::{Held, Need, Overview, Placement};
 pub use placement::{NotPlaced, place};
 pub use primary_lease::{Asked, PrimaryLease};
 pub use reader_lease::{BegunRead, ReaderLease, ReaderOffer};
