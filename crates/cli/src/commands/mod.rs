@@ -1,6 +1,7 @@
 //! The list of commands. Each command has a file or a folder with its flags, its help and its work.
 
 mod bench;
+mod cluster;
 mod doctor;
 mod export;
 mod import;
@@ -34,6 +35,9 @@ pub enum Command {
     Plan(Box<plan::Plan>),
     Litmus(Box<litmus::Litmus>),
     Doctor(doctor::Doctor),
+    /// Creates a cluster, and shows its state.
+    #[command(subcommand, arg_required_else_help = true)]
+    Cluster(cluster::Cluster),
     Completions(manual::Completions),
     Man(manual::Man),
     /// Measures a server.
@@ -58,6 +62,7 @@ impl Command {
             Self::Plan(flags) => plan::run(&flags),
             Self::Litmus(flags) => litmus::run(&flags),
             Self::Doctor(flags) => doctor::run(&flags),
+            Self::Cluster(cluster) => cluster.run(),
             Self::Completions(flags) => manual::completions(&flags, definition()),
             Self::Man(flags) => manual::pages(&flags, definition()),
             Self::Bench(bench) => bench.run(),

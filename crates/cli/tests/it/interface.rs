@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{Place, Server, command, run, stonecast};
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 19] = [
     &[],
     &["serve"],
     &["put"],
@@ -21,6 +21,8 @@ const COMMANDS: [&[&str]; 17] = [
     &["plan"],
     &["litmus"],
     &["doctor"],
+    &["cluster", "create"],
+    &["cluster", "status"],
     &["completions"],
     &["man"],
     &["bench", "ycsb"],

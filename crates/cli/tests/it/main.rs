@@ -5,6 +5,7 @@
 
 mod support;
 
+mod cluster;
 mod creation;
 mod damage;
 mod doctor;

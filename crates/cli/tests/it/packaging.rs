@@ -117,6 +117,8 @@ fn the_manual_has_a_page_for_each_command_and_is_set_without_a_warning() {
         "stonecast-serve.1",
         "stonecast-stat.1",
         "stonecast-bench-ycsb.1",
+        "stonecast-cluster-create.1",
+        "stonecast-cluster-status.1",
     ] {
         assert!(pages.contains(&folder.join(name)), "{name} in {pages:?}");
     }
@@ -147,7 +149,9 @@ fn completions_are_for_each_shell_and_know_the_flags() {
         ("powershell", None),
     ] {
         let script = stonecast(["completions", shell]);
-        assert!(script.text().contains("password-file"), "{shell}");
+        for flag in ["password-file", "config-store"] {
+            assert!(script.text().contains(flag), "{flag} in {shell}");
+        }
         let path = place.path().join(shell);
         fs::write(&path, script.text()).expect("room for a file");
         let Some(check) = check else { continue };

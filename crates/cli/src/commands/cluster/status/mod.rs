@@ -1,0 +1,40 @@
+//! `cluster status`: the state of a cluster, on one screen or as JSON.
+
+mod report;
+mod text;
+mod words;
+
+use clap::Args;
+
+use super::store::{OpenStore, StoreFlags};
+use crate::failure::Failure;
+use crate::output;
+
+/// Shows the state of a cluster: its nodes, the copies of its shards, what a write survives, and what to do next.
+///
+/// The configuration tells the state. The command asks no node: a node that failed a moment ago is shown until another
+/// one has removed it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: for people, and the names of the nodes for programs
+  stonecast cluster status --config-store file:./cluster
+  stonecast cluster status --config-store file:./cluster --json | jq -r '.nodes[].name'")]
+pub struct Status {
+    #[command(flatten)]
+    pub store: StoreFlags,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// See the module documentation.
+pub fn run(flags: &Status) -> Result<(), Failure> {
+    let open = OpenStore::open(&flags.store)?;
+    let configuration = open.read()?;
+    let store = open.store.name();
+    if flags.json {
+        output::json(&report::Report::of(store, &configuration))
+    } else {
+        output::bytes(text::screen(store, &configuration).as_bytes())
+    }
+}

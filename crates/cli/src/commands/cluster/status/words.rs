@@ -1,0 +1,66 @@
+//! What a cluster needs, in sentences.
+
+use std::fmt::Display;
+
+use stonecast_cluster::{Configuration, Need};
+
+/// The name of a need for programs.
+pub fn name(need: &Need) -> &'static str {
+    match need {
+        Need::WritesRefused { .. } => "writes-refused",
+        Need::Nodes { .. } => "nodes",
+        Need::Placing => "placing",
+        Need::Copies { .. } => "copies",
+        Need::Filling { .. } => "filling",
+        Need::Spares { .. } => "spares",
+    }
+}
+
+/// A need, and what ends it.
+pub fn sentence(need: &Need, configuration: &Configuration) -> String {
+    let policy = &configuration.policy;
+    match need {
+        Need::WritesRefused { groups, fewest } => format!(
+            "{} no writes: {fewest} in sync, and writes need {}. More copies have to be filled.",
+            counted(*groups, "shard takes", "shards take"),
+            policy.min_copies
+        ),
+        Need::Nodes { missing } => format!(
+            "{} to register: the shards are placed once {} there.",
+            counted(*missing, "more node has", "more nodes have"),
+            counted(policy.replicas.into(), "node is", "nodes are")
+        ),
+        Need::Placing => {
+            "Enough nodes are registered: the next node that registers places the shards."
+                .to_owned()
+        }
+        Need::Copies { groups, spares } => {
+            let lacking = counted(*groups, "shard lacks", "shards lack");
+            match spares.first() {
+                None => format!("{lacking} copies, and no spare node is registered."),
+                Some(_) => format!("{lacking} copies, and {} none.", spare(spares)),
+            }
+        }
+        Need::Filling { copies } => format!(
+            "{} being filled. A copy counts once its primary says that the copy has everything.",
+            counted(*copies, "copy is", "copies are")
+        ),
+        Need::Spares { nodes } => format!("{} no copies.", spare(nodes)),
+    }
+}
+
+fn spare(names: &[impl Display]) -> String {
+    let verb = if names.len() == 1 { "keeps" } else { "keep" };
+    format!("{} {verb}", list(names))
+}
+
+/// Names with commas between them.
+pub fn list(names: impl IntoIterator<Item = impl Display>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
+    names.join(", ")
+}
+
+/// A number, and the words for one or for several.
+pub fn counted(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
