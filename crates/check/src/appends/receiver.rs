@@ -36,8 +36,6 @@ const CREDITS_MAX: u64 = 12;
 /// The shortest and the longest pause between two looks.
 const PAUSE_NS: Nanoseconds = 2_000;
 const PAUSE_NS_MAX: Nanoseconds = 1_000_000;
-/// Time in which all late completions of a session come: several times as long as the NIC delays a completion.
-const LATE_NS: Nanoseconds = 2_000_000;
 /// Bytes of a message to a sender.
 pub(super) const NEWS_SIZE: u32 = 16;
 /// Messages for which a sender has receive buffers.
@@ -352,8 +350,7 @@ impl Receiver {
         let session = self.peers[&qp].session;
         let node = self.seat.node;
         self.appends.note_quiet(node, session, &self.memory);
-        // A late completion would be lost with the queue pair, and its slot would never be filled up.
-        self.seat.process.runtime().sleep(LATE_NS).await;
+        // A completion that is polled later is lost with the queue pair, and its slot would never be filled up.
         while self.port.pump() {}
         self.look();
         let peer = self.peers.remove(&qp).expect("looked above");

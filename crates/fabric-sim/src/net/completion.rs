@@ -34,6 +34,14 @@ enum Late {
     },
 }
 
+impl Irregular {
+    /// Whether a completion of queue pair `number` is delayed.
+    pub fn is_late(&self, number: u32) -> bool {
+        let of = |late: &Late| matches!(late, Late::Completion { completion, .. } if completion.qp.0 == number);
+        self.late.iter().any(|(_, late)| of(late))
+    }
+}
+
 impl Net {
     /// Puts a completion into a completion queue, or notes that the queue overran.
     pub(super) fn complete(&mut self, context: u32, cq: u32, completion: WorkCompletion) {
@@ -114,6 +122,7 @@ impl Net {
                 // The items of a queue pair are gone with it.
                 if self.qp(completion.qp.0).is_some() && !self.contexts[context as usize].dead {
                     self.deliver(context, cq, completion);
+                    self.note_quiet(completion.qp.0);
                 }
             }
             Late::Buffer {

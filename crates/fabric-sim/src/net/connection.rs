@@ -560,8 +560,8 @@ impl Net {
         Ok(())
     }
 
-    /// Ends the connection of a queue pair; false while the NIC still has messages of its peer to place: `waker` is called
-    /// when it has none.
+    /// Ends the connection of a queue pair; false while the NIC still has messages of its peer to place, or completions of the
+    /// queue pair to tell: `waker` is called when it has none.
     pub fn quiesce(
         &mut self,
         context: u32,
@@ -577,22 +577,32 @@ impl Net {
             });
         }
         self.disconnect(context, qp)?;
-        let inbound = &mut self.own_qp(context, qp)?.inbound;
-        let quiet = inbound.placing.is_empty() || mutant!(QuietTooEarly);
-        if !quiet {
-            inbound.waiting = Some(waker.clone());
+        if !self.own_qp(context, qp)?.inbound.placing.is_empty() && !mutant!(QuietTooEarly) {
             self.faults.hit(Fault::LeaseEndInFlight);
+        }
+        let quiet = self.is_quiet(qp.0) || mutant!(QuietTooEarly);
+        if !quiet {
+            self.own_qp(context, qp)?.inbound.waiting = Some(waker.clone());
         }
         Ok(quiet)
     }
 
+    /// Whether nothing of the peer is on its way to memory, and no completion of the queue pair is late.
+    fn is_quiet(&self, number: u32) -> bool {
+        let qp = self.qps[number as usize].as_ref();
+        qp.is_some_and(|qp| qp.inbound.placing.is_empty()) && !self.irregular.is_late(number)
+    }
+
     /// Wakes the task that waits for a queue pair to be quiet, if it is.
     pub(super) fn note_quiet(&mut self, number: u32) {
-        let Some(qp) = self.qp(number).filter(|qp| qp.inbound.placing.is_empty()) else {
-            return;
-        };
-        let waiting = qp.inbound.waiting.take();
-        self.news.wakers.extend(waiting);
+        let waits = self
+            .qp(number)
+            .is_some_and(|qp| qp.inbound.waiting.is_some());
+        if waits && self.is_quiet(number) {
+            let qp = self.qp(number).expect("just looked up");
+            let waiting = qp.inbound.waiting.take();
+            self.news.wakers.extend(waiting);
+        }
     }
 
     /// Ends the connection of a queue pair: outstanding requests complete, the first send with `first`, and the other side

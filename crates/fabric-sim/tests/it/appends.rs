@@ -477,6 +477,51 @@ fn a_nic_that_is_reset_completes_the_slot_of_an_acknowledged_message() {
     assert_eq!(consumed, [3]);
 }
 
+/// Needs the wait for late completions: a slot whose completion comes after the quiet goes with its queue pair.
+#[test]
+fn quiescing_waits_for_late_completions_and_loses_no_slot() {
+    let mut waited = 0;
+    for seed in 0..20 {
+        let world = World::new(seed);
+        let (port, mut queue, memory) = receiver(&world, Features::COMMON);
+        queue.post(3, buffer(memory, 0)).unwrap();
+        let process = world.process(world.machine(MachineOptions::new(MachineProfile::MODERN)));
+        let sender = connect(&world, &port, queue.shared_queue(), process);
+        let appender = Appender::new(sender.port.clone(), sender.qp, queue.terms());
+        appender.add_credits(queue.grant(sender.theirs, u64::from(PER_BUFFER)));
+        world.set_faults(Faults {
+            completion_delayed_per_million: 1_000_000,
+            ..Faults::default()
+        });
+        for _ in 0..PER_BUFFER {
+            let entry = LocalSpan {
+                region: sender.buffer,
+                offset: 0,
+                size: MESSAGE,
+            };
+            world.block_on(appender.append(entry)).unwrap();
+        }
+        let device = port.device();
+        let mut context = Context::from_waker(Waker::noop());
+        waited += usize::from(
+            device
+                .poll_quiesce(sender.theirs, &mut context)
+                .is_pending(),
+        );
+        let quiet = poll_fn(|context| device.poll_quiesce(sender.theirs, context));
+        world.block_on(quiet).unwrap();
+        while port.pump() {}
+        while let Some(arrival) = port.take_received() {
+            assert!(queue.note_arrival(&arrival));
+        }
+        device.destroy_queue_pair(sender.theirs).unwrap();
+        let mut consumed = Vec::new();
+        queue.take_consumed(&mut consumed);
+        assert_eq!(consumed, [3], "seed {seed}");
+    }
+    assert!(waited > 0, "completions were late");
+}
+
 /// Needs the check of the queue pair: without it a receive buffer of another owner with the same identifier would count as
 /// a message, and memory that is still being written would come back.
 #[test]

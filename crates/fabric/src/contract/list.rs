@@ -84,6 +84,7 @@ macro_rules! __contract_list {
             quiescing {
                 nothing_of_a_peer_lands_after_quiescing: [],
                 no_write_of_a_peer_lands_after_quiescing: [],
+                every_completion_of_a_quiet_queue_pair_can_be_polled: [],
                 quiescing_ends_the_connection_and_may_be_repeated: [],
                 a_queue_pair_that_was_never_connected_is_not_quiesced: [],
                 quiescing_one_queue_pair_leaves_others_alone: [],

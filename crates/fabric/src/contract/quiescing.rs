@@ -49,6 +49,29 @@ pub(super) async fn nothing_of_a_peer_lands_after_quiescing(scene: Rc<Scene>) {
     }
 }
 
+pub(super) async fn every_completion_of_a_quiet_queue_pair_can_be_polled(scene: Rc<Scene>) {
+    for pause in [0, 1_000, 3_000, 10_000, 100_000] {
+        let pair = scene.pair().await;
+        let (client, server) = (&pair.client, &pair.server);
+        for index in 0..COUNT {
+            server.receive(index, index * u64::from(MESSAGE), MESSAGE);
+        }
+        let sends: Vec<_> = (0..COUNT)
+            .map(|index| unsignalled(index, send(client, 0, MESSAGE)))
+            .collect();
+        client.post(&sends);
+        scene.runtime().sleep(pause).await;
+        quiesce(server).await;
+        let polled: Vec<_> = std::iter::from_fn(|| server.poll_received())
+            .map(|completion| completion.wr_id)
+            .collect();
+        let all: Vec<_> = (0..COUNT).collect();
+        assert_eq!(polled, all, "buffers, quiesced after {pause} ns");
+        scene.quiet().await;
+        assert_eq!(server.poll_received(), None, "nothing comes later");
+    }
+}
+
 pub(super) async fn no_write_of_a_peer_lands_after_quiescing(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let (client, server) = (&pair.client, &pair.server);

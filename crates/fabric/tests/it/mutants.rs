@@ -174,6 +174,10 @@ const NOTICED_BY: &[(Fault, &str)] = &[
         "quiescing_ends_the_connection_and_may_be_repeated",
     ),
     (
+        ArrivalsCompleteLate,
+        "every_completion_of_a_quiet_queue_pair_can_be_polled",
+    ),
+    (
         QuiesceSpreads,
         "quiescing_one_queue_pair_leaves_others_alone",
     ),

@@ -1,6 +1,7 @@
 //! Steps of posted work. Each call of [`Net::progress`] does one step for each queue pair: 512 bytes of a WRITE, or one
 //! other operation.
 
+use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
     Access, FlushPlacement, LocalSpan, Opcode, Operation, Placement, QueuePair, RemoteAddress,
     Status, WorkCompletion,
@@ -11,6 +12,8 @@ use super::{Fault, Net, Posted, Qp};
 
 /// Bytes of a WRITE that one step places; a multiple of 8, so that words stay whole.
 const STEP_SIZE: u32 = 512;
+/// The delay of arrivals that a fault holds back.
+const HELD_BACK_NS: Nanoseconds = 100_000;
 
 impl Posted {
     pub(super) fn remote_key(&self) -> Option<u32> {
@@ -42,6 +45,7 @@ impl Net {
             for qp in qps {
                 self.step(node, qp);
             }
+            self.release(node);
             self.break_overrun(node);
         }
     }
@@ -361,6 +365,15 @@ impl Net {
 
     /// Puts a completion into a completion queue, or notes that it overran.
     pub(super) fn complete(&mut self, node: usize, cq: u32, completion: WorkCompletion) {
+        if self.fault == Fault::ArrivalsCompleteLate && completion.opcode == Opcode::Receive {
+            let until = self.clock.now() + HELD_BACK_NS;
+            let held_back = &mut self.nodes[node].held_back;
+            return held_back.push_back((until, cq, completion));
+        }
+        self.put(node, cq, completion);
+    }
+
+    fn put(&mut self, node: usize, cq: u32, completion: WorkCompletion) {
         let queue = &mut self.nodes[node].completions[cq as usize];
         if queue.entries.len() == queue.capacity {
             queue.overrun = true;
@@ -368,6 +381,17 @@ impl Net {
             queue.entries.push_front(completion);
         } else {
             queue.entries.push_back(completion);
+        }
+    }
+
+    /// Tells the completions that were held back for long enough.
+    fn release(&mut self, node: usize) {
+        let now = self.clock.now.get();
+        while let Some((_, cq, completion)) = self.nodes[node]
+            .held_back
+            .pop_front_if(|(until, ..)| *until <= now)
+        {
+            self.put(node, cq, completion);
         }
     }
 

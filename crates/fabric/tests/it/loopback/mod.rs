@@ -112,6 +112,7 @@ pub enum Fault {
     SilentQueueTells,
     QuiesceIgnored,
     QuiesceSpreads,
+    ArrivalsCompleteLate,
     ImmediateTakesNoReceive,
     ImmediateLost,
     QueueNeverFull,
@@ -182,6 +183,8 @@ struct NodeState {
     keys: BTreeMap<u32, Key>,
     next_key: u32,
     completions: Vec<Completions>,
+    /// Completions that a fault holds back, each with the moment until which it does.
+    held_back: VecDeque<(Nanoseconds, u32, WorkCompletion)>,
     shared: Vec<SharedQueue>,
     qps: BTreeMap<u32, Qp>,
     events: VecDeque<ConnectionEvent>,
