@@ -24,7 +24,7 @@ impl EntryFormat for Entries {
         let entry = header.entry;
         Some(EntryFacts {
             shard: entry.shard,
-            term: entry.term.0,
+            term: entry.term,
             version: entry.version,
             is_mark: entry.kind == Kind::Horizon,
             size: (HEADER_SIZE + header.body_size) as u32,

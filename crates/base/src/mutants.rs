@@ -294,6 +294,8 @@ mutants! {
     OldEntryCounts in "append-log", "an old entry is no news";
     /// Ledgers leave cuts out.
     CutNotWritten in "append-log", "an entry above the cut stays void";
+    /// A cut of an heir that never served stays when the next heir has the entries above it.
+    CutOfUnservedHeirStays in "append-log", "the history of the last heir decides";
     /// A version that is missing in a node's own log does not end the history.
     MissingVersionIgnored in "own-log", "the history ends at the first missing version";
     /// All records are of one shard.

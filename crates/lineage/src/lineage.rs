@@ -69,6 +69,47 @@ impl Lineage {
         Judgement::Void
     }
 
+    /// Whether no entry of the term of `newest` up to that version is needed: each of them is old or void, and nothing of the term above the floor counts.
+    ///
+    /// A later history may make a void entry count. Its heir sends the entry again, so nobody needs the one that was void.
+    pub fn settles(&self, newest: Point) -> bool {
+        match self.judge(newest) {
+            Judgement::Old => true,
+            Judgement::Counts | Judgement::Later => false,
+            Judgement::Void => self.cuts.get(&newest.term).is_none_or(|&version| {
+                let term = newest.term;
+                Point { term, version } <= self.floor
+            }),
+        }
+    }
+
+    /// The last version of a closed term at or above that of the floor that counts, or is old; 0: none.
+    pub fn last_of(&self, term: Term) -> u64 {
+        let cut = self.cuts.get(&term).copied().unwrap_or(0);
+        match term == self.floor.term {
+            true => cut.max(self.floor.version),
+            false => cut,
+        }
+    }
+
+    /// The last point that counts of the terms before `term`, or the floor, if the floor is later: the entry behind which the first one
+    /// of `term` was stamped.
+    pub fn before(&self, term: Term) -> Point {
+        let last = self.cuts.range(..term).next_back();
+        let last = last.map(|(&term, &version)| Point { term, version });
+        last.unwrap_or_default().max(self.floor)
+    }
+
+    /// The history of a shard of which the node keeps nothing any more: nothing up to the open term counts or is needed.
+    pub fn dropped(&self) -> Self {
+        let (term, version) = (self.term, u64::MAX);
+        Self {
+            floor: Point { term, version },
+            cuts: BTreeMap::new(),
+            ..*self
+        }
+    }
+
     /// The last point that counts before the open term.
     pub fn end(&self) -> Point {
         let last = self.cuts.last_key_value();
@@ -90,5 +131,76 @@ impl Lineage {
             cuts,
             ..*self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::term::Epoch;
+
+    fn at(term: u64, version: u64) -> Point {
+        let term = Epoch(term);
+        Point { term, version }
+    }
+
+    /// Term 1 is cut at 12, term 2 has no entry that counts, term 3 is cut at 15, and term 6 is open.
+    fn lineage(floor: Point) -> Lineage {
+        Lineage {
+            term: Epoch(6),
+            floor,
+            cuts: BTreeMap::from([(Epoch(1), 12), (Epoch(3), 15)]),
+            ..Lineage::default()
+        }
+    }
+
+    #[test]
+    fn an_entry_counts_above_the_floor_up_to_the_cut_of_its_own_term_and_in_the_open_one() {
+        let lineage = lineage(at(1, 10));
+        let last = |term| {
+            (0..40)
+                .filter(|&v| lineage.judge(at(term, v)) == Judgement::Counts)
+                .max()
+        };
+        assert_eq!(
+            [1, 2, 3, 4, 6, 7].map(last),
+            [Some(12), None, Some(15), None, Some(39), None]
+        );
+        assert_eq!(lineage.judge(at(1, 10)), Judgement::Old);
+        assert_eq!(lineage.judge(at(7, 11)), Judgement::Later);
+    }
+
+    /// Needs the look at the cut: a void entry would hold its segment until a later term has an entry.
+    #[test]
+    fn an_entry_above_a_cut_is_settled_with_the_last_one_that_counts() {
+        let before = lineage(at(1, 11));
+        assert!(before.settles(at(1, 11)) && !before.settles(at(1, 12)));
+        assert!(!before.settles(at(1, 20)), "12 counts");
+        assert!(before.settles(at(2, 30)), "nothing of the term counts");
+        assert!(!before.settles(at(6, 1)) && !before.settles(at(7, 1)));
+        let after = lineage(at(1, 12));
+        assert!(after.settles(at(1, 20)) && !after.settles(at(3, 13)));
+    }
+
+    #[test]
+    fn a_term_begins_behind_the_last_term_before_it_that_has_an_entry_or_behind_the_floor() {
+        let lineage = lineage(at(1, 10));
+        let begins = [1, 2, 3, 4, 6].map(|term| lineage.before(Epoch(term)));
+        assert_eq!(
+            begins,
+            [at(1, 10), at(1, 12), at(1, 12), at(3, 15), at(3, 15)]
+        );
+        assert_eq!(super::tests::lineage(at(4, 3)).before(Epoch(6)), at(4, 3));
+    }
+
+    #[test]
+    fn a_shard_that_is_gone_needs_nothing_up_to_its_open_term() {
+        let dropped = lineage(at(1, 10)).dropped();
+        assert!(
+            [at(1, 11), at(3, 15), at(6, 90)]
+                .into_iter()
+                .all(|point| dropped.settles(point))
+        );
+        assert_eq!(dropped.judge(at(7, 1)), Judgement::Later);
     }
 }

@@ -30,7 +30,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{Inbox, Port};
-use stonecast_log::{Floors, Heritage, SegmentState};
+use stonecast_log::{Heritage, Ledger, SegmentState};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::AppendReceiver;
 
@@ -127,19 +127,19 @@ impl Intake {
         self.space.take_returned()
     }
 
-    /// The floors, which say what counts of the entries. A change is durable after [`Intake::keep_floors`], and with each segment that is posted later. Whoever
-    /// raises a floor has written elsewhere, durably, what is needed below it.
-    pub fn floors(&mut self) -> &mut Floors {
-        self.space.ledger().floors_mut()
+    /// The ledger, whose histories say what counts of the entries. A change is durable after [`Intake::keep_ledger`], and with each segment that is posted
+    /// later. Whoever raises a floor has written elsewhere, durably, what is needed below it.
+    pub fn ledger(&mut self) -> &mut Ledger {
+        self.space.ledger()
     }
 
-    /// Makes the floors and cuts durable. Dropping the future loses nothing: the next call begins again.
+    /// Makes the ledger durable. Dropping the future loses nothing: the next call begins again.
     ///
     /// # Errors
     /// [`IntakeError::NoSegment`], [`IntakeError::LedgerFull`], or the medium failed.
-    pub async fn keep_floors(&mut self) -> Result<Persisted, IntakeError> {
+    pub async fn keep_ledger(&mut self) -> Result<Persisted, IntakeError> {
         self.check()?;
-        let kept = self.space.keep_floors().await;
+        let kept = self.space.keep_ledger().await;
         self.judge(kept)
     }
 

@@ -121,7 +121,7 @@ impl Space {
     pub fn wanted(&self) -> usize {
         let turning = self.turning.iter().filter(|turning| !turning.is_return);
         let under_way = turning.count() + self.lent.len();
-        let reusable = self.buffers.reusable(self.ledger.floors()).len();
+        let reusable = self.buffers.reusable(self.ledger.lineages()).len();
         self.buffers.wanted().saturating_sub(under_way + reusable)
     }
 
@@ -145,7 +145,7 @@ impl Space {
     /// Segments that may be used again, but for the one that keeps the ledger.
     fn returnable(&self) -> impl Iterator<Item = SegmentState> {
         let home = self.home().map(|state| state.number);
-        let free = self.buffers.reusable(self.ledger.floors()).into_iter();
+        let free = self.buffers.reusable(self.ledger.lineages()).into_iter();
         free.filter(move |state| Some(state.number) != home && state.may_be_used_again())
     }
 
@@ -171,7 +171,7 @@ impl Space {
             &*medium.region as &dyn stonecast_media::Region,
             &medium.format,
         );
-        buffers.step(place, entries, ledger.floors(), bounds, &mut |arrival| {
+        buffers.step(place, entries, ledger.lineages(), bounds, &mut |arrival| {
             visit(entries, arrival);
         })
     }
@@ -220,11 +220,11 @@ impl Space {
         if self.buffers.wanted() == 0 {
             return None;
         }
-        let reusable = self.buffers.reusable(self.ledger.floors());
+        let reusable = self.buffers.reusable(self.ledger.lineages());
         let again = reusable.iter().find(|state| state.may_be_used_again());
         let lent = match again {
             Some(state) => {
-                let state = self.buffers.release(state.number, self.ledger.floors());
+                let state = self.buffers.release(state.number, self.ledger.lineages());
                 Lent {
                     number: state.number,
                     before: Some(state),
@@ -247,10 +247,10 @@ impl Space {
             return Ok(None);
         };
         if !mutant!(ReturnedBeforeFloors) {
-            let _durable = self.keep_floors().await?;
+            let _durable = self.keep_ledger().await?;
         }
         self.asked.pop_front();
-        let state = self.buffers.release(state.number, self.ledger.floors());
+        let state = self.buffers.release(state.number, self.ledger.lineages());
         Ok(Some(Turning {
             turn: Turn::to_records(&state, heritage, &self.ledger),
             is_return: true,
@@ -270,8 +270,8 @@ impl Space {
         }
     }
 
-    /// Makes all floors and cuts durable. Dropping the future loses nothing: the next call begins again.
-    pub async fn keep_floors(&mut self) -> Result<Persisted, IntakeError> {
+    /// Makes the ledger durable. Dropping the future loses nothing: the next call begins again.
+    pub async fn keep_ledger(&mut self) -> Result<Persisted, IntakeError> {
         // A ledger takes the slot that the one before it has left, which has to be durable by then.
         if !self.unkept.is_empty() {
             let _durable = self.medium.persist(&mut self.unkept).await?;

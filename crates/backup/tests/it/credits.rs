@@ -6,7 +6,7 @@ use stonecast_backup::NotSent;
 use stonecast_fabric_sim::{Features, World};
 use stonecast_replication::HEADER_SIZE;
 
-use crate::world::{Backup, Pair, Primary, Setup, Writer, babble, open};
+use crate::world::{Backup, Pair, Primary, Setup, Writer, babble, open, settled};
 
 /// Needs the refill where the longest entry cannot be paid: a window of one such entry is never half used while an entry of a line is out.
 pub fn a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever() {
@@ -153,7 +153,7 @@ pub fn entries_that_the_floors_settle_are_paid_for_and_their_session_goes_on() {
             mut link,
             ..
         } = Pair::begin(81, setup);
-        backup.with(|intake| intake.floors().raise(1, 1000));
+        backup.with(|intake| intake.ledger().keep(1, settled(1000), 0));
         let mut other = Writer::of(2);
         open(&backup, &other, "a");
         // Twice what all segments hold.

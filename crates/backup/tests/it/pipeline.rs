@@ -7,7 +7,7 @@ use stonecast_fabric_sim::{Features, World};
 use stonecast_media::Durability;
 use stonecast_replication::{HEADER_SIZE, Kind};
 
-use crate::world::{Backup, Pair, Primary, Setup, Writer, open, recover};
+use crate::world::{Backup, Pair, Primary, Setup, Writer, open, recover, settled};
 
 /// The kinds of plans, on devices that pack messages and on one that does not.
 fn setups() -> [(&'static str, Setup); 6] {
@@ -102,7 +102,7 @@ fn a_power_cut_after_any_event_takes_no_entry_that_was_reported() {
             let found = backup.versions(1).last().copied().unwrap_or(0);
             if found >= floor + 8 {
                 floor = found - 4;
-                backup.with(move |intake| intake.floors().raise(1, floor));
+                backup.with(move |intake| intake.ledger().keep(1, settled(floor), 0));
             }
             if world.events() >= looked + 5 {
                 looked = world.events();

@@ -8,7 +8,7 @@ use std::task::Poll;
 use stonecast_backup::{IntakeError, Lent};
 use stonecast_log::{Heritage, SegmentState};
 
-use crate::world::{Alone, Pair, Setup};
+use crate::world::{Alone, Pair, Setup, settled};
 
 /// Segments come round for ever: the floors settle what was found.
 #[test]
@@ -29,7 +29,7 @@ fn segments_are_used_again_when_the_floors_settle_what_is_in_them() {
         primary.write(&mut link, &mut writer, 900);
         while link.take_report().unwrap().is_some() {}
         let found = backup.versions(1).last().copied().unwrap_or(0);
-        backup.with(move |intake| intake.floors().raise(1, found));
+        backup.with(move |intake| intake.ledger().keep(1, settled(found), 0));
     }
     assert!(
         backup
@@ -62,7 +62,7 @@ pub fn a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries(
     }
     assert_eq!(backup.with(|intake| intake.segments_spare()), 0);
     let last = writer.last;
-    backup.with(move |intake| intake.floors().raise(1, last));
+    backup.with(move |intake| intake.ledger().keep(1, settled(last), 0));
     backup.wait(|backup| backup.with(|intake| intake.segments_spare()) > 0);
     let heritage = Heritage {
         tokens_lost: 5,
@@ -80,7 +80,7 @@ pub fn a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries(
     assert!(state.is_blank());
     let left = backup.least();
     assert!(left.segments.iter().all(|held| held.number != state.number));
-    assert_eq!(left.ledger.floors().settled_up_to(1), last);
+    assert_eq!(left.ledger.lineages().of(1), Some(&settled(last)));
     // The store lends it again.
     let (number, before) = (state.number, Some(state));
     backup.with(move |intake| {
@@ -94,7 +94,7 @@ pub fn a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries(
         primary.write(&mut link, &mut writer, 900);
         let last = writer.last;
         while primary.reported(&mut link) != Ok(last) {}
-        backup.with(move |intake| intake.floors().raise(1, last));
+        backup.with(move |intake| intake.ledger().keep(1, settled(last), 0));
     }
     assert_eq!(backup.trouble(), None);
 }
@@ -137,7 +137,7 @@ fn floors_that_were_kept_outlive_a_power_cut_whatever_calls_were_given_up_since(
     for (given_up, last) in (0..6).flat_map(|given_up| [(given_up, false), (given_up, true)]) {
         let mut alone = Alone::start(55, &setup);
         let Alone { world, intake, .. } = &mut alone;
-        let kept = world.block_on(async { intake.keep_floors().await });
+        let kept = world.block_on(async { intake.keep_ledger().await });
         assert!(matches!(kept, Err(IntakeError::NoSegment)));
         alone.lend_two();
         let Alone { world, intake, .. } = &mut alone;
@@ -145,21 +145,22 @@ fn floors_that_were_kept_outlive_a_power_cut_whatever_calls_were_given_up_since(
             for _ in 0..12 {
                 intake.settle().await.unwrap();
             }
-            intake.floors().raise(1, 7);
-            let _kept = intake.keep_floors().await.unwrap();
+            intake.ledger().keep(1, settled(7), 0);
+            let _kept = intake.keep_ledger().await.unwrap();
             for _ in 0..given_up {
-                intake.floors().raise(1, 9);
-                let mut half = Box::pin(intake.keep_floors());
+                intake.ledger().keep(1, settled(9), 0);
+                let mut half = Box::pin(intake.keep_ledger());
                 let is_half =
                     poll_fn(|context| Poll::Ready(half.as_mut().poll(context).is_pending()));
                 assert!(is_half.await, "a sync takes its time");
             }
             if last {
-                intake.floors().raise(1, 10);
-                let _kept = intake.keep_floors().await.unwrap();
+                intake.ledger().keep(1, settled(10), 0);
+                let _kept = intake.keep_ledger().await.unwrap();
             }
         });
-        let floor = alone.cut_power(&setup).ledger.floors().settled_up_to(1);
+        let left = alone.cut_power(&setup);
+        let floor = left.ledger.lineages().of(1).unwrap().floor.version;
         match last {
             true => assert_eq!(floor, 10),
             false => assert!((7..=9).contains(&floor), "{given_up} calls: {floor}"),

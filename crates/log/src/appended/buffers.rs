@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stonecast_lineage::{Point, Term};
 use stonecast_media::Region;
 
 use super::entry::EntryFormat;
-use super::floors::Floors;
+use super::lineages::Lineages;
 use super::scan::{Arrival, ArrivalScan};
 use super::stale::Stale;
 use crate::format::LogFormat;
@@ -31,7 +32,7 @@ struct Held {
     /// Its buffer has come back, or is that of an earlier run.
     consumed: bool,
     /// The highest version of a record that was found, by shard and term.
-    newest: BTreeMap<(u32, u64), u64>,
+    newest: BTreeMap<(u32, Term), u64>,
     /// Peers that may still write here, though nobody waits for them.
     doubtful: BTreeSet<u64>,
 }
@@ -152,7 +153,7 @@ impl Buffers {
         &mut self,
         (region, format): (&dyn Region, &LogFormat),
         entries: &dyn EntryFormat,
-        floors: &Floors,
+        lineages: &Lineages,
         (budget, under_way): (u32, u32),
         visit: &mut dyn FnMut(&Arrival<'_>),
     ) -> Vec<Consumption> {
@@ -162,7 +163,7 @@ impl Buffers {
             let mut note = |arrival: &Arrival<'_>| {
                 let facts = arrival.facts;
                 // What is settled holds no segment.
-                if !facts.is_mark && floors.counts(&facts) {
+                if !facts.is_mark && lineages.counts(&facts) {
                     let version = newest.entry((facts.shard, facts.term)).or_default();
                     *version = facts.version.max(*version);
                 }
@@ -170,7 +171,7 @@ impl Buffers {
             };
             let budget = (budget, under_way);
             held.scan
-                .step((region, format), entries, floors, budget, &mut note);
+                .step((region, format), entries, lineages, budget, &mut note);
             if held.scan.is_settled() {
                 settled.push(Consumption {
                     number: held.state.number,
@@ -181,14 +182,16 @@ impl Buffers {
         settled
     }
 
-    /// The segments that may be used again: their scan is settled, `floors` settle every record found there, and no doubtful peer
+    /// The segments that may be used again: their scan is settled, `lineages` settle every record found there, and no doubtful peer
     /// may still write there. The floors have to be durable before such a segment is used.
-    pub fn reusable(&self, floors: &Floors) -> Vec<SegmentState> {
+    pub fn reusable(&self, lineages: &Lineages) -> Vec<SegmentState> {
         let is_free = |held: &&Held| {
             let mut newest = held.newest.iter();
             held.scan.is_settled()
                 && held.doubtful.is_empty()
-                && newest.all(|(&(shard, term), &version)| floors.settles(shard, term, version))
+                && newest.all(|(&(shard, term), &version)| {
+                    lineages.settles(shard, Point { term, version })
+                })
         };
         let free = self.held.iter().filter(is_free);
         free.map(|held| held.state).collect()
@@ -197,9 +200,9 @@ impl Buffers {
     /// Takes a reusable segment out: it is about to change its generation.
     ///
     /// # Panics
-    /// Where `floors` do not make it reusable.
-    pub fn release(&mut self, number: u32, floors: &Floors) -> SegmentState {
-        let mut reusable = self.reusable(floors).into_iter();
+    /// Where `lineages` do not make it reusable.
+    pub fn release(&mut self, number: u32, lineages: &Lineages) -> SegmentState {
+        let mut reusable = self.reusable(lineages).into_iter();
         let state = reusable.find(|state| state.number == number);
         let state = state.unwrap_or_else(|| panic!("segment {number} is needed"));
         self.held.retain(|held| held.state.number != number);

@@ -1,18 +1,30 @@
 //! What the log of appends has to know of an entry.
 
+use stonecast_lineage::{Point, Term};
+
 /// The numbers of an entry, as its header says them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryFacts {
     /// The shard whose history the entry belongs to.
     pub shard: u32,
     /// The term of the primary that stamped it.
-    pub term: u64,
+    pub term: Term,
     /// Its version in the shard.
     pub version: u64,
     /// Whether it is about the shard only, and repeats the version of the entry before it: a commit horizon.
     pub is_mark: bool,
     /// Bytes of the whole entry, at least one line. Entries begin at units; the rest of the last unit means nothing.
     pub size: u32,
+}
+
+impl EntryFacts {
+    /// Its place in the history of its shard.
+    pub fn point(&self) -> Point {
+        Point {
+            term: self.term,
+            version: self.version,
+        }
+    }
 }
 
 /// How entries prove themselves. Both calls get copies, so the bytes do not change meanwhile.

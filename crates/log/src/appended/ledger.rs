@@ -1,11 +1,11 @@
-//! The durable form of the floors: two slots at the start of each segment that appends fill.
+//! The durable form of the histories: two slots at the start of each segment that appends fill.
 //!
 //! ```text
 //!   unit   4                4 + n              4 + 2n
 //!          | head, rows ... | head, rows ...   | entries
 //! ```
 //!
-//! Beside the floors a ledger has the meaning of the versions that this node has stamped ([`Versions`]).
+//! Beside the histories of shards ([`Lineages`]) a ledger has the meaning of the versions that this node has stamped ([`Versions`]).
 //!
 //! A ledger has a serial that grows by 1 with each ledger of the pool, in whatever segment: the highest one counts. A ledger is
 //! written to the slot of its segment that does not have the segment's newest one, so a crash while it is written leaves that.
@@ -14,11 +14,12 @@
 //! several times. So a segment without any of these is damaged.
 
 use stonecast_base::{Corruption, Span, hash};
+use stonecast_lineage::Lineage;
 use stonecast_media::Region;
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::floors::Floors;
+use super::lineages::Lineages;
 use super::rows::{ROW_SIZE, Told};
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use crate::judge::Place;
@@ -28,9 +29,11 @@ use crate::segment::{self, HeaderFound, SegmentKind};
 use crate::state::SegmentState;
 
 const MAGIC: [u8; 8] = *b"stonledg";
+/// The format of ledgers that this program writes and reads.
+const FORMAT: u32 = 2;
 /// Units of a segment for each unit of a slot.
 const SLOT_SHARE: u32 = 64;
-/// Units of the largest slot: 2,730 rows, of which a shard takes one, and one more where the node leads it.
+/// Units of the largest slot: 2,728 rows, of which a shard takes two, and one more where the node leads it.
 const SLOT_UNITS_MAX: u32 = 1024;
 const CHECKSUM_OFFSET: usize = std::mem::offset_of!(HeadBytes, checksum);
 
@@ -42,7 +45,8 @@ layout! {
     number: U32, "server", "number of the segment";
     generation: U32, "server", "generation of the segment";
     rows: U32, "server", "rows that follow";
-    reserved: [u8; 20], "server", "zero";
+    format: U32, "server", "2; a ledger of format 1 has 0 here";
+    reserved: [u8; 16], "server", "zero";
     checksum: U128, "server", "XXH3-128 over bytes 0 to 48, the UUID (16 bytes) and the rows";
 }
 
@@ -59,7 +63,7 @@ pub fn first_unit(format: &LogFormat) -> u32 {
 /// The ledger has more rows than a segment of this size keeps. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{rows} rows of floors, cuts, terms and versions, and a segment keeps {rows_max}: use larger segments, or let fewer shards have copies on this node"
+    "{rows} rows of terms, floors, cuts and versions, and a segment keeps {rows_max}: use larger segments, or let fewer shards have copies on this node"
 )]
 pub struct LedgerFull {
     /// Rows that there are.
@@ -68,7 +72,7 @@ pub struct LedgerFull {
     pub rows_max: usize,
 }
 
-/// The floors of a pool, the facts about the records that its node stamped, and the segment whose slot holds the newest ledger.
+/// The histories of the shards of a pool, the facts about the records that its node stamped, and the segment whose slot holds the newest ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     told: Told,
@@ -87,10 +91,10 @@ impl Ledger {
     /// Reads the newest ledger of the segments `segments`, which appends fill, in the log that messages call `file`.
     ///
     /// After the death of the process alone, the ledger may be visible and not persisted. The caller writes it once more, and
-    /// persists that, before it confirms a cut or relies on a floor that it finds here.
+    /// persists that, before it confirms a history or relies on a floor that it finds here.
     ///
     /// # Errors
-    /// A segment has no ledger of its generation or the next: no crash leaves that.
+    /// A segment has no ledger of its generation or the next: no crash leaves that. Or a ledger is of another format.
     pub fn read<'s>(
         region: &dyn Region,
         format: &LogFormat,
@@ -99,8 +103,11 @@ impl Ledger {
     ) -> Result<Self, Corruption> {
         let mut newest = Self::default();
         for state in segments {
-            let slots = [0, 1].map(|slot| read_slot(region, format, state.number, slot));
-            let whole = slots.into_iter().flatten();
+            let read = |slot| read_slot(region, format, state.number, slot);
+            let slots = [read(0), read(1)]
+                .map(|slot| slot.map_err(|of| other_format(format, file, state, of)));
+            let [first, second] = slots;
+            let whole = [first?, second?].into_iter().flatten();
             let (mut has_own, mut found) = (false, None);
             for slot in whole {
                 has_own |= [state.generation, state.generation + 1].contains(&slot.generation);
@@ -125,14 +132,20 @@ impl Ledger {
         Ok(newest)
     }
 
-    /// What counts.
-    pub fn floors(&self) -> &Floors {
-        &self.told.floors
+    /// The histories of all shards of which the node keeps a copy: they say what counts.
+    pub fn lineages(&self) -> &Lineages {
+        &self.told.lineages
     }
 
-    /// Changes what counts. The change is durable when a later [`Ledger::write`] is persisted.
-    pub fn floors_mut(&mut self) -> &mut Floors {
-        &mut self.told.floors
+    /// Keeps `lineage` as the history of `shard`: with a floor that has risen, with the history of an heir, or with the term in which the
+    /// node itself leads. The counter of the node has given the versions up to `given`: own records that the history makes void are void
+    /// from then on. The change is durable when a later [`Ledger::write`] is persisted; a turn writes the ledger, too, so the entries of a history
+    /// are durable before the history is kept here.
+    ///
+    /// Whoever raises a floor has written durably elsewhere what is needed at or below it.
+    pub fn keep(&mut self, shard: u32, lineage: Lineage, given: u64) {
+        self.told.versions.cut_off(shard, &lineage, given);
+        self.told.lineages.keep(shard, lineage);
     }
 
     /// The meaning of the versions that this node has stamped.
@@ -150,8 +163,8 @@ impl Ledger {
         self.home
     }
 
-    /// Writes the floors into the segment of `state`, which has its generation or is about to get it, and returns what the caller
-    /// must persist before anything relies on a change: before a cut is confirmed, and before a segment is posted that a floor
+    /// Writes the ledger into the segment of `state`, which has its generation or is about to get it, and returns what the caller
+    /// must persist before anything relies on a change: before a history is confirmed, and before a segment is posted that a floor
     /// set free. A crash before leaves the ledger before this one. The caller persists the span before it writes another ledger
     /// into this segment: that one takes the other slot, and a crash may tear both.
     ///
@@ -171,7 +184,8 @@ impl Ledger {
             return Err(LedgerFull { rows, rows_max });
         }
         let serials = [0, 1].map(|slot| {
-            read_slot(region, format, state.number, slot).map_or(0, |slot| slot.serial)
+            let found = read_slot(region, format, state.number, slot).ok().flatten();
+            found.map_or(0, |slot| slot.serial)
         });
         let slot = u32::from(serials[0] > serials[1]);
         self.serial += 1;
@@ -182,7 +196,8 @@ impl Ledger {
             number: state.number.into(),
             generation: state.generation.into(),
             rows: (rows.len() as u32).into(),
-            reserved: [0; 20],
+            format: FORMAT.into(),
+            reserved: [0; 16],
             checksum: U128::ZERO,
         };
         head.checksum = checksum(&head, format, rows.as_bytes()).into();
@@ -228,26 +243,53 @@ fn checksum(head: &HeadBytes, format: &LogFormat, rows: &[u8]) -> u128 {
 
 /// What a slot holds; `None`: nothing whole. A crash leaves that in the slot that was being written, and an earlier use of the
 /// segment in both.
-fn read_slot(region: &dyn Region, format: &LogFormat, number: u32, slot: u32) -> Option<Slot> {
+///
+/// # Errors
+/// The ledger is whole and of this other format.
+fn read_slot(
+    region: &dyn Region,
+    format: &LogFormat,
+    number: u32,
+    slot: u32,
+) -> Result<Option<Slot>, u32> {
     let position = slot_position(format, number, slot);
     let mut bytes = vec![0; slot_units(format) as usize * UNIT_SIZE as usize];
     region.read(position, &mut bytes);
     let (head, rest) = bytes.split_at(UNIT_SIZE as usize);
     let head = HeadBytes::read_from_bytes(head).expect("a head is one line");
-    let size = (head.rows.get() as usize).checked_mul(ROW_SIZE)?;
-    let rows = rest.get(..size)?;
+    let size = (head.rows.get() as usize).checked_mul(ROW_SIZE);
+    let Some(rows) = size.and_then(|size| rest.get(..size)) else {
+        return Ok(None);
+    };
     let is_whole = head.magic == MAGIC
         && head.number.get() == number
         && head.checksum.get() == checksum(&head, format, rows);
     if !is_whole {
-        return None;
+        return Ok(None);
     }
-    let told = Told::decode(rows)?;
-    Some(Slot {
-        serial: head.serial.get(),
-        generation: head.generation.get(),
-        told,
-    })
+    match head.format.get() {
+        FORMAT => Ok(Told::decode(rows).map(|told| Slot {
+            serial: head.serial.get(),
+            generation: head.generation.get(),
+            told,
+        })),
+        0 => Err(1),
+        other => Err(other),
+    }
+}
+
+fn other_format(format: &LogFormat, file: &str, state: &SegmentState, found: u32) -> Corruption {
+    let place = Place {
+        format,
+        file,
+        number: state.number,
+    };
+    place.corruption(
+        "ledger of a segment that appends fill",
+        SEGMENT_HEADER_UNITS,
+        format!("a ledger of format {found}"),
+        format!("format {FORMAT}: this program reads no other"),
+    )
 }
 
 fn no_ledger(format: &LogFormat, file: &str, state: &SegmentState) -> Corruption {

@@ -12,11 +12,11 @@
 //! A segment of this kind is one receive buffer. Its header says the kind, so recovery never takes it for a segment of records,
 //! and a segment of records never for one of these. Entries prove themselves ([`EntryFormat`]); their place proves nothing, as
 //! the receiver's device chose it. So a scan may meet what is no news: bytes of an earlier use, and entries inside values. The
-//! [`Floors`] say what counts, and the [`Ledger`] keeps them durably at the start of each of these segments.
+//! [`Lineages`] say what counts, and the [`Ledger`] keeps them durably at the start of each of these segments.
 //!
 //! Invariants:
-//! - A segment is posted when a ledger with the floors of that moment is durable in it, and no stale byte in it is an entry that
-//!   counts ([`Turn`]).
+//! - A segment is posted when a ledger with the histories of that moment is durable in it, and no stale byte in it is an entry that
+//!   counts, or that a later history may make count ([`Turn`]).
 //! - A unit takes part in one message in each use. So the place of a whole entry that counts needs no second look, unless a
 //!   longer entry begins before it.
 //! - A segment is used again when each entry found in it is settled by the floors ([`Buffers::reusable`]). Whoever raises a floor has
@@ -27,8 +27,8 @@
 
 mod buffers;
 mod entry;
-mod floors;
 mod ledger;
+mod lineages;
 mod rows;
 mod scan;
 mod stale;
@@ -36,10 +36,10 @@ mod turn;
 
 pub use buffers::{Buffers, Consumption, Search};
 pub use entry::{EntryFacts, EntryFormat};
-pub use floors::Floors;
 #[cfg(test)]
 pub(crate) use ledger::LEDGER_FIELDS;
 pub use ledger::{Ledger, LedgerFull, first_unit};
+pub use lineages::Lineages;
 pub use scan::{Arrival, ArrivalScan};
 pub use stale::Stale;
 pub use turn::{Turn, Turned, mend_header};

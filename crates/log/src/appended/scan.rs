@@ -17,8 +17,8 @@ use std::ops::Range;
 use stonecast_media::Region;
 
 use super::entry::{EntryFacts, EntryFormat};
-use super::floors::Floors;
 use super::ledger::first_unit;
+use super::lineages::Lineages;
 use super::stale::Stale;
 use crate::format::{LogFormat, UNIT_SIZE};
 
@@ -125,18 +125,19 @@ impl ArrivalScan {
     /// counts to `visit`, and those that are settled where it [finds](Self::finding_settled) them. `under_way` bounds the units behind the reach in which something may have arrived: what senders hold of
     /// credits. Returns how many entries were found.
     ///
-    /// `floors` are those of the moment at which the segment was posted, or later ones.
+    /// `lineages` are those of the moment at which the segment was posted, or later ones.
     pub fn step(
         &mut self,
         (region, format): (&dyn Region, &LogFormat),
         entries: &dyn EntryFormat,
-        floors: &Floors,
+        lineages: &Lineages,
         (budget, under_way): (u32, u32),
         visit: &mut dyn FnMut(&Arrival<'_>),
     ) -> u64 {
         let place = (region, format, self.number);
         let stale = self.stale.take();
-        let mut look = Look::new(place, entries, floors);
+        let counts = |entry: &EntryFacts| lineages.counts(entry);
+        let mut look = Look::new(place, entries, &counts);
         look.stale = stale.as_ref();
         let mut found = 0;
         // Entries mostly arrive behind the last one. The other half of the budget is for those that do not.
@@ -215,8 +216,9 @@ pub(super) struct Look<'r> {
     format: &'r LogFormat,
     number: u32,
     entries: &'r dyn EntryFormat,
-    floors: &'r Floors,
-    /// All entries but these are news, whether they count or not.
+    /// Whether an entry is one to look for.
+    is_wanted: &'r dyn Fn(&EntryFacts) -> bool,
+    /// All entries but these are wanted, whatever they say.
     stale: Option<&'r Stale>,
     bytes: Vec<u8>,
     /// Units copied so far.
@@ -227,28 +229,28 @@ impl<'r> Look<'r> {
     pub fn new(
         (region, format, number): (&'r dyn Region, &'r LogFormat, u32),
         entries: &'r dyn EntryFormat,
-        floors: &'r Floors,
+        is_wanted: &'r dyn Fn(&EntryFacts) -> bool,
     ) -> Self {
         Self {
             region,
             format,
             number,
             entries,
-            floors,
+            is_wanted,
             stale: None,
             bytes: Vec::new(),
             looked: 0,
         }
     }
 
-    /// The line at `unit`, if an entry begins with it that counts no more.
+    /// The line at `unit`, if an entry begins with it that is not wanted.
     pub fn stale_at(&mut self, unit: u32) -> Option<[u8; UNIT_SIZE as usize]> {
         let line = self.line(unit);
         let facts = self.entries.header(&line)?;
-        (!self.floors.counts(&facts)).then_some(line)
+        (!(self.is_wanted)(&facts)).then_some(line)
     }
 
-    /// The whole entry at `unit`, if there is one that is news. The body of another one is not read: a segment that is used again
+    /// The whole entry at `unit`, if there is one that is wanted. The body of another one is not read: a segment that is used again
     /// is full of them.
     pub fn at(&mut self, unit: u32) -> Option<Arrival<'_>> {
         let position = self.format.position(self.number, unit);
@@ -282,11 +284,11 @@ impl<'r> Look<'r> {
         line
     }
 
-    /// The facts in the line at `unit`, if an entry begins with it that may be news.
+    /// The facts in the line at `unit`, if a wanted entry begins with it.
     fn judge(&self, unit: u32, line: &[u8; UNIT_SIZE as usize]) -> Option<EntryFacts> {
         let facts = self.entries.header(line)?;
-        let is_news =
-            self.floors.counts(&facts) || self.stale.is_some_and(|stale| !stale.holds(unit, line));
-        (u64::from(facts.size) >= UNIT_SIZE && is_news).then_some(facts)
+        let is_wanted =
+            (self.is_wanted)(&facts) || self.stale.is_some_and(|stale| !stale.holds(unit, line));
+        (u64::from(facts.size) >= UNIT_SIZE && is_wanted).then_some(facts)
     }
 }

@@ -9,7 +9,7 @@
 use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
 
-use super::entry::EntryFormat;
+use super::entry::{EntryFacts, EntryFormat};
 use super::ledger::{Ledger, LedgerFull, clear_forged, first_unit};
 use super::scan::Look;
 use super::stale::Stale;
@@ -108,7 +108,7 @@ impl Turn {
         std::mem::take(&mut self.stale)
     }
 
-    /// Takes a step. `ledger` has the floors that count, of which the segment gets a ledger.
+    /// Takes a step. `ledger` says what counts, and the segment gets a copy of it.
     ///
     /// # Errors
     /// The ledger has more rows than the segment keeps. The segment stays what it was.
@@ -147,8 +147,8 @@ impl Turn {
         Ok(Turned::Persist(spans))
     }
 
-    /// Clears the first word of each whole entry that would count, wherever it stands: a copy of one inside a value that was
-    /// here before would take its place from an entry that arrives there. The floors settle all others.
+    /// Clears the first word of each whole entry that counts or may count in a later history, wherever it stands: a copy of one inside a
+    /// value that was here before would take its place from an entry that arrives there. All others are old for good.
     fn clear(
         &mut self,
         from: u32,
@@ -163,7 +163,9 @@ impl Turn {
         };
         let from = from.max(first_unit(format));
         let until = format.segment_units().min(from + UNITS_A_STEP);
-        let mut look = Look::new((region, format, number), entries, ledger.floors());
+        let place = (region, format, number);
+        let may_count = |entry: &EntryFacts| ledger.lineages().may_count(entry);
+        let mut look = Look::new(place, entries, &may_count);
         for unit in from..until {
             if look.at(unit).is_some() {
                 region.store(format.position(number, unit), 0);

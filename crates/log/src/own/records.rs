@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use stonecast_base::{Corruption, mutant};
+use stonecast_lineage::{Judgement, Term};
 
 use super::versions::{OwnVerdict, Versions};
-use crate::appended::Floors;
+use crate::appended::Lineages;
 use crate::walk::Found;
 
 /// A record of the history: one link of the chain of its shard.
@@ -14,7 +15,7 @@ pub struct Link {
     /// Bytes from the start of the log.
     pub position: u64,
     /// The term in which it was stamped.
-    pub term: u64,
+    pub term: Term,
     /// Its version.
     pub version: u64,
     /// The version before it in its shard.
@@ -100,8 +101,8 @@ impl<'a> OwnRecords<'a> {
     /// The history, of the log that messages call `file`.
     ///
     /// # Errors
-    /// Two records have one version, or a record is of a shard that the node did not lead: no crash leaves that.
-    pub fn finish(self, floors: &Floors, file: &str) -> Result<History, Corruption> {
+    /// Two records have one version, or a record is of a shard or a term that the node did not lead: no crash leaves that.
+    pub fn finish(self, lineages: &Lineages, file: &str) -> Result<History, Corruption> {
         let Self {
             versions,
             mut open,
@@ -126,7 +127,7 @@ impl<'a> OwnRecords<'a> {
             }
             expected = versions.expected_from(record.version + 1);
             if versions.judge(record.shard, record.version) != OwnVerdict::Void {
-                history.count(record, (versions, floors), file)?;
+                history.count(record, (versions, lineages), file)?;
             }
         }
         history.end = expected;
@@ -142,7 +143,7 @@ impl History {
     fn count(
         &mut self,
         record: Open,
-        (versions, floors): (&Versions, &Floors),
+        (versions, lineages): (&Versions, &Lineages),
         file: &str,
     ) -> Result<(), Corruption> {
         let Open {
@@ -150,20 +151,26 @@ impl History {
             shard,
             position,
         } = record;
-        if version <= floors.settled_up_to(shard) {
-            self.settled.push(position);
-            return Ok(());
+        let point = versions.point_of(shard, version);
+        let (Some(point), Some(lineage)) = (point, lineages.of(shard)) else {
+            return Err(without_term(file, &record));
+        };
+        match lineage.judge(point) {
+            Judgement::Old => self.settled.push(position),
+            Judgement::Void => self.void.push((shard, version)),
+            Judgement::Later => return Err(without_term(file, &record)),
+            Judgement::Counts => {
+                let chain = self.chains.entry(shard).or_default();
+                let last = chain.last().filter(|link| link.term == point.term);
+                let before = last.map_or(lineage.before(point.term).version, |link| link.version);
+                chain.push(Link {
+                    position,
+                    term: point.term,
+                    version,
+                    previous: before,
+                });
+            }
         }
-        let term = versions.term_of(shard, version);
-        let term = term.ok_or_else(|| without_term(file, &record))?;
-        let chain = self.chains.entry(shard).or_default();
-        let before = chain.last().map_or(0, |link| link.version);
-        chain.push(Link {
-            position,
-            term,
-            version,
-            previous: before.max(floors.end_before(shard, term)),
-        });
         Ok(())
     }
 

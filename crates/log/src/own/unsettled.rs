@@ -6,7 +6,7 @@ use stonecast_base::mutant;
 
 use super::records::History;
 use super::versions::{OwnVerdict, Versions};
-use crate::appended::Floors;
+use crate::appended::Lineages;
 
 /// The records of this node that no floor has settled, in the order of their versions.
 #[derive(Clone, Debug, Default)]
@@ -44,11 +44,13 @@ impl Unsettled {
         self.last = version;
     }
 
-    /// The version up to which everything is settled by the floors and `versions`. The caller raises [`Versions::settle`] to it, and
+    /// The version up to which everything is settled by `lineages` and `versions`. The caller raises [`Versions::settle`] to it, and
     /// frees segments above the earlier version when that is durable.
-    pub fn settled(&mut self, floors: &Floors, versions: &Versions) -> u64 {
+    pub fn settled(&mut self, lineages: &Lineages, versions: &Versions) -> u64 {
         let is_settled = |&(version, shard): &(u64, u32)| {
-            floors.settled_up_to(shard) >= version
+            let point = versions.point_of(shard, version);
+            let floor = lineages.of(shard).map(|lineage| lineage.floor);
+            point.is_some_and(|point| Some(point) <= floor)
                 || versions.judge(shard, version) == OwnVerdict::Void
         };
         if mutant!(SettledPastAShard) {
@@ -68,20 +70,33 @@ impl Unsettled {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stonecast_lineage::{Epoch, Lineage, Point};
 
     /// Needs the wait for the shard that lags: a segment with its record would be freed, and the missing version would hide all later ones.
     #[test]
     fn a_shard_whose_floor_lags_holds_the_versions_of_all() {
-        let (mut unsettled, mut floors, mut versions) =
-            (Unsettled::default(), Floors::default(), Versions::default());
+        let lineage = |term, version| Lineage {
+            term: Epoch(term),
+            floor: Point {
+                term: Epoch(1),
+                version,
+            },
+            ..Lineage::default()
+        };
+        let (mut unsettled, mut lineages, mut versions) = (
+            Unsettled::default(),
+            Lineages::default(),
+            Versions::default(),
+        );
+        (0..2).for_each(|shard| versions.lead(shard, Epoch(1), 0));
         (1..=6).for_each(|version| unsettled.note(version, (version % 2) as u32));
-        floors.raise(1, 5);
-        assert_eq!(unsettled.settled(&floors, &versions), 1);
-        floors.raise(0, 2);
-        assert_eq!(unsettled.settled(&floors, &versions), 3);
-        versions.cut(0, 2, 6);
+        lineages.keep(1, lineage(1, 5));
+        assert_eq!(unsettled.settled(&lineages, &versions), 1);
+        lineages.keep(0, lineage(1, 2));
+        assert_eq!(unsettled.settled(&lineages, &versions), 3);
+        versions.cut_off(0, &lineage(2, 2), 6);
         assert_eq!(
-            unsettled.settled(&floors, &versions),
+            unsettled.settled(&lineages, &versions),
             6,
             "a void record waits for nobody"
         );

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use stonecast_base::mutant;
+use stonecast_lineage::{Lineage, Point, Term};
 
 /// The meaning of the versions that a node has stamped.
 ///
@@ -13,7 +14,7 @@ pub struct Versions {
     /// Versions that no record of any shard has, or none that counts.
     skipped: BTreeMap<u64, u64>,
     /// For each shard the terms that the node led, by the last version that the counter had given before.
-    led: BTreeMap<u32, BTreeMap<u64, u64>>,
+    led: BTreeMap<u32, BTreeMap<u64, Term>>,
     /// For each shard the versions whose records are void: an heir has cut them off.
     void: BTreeMap<u32, BTreeMap<u64, u64>>,
 }
@@ -34,7 +35,7 @@ pub enum OwnVerdict {
 pub(crate) enum VersionRow {
     Settled { version: u64 },
     Skipped { first: u64, last: u64 },
-    Led { shard: u32, term: u64, given: u64 },
+    Led { shard: u32, term: Term, given: u64 },
     Void { shard: u32, first: u64, last: u64 },
 }
 
@@ -59,7 +60,7 @@ impl Versions {
     ///
     /// # Panics
     /// Where the node led the shard in this term or a later one before, or in one that began behind this version.
-    pub fn lead(&mut self, shard: u32, term: u64, given: u64) {
+    pub fn lead(&mut self, shard: u32, term: Term, given: u64) {
         let terms = self.led.entry(shard).or_default();
         let before = terms.last_key_value();
         assert!(
@@ -74,10 +75,21 @@ impl Versions {
         add_range(&mut self.skipped, first, last);
     }
 
-    /// Own records of `shard` above `version` are void: an heir has cut the shard there. The counter has given the versions up to
-    /// `given`, and the node does not lead the shard.
-    pub fn cut(&mut self, shard: u32, version: u64, given: u64) {
-        add_range(self.void.entry(shard).or_default(), version + 1, given);
+    /// Own records of `shard` that lie above a cut of `lineage` are void for good: if a later heir has one of them, the heir sends its entry. The
+    /// counter has given the versions up to `given`.
+    pub(crate) fn cut_off(&mut self, shard: u32, lineage: &Lineage, given: u64) {
+        let Some(led) = self.led.get(&shard) else {
+            return;
+        };
+        let void = self.void.entry(shard).or_default();
+        let ends = led.keys().skip(1).copied().chain([given]);
+        for ((&began, &term), end) in led.iter().zip(ends) {
+            // The cuts of terms before the floor's were there when the floor passed them.
+            if (lineage.floor.term..lineage.term).contains(&term) {
+                let last = lineage.last_of(term).max(began);
+                add_range(void, last + 1, end);
+            }
+        }
     }
 
     /// The verdict on a record of `shard` that this node stamped with `version`, and that was not moved.
@@ -111,14 +123,15 @@ impl Versions {
         expected
     }
 
-    /// The term of a record; `None`: the node did not lead the shard.
-    pub(super) fn term_of(&self, shard: u32, version: u64) -> Option<u64> {
+    /// The place of a record in the history of its shard; `None`: the node did not lead the shard.
+    pub(super) fn point_of(&self, shard: u32, version: u64) -> Option<Point> {
         let terms = self.led.get(&shard)?;
         let upto = match mutant!(LastTermForAll) {
             true => u64::MAX,
             false => version,
         };
-        terms.range(..upto).next_back().map(|(_, &term)| term)
+        let (_, &term) = terms.range(..upto).next_back()?;
+        Some(Point { term, version })
     }
 
     /// The highest version that is named here. A record that is stamped gets a higher one.
@@ -209,21 +222,55 @@ fn range_of(ranges: &BTreeMap<u64, u64>, version: u64) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stonecast_lineage::Epoch;
 
     fn versions() -> Versions {
         let mut versions = Versions::default();
-        versions.lead(3, 70_001, 0);
-        versions.lead(4, 5, 2);
+        versions.lead(3, Epoch(70_001), 0);
+        versions.lead(4, Epoch(5), 2);
         versions.skip(11, 20);
-        versions.lead(3, 70_009, 20);
-        versions.cut(4, 7, 22);
+        versions.lead(3, Epoch(70_009), 20);
+        versions.cut_off(4, &lineage(9, &[(5, 7)]), 22);
         versions
+    }
+
+    /// A history with an open term and cuts.
+    fn lineage(term: u64, cuts: &[(u64, u64)]) -> Lineage {
+        let cuts = cuts.iter().map(|&(term, version)| (Epoch(term), version));
+        Lineage {
+            term: Epoch(term),
+            cuts: cuts.collect(),
+            ..Lineage::default()
+        }
+    }
+
+    /// Needs the end of each term: what the node stamped of a shard in a later term is not above an earlier cut.
+    #[test]
+    fn a_history_voids_what_lies_above_the_cut_of_its_own_term() {
+        let mut versions = Versions::default();
+        versions.lead(3, Epoch(2), 0);
+        versions.lead(3, Epoch(5), 10);
+        versions.lead(3, Epoch(7), 20);
+        versions.cut_off(3, &lineage(7, &[(2, 6), (5, 18)]), 30);
+        let void = (1..=30).filter(|&version| versions.judge(3, version) == OwnVerdict::Void);
+        assert_eq!(void.collect::<Vec<_>>(), [7, 8, 9, 10, 19, 20]);
+        versions.cut_off(3, &lineage(8, &[(2, 9), (5, 14)]), 30);
+        let counts = (1..=30).filter(|&version| versions.judge(3, version) == OwnVerdict::Open);
+        let expected: Vec<u64> = (1..=6).chain(11..=14).collect();
+        assert_eq!(
+            counts.collect::<Vec<_>>(),
+            expected,
+            "a void record stays void, and term 7 has none"
+        );
     }
 
     #[test]
     fn a_record_is_of_the_last_term_that_began_before_it() {
         let versions = versions();
-        let term = |shard, version| versions.term_of(shard, version);
+        let term = |shard, version| {
+            let point = versions.point_of(shard, version);
+            point.map(|point| point.term.0)
+        };
         assert_eq!(
             [
                 term(3, 1),
@@ -299,6 +346,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "does not follow")]
     fn a_term_is_not_led_twice() {
-        versions().lead(3, 70_009, 30);
+        versions().lead(3, Epoch(70_009), 30);
     }
 }

@@ -11,7 +11,7 @@ pub use alone::Alone;
 pub use babbler::{babble, endpoint, hello_bytes};
 pub use backup::{Backup, open};
 pub use pair::Pair;
-pub use primary::{Primary, Writer, bytes_of, name};
+pub use primary::{Primary, Writer, bytes_of, name, settled};
 pub use recovery::recover;
 
 use stonecast_backup::{Hello, IntakeOptions};

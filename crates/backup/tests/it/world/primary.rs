@@ -6,7 +6,7 @@ use stonecast_backup::{BackupLink, LinkEnded, LinkOptions, NotLinked, NotSent, S
 use stonecast_cluster::{Epoch, NodeName};
 use stonecast_fabric::{Port, Runtime};
 use stonecast_fabric_sim::{Machine, Process, World};
-use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind};
+use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind, Lineage, Point};
 
 use super::{ADDRESS, COMPLETIONS, KEY, NONCE, Setup, hello};
 
@@ -82,6 +82,16 @@ impl Primary {
     pub fn sleep(&self, duration_ns: u64) {
         self.world
             .block_on(self.world.observer().sleep(duration_ns));
+    }
+}
+
+/// The history of a shard in term 1, of which everything up to `version` is settled.
+pub fn settled(version: u64) -> Lineage {
+    let term = Epoch(1);
+    Lineage {
+        term,
+        floor: Point { term, version },
+        ..Lineage::new(NONCE)
     }
 }
 

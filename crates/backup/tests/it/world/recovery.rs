@@ -50,11 +50,17 @@ impl Left {
             buffers.adopt(format, state);
         }
         let (mut found, bounds) = (BTreeSet::new(), (u32::MAX, 0));
-        let floors = self.ledger.floors();
+        let lineages = self.ledger.lineages();
         while buffers.unsettled().next().is_some() {
-            buffers.step((region, format), &entries, floors, bounds, &mut |arrival| {
-                found.insert((arrival.facts.shard, arrival.facts.version));
-            });
+            buffers.step(
+                (region, format),
+                &entries,
+                lineages,
+                bounds,
+                &mut |arrival| {
+                    found.insert((arrival.facts.shard, arrival.facts.version));
+                },
+            );
         }
         found
     }

@@ -1,9 +1,11 @@
 //! Which segments are posted, and which may be used again.
 
-use stonecast_log::{Buffers, Consumption, Ledger, SegmentState};
+use stonecast_log::{Buffers, Consumption, Ledger, Lineages, SegmentState};
 use stonecast_media::Region;
 
-use super::node::{FIRST, Format, SHARD, UNITS, entry, entry_of, log, place, pool, posted};
+use super::node::{
+    FIRST, Format, SHARD, UNITS, entry, entry_of, log, place, pool, posted, settled,
+};
 use crate::memory::Memory;
 
 /// Two posted segments; entries of versions 1 and 2, and a mark, in the first, which has come back.
@@ -23,7 +25,7 @@ fn filled(memory: &Memory, ledger: &mut Ledger) -> (Buffers, SegmentState) {
 fn look(memory: &Memory, buffers: &mut Buffers, ledger: &Ledger) -> Vec<Consumption> {
     let place = (memory as &dyn Region, &pool());
     let bounds = (10_000, UNITS);
-    buffers.step(place, &Format, ledger.floors(), bounds, &mut |_| {})
+    buffers.step(place, &Format, ledger.lineages(), bounds, &mut |_| {})
 }
 
 /// Needs each of the three conditions. A mark holds no segment.
@@ -33,13 +35,17 @@ fn a_segment_is_reusable_when_it_has_come_back_is_searched_and_the_floors_settle
     let mut ledger = Ledger::default();
     let (mut buffers, first) = filled(&memory, &mut ledger);
     assert_eq!(look(&memory, &mut buffers, &ledger), []);
-    let mut settled = ledger.floors().clone();
-    settled.raise(SHARD, 2);
-    assert_eq!(buffers.reusable(&settled), [], "it has not come back");
+    let up_to = |version| {
+        let mut lineages = Lineages::default();
+        lineages.keep(SHARD, settled(version));
+        lineages
+    };
+    let all = up_to(2);
+    assert_eq!(buffers.reusable(&all), [], "it has not come back");
     buffers.consumed(1);
     assert_eq!(buffers.wanted(), 1);
     assert_eq!(
-        buffers.reusable(&settled),
+        buffers.reusable(&all),
         [],
         "something may have landed since"
     );
@@ -48,11 +54,9 @@ fn a_segment_is_reusable_when_it_has_come_back_is_searched_and_the_floors_settle
         units: 7,
     };
     assert_eq!(look(&memory, &mut buffers, &ledger), [taken]);
-    let mut before = ledger.floors().clone();
-    before.raise(SHARD, 1);
-    assert_eq!(buffers.reusable(&before), [], "version 2 is needed");
-    assert_eq!(buffers.reusable(&settled), [first]);
-    assert_eq!(buffers.release(1, &settled), first);
+    assert_eq!(buffers.reusable(&up_to(1)), [], "version 2 is needed");
+    assert_eq!(buffers.reusable(&all), [first]);
+    assert_eq!(buffers.release(1, &all), first);
     assert!(buffers.numbers().eq([3]));
 }
 
@@ -64,18 +68,18 @@ fn a_segment_where_a_peer_that_stopped_may_still_write_waits_until_that_peer_is_
     buffers.doubt(7);
     buffers.consumed(1);
     look(&memory, &mut buffers, &ledger);
-    ledger.floors_mut().raise(SHARD, 2);
-    assert_eq!(buffers.reusable(ledger.floors()), []);
+    ledger.keep(SHARD, settled(2), 0);
+    assert_eq!(buffers.reusable(ledger.lineages()), []);
     buffers.trust(8);
-    assert_eq!(buffers.reusable(ledger.floors()), []);
+    assert_eq!(buffers.reusable(ledger.lineages()), []);
     // A segment that is posted later is none to which that peer may have been writing.
     buffers.posted(&pool(), posted(&memory, 0, &mut ledger));
     buffers.consumed(0);
     look(&memory, &mut buffers, &ledger);
-    let free = buffers.reusable(ledger.floors());
+    let free = buffers.reusable(ledger.lineages());
     assert!(free.iter().map(|state| state.number).eq([0]));
     buffers.trust(7);
-    assert_eq!(buffers.reusable(ledger.floors())[0], first);
+    assert_eq!(buffers.reusable(ledger.lineages())[0], first);
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn a_segment_that_is_needed_is_not_released() {
     let memory = log();
     let mut ledger = Ledger::default();
     let (mut buffers, _) = filled(&memory, &mut ledger);
-    buffers.release(1, ledger.floors());
+    buffers.release(1, ledger.lineages());
 }
 
 /// Needs the end of the first segment: a message that died may have taken room there, after the last entry that was found.

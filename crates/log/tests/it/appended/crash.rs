@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand::RngExt as _;
 use stonecast_base::{Span, random_from_seed};
+use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::{
-    Buffers, Floors, Heritage, Ledger, ScanPolicy, SegmentState, SegmentVerdict, Turn, Turned,
-    scan_segment,
+    Buffers, Heritage, Ledger, ScanPolicy, SegmentState, SegmentVerdict, Turn, Turned, scan_segment,
 };
 use stonecast_media::Region;
 
@@ -57,11 +57,34 @@ struct Primary {
     entries: BTreeMap<u64, Vec<u8>>,
     term_of: BTreeMap<u64, u64>,
     to_send: VecDeque<u64>,
+    /// Whether it has stamped in its term.
+    has_served: bool,
+    /// Entries that heirs which never served have cut off, with their terms: the next heir may have them.
+    cut_off: BTreeMap<u64, (u64, Vec<u8>)>,
 }
 
 impl Primary {
     fn last(&self) -> u64 {
         self.entries.keys().next_back().copied().unwrap_or(0)
+    }
+
+    fn point(&self, version: u64) -> Point {
+        let term = Epoch(self.term_of.get(&version).copied().unwrap_or(0));
+        Point { term, version }
+    }
+
+    /// Its history above `floor`.
+    fn lineage(&self, floor: u64) -> Lineage {
+        let above = self.term_of.range(floor + 1..);
+        let closed = above.filter(|(_, term)| **term < self.term);
+        Lineage {
+            term: Epoch(self.term),
+            floor: self.point(floor),
+            cuts: closed
+                .map(|(&version, &term)| (Epoch(term), version))
+                .collect(),
+            ..Lineage::default()
+        }
     }
 }
 
@@ -154,6 +177,8 @@ impl History {
         let bytes = entry(term, version, &body);
         self.primary.entries.insert(version, bytes);
         self.primary.term_of.insert(version, term);
+        self.primary.has_served = true;
+        self.primary.cut_off.clear();
         version
     }
 
@@ -179,17 +204,17 @@ impl History {
     /// Looks for entries, and digests those that follow each other.
     fn look(&mut self) {
         let mut found = Found::new();
-        let floors = self.ledger.floors().clone();
+        let lineages = self.ledger.lineages().clone();
         let region: &dyn Region = &self.memory;
         self.buffers.step(
             (region, &pool()),
             &Format,
-            &floors,
+            &lineages,
             (10_000, UNITS),
             &mut |arrival| {
                 found.insert(
                     arrival.position,
-                    (arrival.facts.term, arrival.facts.version),
+                    (arrival.facts.term.0, arrival.facts.version),
                 );
             },
         );
@@ -214,34 +239,56 @@ impl History {
         if self.buffers.numbers().next().is_none() {
             return;
         }
-        self.ledger.floors_mut().raise(SHARD, version);
-        self.write_ledger();
         self.settled = version;
+        self.write_ledger();
     }
 
-    /// A new primary cuts the shard behind what this node has.
+    /// A new primary cuts the shard somewhere behind what is settled, or has what an heir before it, which never served, has cut off.
     fn take_over(&mut self) {
         self.look();
         if self.buffers.numbers().next().is_none() {
             return;
         }
-        let (term, cut) = (self.primary.term, self.digested);
-        self.ledger.floors_mut().cut(SHARD, term, cut);
+        match self.any(2) {
+            0 => self.revive(),
+            _ => self.cut_off(),
+        }
+        self.primary.term += 1;
+        self.primary.has_served = false;
         self.write_ledger();
-        let above = self.primary.entries.split_off(&(cut + 1));
-        for version in above.into_keys() {
-            self.void.insert((self.primary.term_of[&version], version));
-            self.primary.term_of.remove(&version);
+    }
+
+    fn cut_off(&mut self) {
+        let cut = self.settled + self.any(self.digested - self.settled + 1);
+        let primary = &mut self.primary;
+        for (version, bytes) in primary.entries.split_off(&(cut + 1)) {
+            let term = primary.term_of.remove(&version).expect("it was stamped");
+            self.void.insert((term, version));
+            primary.cut_off.insert(version, (term, bytes));
         }
         let void = &self.void;
         self.told.retain(|_, id| !void.contains(id));
-        self.primary.to_send.retain(|version| *version <= cut);
-        self.primary.term += 1;
+        primary.to_send.retain(|version| *version <= cut);
+        self.digested = cut;
+    }
+
+    fn revive(&mut self) {
+        let revived = self.any(1 + self.primary.cut_off.len() as u64);
+        for _ in 0..revived {
+            let primary = &mut self.primary;
+            let (version, (term, bytes)) = primary.cut_off.pop_first().expect("it was counted");
+            self.void.remove(&(term, version));
+            primary.entries.insert(version, bytes);
+            primary.term_of.insert(version, term);
+            primary.to_send.push_back(version);
+        }
     }
 
     fn write_ledger(&mut self) {
         let states: Vec<SegmentState> = self.states();
         let index = self.any(states.len() as u64) as usize;
+        let lineage = self.primary.lineage(self.settled);
+        self.ledger.keep(SHARD, lineage, 0);
         let span = self.ledger.write(&self.memory, &pool(), &states[index]);
         self.memory.persist(&[span.unwrap()]);
     }
@@ -265,9 +312,9 @@ impl History {
     }
 
     fn release(&mut self) -> Option<SegmentState> {
-        let floors: Floors = self.ledger.floors().clone();
-        let state = *self.buffers.reusable(&floors).first()?;
-        let state = self.buffers.release(state.number, &floors);
+        let lineages = self.ledger.lineages().clone();
+        let state = *self.buffers.reusable(&lineages).first()?;
+        let state = self.buffers.release(state.number, &lineages);
         self.placed.remove(&state.number);
         let gone = |&position: &u64| pool().locate(position).0 == u64::from(state.number);
         self.told.retain(|position, _| !gone(position));

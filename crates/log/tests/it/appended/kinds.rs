@@ -1,12 +1,16 @@
 //! A segment is of one kind, whatever lies in it and wherever a crash comes, and it keeps a ledger.
 
+use std::collections::BTreeMap;
+
+use stonecast_base::hash;
+use stonecast_lineage::{Epoch, Lineage};
 use stonecast_log::{
     Condition, Draft, Heritage, Kind, Ledger, LedgerFull, STAMP_SIZE, ScanPolicy, SegmentState,
     SegmentVerdict, Stamp, Turn, Turned, UNIT_SIZE, scan_segment,
 };
 use stonecast_media::Region as _;
 
-use super::node::{Format, SHARD, log, pool, posted, turn};
+use super::node::{Format, SHARD, log, pool, posted, settled, turn};
 use crate::memory::Memory;
 use crate::server::Collect;
 
@@ -60,7 +64,7 @@ fn a_turn_that_a_power_cut_interrupts_leaves_the_kind_before_or_after_it() {
             let memory = log();
             let mut ledger = Ledger::default();
             posted(&memory, 0, &mut ledger);
-            ledger.floors_mut().raise(SHARD, 7);
+            ledger.keep(SHARD, settled(7), 0);
             let fresh = Turn::to_appends(1, None, Heritage::default());
             interrupt(&memory, fresh, &mut ledger, stage, habit);
             match verdict(&memory, 1) {
@@ -133,7 +137,7 @@ fn however_often_a_turn_is_interrupted_the_segment_keeps_a_ledger() {
             let mut ledger = Ledger::default();
             posted(&memory, 1, &mut ledger);
             for (version, stage) in (10..).zip(stages) {
-                ledger.floors_mut().raise(SHARD, version);
+                ledger.keep(SHARD, settled(version), 0);
                 let state = state_of(verdict(&memory, 1));
                 let span = ledger.write(&memory, &pool(), &state).unwrap();
                 memory.persist(&[span]);
@@ -141,7 +145,7 @@ fn however_often_a_turn_is_interrupted_the_segment_keeps_a_ledger() {
                 interrupt(&memory, again, &mut ledger, stage, habit);
                 let state = state_of(verdict(&memory, 1));
                 let read = Ledger::read(&memory, &pool(), "log", [&state]).unwrap();
-                assert_eq!(read.floors(), ledger.floors());
+                assert_eq!(read.lineages(), ledger.lineages());
                 ledger = read;
             }
         }
@@ -159,16 +163,50 @@ fn a_segment_without_a_ledger_is_damaged_and_the_message_says_what_is_missing() 
     assert!(error.to_string().contains("generation 1"), "{error}");
 }
 
+/// Needs the look at the format: the rows of another format would say something else.
+#[test]
+fn a_ledger_of_another_format_is_refused_by_its_number() {
+    for (found, number) in [(0u32, 1), (2, 2), (3, 3)] {
+        let memory = log();
+        let mut ledger = Ledger::default();
+        let state = posted(&memory, 1, &mut ledger);
+        let position = pool().position(1, 4);
+        // The number of rows stands before: there are none.
+        memory.write(position + 24, &(u64::from(found) << 32).to_le_bytes());
+        let mut head = vec![0; 48];
+        memory.read(position, &mut head);
+        head.extend_from_slice(&pool().uuid.to_be_bytes());
+        let checksum = hash::xxh3_128(&head);
+        memory.write(position + 48, &checksum.to_le_bytes());
+        let read = Ledger::read(&memory, &pool(), "log", [&state]);
+        match number {
+            2 => assert_eq!(read, Ok(ledger)),
+            _ => {
+                let error = read.unwrap_err().to_string();
+                assert!(
+                    error.contains(&format!("a ledger of format {number}")),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
 /// The newest one counts, whatever segment it stands in, and one of another pool is none.
 #[test]
 fn the_newest_ledger_of_all_segments_counts() {
     let memory = log();
     let mut ledger = Ledger::default();
     let states = [1, 2, 0].map(|number| {
-        ledger.floors_mut().raise(SHARD, 10 + u64::from(number));
+        ledger.keep(SHARD, settled(10 + u64::from(number)), 0);
         posted(&memory, number, &mut ledger)
     });
-    ledger.floors_mut().cut(SHARD, 3, 40);
+    let cut = Lineage {
+        term: Epoch(4),
+        cuts: BTreeMap::from([(Epoch(3), 40)]),
+        ..settled(12)
+    };
+    ledger.keep(SHARD, cut, 0);
     let span = ledger.write(&memory, &pool(), &states[1]).unwrap();
     memory.persist(&[span]);
     let read = Ledger::read(&memory, &pool(), "log", &states).unwrap();
@@ -210,7 +248,7 @@ fn bytes_of_a_client_that_look_like_a_newer_ledger_settle_nothing() {
     let to_records = Turn::to_records(&state, Heritage::default(), &ledger);
     let state = turn(&memory, to_records, &mut ledger);
     let mut forged = Ledger::default();
-    forged.floors_mut().raise(SHARD, u64::MAX);
+    forged.keep(SHARD, settled(u64::MAX), 0);
     for _ in 0..10 {
         forged.write(&memory, &pool(), &state).unwrap();
     }
@@ -241,14 +279,14 @@ fn a_segment_that_was_used_before_and_has_no_seal_is_damaged() {
 }
 
 #[test]
-fn more_floors_than_a_slot_holds_are_refused_with_their_number_and_nothing_changes() {
+fn more_rows_than_a_slot_holds_are_refused_with_their_number_and_nothing_changes() {
     let memory = log();
     let mut ledger = Ledger::default();
     let state = posted(&memory, 1, &mut ledger);
-    (0..8).for_each(|shard| ledger.floors_mut().raise(shard, 1));
+    (0..4).for_each(|shard| ledger.keep(shard, settled(1), 0));
     ledger.write(&memory, &pool(), &state).unwrap();
     let before = memory.bytes();
-    ledger.floors_mut().raise(8, 1);
+    ledger.keep(4, Lineage::default(), 0);
     let refused = LedgerFull {
         rows: 9,
         rows_max: 8,

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use stonecast_base::{Span, hash};
+use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::{
-    ArrivalScan, EntryFacts, EntryFormat, Floors, Ledger, LogFormat, SegmentState, Turn, Turned,
+    ArrivalScan, EntryFacts, EntryFormat, Ledger, Lineages, LogFormat, SegmentState, Turn, Turned,
     UNIT_SIZE,
 };
 use stonecast_media::Region as _;
@@ -37,7 +38,7 @@ impl EntryFormat for Format {
         let facts = EntryFacts {
             shard: word(2) as u32,
             size: (word(2) >> 32) as u32,
-            term: word(3),
+            term: Epoch(word(3)),
             version: word(4),
             is_mark: word(5) == 1,
         };
@@ -80,6 +81,16 @@ pub fn units(bytes: &[u8]) -> u32 {
 /// What was found, by position: term and version.
 pub type Found = BTreeMap<u64, (u64, u64)>;
 
+/// A shard in term 1, of which everything up to `version` is settled.
+pub fn settled(version: u64) -> Lineage {
+    let term = Epoch(1);
+    Lineage {
+        term,
+        floor: Point { term, version },
+        ..Lineage::default()
+    }
+}
+
 /// Takes all steps of a turn, each made durable.
 pub fn turn(memory: &Memory, mut turn: Turn, ledger: &mut Ledger) -> SegmentState {
     loop {
@@ -104,20 +115,20 @@ pub fn place(memory: &Memory, number: u32, unit: u32, bytes: &[u8]) -> Span {
 }
 
 /// One step of a scan with a budget and a bound that do not matter.
-pub fn look(memory: &Memory, scan: &mut ArrivalScan, floors: &Floors) -> Vec<(u32, u64)> {
-    look_within(memory, scan, floors, (10_000, UNITS))
+pub fn look(memory: &Memory, scan: &mut ArrivalScan, lineages: &Lineages) -> Vec<(u32, u64)> {
+    look_within(memory, scan, lineages, (10_000, UNITS))
 }
 
 /// Units and versions of what a step of a scan finds, in the order in which it tells.
 pub fn look_within(
     memory: &Memory,
     scan: &mut ArrivalScan,
-    floors: &Floors,
+    lineages: &Lineages,
     bounds: (u32, u32),
 ) -> Vec<(u32, u64)> {
     let mut found = Vec::new();
     let place = (memory as &dyn stonecast_media::Region, &pool());
-    scan.step(place, &Format, floors, bounds, &mut |arrival| {
+    scan.step(place, &Format, lineages, bounds, &mut |arrival| {
         let (_, unit) = pool().locate(arrival.position);
         found.push((unit, arrival.facts.version));
     });

@@ -1,12 +1,14 @@
 //! What a scan finds while senders write, and what it takes for no news.
 
+use std::collections::BTreeMap;
 use std::slice::from_ref;
 
-use stonecast_log::{ArrivalScan, Floors, Ledger, Turn, Turned};
+use stonecast_lineage::{Epoch, Lineage};
+use stonecast_log::{ArrivalScan, Ledger, Lineages, Turn, Turned};
 
 use super::node::{
     FIRST, Format, SHARD, UNITS, entry, entry_of, log, look, look_within, place, pool, posted,
-    turn, units,
+    settled, turn, units,
 };
 use crate::memory::Memory;
 
@@ -17,27 +19,27 @@ fn scan() -> ArrivalScan {
 /// Needs the look behind the reach, and the second look at what was open: nothing waits for a sender that has stopped.
 #[test]
 fn entries_behind_a_place_that_stays_empty_are_found_at_once_and_that_place_when_it_is_filled() {
-    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
     place(&memory, 1, FIRST, &entry(1, 1, &[7; 100]));
     place(&memory, 1, FIRST + 9, &entry(1, 3, &[9; 10]));
     assert_eq!(
-        look(&memory, &mut scan, &floors),
+        look(&memory, &mut scan, &lineages),
         [(FIRST, 1), (FIRST + 9, 3)]
     );
     assert_eq!(
         (scan.open_units(), scan.reach()),
         (from_ref(&(FIRST + 3..FIRST + 9)), FIRST + 11)
     );
-    assert_eq!(look(&memory, &mut scan, &floors), []);
+    assert_eq!(look(&memory, &mut scan, &lineages), []);
     place(&memory, 1, FIRST + 5, &entry(1, 2, &[8; 70]));
-    assert_eq!(look(&memory, &mut scan, &floors), [(FIRST + 5, 2)]);
+    assert_eq!(look(&memory, &mut scan, &lineages), [(FIRST + 5, 2)]);
     assert_eq!(
         scan.open_units(),
         [FIRST + 3..FIRST + 5, FIRST + 8..FIRST + 9]
     );
     scan.close();
     assert_eq!(
-        (look(&memory, &mut scan, &floors), scan.is_settled()),
+        (look(&memory, &mut scan, &lineages), scan.is_settled()),
         (vec![], true)
     );
 }
@@ -45,21 +47,21 @@ fn entries_behind_a_place_that_stays_empty_are_found_at_once_and_that_place_when
 /// Needs the order of reads: the header is judged on the same copy as the body.
 #[test]
 fn an_entry_of_which_a_part_has_arrived_is_found_when_the_rest_has() {
-    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
     let whole = entry(1, 1, &[7; 300]);
     for words in 0..whole.len() / 8 {
         let (torn, _) = whole.split_at(words * 8);
         place(&memory, 1, FIRST, torn);
-        assert_eq!(look(&memory, &mut scan, &floors), [], "{words} words");
+        assert_eq!(look(&memory, &mut scan, &lineages), [], "{words} words");
     }
     place(&memory, 1, FIRST, &whole);
-    assert_eq!(look(&memory, &mut scan, &floors), [(FIRST, 1)]);
+    assert_eq!(look(&memory, &mut scan, &lineages), [(FIRST, 1)]);
 }
 
 /// The value of an entry holds a genuine older one. Its own header arrives last.
 #[test]
 fn an_entry_whose_value_held_another_one_is_found_though_that_one_was_found_first() {
-    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
     let old = entry(1, 1, &[3; 40]);
     let mut body = vec![5; 64];
     body.extend_from_slice(&old);
@@ -69,9 +71,12 @@ fn an_entry_whose_value_held_another_one_is_found_though_that_one_was_found_firs
     place(&memory, 1, FIRST + units(&outer), &entry(1, 3, b""));
     let inner = FIRST + 2;
     let behind = FIRST + units(&outer);
-    assert_eq!(look(&memory, &mut scan, &floors), [(inner, 1), (behind, 3)]);
+    assert_eq!(
+        look(&memory, &mut scan, &lineages),
+        [(inner, 1), (behind, 3)]
+    );
     place(&memory, 1, FIRST, &outer);
-    assert_eq!(look(&memory, &mut scan, &floors), [(FIRST, 2)]);
+    assert_eq!(look(&memory, &mut scan, &lineages), [(FIRST, 2)]);
     assert_eq!((scan.open_units(), scan.reach()), (&[][..], behind + 1));
 }
 
@@ -87,15 +92,15 @@ fn old_entries_of_a_segment_that_is_used_again_are_no_news_and_new_ones_among_th
         place(&memory, 1, at, &bytes);
         at += units(&bytes);
     }
-    ledger.floors_mut().raise(SHARD, 60);
+    ledger.keep(SHARD, settled(60), 0);
     let again = Turn::to_appends(1, Some(&state), Default::default());
     assert_eq!(turn(&memory, again, &mut ledger).generation, 2);
     let mut scan = scan();
-    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    assert_eq!(look(&memory, &mut scan, ledger.lineages()), []);
     place(&memory, 1, FIRST + 2, &entry(1, 62, &[1; 500]));
     place(&memory, 1, FIRST, &entry(1, 61, &[1; 20]));
-    let mut found = look(&memory, &mut scan, ledger.floors());
-    found.extend(look(&memory, &mut scan, ledger.floors()));
+    let mut found = look(&memory, &mut scan, ledger.lineages());
+    found.extend(look(&memory, &mut scan, ledger.lineages()));
     assert_eq!(found, [(FIRST, 61), (FIRST + 2, 62)]);
     assert_eq!(scan.reach(), FIRST + 11);
 }
@@ -109,20 +114,20 @@ fn an_entry_that_the_floors_settle_before_it_is_found_is_found_and_one_of_an_ear
     for (version, at) in [(1, FIRST), (2, FIRST + 2), (3, FIRST + 4)] {
         place(&memory, 1, at, &entry(1, version, &[1; 40]));
     }
-    ledger.floors_mut().raise(SHARD, 3);
+    ledger.keep(SHARD, settled(3), 0);
     let mut again = Turn::to_appends(1, Some(&state), Default::default());
     while let Turned::Persist(spans) = again.step(&memory, &pool(), &Format, &mut ledger).unwrap() {
         memory.persist(&spans);
     }
     let mut scan = scan().finding_settled(again.take_stale());
-    ledger.floors_mut().raise(SHARD, 9);
-    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    ledger.keep(SHARD, settled(9), 0);
+    assert_eq!(look(&memory, &mut scan, ledger.lineages()), []);
     place(&memory, 1, FIRST, &entry(1, 8, &[1; 40]));
     place(&memory, 1, FIRST + 2, &entry(1, 3, &[1; 40]));
-    let found = look(&memory, &mut scan, ledger.floors());
+    let found = look(&memory, &mut scan, ledger.lineages());
     assert_eq!(found, [(FIRST, 8), (FIRST + 2, 3)]);
     scan.close();
-    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    assert_eq!(look(&memory, &mut scan, ledger.lineages()), []);
     assert!(scan.is_settled() && scan.reach() == FIRST + 4);
 }
 
@@ -136,17 +141,41 @@ fn a_copy_of_an_entry_that_still_counts_is_cleared_before_its_segment_is_used_ag
     let mut body = vec![0; 64];
     body.extend_from_slice(&copied);
     place(&memory, 1, FIRST, &entry(1, 9, &body));
-    ledger.floors_mut().raise(SHARD, 9);
+    ledger.keep(SHARD, settled(9), 0);
     let again = Turn::to_appends(1, Some(&state), Default::default());
     turn(&memory, again, &mut ledger);
     let mut scan = scan();
-    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    assert_eq!(look(&memory, &mut scan, ledger.lineages()), []);
     place(&memory, 1, FIRST, &entry(1, 10, &[1; 150]));
     place(&memory, 1, FIRST + 4, &entry(1, 11, &[1; 10]));
     assert_eq!(
-        look(&memory, &mut scan, ledger.floors()),
+        look(&memory, &mut scan, ledger.lineages()),
         [(FIRST, 10), (FIRST + 4, 11)]
     );
+}
+
+/// Needs the clearing of void entries: the next heir has version 12, whose copy inside a value would take the place of what arrives there.
+#[test]
+fn a_copy_of_an_entry_that_a_later_history_may_have_is_cleared_before_its_segment_is_used_again() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    let mut body = vec![0; 64];
+    body.extend_from_slice(&entry(1, 12, &[4; 300]));
+    place(&memory, 1, FIRST, &entry(1, 9, &body));
+    let heir = |term, cut| Lineage {
+        term: Epoch(term),
+        cuts: BTreeMap::from([(Epoch(1), cut)]),
+        ..settled(9)
+    };
+    ledger.keep(SHARD, heir(2, 10), 0);
+    let again = Turn::to_appends(1, Some(&state), Default::default());
+    turn(&memory, again, &mut ledger);
+    ledger.keep(SHARD, heir(3, 12), 0);
+    let mut scan = scan();
+    assert_eq!(look(&memory, &mut scan, ledger.lineages()), []);
+    place(&memory, 1, FIRST, &entry(1, 12, &[4; 300]));
+    assert_eq!(look(&memory, &mut scan, ledger.lineages()), [(FIRST, 12)]);
 }
 
 #[test]
@@ -156,30 +185,30 @@ fn a_mark_is_told_and_one_of_an_earlier_use_is_not() {
     let state = posted(&memory, 1, &mut ledger);
     let mark = entry_of(SHARD, 1, 9, true, b"");
     place(&memory, 1, FIRST, &mark);
-    ledger.floors_mut().raise(SHARD, 9);
+    ledger.keep(SHARD, settled(9), 0);
     let mut first = scan();
-    assert_eq!(look(&memory, &mut first, ledger.floors()), [(FIRST, 9)]);
+    assert_eq!(look(&memory, &mut first, ledger.lineages()), [(FIRST, 9)]);
     let again = Turn::to_appends(1, Some(&state), Default::default());
     turn(&memory, again, &mut ledger);
     let mut scan = scan();
-    assert_eq!(look(&memory, &mut scan, ledger.floors()), []);
+    assert_eq!(look(&memory, &mut scan, ledger.lineages()), []);
     place(&memory, 1, FIRST, &mark);
-    assert_eq!(look(&memory, &mut scan, ledger.floors()), [(FIRST, 9)]);
+    assert_eq!(look(&memory, &mut scan, ledger.lineages()), [(FIRST, 9)]);
 }
 
 /// A header whose size reaches over the end is no entry here, even with a valid tag.
 #[test]
 fn an_entry_lies_in_one_segment_up_to_its_last_unit() {
-    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
     place(&memory, 1, UNITS - 2, &entry(1, 1, &[1; 64]));
     place(&memory, 1, UNITS - 4, &entry(1, 2, &[1; 65]));
     let long = entry(1, 3, &[1; 65]);
     place(&memory, 1, UNITS - 2, &long);
     scan.close();
-    assert_eq!(look(&memory, &mut scan, &floors), []);
+    assert_eq!(look(&memory, &mut scan, &lineages), []);
     place(&memory, 1, UNITS - 2, &entry(1, 1, &[1; 64]));
     let mut scan = ArrivalScan::new(&pool(), 1);
-    assert_eq!(look(&memory, &mut scan, &floors), [(UNITS - 2, 1)]);
+    assert_eq!(look(&memory, &mut scan, &lineages), [(UNITS - 2, 1)]);
     assert_eq!(scan.reach(), UNITS);
 }
 
@@ -194,7 +223,7 @@ fn work(memory: &Memory, scan: &mut ArrivalScan, budget: u32, under_way: u32) ->
     scan.step(
         place,
         &Format,
-        &Floors::default(),
+        &Lineages::default(),
         (budget, under_way),
         &mut |_| found += 1,
     );
@@ -240,7 +269,7 @@ fn a_step_reads_no_more_than_its_budget_and_one_entry_and_all_are_found_in_the_e
 /// Entries keep arriving behind the reach, as many as a step can look at.
 #[test]
 fn a_place_that_is_filled_late_is_found_while_the_budget_is_used_up_by_others() {
-    let (memory, floors, mut scan) = (log(), Floors::default(), scan());
+    let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
     let mut at = FIRST + 2;
     let mut late = None;
     for version in 2..60 {
@@ -251,7 +280,7 @@ fn a_place_that_is_filled_late_is_found_while_the_budget_is_used_up_by_others() 
             place(&memory, 1, at, &entry(1, version, b""));
             at += 1;
         }
-        let found = look_within(&memory, &mut scan, &floors, (4, 4));
+        let found = look_within(&memory, &mut scan, &lineages, (4, 4));
         if found.contains(&(FIRST, 1)) {
             late = Some(version);
         }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
+use stonecast_lineage::{Epoch, Lineage, Point, Term};
 use stonecast_log::{History, Link};
 
 use super::node::{Look, Node, SEGMENTS, pool};
@@ -20,12 +21,35 @@ const SEEDS: u64 = 1_000;
 struct Shard {
     /// Whether the node leads it.
     is_led: bool,
-    term: u64,
+    term: Term,
     /// The end of its history when this term began: all of that is on all copies.
     began: u64,
-    /// The last version of its history, here or elsewhere.
-    end: u64,
-    floor: u64,
+    floor: Point,
+    /// The history above the floor, here or elsewhere: versions and their terms.
+    history: BTreeMap<u64, Term>,
+}
+
+impl Shard {
+    /// The last version of its history.
+    fn end(&self) -> u64 {
+        let last = self.history.keys().next_back();
+        last.copied().unwrap_or(self.floor.version)
+    }
+
+    fn lineage(&self) -> Lineage {
+        let closed = self.history.iter().filter(|(_, term)| **term < self.term);
+        Lineage {
+            term: self.term,
+            floor: self.floor,
+            cuts: closed.map(|(&version, &term)| (term, version)).collect(),
+            ..Lineage::default()
+        }
+    }
+
+    fn raise(&mut self, floor: Point) {
+        self.floor = floor;
+        self.history.retain(|&version, _| version > floor.version);
+    }
 }
 
 struct World {
@@ -94,8 +118,8 @@ impl World {
         };
         let (version, position) = self.node.stamp(segment, number);
         let shard = self.shards.get_mut(&number).unwrap();
-        let (term, previous) = (shard.term, shard.end);
-        shard.end = version;
+        let (term, previous) = (shard.term, shard.end());
+        shard.history.insert(version, term);
         let link = Link {
             position,
             term,
@@ -113,58 +137,64 @@ impl World {
     /// A part of what is acknowledged of a shard is settled, durably or, before a power cut, perhaps.
     fn raise_floor(&mut self) {
         let number = self.any(SHARDS.into()) as u32;
-        let (floor, persisted) = (self.shards[&number].floor, self.persisted);
+        let (floor, persisted) = (self.shards[&number].floor.version, self.persisted);
         let own = self.own.range(floor + 1..);
-        let versions =
-            own.filter(|&(&version, &(shard, _))| shard == number && version <= persisted);
-        let versions: Vec<u64> = versions.map(|(&version, _)| version).collect();
-        if versions.is_empty() {
+        let points = own.filter(|&(&version, &(shard, _))| shard == number && version <= persisted);
+        let point = |(&version, &(_, link)): (&u64, &(u32, Link))| Point {
+            term: link.term,
+            version,
+        };
+        let points: Vec<Point> = points.map(point).collect();
+        if points.is_empty() {
             return;
         }
-        let floor = versions[self.any(versions.len() as u64) as usize];
+        let floor = points[self.any(points.len() as u64) as usize];
         self.node.raise(number, floor);
         if self.any(4) == 0 {
             self.node.write_ledger();
             return self.crash();
         }
         self.node.keep_ledger();
-        self.shards.get_mut(&number).unwrap().floor = floor;
+        self.shards.get_mut(&number).unwrap().raise(floor);
     }
 
-    /// Another node takes a shard over, which may not have the last records of this one, and stamps some of its own.
+    /// Another node takes a shard over, which may not have the last records of this one. It stamps some of its own, or dies before it serves,
+    /// and then the next heir has more, or fewer.
     fn cut(&mut self) {
         let (Some(number), Some(segment)) = (self.pick(true), self.segment()) else {
             return;
         };
-        let Shard {
-            floor, term, began, ..
-        } = self.shards[&number];
-        let settled = floor.max(began);
+        let Shard { floor, began, .. } = self.shards[&number];
+        let settled = floor.version.max(began);
         let ours = self.own.range(settled + 1..);
         let ours = ours.filter(|(_, (shard, _))| *shard == number);
         let ends: Vec<u64> = std::iter::once(settled)
             .chain(ours.map(|(&version, _)| version))
             .collect();
-        let end = ends[self.any(ends.len() as u64) as usize];
-        let given = self.node.next - 1;
         // A cut is never durable before what counts below it.
         self.persist();
-        self.node.ledger.floors_mut().cut(number, term, end);
-        self.node.ledger.versions_mut().cut(number, end, given);
-        self.node.keep_ledger();
-        self.own
-            .retain(|&version, (shard, _)| *shard != number || version <= end);
-        let shard = self.shards.get_mut(&number).unwrap();
-        (shard.is_led, shard.end) = (false, end);
+        let history = self.shards[&number].history.clone();
+        for _ in 0..1 + self.any(2) {
+            let end = ends[self.any(ends.len() as u64) as usize];
+            self.own
+                .retain(|&version, (shard, _)| *shard != number || version <= end);
+            let shard = self.shards.get_mut(&number).unwrap();
+            shard.history = history.clone();
+            shard.history.retain(|&version, _| version <= end);
+            (shard.is_led, shard.term) = (false, Epoch(shard.term.0 + 1));
+            self.node.adopt(number, shard.lineage());
+        }
         if self.any(2) == 0 {
+            let shard = &self.shards[&number];
+            let (term, end) = (shard.term, shard.end());
             let version = end + 1 + self.any(6);
             let position = self.node.digest(segment, number, version);
             self.node.persist();
             self.digested.insert(position);
-            self.node.raise(number, version);
+            let floor = Point { term, version };
+            self.node.raise(number, floor);
             self.node.keep_ledger();
-            let shard = self.shards.get_mut(&number).unwrap();
-            (shard.end, shard.floor) = (version, version);
+            self.shards.get_mut(&number).unwrap().raise(floor);
         }
     }
 
@@ -175,10 +205,9 @@ impl World {
         };
         let later = [1, 2, 1 << 16][self.any(3) as usize];
         let shard = self.shards.get_mut(&number).unwrap();
-        (shard.is_led, shard.term) = (true, shard.term + later);
-        shard.began = shard.end;
-        let (term, end) = (shard.term, shard.end);
-        self.node.lead(number, term, end);
+        (shard.is_led, shard.term) = (true, Epoch(shard.term.0 + later));
+        shard.began = shard.end();
+        self.node.lead_in(number, shard.lineage(), shard.end());
     }
 
     /// A segment whose records are settled is freed; the records are gone.
@@ -251,7 +280,7 @@ impl World {
         for (number, link) in open() {
             let must = link.version <= self.persisted || link.version <= end;
             assert!(in_history(link) || !must, "{link:?} is of the history");
-            let floor = look.ledger.floors().settled_up_to(*number);
+            let floor = look.ledger.lineages().of(*number).unwrap().floor.version;
             let is_linked = chains.get(number).is_some_and(|chain| chain.contains(link));
             assert!(
                 !must || is_linked != (link.version <= floor),
@@ -267,13 +296,18 @@ impl World {
             look.counts, count,
             "what is settled counts, and nothing else"
         );
+        for (&number, shard) in &mut self.shards {
+            let is_lost = |version| {
+                let own = self.own.get(&version);
+                version > end && own.is_some_and(|(of, _)| *of == number)
+            };
+            shard.history.retain(|&version, _| !is_lost(version));
+            let lineage = look.ledger.lineages().of(number);
+            shard.raise(lineage.map_or_else(Point::default, |lineage| lineage.floor));
+            shard.is_led = false;
+        }
         // A record that was not found is gone for ever.
         self.own.retain(|&version, _| version <= end);
-        for (&number, shard) in &mut self.shards {
-            let last = chains.get(&number).and_then(|chain| chain.last());
-            shard.floor = look.ledger.floors().settled_up_to(number);
-            (shard.is_led, shard.end) = (false, last.map_or(shard.floor, |link| link.version));
-        }
         self.persisted = end;
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stonecast_base::{Corruption, Span};
+use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::{
     Condition, Draft, Found, Heritage, History, Kind, Ledger, LogFormat, OwnRecords, OwnVerdict,
     STAMP_SIZE, ScanPolicy, SegmentState, SegmentVerdict, Stamp, Turn, Turned, UNIT_SIZE,
@@ -188,8 +189,29 @@ impl Node {
             .expect("a few rows")
     }
 
-    /// Leads `shard`, whose history ends at `end`, in `term`.
+    /// The history of `shard` that the ledger has.
+    pub fn lineage(&self, shard: u32) -> Lineage {
+        self.ledger
+            .lineages()
+            .of(shard)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Leads `shard`, whose history ends at `end`, in `term`: the terms before have nothing above.
     pub fn lead(&mut self, shard: u32, term: u64, end: u64) {
+        let mut lineage = self.lineage(shard);
+        if end > lineage.end().version {
+            lineage.cuts.insert(lineage.term, end);
+        }
+        lineage.term = Epoch(term);
+        self.lead_in(shard, lineage, end);
+    }
+
+    /// Leads `shard` in the open term of `lineage`. Everything up to `end` was given.
+    pub fn lead_in(&mut self, shard: u32, lineage: Lineage, end: u64) {
+        let (term, given) = (lineage.term, self.next - 1);
+        self.ledger.keep(shard, lineage, given);
         let versions = self.ledger.versions_mut();
         versions.skip(self.next, end);
         self.next = self.next.max(end + 1);
@@ -197,12 +219,21 @@ impl Node {
         self.keep_ledger();
     }
 
+    /// Keeps the history of an heir of `shard`, durably.
+    pub fn adopt(&mut self, shard: u32, lineage: Lineage) {
+        self.ledger.keep(shard, lineage, self.next - 1);
+        self.keep_ledger();
+    }
+
     /// Raises the floor of `shard`, and notes what that settles; the ledger is to be kept.
-    pub fn raise(&mut self, shard: u32, floor: u64) {
-        self.ledger.floors_mut().raise(shard, floor);
+    pub fn raise(&mut self, shard: u32, floor: Point) {
+        let mut lineage = self.lineage(shard);
+        lineage.floor = floor;
+        lineage.cuts.retain(|&term, _| term >= floor.term);
+        self.ledger.keep(shard, lineage, self.next - 1);
         let settled = self
             .unsettled
-            .settled(self.ledger.floors(), self.ledger.versions());
+            .settled(self.ledger.lineages(), self.ledger.versions());
         self.ledger.versions_mut().settle(settled);
     }
 
@@ -279,7 +310,7 @@ impl Node {
             }
         }
         let Reader { own, counts, void } = reader;
-        let history = own.finish(ledger.floors(), "log")?;
+        let history = own.finish(ledger.lineages(), "log")?;
         Ok(Look {
             ledger,
             history,

@@ -1,6 +1,7 @@
 //! The shards that a node led, as it finds them after one crash.
 
 use stonecast_base::Span;
+use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::Link;
 use stonecast_media::Region as _;
 
@@ -11,6 +12,21 @@ fn chain(look: &Look, shard: u32) -> Vec<(u64, u64)> {
     let chain = look.history.chains.get(&shard);
     let pair = |link: &Link| (link.version, link.previous);
     chain.map_or_else(Vec::new, |chain| chain.iter().map(pair).collect())
+}
+
+fn at(term: u64, version: u64) -> Point {
+    let term = Epoch(term);
+    Point { term, version }
+}
+
+/// The history of a shard in `term`, with nothing below its floor and these cuts.
+fn lineage(term: u64, cuts: &[(u64, u64)]) -> Lineage {
+    let cuts = cuts.iter().map(|&(term, version)| (Epoch(term), version));
+    Lineage {
+        term: Epoch(term),
+        cuts: cuts.collect(),
+        ..Lineage::default()
+    }
 }
 
 /// Erases the record at `position`, as a power cut does when none of its bytes were written.
@@ -36,7 +52,7 @@ fn each_shard_has_its_own_chain_in_one_log_with_one_counter() {
     let look = node.look().unwrap();
     assert_eq!(chain(&look, 1), [(1, 0), (3, 1), (5, 3)]);
     assert_eq!(chain(&look, 2), [(2, 0), (4, 2)]);
-    let terms = [1, 2].map(|shard| look.history.chains[&shard][0].term);
+    let terms = [1, 2].map(|shard| look.history.chains[&shard][0].term.0);
     assert_eq!(terms, [70_000, 5]);
 }
 
@@ -69,7 +85,7 @@ fn the_history_of_all_shards_ends_where_one_misses_a_record_and_what_was_behind_
         (look.history.missing, chain(&look, 1)),
         (None, vec![(1, 0), (4, 1)])
     );
-    node.raise(1, 4);
+    node.raise(1, at(70_001, 4));
     node.keep_ledger();
     let look = node.look().unwrap();
     assert_eq!(
@@ -100,12 +116,10 @@ fn a_term_begins_behind_what_other_nodes_stamped_before_it() {
     let mut node = leader();
     node.stamp(1, 1);
     node.persist();
-    let given = node.next - 1;
-    node.ledger.floors_mut().cut(1, 70_000, 1);
-    node.ledger.versions_mut().cut(1, 1, given);
+    node.adopt(1, lineage(70_001, &[(70_000, 1)]));
     node.digest(2, 1, 30);
     node.persist();
-    node.raise(1, 30);
+    node.raise(1, at(70_001, 30));
     node.lead(1, 70_002, 30);
     assert_eq!(node.stamp(1, 1).0, 31);
     node.persist();
@@ -114,6 +128,38 @@ fn a_term_begins_behind_what_other_nodes_stamped_before_it() {
         (look.history.missing, chain(&look, 1)),
         (None, vec![(31, 30)])
     );
+}
+
+/// Needs the history of the last heir in the place of the one before: the heir of term 70,001 never served, and that of term 70,002 has less.
+#[test]
+fn a_record_is_stamped_behind_the_last_cut_also_where_an_earlier_one_was_higher() {
+    let mut node = leader();
+    for _ in 0..4 {
+        node.stamp(1, 1);
+    }
+    node.persist();
+    node.adopt(1, lineage(70_001, &[(70_000, 3)]));
+    node.adopt(1, lineage(70_002, &[(70_000, 2)]));
+    node.lead_in(1, lineage(70_005, &[(70_000, 2)]), 2);
+    node.stamp(1, 1);
+    assert_eq!(chain(&node.look().unwrap(), 1), [(1, 0), (2, 1), (5, 2)]);
+}
+
+/// The heir that has the records sends their entries: in this log the records stay void.
+#[test]
+fn a_record_that_one_heir_cut_off_and_the_next_one_has_is_void_here_and_named_as_the_one_before() {
+    let mut node = leader();
+    for _ in 0..4 {
+        node.stamp(1, 1);
+    }
+    node.persist();
+    node.adopt(1, lineage(70_001, &[(70_000, 2)]));
+    node.adopt(1, lineage(70_002, &[(70_000, 4)]));
+    node.lead_in(1, lineage(70_005, &[(70_000, 4)]), 4);
+    node.stamp(1, 1);
+    let look = node.look().unwrap();
+    assert_eq!(chain(&look, 1), [(1, 0), (2, 1), (5, 4)]);
+    assert_eq!(look.void.len(), 2);
 }
 
 #[test]
