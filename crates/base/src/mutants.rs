@@ -308,6 +308,8 @@ mutants! {
     VoidOwnRecordCounts in "own-log", "what was cut off never counts";
     /// Records that were moved, or came from elsewhere, stand in the history.
     MovedRecordInHistory in "own-log", "the history has what was stamped here";
+    /// Records that were digested before the node dropped its copy of their shard count.
+    DroppedShardCounts in "own-log", "what was dropped never counts";
     /// Versions are settled by the floor of any shard.
     SettledPastAShard in "own-log", "a shard that lags holds all versions";
     /// A receiver grants credits for which its buffers have no room.

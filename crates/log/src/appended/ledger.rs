@@ -148,6 +148,15 @@ impl Ledger {
         self.told.lineages.keep(shard, lineage);
     }
 
+    /// The node drops its copy of `shard`, and begins anew with `lineage`, as a joiner or with a [dropped](Lineage::dropped) history. No record of the shard
+    /// that lies in the log counts from now on, also none that was digested. `version` is the next one of the node's counter: the counter gives it to no
+    /// record, and records that are written from now on are later. The change is durable when a later [`Ledger::write`] is persisted; until then
+    /// nothing of the new copy is written.
+    pub fn drop_shard(&mut self, shard: u32, lineage: Lineage, version: u64) {
+        self.told.versions.drop_shard(shard, version);
+        self.told.lineages.keep(shard, lineage);
+    }
+
     /// The meaning of the versions that this node has stamped.
     pub fn versions(&self) -> &Versions {
         &self.told.versions

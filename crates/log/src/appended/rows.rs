@@ -16,6 +16,7 @@ const SETTLED: u32 = 5;
 const SKIPPED: u32 = 6;
 const LED: u32 = 7;
 const VOID: u32 = 8;
+const DROPPED: u32 = 9;
 
 /// Bytes of a row.
 pub(super) const ROW_SIZE: usize = size_of::<RowBytes>();
@@ -51,6 +52,7 @@ impl RowBytes {
             VersionRow::Skipped { first, last } => Self::new(0, SKIPPED, first, last),
             VersionRow::Led { shard, term, given } => Self::new(shard, LED, term.0, given),
             VersionRow::Void { shard, first, last } => Self::new(shard, VOID, first, last),
+            VersionRow::Dropped { shard, version } => Self::new(shard, DROPPED, 0, version),
         }
     }
 }
@@ -148,6 +150,10 @@ fn version_row(row: &RowBytes) -> Option<VersionRow> {
             given: last,
         },
         VOID => VersionRow::Void { shard, first, last },
+        DROPPED => VersionRow::Dropped {
+            shard,
+            version: last,
+        },
         _ => return None,
     })
 }

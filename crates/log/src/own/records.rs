@@ -73,15 +73,19 @@ impl<'a> OwnRecords<'a> {
     /// Takes a record, and returns the verdict on it. A record that is [open](OwnVerdict::Open) counts if the history has it.
     pub fn take(&mut self, found: &Found<'_>) -> OwnVerdict {
         let header = &found.header;
-        if header.moved_at().is_some() && !mutant!(MovedRecordInHistory) {
-            // Only settled records are moved, and a record from elsewhere is written like a moved one.
-            return OwnVerdict::Counts;
-        }
-        let version = header.sequence();
         let shard = match mutant!(ShardOfKeyIgnored) {
             true => 0,
             false => (self.shard_of)(found.key),
         };
+        if let Some(moved_at) = header.moved_at().filter(|_| !mutant!(MovedRecordInHistory)) {
+            // Only settled records are moved, and a record from elsewhere is written like a moved one.
+            let verdict = self.versions.judge_moved(shard, moved_at);
+            if verdict == OwnVerdict::Void {
+                self.void.push((shard, moved_at));
+            }
+            return verdict;
+        }
+        let version = header.sequence();
         self.given = self.given.max(version);
         let verdict = self.versions.judge(shard, version);
         if verdict == OwnVerdict::Void {

@@ -17,6 +17,8 @@ pub struct Versions {
     led: BTreeMap<u32, BTreeMap<u64, Term>>,
     /// For each shard the versions whose records are void: an heir has cut them off.
     void: BTreeMap<u32, BTreeMap<u64, u64>>,
+    /// For each shard that was dropped the version that the counter gave to the last drop.
+    dropped: BTreeMap<u32, u64>,
 }
 
 /// The verdict on a record that a node stamped.
@@ -37,6 +39,7 @@ pub(crate) enum VersionRow {
     Skipped { first: u64, last: u64 },
     Led { shard: u32, term: Term, given: u64 },
     Void { shard: u32, first: u64, last: u64 },
+    Dropped { shard: u32, version: u64 },
 }
 
 impl Versions {
@@ -92,9 +95,29 @@ impl Versions {
         }
     }
 
+    /// The node drops all its records of `shard`. The counter gives `version` to the drop, and to no record.
+    pub(crate) fn drop_shard(&mut self, shard: u32, version: u64) {
+        self.skip(version, version);
+        self.void.remove(&shard);
+        self.dropped.insert(shard, version);
+    }
+
+    /// The verdict on a record of `shard` that was moved, or came from elsewhere, when the counter was about to give `moved_at`.
+    pub(super) fn judge_moved(&self, shard: u32, moved_at: u64) -> OwnVerdict {
+        match self.is_dropped(shard, moved_at) {
+            true => OwnVerdict::Void,
+            false => OwnVerdict::Counts,
+        }
+    }
+
+    fn is_dropped(&self, shard: u32, version: u64) -> bool {
+        let dropped = self.dropped.get(&shard);
+        dropped.is_some_and(|&dropped| version <= dropped) && !mutant!(DroppedShardCounts)
+    }
+
     /// The verdict on a record of `shard` that this node stamped with `version`, and that was not moved.
     pub fn judge(&self, shard: u32, version: u64) -> OwnVerdict {
-        let is_void = self.is_void(shard, version);
+        let is_void = self.is_void(shard, version) || self.is_dropped(shard, version);
         if self.skipped_at(version).is_some() && !mutant!(SkippedVersionCounts) || is_void {
             return OwnVerdict::Void;
         }
@@ -138,12 +161,17 @@ impl Versions {
     pub(super) fn highest(&self) -> u64 {
         let began = self.led.values().flat_map(BTreeMap::keys);
         let voided = self.void.values().flat_map(BTreeMap::values);
-        let named = began.chain(voided).chain(self.skipped.values()).copied();
+        let dropped = self.dropped.values();
+        let named = began
+            .chain(voided)
+            .chain(self.skipped.values())
+            .chain(dropped)
+            .copied();
         named.fold(self.settled, u64::max)
     }
 
     /// Drops the ranges at or below the settled version in which a scan of the whole log found no record: `found` has the shards and
-    /// versions of the void records that are there.
+    /// versions of the void records that are there, for a moved one the version that the counter was about to give.
     pub(super) fn forget_gone(&mut self, found: &[(u32, u64)]) {
         let settled = self.settled;
         self.skipped.retain(|&first, last| {
@@ -161,6 +189,11 @@ impl Versions {
             ranges.retain(|&first, last| *last > settled || is_there(first, *last));
         }
         self.void.retain(|_, ranges| !ranges.is_empty());
+        self.dropped.retain(|shard, dropped| {
+            found
+                .iter()
+                .any(|(of, version)| of == shard && version <= dropped)
+        });
     }
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = VersionRow> {
@@ -178,7 +211,10 @@ impl Versions {
             let ranges = ranges.iter();
             ranges.map(move |(&first, &last)| VersionRow::Void { shard, first, last })
         });
-        settled.into_iter().chain(skipped).chain(led).chain(void)
+        let dropped = self.dropped.iter();
+        let dropped = dropped.map(|(&shard, &version)| VersionRow::Dropped { shard, version });
+        let rows = settled.into_iter().chain(skipped).chain(led);
+        rows.chain(void).chain(dropped)
     }
 
     pub(crate) fn take_row(&mut self, row: VersionRow) {
@@ -192,6 +228,9 @@ impl Versions {
             }
             VersionRow::Void { shard, first, last } => {
                 self.void.entry(shard).or_default().insert(first, last);
+            }
+            VersionRow::Dropped { shard, version } => {
+                self.dropped.insert(shard, version);
             }
         }
     }
@@ -338,6 +377,7 @@ mod tests {
     fn the_rows_of_a_ledger_say_all_of_it() {
         let mut versions = versions();
         versions.settle(21);
+        versions.drop_shard(9, 22);
         let mut read = Versions::default();
         versions.rows().for_each(|row| read.take_row(row));
         assert_eq!((read.highest(), &read), (22, &versions));

@@ -58,8 +58,8 @@ struct World {
     shards: BTreeMap<u32, Shard>,
     /// The records that this node stamped and that count, by version: shard, and what the history says of them.
     own: BTreeMap<u64, (u32, Link)>,
-    /// Positions of records that came from elsewhere.
-    digested: BTreeSet<u64>,
+    /// Positions of records that came from elsewhere, and their shards.
+    digested: BTreeMap<u64, u32>,
     /// Everything stamped up to here was acknowledged.
     persisted: u64,
     /// Crashes after which a version was missing before a record.
@@ -74,7 +74,7 @@ impl World {
             random: Box::new(move |below| random.random_range(0..below)),
             shards: (0..SHARDS).map(|shard| (shard, Shard::default())).collect(),
             own: BTreeMap::new(),
-            digested: BTreeSet::new(),
+            digested: BTreeMap::new(),
             persisted: 0,
             torn: 0,
         }
@@ -92,7 +92,10 @@ impl World {
             12..=13 => self.raise_floor(),
             14 => self.cut(),
             15..=16 => self.lead(),
-            17 => self.free(),
+            17 => match self.any(3) {
+                0 => self.drop_shard(),
+                _ => self.free(),
+            },
             _ => self.crash(),
         }
     }
@@ -190,7 +193,7 @@ impl World {
             let version = end + 1 + self.any(6);
             let position = self.node.digest(segment, number, version);
             self.node.persist();
-            self.digested.insert(position);
+            self.digested.insert(position, number);
             let floor = Point { term, version };
             self.node.raise(number, floor);
             self.node.keep_ledger();
@@ -208,6 +211,20 @@ impl World {
         (shard.is_led, shard.term) = (true, Epoch(shard.term.0 + later));
         shard.began = shard.end();
         self.node.lead_in(number, shard.lineage(), shard.end());
+    }
+
+    /// The node drops a shard that it does not lead, and joins it again with a copy that has everything up to here.
+    fn drop_shard(&mut self) {
+        let Some(number) = self.pick(false) else {
+            return;
+        };
+        self.persist();
+        let shard = self.shards.get_mut(&number).unwrap();
+        let (term, version) = (shard.term, shard.end());
+        shard.raise(Point { term, version });
+        self.node.drop_shard(number, shard.lineage());
+        self.own.retain(|_, (of, _)| *of != number);
+        self.digested.retain(|_, of| *of != number);
     }
 
     /// A segment whose records are settled is freed; the records are gone.
@@ -228,7 +245,7 @@ impl World {
         if is_used && !held && self.void_is_settled(number) {
             self.node.free(number);
             self.own.retain(|_, (_, link)| !is_here(link.position));
-            self.digested.retain(|&position| !is_here(position));
+            self.digested.retain(|&position, _| !is_here(position));
         }
     }
 
@@ -291,7 +308,7 @@ impl World {
         let count = ours
             .filter(|link| link.version <= settled)
             .map(|link| link.position);
-        let count: BTreeSet<u64> = count.chain(self.digested.iter().copied()).collect();
+        let count: BTreeSet<u64> = count.chain(self.digested.keys().copied()).collect();
         assert_eq!(
             look.counts, count,
             "what is settled counts, and nothing else"

@@ -225,6 +225,13 @@ impl Node {
         self.keep_ledger();
     }
 
+    /// Drops everything of `shard`, durably.
+    pub fn drop_shard(&mut self, shard: u32, lineage: Lineage) {
+        self.ledger.drop_shard(shard, lineage, self.next);
+        self.next += 1;
+        self.keep_ledger();
+    }
+
     /// Raises the floor of `shard`, and notes what that settles; the ledger is to be kept.
     pub fn raise(&mut self, shard: u32, floor: Point) {
         let mut lineage = self.lineage(shard);

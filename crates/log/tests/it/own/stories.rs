@@ -162,6 +162,27 @@ fn a_record_that_one_heir_cut_off_and_the_next_one_has_is_void_here_and_named_as
     assert_eq!(look.void.len(), 2);
 }
 
+/// Needs the row of the drop: a digested record is written like a moved one, which counts wherever it lies.
+#[test]
+fn what_a_node_had_of_a_shard_before_it_dropped_the_shard_never_counts_again() {
+    let mut node = leader();
+    node.stamp(1, 1);
+    node.stamp(1, 2);
+    node.persist();
+    node.digest(2, 1, 30);
+    node.persist();
+    node.drop_shard(1, lineage(70_003, &[]).dropped());
+    let digested = node.digest(2, 1, 40);
+    node.persist();
+    let look = node.look().unwrap();
+    assert_eq!(look.counts.into_iter().collect::<Vec<_>>(), [digested]);
+    assert_eq!(chain(&node.look().unwrap(), 2), [(2, 0)]);
+    let look = node.look().unwrap();
+    let node = node.recover(look);
+    let look = node.look().unwrap();
+    assert_eq!(look.void.len(), 2, "the row stays with its records");
+}
+
 #[test]
 fn a_record_of_a_shard_that_the_node_never_led_is_damage() {
     let mut node = leader();
