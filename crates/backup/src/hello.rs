@@ -48,6 +48,11 @@ pub enum Unheard {
 }
 
 impl Hello {
+    /// Whether the first bytes of a request to connect are for appends, in this version.
+    pub fn is_said(said: &[u8]) -> bool {
+        GREETING.hear(Side::Client, said).is_ok()
+    }
+
     pub(crate) fn say(&self) -> Vec<u8> {
         let mut said = self.nonce.as_bytes().to_vec();
         said.extend_from_slice(self.node.as_str().as_bytes());

@@ -188,6 +188,21 @@ impl ShardCopy {
         end.unwrap_or_default().max(self.lineage.floor)
     }
 
+    /// The version behind which the next entry of `term` follows: the last one of the term that is here without a gap; where there is none, the end of the terms
+    /// before, whose entries may still be missing here.
+    pub fn end_in(&self, term: Term) -> u64 {
+        let before = self.lineage.cuts.range(..term).next_back();
+        let before = before.map(|(&term, &version)| Point { term, version });
+        let floor = self.lineage.floor;
+        let begin = before.map_or(floor, |before| before.max(floor)).version;
+        self.runs.get(&term).copied().unwrap_or(begin)
+    }
+
+    /// Everything up to here was digested or published.
+    pub fn digested(&self) -> Point {
+        self.digested
+    }
+
     /// The history by which entries are judged. The node keeps it durably.
     pub fn lineage(&self) -> &Lineage {
         &self.lineage

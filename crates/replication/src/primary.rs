@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use stonecast_base::mutant;
 use stonecast_cluster::{NodeName, Term};
-use stonecast_lineage::Lineage;
+use stonecast_lineage::{Lineage, Point};
 
 use crate::copy::ShardCopy;
 use crate::entry::{Entry, Kind};
@@ -106,6 +106,21 @@ impl<W> Primary<W> {
     /// Every entry up to this version is persisted on all copies that are awaited.
     pub fn horizon(&self) -> u64 {
         self.copy.horizon()
+    }
+
+    /// Everything up to here is published, and every node that entries are sent to has it.
+    pub fn digested(&self) -> Point {
+        self.copy.digested()
+    }
+
+    /// The lineage that the node keeps durably once everything that was published is durable in its own log; see [`ShardCopy::raised_floor`].
+    pub fn raised_floor(&self) -> Option<Lineage> {
+        self.copy.raised_floor()
+    }
+
+    /// A new floor is durable; see [`ShardCopy::floor_kept`].
+    pub fn floor_kept(&mut self, kept: Lineage) {
+        self.copy.floor_kept(kept);
     }
 
     /// Stamps a write that was decided. The caller persists it here and appends it to all copies, in the order of this call.
