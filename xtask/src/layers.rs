@@ -7,11 +7,13 @@
 //!          kv                   structures        never import each other; know no provider
 //!            \          |          /
 //!             v         v         v
-//!        backup -----------------.
-//!          |                       |
-//!          v                       v
-//!          log        member   replication     workload   published
-//!                       |          |
+//!            node ---------.
+//!              |             |
+//!        backup -------------|-----.
+//!          |                 v     |
+//!          v               member  v
+//!          log               | replication     workload   published
+//!                       .----'     |
 //!                    cluster  <----'             also config-store, replication-sim
 //!                       |
 //!                    persist
@@ -68,6 +70,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "node",
+        &[
+            "backup",
+            "log",
+            "replication",
+            "persist",
+            "member",
+            "cluster",
+            "session",
+            "fabric",
+            "media",
+        ],
+    ),
+    (
         "replication-sim",
         &["replication", "lineage", "cluster", "fabric", "media"],
     ),
@@ -79,6 +95,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "kv",
         &[
+            "node",
             "backup",
             "log",
             "replication",
@@ -94,6 +111,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "structures",
         &[
+            "node",
             "backup",
             "log",
             "replication",

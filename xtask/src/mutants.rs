@@ -13,7 +13,7 @@ use crate::metadata::Metadata;
 use crate::step::cargo;
 
 /// The tests that hunt bugs below any store, by package. Each test plants its own bug.
-const HUNTS: [(&str, &str); 8] = [
+const HUNTS: [(&str, &str); 9] = [
     ("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     (
         "stonecast-fabric-sim",
@@ -23,6 +23,7 @@ const HUNTS: [(&str, &str); 8] = [
         "stonecast-member",
         "every_seeded_bug_of_membership_is_found",
     ),
+    ("stonecast-node", "every_seeded_bug_of_nodes_is_found"),
     (
         "stonecast-persist",
         "every_seeded_bug_of_durable_appends_is_found",

@@ -134,6 +134,12 @@ mutants! {
     LostSwapBelieved in "kv", "lost update";
     /// The server writes keys without claiming them from clients that publish.
     ClaimIgnored in "kv", "lost update";
+    /// A node reports its own copy before the commit of its log.
+    OwnCommitNotAwaited in "node", "acknowledged means on all copies";
+    /// A node gives out what is settled without asking for its lease.
+    LeaseNotAsked in "node", "one primary at a time";
+    /// A node appends to a copy that has not said that it follows.
+    SentUnfollowed in "node", "streams are open before entries come";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.

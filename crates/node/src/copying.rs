@@ -1,0 +1,254 @@
+//! Copies: they follow the history of an heir, and digest what is on all copies.
+
+use std::collections::BTreeMap;
+
+use stonecast_backup::{Intake, Silence, StreamName};
+use stonecast_cluster::NodeName;
+use stonecast_replication::{Judgement, Lineage};
+
+use crate::fences::Fences;
+use crate::letter::Says;
+use crate::node::Shared;
+use crate::shard::{Followed, Following, Role, Shard};
+use crate::state::{Keeping, State, Why};
+use crate::store::Store;
+
+impl<C> State<C> {
+    /// An heir, or the primary, tells its history, for entries that come by `connection`.
+    pub fn hear_history(
+        &mut self,
+        from: &NodeName,
+        number: u32,
+        (connection, join): (u64, u64),
+        history: Lineage,
+    ) {
+        let group = self.group(number);
+        let is_led_so =
+            group.is_some_and(|group| group.primary == *from && group.term == history.term);
+        let Some(Shard {
+            role: Role::Copies(copies),
+            ..
+        }) = self.shards.get_mut(&number).filter(|_| is_led_so)
+        else {
+            return;
+        };
+        match &mut copies.following {
+            Some(following) if following.history.term == history.term => {
+                following.asked_by = Some(connection);
+            }
+            other => {
+                *other = Some(Following {
+                    from: from.clone(),
+                    history,
+                    join,
+                    asked_by: Some(connection),
+                    progress: Followed::Told,
+                });
+            }
+        }
+    }
+
+    /// Follows histories, answers letters, and digests.
+    pub fn step_copies<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake) {
+        for number in self.numbers() {
+            let shard = self.shards.get_mut(&number).expect("it was listed");
+            shard.follow(intake, &mut self.fences);
+            self.keepings.extend(shard.to_keep());
+            self.answer(shared, number);
+            let shard = self.shards.get_mut(&number).expect("it was listed");
+            shard.digest(&*shared.store);
+            let floor = shard.floor_to_keep(shared.options.floor_after);
+            self.keepings.extend(floor);
+        }
+    }
+
+    fn answer<S: Store<Call = C>>(&mut self, shared: &Shared<S>, number: u32) {
+        let Some(Shard {
+            role: Role::Copies(copies),
+            ..
+        }) = self.shards.get_mut(&number)
+        else {
+            return;
+        };
+        let has = copies.copy.end();
+        let Some(following) = &mut copies.following else {
+            return;
+        };
+        if following.progress < Followed::Adopted {
+            return;
+        }
+        let Some(connection) = following.asked_by.take() else {
+            return;
+        };
+        let (to, about) = (following.from.clone(), (number, following.history.term));
+        let is_kept = following.progress == Followed::Kept;
+        shared.say(self, &to, about, Says::Followed { connection, has });
+        if is_kept {
+            shared.say(self, &to, about, Says::Confirmed);
+        }
+    }
+
+    /// A history that this copy follows is durable, behind all that it names.
+    pub fn kept_as_copy<S: Store<Call = C>>(
+        &mut self,
+        shared: &Shared<S>,
+        number: u32,
+        history: &Lineage,
+    ) {
+        let Some(Shard {
+            role: Role::Copies(copies),
+            ..
+        }) = self.shards.get_mut(&number)
+        else {
+            return;
+        };
+        copies.copy.kept(history.term);
+        let following = copies.following.as_mut();
+        let Some(following) = following.filter(|one| one.history.term == history.term) else {
+            return;
+        };
+        following.progress = Followed::Kept;
+        let to = following.from.clone();
+        shared.say(self, &to, (number, history.term), Says::Confirmed);
+    }
+
+    /// A floor is durable: the memory of what lies below it may be used again.
+    pub fn floor_kept(&mut self, intake: &mut Intake, number: u32, history: Lineage) {
+        let Some(shard) = self.shards.get_mut(&number) else {
+            return;
+        };
+        // The store keeps the whole history. The intake is told the floor alone: entries above it may count in a later history.
+        let settled = Lineage {
+            term: history.floor.term,
+            cuts: BTreeMap::new(),
+            ..history
+        };
+        intake.ledger().keep(number, settled, 0);
+        match &mut shard.role {
+            Role::Copies(copies) if copies.copy.lineage().term == history.term => {
+                copies.digested = 0;
+                copies.copy.floor_kept(history);
+            }
+            Role::Leads(leads) if leads.primary.term() == history.term => {
+                leads.digested = 0;
+                leads.primary.floor_kept(history);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<C> Shard<C> {
+    /// Adopts the history that was told, when nothing of earlier senders lands any more.
+    fn follow(&mut self, intake: &mut Intake, fences: &mut Fences) {
+        let Role::Copies(copies) = &mut self.role else {
+            return;
+        };
+        let Some(following) = &mut copies.following else {
+            return;
+        };
+        if following.progress > Followed::Told {
+            return;
+        }
+        let earlier = self.streams.values().map(|(peer, _)| peer);
+        let earlier = earlier.filter(|&peer| *peer != following.from);
+        let loud = earlier.filter(|peer| fences.ask(intake, peer) != Silence::Silent);
+        if loud.count() > 0 {
+            return;
+        }
+        if copies.copy.adopt(&following.history).is_err() {
+            copies.following = None;
+            return;
+        }
+        following.progress = Followed::Adopted;
+        let lineage = copies.copy.lineage();
+        self.bodies
+            .retain(|&point, _| lineage.judge(point) == Judgement::Counts);
+        self.open_streams(intake);
+    }
+
+    /// Opens the streams of the history that this copy follows: of the open term, and of closed ones whose entries the heir sends again.
+    fn open_streams(&mut self, intake: &mut Intake) {
+        let Role::Copies(copies) = &mut self.role else {
+            return;
+        };
+        let Some(Following {
+            from,
+            history,
+            join,
+            ..
+        }) = &copies.following
+        else {
+            return;
+        };
+        let copy = &copies.copy;
+        let floor = copy.lineage().floor.term;
+        let closed = history.cuts.keys().filter(|&&term| term >= floor);
+        let terms: Vec<_> = closed.copied().chain([history.term]).collect();
+        for (term, _) in self.streams.extract_if(.., |term, _| !terms.contains(term)) {
+            intake.close_stream(self.number, term);
+        }
+        for term in terms {
+            let sender = (from.clone(), *join);
+            if self.streams.get(&term) == Some(&sender) {
+                continue;
+            }
+            let stream = StreamName {
+                shard: self.number,
+                term,
+                join: *join,
+            };
+            intake.open_stream(stream, from.clone(), copy.end_in(term));
+            self.streams.insert(term, sender);
+        }
+    }
+
+    /// Closes all streams. Entries that are found later are judged by the copy alone.
+    pub fn close_streams(&mut self, intake: &mut Intake) {
+        for term in std::mem::take(&mut self.streams).into_keys() {
+            intake.close_stream(self.number, term);
+        }
+    }
+
+    /// The history that is to be durable: all that it names is found, and durable.
+    fn to_keep(&self) -> Option<Keeping> {
+        let Role::Copies(copies) = &self.role else {
+            return None;
+        };
+        let following = copies.following.as_ref()?;
+        let history = match following.progress {
+            Followed::Adopted => copies.copy.to_keep()?.clone(),
+            Followed::Told | Followed::Kept => return None,
+        };
+        Some(Keeping {
+            shard: self.number,
+            history,
+            why: Why::Follows,
+        })
+    }
+
+    fn digest(&mut self, store: &impl Store) {
+        let Role::Copies(copies) = &mut self.role else {
+            return;
+        };
+        while let Some(entry) = copies.copy.digest() {
+            let body = self.bodies.remove(&entry.point());
+            store.digest(&entry, &body.expect("a body is kept until it is digested"));
+            copies.digested += 1;
+        }
+    }
+
+    /// The floor that is to be durable, when enough was digested.
+    fn floor_to_keep(&self, floor_after: u64) -> Option<Keeping> {
+        let history = match &self.role {
+            Role::Copies(copies) if copies.digested >= floor_after => copies.copy.raised_floor()?,
+            Role::Leads(leads) if leads.digested >= floor_after => leads.primary.raised_floor()?,
+            _ => return None,
+        };
+        Some(Keeping {
+            shard: self.number,
+            history,
+            why: Why::Floor,
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! Configurations: they give each shard its role.
+
+use std::rc::Rc;
+
+use stonecast_backup::Intake;
+use stonecast_cluster::{Configuration, Group, Term};
+use stonecast_replication::{Lineage, ShardCopy, Takeover};
+
+use crate::node::Shared;
+use crate::shard::{Role, Shard, TakesOver};
+use crate::state::{State, number_of};
+use crate::store::Store;
+
+impl<C> State<C> {
+    /// Goes over to `configuration`, whose epoch is durable.
+    pub fn enter<S: Store<Call = C>>(
+        &mut self,
+        shared: &Shared<S>,
+        intake: &mut Intake,
+        configuration: Rc<Configuration>,
+    ) {
+        self.configuration = configuration.clone();
+        let others = self.others();
+        for peer in &others {
+            if !self.fences.keep_out(peer) {
+                intake.allow(peer.clone());
+            }
+        }
+        self.peers.retain(|peer, _| others.contains(peer));
+        for group in &configuration.groups {
+            let Some(number) = number_of(&configuration, &group.subject) else {
+                continue;
+            };
+            let begun = || Shard::new(number, group.subject.clone());
+            self.shards.entry(number).or_insert_with(begun);
+            match group.in_sync.contains(&self.me) {
+                true => self.enter_as_copy(shared, number, group),
+                false => self.leave(shared, intake, number),
+            }
+        }
+    }
+
+    fn enter_as_copy<S: Store<Call = C>>(
+        &mut self,
+        shared: &Shared<S>,
+        number: u32,
+        group: &Group,
+    ) {
+        let (nonce, others) = (self.configuration.nonce, self.others());
+        let shard = self.shards.get_mut(&number).expect("it was entered");
+        if matches!(shard.role, Role::Absent) {
+            shard.copies(ShardCopy::new(number, Lineage::new(nonce)));
+        }
+        let leads_so = group.primary == self.me;
+        let is_over = |term: Term| term != group.term || !leads_so;
+        if shard.term().is_some_and(is_over)
+            && let Some(ended) = shard.step_down()
+        {
+            shared.store.resigned(number, ended);
+        }
+        let gone = others.iter().filter(|&peer| !group.in_sync.contains(peer));
+        match &mut shard.role {
+            Role::Leads(leads) => {
+                gone.for_each(|peer| leads.primary.removed(peer));
+                let named = group.in_sync.iter().filter(|&name| *name != self.me);
+                named.for_each(|peer| leads.primary.named(peer));
+            }
+            Role::TakesOver(heir) => gone.for_each(|peer| heir.takeover.removed(peer)),
+            Role::Copies(copies) => {
+                let is_of_term = |term: Term| term == group.term;
+                copies.following = copies
+                    .following
+                    .take()
+                    .filter(|following| is_of_term(following.history.term));
+                if leads_so {
+                    self.stand(number, group);
+                }
+            }
+            Role::Absent => unreachable!("it is a copy"),
+        }
+    }
+
+    /// Begins to take over, in a term that is new to the copy.
+    fn stand(&mut self, number: u32, group: &Group) {
+        let lost = self.others();
+        let shard = self.shards.get_mut(&number).expect("it was entered");
+        let Role::Copies(copies) = &shard.role else {
+            return;
+        };
+        let copy = copies.copy.clone();
+        let in_sync = group.in_sync.clone();
+        let begun = Takeover::new(group.term, &self.me, copy, in_sync, lost);
+        // A node that has been in the term waits for another one: the configuration names an heir, or the start takes a new term.
+        if let Ok(takeover) = begun {
+            shard.role = Role::TakesOver(Box::new(TakesOver {
+                takeover,
+                sent: Default::default(),
+            }));
+        }
+    }
+
+    /// The node keeps no copy of the shard any more.
+    fn leave<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake, number: u32) {
+        let shard = self.shards.get_mut(&number).expect("it was entered");
+        if matches!(shard.role, Role::Absent) {
+            return;
+        }
+        if let Some(ended) = shard.step_down() {
+            shared.store.resigned(number, ended);
+        }
+        shard.close_streams(intake);
+        shard.bodies.clear();
+        shard.role = Role::Absent;
+        shared.store.dropped(number);
+    }
+
+    /// The group of a shard.
+    pub fn group(&self, number: u32) -> Option<&Group> {
+        let groups = &self.configuration.groups;
+        let is_it = |group: &&Group| number_of(&self.configuration, &group.subject) == Some(number);
+        groups.iter().find(is_it)
+    }
+
+    /// The numbers of all shards.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.shards.keys().copied().collect()
+    }
+}

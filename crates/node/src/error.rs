@@ -1,0 +1,44 @@
+//! Why a node ends, and why it takes no write.
+
+use stonecast_backup::IntakeError;
+use stonecast_member::MemberError;
+use stonecast_replication::{LaterTerm, NotStamped};
+
+use crate::store::NotDurable;
+
+/// Why a node has ended. Its leases run out by themselves, and its copies are what is durable.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The node is no member of its cluster any more, or never became one.
+    #[error(transparent)]
+    Member(#[from] MemberError),
+    /// The memory for appends failed, or was not what was declared.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// The medium of the store failed.
+    #[error(transparent)]
+    Store(#[from] NotDurable),
+    /// The pool has an entry of a term that the node had not entered: its history was lost.
+    #[error("shard {shard}: {later}")]
+    LaterTerm {
+        /// The shard.
+        shard: u32,
+        /// The entry.
+        later: LaterTerm,
+    },
+}
+
+/// Why a write was not stamped. Nothing of it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotServed {
+    /// Another node leads the shard, or nobody does.
+    #[error("this node does not lead shard {shard}: ask its primary")]
+    NotThePrimary {
+        /// The shard.
+        shard: u32,
+    },
+    /// The primary takes no write at this moment.
+    #[error(transparent)]
+    NotStamped(#[from] NotStamped),
+}

@@ -1,0 +1,130 @@
+//! Heirs: from the configuration that names them until they serve.
+
+use stonecast_backup::{Intake, Silence};
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::{NodeName, Subject, Term};
+use stonecast_member::Member;
+use stonecast_replication::{Fence, LeaseSays, Lineage, Step};
+
+use crate::fences::Fences;
+use crate::node::Shared;
+use crate::shard::{Leads, Role, Shard, TakesOver};
+use crate::state::{Keeping, State, Why};
+use crate::store::Store;
+
+/// The word of the lease of `subject` in `term`.
+pub fn lease_says(member: &Member, subject: &Subject, term: Term, now: Nanoseconds) -> LeaseSays {
+    match member.lease(subject) {
+        Some((of, end)) if of == term && now < end => LeaseSays::Holds,
+        _ => LeaseSays::Over,
+    }
+}
+
+impl<C> State<C> {
+    /// Takes the steps that can be taken now of everything that this node takes over.
+    pub fn step_heirs<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake) {
+        for number in self.numbers() {
+            let fences = &mut self.fences;
+            let shard = self.shards.get_mut(&number).expect("it was listed");
+            let Role::TakesOver(heir) = &mut shard.role else {
+                continue;
+            };
+            heir.keep_out(fences, intake);
+            let term = heir.takeover.term();
+            let now = shared.runtime.now();
+            let lease = lease_says(&shared.member, &shard.subject, term, now);
+            if lease == LeaseSays::Holds {
+                // The node has the grants of all copies in sync, so each earlier lease is over.
+                heir.takeover.leases_over();
+            }
+            if heir.takeover.next() == Step::Read {
+                if heir.takeover.decide().is_err() {
+                    // The copy has lost entries: another one takes over when this one has no lease.
+                    shard.step_down();
+                    continue;
+                }
+                shard.close_streams(intake);
+            }
+            let Role::TakesOver(heir) = &mut shard.role else {
+                unreachable!("it goes on");
+            };
+            match heir.takeover.next() {
+                Step::Keep(history) => self.keepings.push(Keeping {
+                    shard: number,
+                    history,
+                    why: Why::Heir,
+                }),
+                Step::Serve => self.serve(shared, number),
+                // Fences and leases are asked for in each turn, and links settle.
+                _ => {}
+            }
+        }
+    }
+
+    /// The history of this heir is durable here.
+    pub fn kept_as_heir(&mut self, number: u32, history: &Lineage) {
+        if let Some(heir) = self.heir(number)
+            && heir.takeover.next() == Step::Keep(history.clone())
+        {
+            heir.takeover.kept();
+        }
+    }
+
+    /// A copy has all of the history of `term`.
+    pub fn hear_confirmed(&mut self, from: &NodeName, number: u32, term: Term) {
+        if let Some(heir) = self.heir(number) {
+            heir.takeover.confirmed(from, term);
+        }
+    }
+
+    fn heir(&mut self, number: u32) -> Option<&mut TakesOver> {
+        match &mut self.shards.get_mut(&number)?.role {
+            Role::TakesOver(heir) => Some(heir),
+            _ => None,
+        }
+    }
+
+    fn serve<S: Store<Call = C>>(&mut self, shared: &Shared<S>, number: u32) {
+        let min_copies = self.configuration.policy.min_copies.into();
+        let shard = self.shards.get_mut(&number).expect("it was listed");
+        let role = std::mem::replace(&mut shard.role, Role::Absent);
+        let Role::TakesOver(heir) = role else {
+            unreachable!("an heir serves");
+        };
+        let (history, _) = heir.takeover.history();
+        let mut digested = 0;
+        let Shard { bodies, .. } = shard;
+        let primary = heir.takeover.serve(min_copies, |entry| {
+            let body = bodies.remove(&entry.point());
+            let body = body.expect("a body is kept until it is digested");
+            shared.store.digest(&entry, &body);
+            digested += 1;
+        });
+        shard.bodies.clear();
+        let (term, last) = (primary.term(), primary.last());
+        shard.role = Role::Leads(Box::new(Leads {
+            primary,
+            history,
+            written_at: shared.runtime.now(),
+            digested,
+        }));
+        shared.store.serves(number, term, last);
+    }
+}
+
+impl TakesOver {
+    /// Keeps all peers out that may append in earlier terms, until nothing of them lands. Who connects again is sent nothing before this node follows, which
+    /// it does not.
+    fn keep_out(&mut self, fences: &mut Fences, intake: &mut Intake) {
+        let Step::Quiesce(open) = self.takeover.next() else {
+            return;
+        };
+        for peer in &open {
+            match fences.ask(intake, peer) {
+                Silence::Silent => self.takeover.fenced(peer, Fence::Quiesced),
+                Silence::Doubtful => self.takeover.fenced(peer, Fence::Unquiesced),
+                Silence::UnderWay => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Primaries: what the pipeline of a store calls, and what waits for copies.
+
+use std::rc::Rc;
+
+use stonecast_base::mutant;
+use stonecast_cluster::{NodeName, Term};
+use stonecast_replication::{Connection, Entry, LeaseSays, Report, Settled};
+
+use crate::error::NotServed;
+use crate::heading::lease_says;
+use crate::node::{Node, Shared};
+use crate::shard::{Leads, Role, Shard};
+use crate::state::State;
+use crate::store::Store;
+
+/// The records that one commit of the own log makes durable.
+#[derive(Debug, Default)]
+#[must_use = "the records count when the batch is handed back"]
+pub struct OwnBatch(Vec<(u32, Report)>);
+
+impl<S: Store> Node<S> {
+    /// Stamps a write of `shard` that was decided, with a version above all that the node has given. The caller writes the record of `body` into its own
+    /// log, and then calls [`Node::send`].
+    ///
+    /// # Errors
+    /// The write must not be done, and nothing has changed.
+    ///
+    /// # Panics
+    /// Unless `version` is above the last one of the shard.
+    pub fn stamp(
+        &self,
+        shard: u32,
+        version: u64,
+        body: &[u8],
+        call: S::Call,
+    ) -> Result<Entry, NotServed> {
+        let now = self.shared.runtime.now();
+        self.with_leads(shard, |shard, leads| {
+            let entry = leads.primary.stamp(version, call)?;
+            leads.written_at = now;
+            shard.insert(entry.point(), body.into());
+            Ok(entry)
+        })
+    }
+
+    /// Keeps an answer of `shard` that appends nothing until what it saw is on all copies; see [`Primary::refuse`](stonecast_replication::Primary::refuse).
+    ///
+    /// # Errors
+    /// The node does not serve the shard.
+    pub fn refuse(&self, shard: u32, saw: Option<u64>, call: S::Call) -> Result<(), NotServed> {
+        self.with_leads(shard, |_, leads| {
+            leads.primary.refuse(saw, call);
+            Ok(())
+        })
+    }
+
+    fn with_leads<T>(
+        &self,
+        number: u32,
+        call: impl FnOnce(&mut Bodies, &mut Leads<S::Call>) -> Result<T, NotServed>,
+    ) -> Result<T, NotServed> {
+        let state = &mut *self.shared.state.borrow_mut();
+        let not_the_primary = NotServed::NotThePrimary { shard: number };
+        let shard = state.shards.get_mut(&number).ok_or(not_the_primary)?;
+        let Shard { role, bodies, .. } = shard;
+        match role {
+            Role::Leads(leads) => call(bodies, leads),
+            _ => Err(not_the_primary),
+        }
+    }
+
+    /// Appends everything that was stamped to all copies, as far as there is credit, with one doorbell for each; turns send the rest. The batch names
+    /// what the next commit of the own log makes durable: the caller commits, and hands the batch to [`Node::persisted_here`].
+    pub fn send(&self) -> OwnBatch {
+        let state = &mut *self.shared.state.borrow_mut();
+        state.send_stamped();
+        let me = state.me.clone();
+        let mut batch = Vec::new();
+        for (&number, shard) in &mut state.shards {
+            if let Some(leads) = shard.leads() {
+                let own = leads.primary.take_unsent(&me, Connection::OWN);
+                let reports = own.iter().map(|entry| Report::of(Connection::OWN, entry));
+                batch.extend(reports.map(|report| (number, report)));
+            }
+        }
+        let batch = OwnBatch(batch);
+        if mutant!(OwnCommitNotAwaited) {
+            state.persisted_here(&batch);
+        }
+        batch
+    }
+
+    /// The commit of the own log that began behind the call of [`Node::send`] has ended. A batch of a term that is over says nothing.
+    pub fn persisted_here(&self, batch: OwnBatch) {
+        self.shared.state.borrow_mut().persisted_here(&batch);
+    }
+}
+
+type Bodies = std::collections::BTreeMap<stonecast_replication::Point, Rc<[u8]>>;
+
+impl<C> State<C> {
+    fn persisted_here(&mut self, OwnBatch(batch): &OwnBatch) {
+        for &(number, report) in batch {
+            let shard = self.shards.get_mut(&number);
+            if let Some(leads) = shard.and_then(Shard::leads) {
+                let heard = leads.primary.persisted(&self.me, report);
+                if !mutant!(OwnCommitNotAwaited) {
+                    heard.expect("the own log has one order");
+                }
+            }
+        }
+    }
+
+    /// Gives out what is settled. A primary without lease resigns.
+    pub fn settle<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
+        for (&number, shard) in &mut self.shards {
+            let subject = shard.subject.clone();
+            let Some(leads) = shard.leads() else {
+                continue;
+            };
+            let (term, now) = (leads.primary.term(), shared.runtime.now());
+            let lease = match mutant!(LeaseNotAsked) {
+                true => LeaseSays::Holds,
+                false => lease_says(&shared.member, &subject, term, now),
+            };
+            let Some(settled) = leads.primary.settle(lease) else {
+                let ended = shard.step_down().expect("it led");
+                shared.store.resigned(number, ended);
+                continue;
+            };
+            let written = |one: &&Settled<C>| matches!(one, Settled::Written(_));
+            leads.digested += settled.iter().filter(written).count() as u64;
+            let digested = leads.primary.digested();
+            for settled in settled {
+                shared.store.settled(number, settled);
+            }
+            shard.bodies.retain(|&point, _| point > digested);
+        }
+    }
+
+    /// The copies that a shard of this node is sent to.
+    pub fn targets(&self, shard: &Shard<C>) -> Vec<NodeName> {
+        match &shard.role {
+            Role::Leads(_) => {
+                let group = self.group(shard.number);
+                let in_sync = group.into_iter().flat_map(|group| &group.in_sync);
+                in_sync.filter(|&name| *name != self.me).cloned().collect()
+            }
+            Role::TakesOver(heir) => match heir.takeover.next() {
+                stonecast_replication::Step::Settle(copies) => copies.into_iter().collect(),
+                _ => Vec::new(),
+            },
+            Role::Absent | Role::Copies(_) => Vec::new(),
+        }
+    }
+
+    /// The term in which a shard has entries to send.
+    pub fn sending_term(&self, number: u32) -> Option<Term> {
+        self.shards.get(&number)?.term()
+    }
+}

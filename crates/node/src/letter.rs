@@ -1,0 +1,239 @@
+//! Letters: what nodes say to each other about the history of a shard.
+//!
+//! ```text
+//!   0 kind u32    4 shard u32    8 term u64    16 ...
+//!   1 history     16 connection u64    24 join u64    32 nonce u128    48 floor: term u64, version u64    64 cuts: term u64, version u64 each, to the end
+//!   2 followed    16 connection u64    24 has: term u64, version u64
+//!   3 confirmed
+//! ```
+//!
+//! Numbers are little-endian. A letter may get lost, and come late or twice: each names the term that it is about, and its sender repeats it until it is
+//! answered.
+
+use std::collections::BTreeMap;
+
+use stonecast_cluster::{Epoch, Nonce, Term};
+use stonecast_replication::{Lineage, Point};
+
+/// Longest letter, bytes.
+pub const LETTER_SIZE: u32 = 16 * 1024;
+/// Most cuts of a history that a letter holds.
+const CUTS_MAX: usize = (LETTER_SIZE as usize - 64) / 16;
+
+/// A letter about a shard in a term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    pub shard: u32,
+    pub term: Term,
+    pub says: Says,
+}
+
+/// The content of a letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// To a copy, from the heir or the primary of the term: its history. Entries come by the connection of that number, in streams of the copy's join.
+    History {
+        connection: u64,
+        join: u64,
+        lineage: Lineage,
+    },
+    /// From a copy: the streams for the entries of that connection are open, and everything up to `has` is here.
+    Followed { connection: u64, has: Point },
+    /// From a copy: all of the history is durable here.
+    Confirmed,
+}
+
+/// Bytes that are no letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("found {size} bytes that are no letter of this version")]
+pub struct NotALetter {
+    /// Bytes that were found.
+    pub size: usize,
+}
+
+/// The history has more cuts than a letter holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a history of {cuts} cuts, and a letter holds {CUTS_MAX}")]
+pub struct TooManyCuts {
+    /// Cuts that there are.
+    pub cuts: usize,
+}
+
+impl Letter {
+    /// Its bytes.
+    pub fn encode(&self) -> Result<Vec<u8>, TooManyCuts> {
+        let kind: u32 = match self.says {
+            Says::History { .. } => 1,
+            Says::Followed { .. } => 2,
+            Says::Confirmed => 3,
+        };
+        let mut bytes = kind.to_le_bytes().to_vec();
+        bytes.extend(self.shard.to_le_bytes());
+        bytes.extend(self.term.0.to_le_bytes());
+        match &self.says {
+            Says::History {
+                connection,
+                join,
+                lineage,
+            } => {
+                let cuts = lineage.cuts.len();
+                if cuts > CUTS_MAX {
+                    return Err(TooManyCuts { cuts });
+                }
+                bytes.extend(connection.to_le_bytes());
+                bytes.extend(join.to_le_bytes());
+                bytes.extend(lineage.nonce.as_bytes());
+                let cuts = lineage.cuts.iter();
+                let cuts = cuts.map(|(&term, &version)| Point { term, version });
+                for point in std::iter::once(lineage.floor).chain(cuts) {
+                    write_point(&mut bytes, point);
+                }
+            }
+            Says::Followed { connection, has } => {
+                bytes.extend(connection.to_le_bytes());
+                write_point(&mut bytes, *has);
+            }
+            Says::Confirmed => {}
+        }
+        Ok(bytes)
+    }
+
+    /// The letter that a peer sent.
+    pub fn decode(bytes: &[u8]) -> Result<Self, NotALetter> {
+        let size = bytes.len();
+        read(bytes).ok_or(NotALetter { size })
+    }
+}
+
+fn write_point(bytes: &mut Vec<u8>, point: Point) {
+    bytes.extend(point.term.0.to_le_bytes());
+    bytes.extend(point.version.to_le_bytes());
+}
+
+fn read(mut bytes: &[u8]) -> Option<Letter> {
+    let rest = &mut bytes;
+    let (kind, shard, term) = (word(rest)?, word(rest)?, Epoch(long(rest)?));
+    let says = match kind {
+        1 => Says::History {
+            connection: long(rest)?,
+            join: long(rest)?,
+            lineage: lineage(rest, term)?,
+        },
+        2 => Says::Followed {
+            connection: long(rest)?,
+            has: point(rest)?,
+        },
+        3 => Says::Confirmed,
+        _ => return None,
+    };
+    rest.is_empty().then_some(Letter { shard, term, says })
+}
+
+fn lineage(rest: &mut &[u8], term: Term) -> Option<Lineage> {
+    let nonce = Nonce::from_bytes(array(rest)?);
+    let floor = point(rest)?;
+    let mut cuts = BTreeMap::new();
+    while !rest.is_empty() {
+        let Point { term, version } = point(rest)?;
+        cuts.insert(term, version);
+    }
+    let is_possible = floor.term <= term && cuts.keys().all(|&closed| closed < term);
+    is_possible.then_some(Lineage {
+        nonce,
+        term,
+        floor,
+        cuts,
+    })
+}
+
+fn point(rest: &mut &[u8]) -> Option<Point> {
+    let term = Epoch(long(rest)?);
+    let version = long(rest)?;
+    Some(Point { term, version })
+}
+
+fn word(rest: &mut &[u8]) -> Option<u32> {
+    array(rest).map(u32::from_le_bytes)
+}
+
+fn long(rest: &mut &[u8]) -> Option<u64> {
+    array(rest).map(u64::from_le_bytes)
+}
+
+fn array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(*first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letters() -> [Letter; 3] {
+        let point = |term, version| Point {
+            term: Epoch(term),
+            version,
+        };
+        let lineage = Lineage {
+            nonce: Nonce::from_u128(17),
+            term: Epoch(9),
+            floor: point(4, 40),
+            cuts: BTreeMap::from([(Epoch(4), 50), (Epoch(7), 45)]),
+        };
+        let of = |says| Letter {
+            shard: 3,
+            term: Epoch(9),
+            says,
+        };
+        let (connection, join) = (7, 5);
+        [
+            of(Says::History {
+                connection,
+                join,
+                lineage,
+            }),
+            of(Says::Followed {
+                connection,
+                has: point(4, 44),
+            }),
+            of(Says::Confirmed),
+        ]
+    }
+
+    #[test]
+    fn a_letter_is_read_as_it_was_written_and_no_part_of_it_is_another_letter() {
+        for letter in letters() {
+            let bytes = letter.encode().unwrap();
+            assert_eq!(Letter::decode(&bytes), Ok(letter.clone()));
+            for size in 0..bytes.len() {
+                let part = Letter::decode(&bytes[..size]);
+                assert_ne!(part, Ok(letter.clone()), "{size} bytes");
+            }
+        }
+    }
+
+    /// Needs the comparison with the term: a cut of the open term would hide what the heir stamps.
+    #[test]
+    fn a_history_with_a_cut_of_its_own_term_or_a_later_one_is_no_letter() {
+        let [history, ..] = letters();
+        let mut bytes = history.encode().unwrap();
+        let last = bytes.len() - 16;
+        bytes[last..last + 8].copy_from_slice(&9_u64.to_le_bytes());
+        let size = bytes.len();
+        assert_eq!(Letter::decode(&bytes), Err(NotALetter { size }));
+    }
+
+    #[test]
+    fn a_history_of_more_cuts_than_a_letter_holds_is_refused() {
+        let [mut history, ..] = letters();
+        let Says::History { lineage, .. } = &mut history.says else {
+            unreachable!("the first one is a history");
+        };
+        lineage.cuts = (0..CUTS_MAX as u64 + 1)
+            .map(|term| (Epoch(term), 1))
+            .collect();
+        let cuts = lineage.cuts.len();
+        assert_eq!(history.encode(), Err(TooManyCuts { cuts }));
+    }
+}

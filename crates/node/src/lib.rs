@@ -1,0 +1,51 @@
+//! A node that keeps copies of shards: it drives the rules of replication over connections, memory and membership, below any store.
+//!
+//! ```text
+//!   store      stamps, commits its own log, publishes, answers                       trait Store
+//!     |  Node::stamp, send, own_batch, persisted_here                  ^  digest, keep, commit, settled, serves, resigned
+//!     v                                                                |
+//!   turn       look --> settle --> what was found --> letters --> roles --> links --> settled --> commit      one task
+//!     shard      the role of a shard, one value: absent, copies, takes over, leads
+//!     peer       the way to another node: link, entries that wait for credit, streams that it has opened
+//!     fences     peers that are kept out while somebody looks at the memory
+//!     letter     histories and their confirmations;   post: the sessions that carry them
+//! ```
+//!
+//! All state of a node is borrowed for one step at a time. Only two things are waited for, and both are the node's own medium: the settling of what was
+//! found, and the commit of the store. So two nodes that lead shards for each other never wait for each other.
+//!
+//! Invariants:
+//! - Entries of a shard go to a copy by a connection by which the copy has said that the streams for them are open.
+//! - A history is durable after the entries that it names, and a floor after the records that it settles.
+//! - The lease is asked behind the last report that a write needs.
+//!
+//! A crash leaves what log, intake and store keep durably. A node that starts ([`Node::start`]) makes its copies of that, and registers in the cluster
+//! behind it.
+//!
+//! `docs/design/0038-a-node.md` has the decisions.
+#![forbid(unsafe_code)]
+
+mod copying;
+mod entering;
+mod error;
+mod fences;
+mod heading;
+mod leading;
+mod letter;
+mod links;
+mod node;
+mod options;
+mod peer;
+mod post;
+mod shard;
+mod start;
+mod state;
+mod store;
+mod turn;
+
+pub use error::{NodeError, NotServed};
+pub use leading::OwnBatch;
+pub use node::Node;
+pub use options::{Options, Place};
+pub use start::Left;
+pub use store::{Ended, NotDurable, Store};

@@ -1,0 +1,198 @@
+//! Links to the copies of the shards that this node leads or takes over.
+
+use std::rc::Rc;
+
+use stonecast_backup::BackupLink;
+use stonecast_base::{Nanoseconds, mutant};
+use stonecast_cluster::NodeName;
+use stonecast_replication::{Connection, Entry, Kind, Point, Report};
+
+use crate::letter::Says;
+use crate::node::Shared;
+use crate::peer::{Peer, Unsent};
+use crate::shard::{Role, Shard};
+use crate::state::State;
+use crate::store::Store;
+
+/// Connects to `peer`, once; the next attempt comes behind a pause.
+async fn connect<S: Store>(shared: Rc<Shared<S>>, peer: NodeName) {
+    let addresses = shared.state.borrow().addresses(&peer);
+    let mut linked = None;
+    for address in addresses {
+        let (port, runtime) = (&shared.port, &shared.runtime);
+        let link = BackupLink::connect(port, runtime, &address, &shared.options.link).await;
+        linked = linked.or(link.ok());
+    }
+    if linked.is_none() {
+        shared.runtime.sleep(shared.options.repeat_ns).await;
+    }
+    let state = &mut *shared.state.borrow_mut();
+    let way = state.peers.entry(peer).or_default();
+    way.is_linking = false;
+    if let Some(link) = linked {
+        way.linked(link);
+    }
+}
+
+impl<C: 'static> State<C> {
+    /// Takes the reports of all links, keeps links to all copies, tells them the histories that they do not follow yet, and sends.
+    pub fn step_links<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
+        self.take_reports();
+        let now = shared.runtime.now();
+        for number in self.numbers() {
+            for peer in self.targets(&self.shards[&number]) {
+                let way = self.peers.entry(peer.clone()).or_default();
+                if way.link.is_none() {
+                    if !std::mem::replace(&mut way.is_linking, true) {
+                        let connecting = connect(shared.clone(), peer);
+                        shared.runtime.spawn(Box::pin(connecting));
+                    }
+                    continue;
+                }
+                self.tell(shared, number, &peer, now);
+            }
+        }
+        let idle_ns = shared.options.idle_ns;
+        self.queue_unsent(Some((now, idle_ns)));
+        self.peers.values_mut().for_each(Peer::send);
+    }
+
+    /// Sends what was stamped.
+    pub fn send_stamped(&mut self) {
+        self.queue_unsent(None);
+        self.peers.values_mut().for_each(Peer::send);
+    }
+
+    fn take_reports(&mut self) {
+        let Self { peers, shards, .. } = self;
+        for (name, peer) in peers {
+            while let Some(report) = peer.take_report() {
+                let heard = match report {
+                    Ok(report) => hear(shards.get_mut(&report.stream.shard), name, &report),
+                    Err(_ended) => false,
+                };
+                if !heard {
+                    peer.end();
+                }
+            }
+        }
+    }
+
+    /// Tells a copy the history of the term, unless it follows.
+    fn tell<S: Store<Call = C>>(
+        &mut self,
+        shared: &Shared<S>,
+        number: u32,
+        peer: &NodeName,
+        now: Nanoseconds,
+    ) {
+        let Some(shard) = self.shards.get(&number) else {
+            return;
+        };
+        let history = match &shard.role {
+            Role::Leads(leads) => leads.history.clone(),
+            Role::TakesOver(heir) => heir.takeover.history().0,
+            Role::Absent | Role::Copies(_) => return,
+        };
+        let is_awaited = matches!(shard.role, Role::TakesOver(_));
+        let (about, repeat_ns) = ((number, history.term), shared.options.repeat_ns);
+        let way = self.peers.entry(peer.clone()).or_default();
+        if way.follows(number, history.term).is_some() && !is_awaited {
+            return;
+        }
+        if let Some(connection) = way.is_to_be_told(about, now, repeat_ns) {
+            let says = Says::History {
+                connection,
+                join: 0,
+                lineage: history,
+            };
+            shared.say(self, peer, about, says);
+        }
+    }
+
+    /// Hands entries to the links of copies that follow; with the time, horizons of idle shards, too.
+    fn queue_unsent(&mut self, idle: Option<(Nanoseconds, Nanoseconds)>) {
+        for number in self.numbers() {
+            let targets = self.targets(&self.shards[&number]);
+            let Some(term) = self.sending_term(number) else {
+                continue;
+            };
+            for peer in targets {
+                let Some(way) = self.peers.get_mut(&peer) else {
+                    continue;
+                };
+                let Some(connection) = way.connection() else {
+                    continue;
+                };
+                let unfollowed = mutant!(SentUnfollowed).then(Point::default);
+                if let Some(has) = way.follows(number, term).or(unfollowed) {
+                    let shard = self.shards.get_mut(&number).expect("it was listed");
+                    for (entry, body) in shard.unsent(&peer, (connection, has), idle) {
+                        let join = 0;
+                        way.push(Unsent { join, entry, body });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Hands a report to the primary that it is for. False: the copy reports out of order.
+fn hear<C>(
+    shard: Option<&mut Shard<C>>,
+    from: &NodeName,
+    report: &stonecast_backup::Report,
+) -> bool {
+    let Some(leads) = shard.and_then(Shard::leads) else {
+        return true;
+    };
+    let report = Report {
+        connection: Connection(report.connection),
+        term: report.stream.term,
+        version: report.version,
+        kind: report.kind,
+    };
+    leads.primary.persisted(from, report).is_ok()
+}
+
+impl<C> Shard<C> {
+    /// The entries that `peer`, which has everything up to `has`, is to be sent by `connection`, each once.
+    fn unsent(
+        &mut self,
+        peer: &NodeName,
+        (connection, has): (u64, Point),
+        idle: Option<(Nanoseconds, Nanoseconds)>,
+    ) -> Vec<(Entry, Rc<[u8]>)> {
+        let entries = match &mut self.role {
+            Role::Leads(leads) => {
+                let way = Connection(connection);
+                let mut entries = leads.primary.take_unsent(peer, way);
+                if idle.is_some_and(|(now, idle_ns)| now >= leads.written_at + idle_ns) {
+                    entries.extend(leads.primary.take_idle(peer, way));
+                }
+                entries
+            }
+            Role::TakesOver(heir) if heir.sent.get(peer) != Some(&connection) => {
+                heir.sent.insert(peer.clone(), connection);
+                let mut entries = heir.takeover.history().1;
+                // What lies below the floor of a copy is not found there, and gives no credit back.
+                entries.retain(|entry| entry.point() > has);
+                entries
+            }
+            Role::TakesOver(_) | Role::Absent | Role::Copies(_) => Vec::new(),
+        };
+        let bodies = &self.bodies;
+        let body_of = |entry: Entry| match entry.kind {
+            Kind::Horizon => (entry, [].into()),
+            Kind::Record => {
+                let body = bodies.get(&entry.point());
+                (
+                    entry,
+                    body.expect("a body is kept until all copies have it")
+                        .clone(),
+                )
+            }
+        };
+        entries.into_iter().map(body_of).collect()
+    }
+}

@@ -1,0 +1,116 @@
+//! The handle of a node, and what its tasks share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stonecast_cluster::{NodeName, Term};
+use stonecast_fabric::{ConnectionRequest, Port, Runtime};
+use stonecast_media::PersistentRegion;
+use stonecast_member::Member;
+use stonecast_replication::AppendKey;
+
+use crate::error::NodeError;
+use crate::letter::{Letter, Says};
+use crate::options::Options;
+use crate::post::Post;
+use crate::state::State;
+use crate::store::Store;
+
+/// A node that is a member of its cluster, and keeps copies of shards. Dropping it ends its tasks and connections.
+pub struct Node<S: Store> {
+    pub(crate) shared: Rc<Shared<S>>,
+}
+
+pub(crate) struct Shared<S: Store> {
+    pub port: Rc<Port>,
+    pub runtime: Rc<dyn Runtime>,
+    pub store: Rc<S>,
+    pub options: Options,
+    pub member: Member,
+    pub post: Rc<Post>,
+    pub memory: Memory,
+    pub state: RefCell<State<S::Call>>,
+    /// Requests to connect that are the intake's.
+    pub requests: RefCell<Vec<(ConnectionRequest, Vec<u8>)>>,
+    pub is_over: Cell<bool>,
+    pub end: RefCell<Option<NodeError>>,
+}
+
+/// The memory that entries are found in.
+pub(crate) struct Memory {
+    pub region: Rc<dyn PersistentRegion>,
+    pub key: AppendKey,
+}
+
+impl<S: Store> Node<S> {
+    /// The node's name.
+    pub fn name(&self) -> &NodeName {
+        self.shared.member.name()
+    }
+
+    /// The membership of the node: leases, configuration and changes. Events are the node's.
+    pub fn member(&self) -> &Member {
+        &self.shared.member
+    }
+
+    /// Takes the request of a peer that said `private_data`, and returns true. False: no node says this, and the request is still the caller's.
+    pub fn take_request(&self, request: ConnectionRequest, private_data: &[u8]) -> bool {
+        if self.shared.member.take_request(request, private_data) {
+            return true;
+        }
+        if Post::is_hello(private_data) {
+            self.shared.post.accept(request, private_data);
+            return true;
+        }
+        let is_hello = stonecast_backup::Hello::is_said(private_data);
+        if is_hello {
+            let said = private_data.to_vec();
+            self.shared.requests.borrow_mut().push((request, said));
+        }
+        is_hello
+    }
+
+    /// The term in which the node serves `shard`; `None`: it does not.
+    pub fn serves(&self, shard: u32) -> Option<Term> {
+        let mut state = self.shared.state.borrow_mut();
+        let leads = state.shards.get_mut(&shard)?.leads()?;
+        Some(leads.primary.term())
+    }
+
+    /// Why the node has ended; `None`: it goes on, or its end was told.
+    pub fn take_end(&self) -> Option<NodeError> {
+        self.shared.end.borrow_mut().take()
+    }
+}
+
+impl<S: Store> Drop for Node<S> {
+    fn drop(&mut self) {
+        self.shared.is_over.set(true);
+    }
+}
+
+impl<S: Store> Shared<S> {
+    /// The node ends.
+    pub fn fail(&self, error: NodeError) {
+        self.is_over.set(true);
+        self.end.borrow_mut().get_or_insert(error);
+    }
+
+    /// Sends a letter. One that is too long is not sent, and the shard waits.
+    pub fn write_to(&self, state: &State<S::Call>, to: &NodeName, letter: &Letter) {
+        if let Ok(bytes) = letter.encode() {
+            self.post.send(to, &state.addresses(to), bytes);
+        }
+    }
+
+    /// Sends a letter about a shard.
+    pub fn say(
+        &self,
+        state: &State<S::Call>,
+        to: &NodeName,
+        (shard, term): (u32, Term),
+        says: Says,
+    ) {
+        self.write_to(state, to, &Letter { shard, term, says });
+    }
+}

@@ -1,0 +1,33 @@
+//! The settings of a node, and its surroundings.
+
+use std::rc::Rc;
+
+use stonecast_backup::{Intake, LinkOptions};
+use stonecast_base::Nanoseconds;
+use stonecast_media::PersistentRegion;
+use stonecast_replication::AppendKey;
+
+/// Settings of a node.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Options of the links to backups, with the hello of this node.
+    pub link: LinkOptions,
+    /// Pause between two turns.
+    pub pause_ns: Nanoseconds,
+    /// Pause before a letter that was not answered is repeated, and before a link that failed is tried again.
+    pub repeat_ns: Nanoseconds,
+    /// Time without writes of a shard after which its copies are told the horizon.
+    pub idle_ns: Nanoseconds,
+    /// Entries that are digested before the floor rises.
+    pub floor_after: u64,
+}
+
+/// The memory that appends of other nodes fill.
+pub struct Place {
+    /// The half that takes them, begun on the node's port.
+    pub intake: Intake,
+    /// The log that they are in.
+    pub region: Rc<dyn PersistentRegion>,
+    /// The key by which they prove themselves.
+    pub key: AppendKey,
+}

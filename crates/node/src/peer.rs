@@ -1,0 +1,115 @@
+//! The way to another node.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use stonecast_backup::{BackupLink, LinkEnded, NotSent, Report};
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::Term;
+use stonecast_replication::{Entry, Point};
+
+/// An entry that is to be appended.
+pub struct Unsent {
+    pub join: u64,
+    pub entry: Entry,
+    pub body: Rc<[u8]>,
+}
+
+/// The way to a node that has copies of shards which this node leads.
+#[derive(Default)]
+pub struct Peer {
+    pub link: Option<BackupLink>,
+    /// Whether a task connects.
+    pub is_linking: bool,
+    /// Of each shard: the term and the connection for which the peer has opened its streams, and what it had then.
+    followed: BTreeMap<u32, (Term, u64, Point)>,
+    /// Of each shard: when the last history was sent, and for what.
+    pub told: BTreeMap<u32, (Term, u64, Nanoseconds)>,
+    /// Entries that wait for credit on the present link.
+    unsent: VecDeque<Unsent>,
+    /// Whether the link has taken entries that it has not sent.
+    is_unflushed: bool,
+}
+
+impl Peer {
+    /// The number of the present connection.
+    pub fn connection(&self) -> Option<u64> {
+        self.link.as_ref().map(BackupLink::connection)
+    }
+
+    /// A new connection stands.
+    pub fn linked(&mut self, link: BackupLink) {
+        self.end();
+        self.link = Some(link);
+    }
+
+    /// Ends the connection. What was not reported is sent again by the next one.
+    pub fn end(&mut self) {
+        self.link = None;
+        self.unsent.clear();
+        self.is_unflushed = false;
+    }
+
+    /// The peer has opened the streams of `shard` in `term` for the connection `by`, and has everything up to `has`. What it said of an earlier one is over.
+    pub fn followed(&mut self, shard: u32, (term, by, has): (Term, u64, Point)) {
+        let known = self.followed.entry(shard).or_default();
+        if (known.0, known.1) <= (term, by) {
+            *known = (term, by, has);
+        }
+    }
+
+    /// What the peer has of `shard`, if its streams in `term` are open for the present connection.
+    pub fn follows(&self, shard: u32, term: Term) -> Option<Point> {
+        let &(of, by, has) = self.followed.get(&shard)?;
+        let is_present = of == term && Some(by) == self.connection();
+        is_present.then_some(has)
+    }
+
+    /// Whether the history of `shard` in `term` is to be told at `now`, and notes that it is.
+    pub fn is_to_be_told(
+        &mut self,
+        (shard, term): (u32, Term),
+        now: Nanoseconds,
+        repeat_ns: Nanoseconds,
+    ) -> Option<u64> {
+        let connection = self.connection()?;
+        let last = self.told.get(&shard);
+        let is_told = last
+            .is_some_and(|&(of, by, at)| (of, by) == (term, connection) && now < at + repeat_ns);
+        if is_told {
+            return None;
+        }
+        self.told.insert(shard, (term, connection, now));
+        Some(connection)
+    }
+
+    pub fn push(&mut self, unsent: Unsent) {
+        self.unsent.push_back(unsent);
+    }
+
+    /// Sends as much as there is credit for, with one doorbell. An entry that the link never takes ends it.
+    pub fn send(&mut self) {
+        let Some(link) = &mut self.link else {
+            return;
+        };
+        while let Some(Unsent { join, entry, body }) = self.unsent.front() {
+            match link.append(*join, entry, body) {
+                Ok(()) => {
+                    self.is_unflushed = true;
+                    self.unsent.pop_front();
+                }
+                Err(NotSent::TooLong { .. } | NotSent::Closed(_)) => return self.end(),
+                // Credits and reports make room, and the end of the link is reported.
+                Err(_) => break,
+            }
+        }
+        // A device that refuses a batch takes it with the next one.
+        self.is_unflushed = self.is_unflushed && link.flush().is_err();
+    }
+
+    /// The next report of the present link, or its end.
+    pub fn take_report(&mut self) -> Option<Result<Report, LinkEnded>> {
+        let link = self.link.as_mut()?;
+        link.take_report().transpose()
+    }
+}

@@ -1,0 +1,86 @@
+//! A session by which a peer sends letters.
+
+use std::rc::Rc;
+
+use stonecast_fabric::{
+    ConnectionEvent, ConnectionRequest, DeviceError, Inbox, MemoryRegion, Port, QueuePair,
+    ReceiveQueue, Status,
+};
+use stonecast_session::{ReceiveBuffers, accept, close};
+
+use super::{LETTERS, QUEUES};
+use crate::letter::LETTER_SIZE;
+
+/// See the module documentation. Dropping it ends the session.
+pub struct Incoming {
+    port: Rc<Port>,
+    inbox: Inbox,
+    qp: QueuePair,
+    memory: MemoryRegion,
+    buffers: ReceiveBuffers,
+}
+
+/// What a session has brought.
+pub struct Came {
+    pub letters: Vec<Vec<u8>>,
+    /// Whether more may come.
+    pub goes_on: bool,
+}
+
+impl Incoming {
+    /// Accepts `request`. `None`: the device has no more, and has told the peer so.
+    pub fn accept(port: &Rc<Port>, request: ConnectionRequest, welcome: &[u8]) -> Option<Self> {
+        let inbox = Inbox::new(port);
+        let accepted = accept(port, request, |making| {
+            let memory = making.allocate(u64::from(LETTERS * LETTER_SIZE))?;
+            let qp = making.queue_pair(QUEUES)?;
+            inbox.claim(qp);
+            let buffers = ReceiveBuffers::new(memory, LETTER_SIZE);
+            buffers.post_all(&**port.device(), ReceiveQueue::Own(qp), LETTERS)?;
+            Ok((welcome.to_vec(), (memory, buffers)))
+        });
+        let (qp, (memory, buffers)) = accepted.ok()?;
+        Some(Self {
+            port: port.clone(),
+            inbox,
+            qp,
+            memory,
+            buffers,
+        })
+    }
+
+    /// Takes what has come.
+    pub fn take(&self) -> Came {
+        let mut letters = Vec::new();
+        while let Some(arrival) = self.inbox.take_received() {
+            let taken = (arrival.status == Status::Success).then(|| self.read(&arrival));
+            match taken {
+                Some(Ok(letter)) => letters.push(letter),
+                Some(Err(_)) | None => {
+                    let goes_on = false;
+                    return Came { letters, goes_on };
+                }
+            }
+        }
+        let mut goes_on = true;
+        while let Some(event) = self.inbox.take_event() {
+            goes_on &= !matches!(event, ConnectionEvent::Disconnected { .. });
+        }
+        Came { letters, goes_on }
+    }
+
+    fn read(&self, arrival: &stonecast_fabric::Received) -> Result<Vec<u8>, DeviceError> {
+        let device = self.port.device();
+        let mut bytes = Vec::new();
+        self.buffers.copy_out(&**device, arrival, &mut bytes);
+        let queue = ReceiveQueue::Own(self.qp);
+        self.buffers.post(&**device, queue, arrival.wr_id)?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        close(&self.port, self.qp, [self.memory]);
+    }
+}

@@ -1,0 +1,159 @@
+//! A shard on this node: the role of the node, and what it knows of the entries.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::{NodeName, Subject, Term};
+use stonecast_replication::{
+    Entry, LaterTerm, Lineage, Point, Primary, ShardCopy, Taken, Takeover,
+};
+
+use crate::store::Ended;
+
+/// The part that a node plays for a shard: one value.
+///
+/// ```text
+///   absent ──▶ copies ──(heir of a new term)──▶ takes over ──(served)──▶ leads
+///                 ^───────────(another term, lease over)──'───────────────'
+/// ```
+pub enum Role<C> {
+    Absent,
+    Copies(Box<Copies>),
+    TakesOver(Box<TakesOver>),
+    Leads(Box<Leads<C>>),
+}
+
+/// A copy, and the heir whose history it follows.
+pub struct Copies {
+    pub copy: ShardCopy,
+    pub following: Option<Following>,
+    /// Entries that were digested since the floor rose.
+    pub digested: u64,
+}
+
+/// The history that an heir, or a primary, has told this copy.
+pub struct Following {
+    pub from: NodeName,
+    pub history: Lineage,
+    pub join: u64,
+    /// The connection whose letter waits for an answer.
+    pub asked_by: Option<u64>,
+    pub progress: Followed,
+}
+
+/// How far a copy has followed a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Followed {
+    /// Earlier senders are kept out first.
+    Told,
+    /// It judges what is found, and streams are open.
+    Adopted,
+    /// It is durable, and so is all that it names.
+    Kept,
+}
+
+/// An heir on its way.
+pub struct TakesOver {
+    pub takeover: Takeover,
+    /// Copies that were sent all entries of the history, by which connection.
+    pub sent: BTreeMap<NodeName, u64>,
+}
+
+/// A primary.
+pub struct Leads<C> {
+    pub primary: Primary<C>,
+    /// The history that all copies have confirmed: a copy that connects again hears it again.
+    pub history: Lineage,
+    pub written_at: Nanoseconds,
+    /// Writes that were published since the floor rose.
+    pub digested: u64,
+}
+
+/// See the module documentation.
+pub struct Shard<C> {
+    pub number: u32,
+    pub subject: Subject,
+    pub role: Role<C>,
+    /// The bodies of entries that were not digested here, or not sent to all copies.
+    pub bodies: BTreeMap<Point, Rc<[u8]>>,
+    /// Streams that are open in the intake: by term, the peer and its join.
+    pub streams: BTreeMap<Term, (NodeName, u64)>,
+}
+
+impl<C> Shard<C> {
+    pub fn new(number: u32, subject: Subject) -> Self {
+        Self {
+            number,
+            subject,
+            role: Role::Absent,
+            bodies: BTreeMap::new(),
+            streams: BTreeMap::new(),
+        }
+    }
+
+    /// Becomes a copy that follows nobody.
+    pub fn copies(&mut self, copy: ShardCopy) {
+        self.role = Role::Copies(Box::new(Copies {
+            copy,
+            following: None,
+            digested: 0,
+        }));
+    }
+
+    /// The copy, in the roles in which entries of others are taken.
+    pub fn copy(&mut self) -> Option<&mut ShardCopy> {
+        match &mut self.role {
+            Role::Copies(copies) => Some(&mut copies.copy),
+            Role::TakesOver(heir) => Some(heir.takeover.copy()),
+            Role::Absent | Role::Leads(_) => None,
+        }
+    }
+
+    /// Takes an entry that was found, and keeps its body where the entry counts.
+    pub fn take(&mut self, entry: Entry, body: Rc<[u8]>) -> Result<(), LaterTerm> {
+        let Some(copy) = self.copy() else {
+            return Ok(());
+        };
+        match copy.take(entry)? {
+            Taken::Contiguous(_) | Taken::Ahead => _ = self.bodies.insert(entry.point(), body),
+            Taken::Known | Taken::Void => {}
+        }
+        Ok(())
+    }
+
+    /// The term in which the node takes over or leads.
+    pub fn term(&self) -> Option<Term> {
+        match &self.role {
+            Role::TakesOver(heir) => Some(heir.takeover.term()),
+            Role::Leads(leads) => Some(leads.primary.term()),
+            Role::Absent | Role::Copies(_) => None,
+        }
+    }
+
+    pub fn leads(&mut self) -> Option<&mut Leads<C>> {
+        match &mut self.role {
+            Role::Leads(leads) => Some(leads),
+            _ => None,
+        }
+    }
+
+    /// Ends the lead, or the way to it, and stays a copy. Returns the calls that waited.
+    pub fn step_down(&mut self) -> Option<Ended<C>> {
+        match std::mem::replace(&mut self.role, Role::Absent) {
+            Role::Leads(leads) => {
+                let (copy, ended) = Ended::of(leads.primary.resign());
+                self.copies(copy);
+                Some(ended)
+            }
+            Role::TakesOver(heir) => {
+                self.copies(heir.takeover.abandon());
+                None
+            }
+            other => {
+                self.role = other;
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The start of a node: what its pool has, and its place in the cluster.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_backup::Intake;
+use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Subject};
+use stonecast_member::{Member, Seat};
+use stonecast_replication::{Entry, Lineage, ShardCopy};
+
+use crate::error::NodeError;
+use crate::fences::Fences;
+use crate::node::{Memory, Node, Shared};
+use crate::options::{Options, Place};
+use crate::post::{Post, Sender};
+use crate::shard::Shard;
+use crate::state::State;
+use crate::store::Store;
+use crate::turn::{look_once, run};
+
+/// What a store has kept of a shard.
+#[derive(Debug)]
+pub struct Left {
+    /// The history that was noted last.
+    pub history: Lineage,
+    /// The records above its floor that this node has stamped, in any order, with their bodies.
+    pub own: Vec<(Entry, Vec<u8>)>,
+}
+
+impl<S: Store> Node<S> {
+    /// Makes the copies of what the pool has, registers the node, and starts its task. `shards` is the number of ranges into which the cluster splits the
+    /// key hashes. The content of the pool that `seat` names is completed by what is found.
+    ///
+    /// # Errors
+    /// [`NodeError`]: the pool is damaged, or the node is not registered. Nothing of the node runs.
+    pub async fn start<E: EpochCell + 'static>(
+        mut seat: Seat<E>,
+        store: Rc<S>,
+        (place, left, shards): (Place, BTreeMap<u32, Left>, u32),
+        options: Options,
+    ) -> Result<Self, NodeError> {
+        let Place {
+            mut intake,
+            region,
+            key,
+        } = place;
+        let memory = Memory { region, key };
+        let subject = |number| Subject::Keys(HashRange::even(number, shards));
+        let mut found = BTreeMap::new();
+        for (number, left) in left {
+            let shard = recovered(number, subject(number), left)?;
+            found.insert(number, shard);
+        }
+        let runtime = seat.runtime.clone();
+        loop {
+            look_once(&*store, runtime.now(), &mut intake).await?;
+            take_left(&memory, &mut intake, &mut found)?;
+            if intake.is_left_searched() {
+                break;
+            }
+            runtime.sleep(options.pause_ns).await;
+        }
+        let copies = found.values_mut().filter_map(found_copy);
+        seat.found.copies.extend(copies);
+        let (port, name, nonce) = (seat.port.clone(), seat.name.clone(), seat.cluster);
+        let member = Member::start(seat).await?;
+        let sender = Sender {
+            nonce,
+            name: name.clone(),
+            patience_ns: options.link.patience_ns,
+        };
+        let shared = Rc::new(Shared {
+            post: Rc::new(Post::new(&port, &runtime, sender)),
+            state: RefCell::new(State {
+                me: name,
+                configuration: member.configuration(),
+                shards: found,
+                peers: BTreeMap::new(),
+                fences: Fences::default(),
+                keepings: Vec::new(),
+            }),
+            port,
+            runtime,
+            store,
+            options,
+            member,
+            memory,
+            requests: RefCell::default(),
+            is_over: Cell::new(false),
+            end: RefCell::default(),
+        });
+        let running = run(shared.clone(), intake);
+        shared.runtime.spawn(Box::pin(running));
+        Ok(Self { shared })
+    }
+}
+
+fn recovered<C>(number: u32, subject: Subject, left: Left) -> Result<Shard<C>, NodeError> {
+    let mut shard = Shard::new(number, subject);
+    shard.copies(ShardCopy::new(number, left.history));
+    for (entry, body) in left.own {
+        let taken = shard.take(entry, body.into());
+        taken.map_err(|later| NodeError::LaterTerm {
+            shard: number,
+            later,
+        })?;
+    }
+    Ok(shard)
+}
+
+/// Takes entries that an earlier run left. Those of shards without a history are of a copy that was dropped.
+fn take_left<C>(
+    memory: &Memory,
+    intake: &mut Intake,
+    shards: &mut BTreeMap<u32, Shard<C>>,
+) -> Result<(), NodeError> {
+    for found in intake.take_found() {
+        let number = found.entry.shard;
+        if let Some(shard) = shards.get_mut(&number)
+            && let Some(body) = memory.body_of(&found)
+        {
+            let taken = shard.take(found.entry, body.into());
+            taken.map_err(|later| NodeError::LaterTerm {
+                shard: number,
+                later,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn found_copy<C>(shard: &mut Shard<C>) -> Option<(Subject, FoundCopy)> {
+    let subject = shard.subject.clone();
+    let copy = shard.copy()?;
+    let found = FoundCopy {
+        contiguous: copy.end().version,
+        horizon: copy.needed(),
+    };
+    Some((subject, found))
+}

@@ -1,0 +1,65 @@
+//! The state of a node, borrowed for one step at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use stonecast_cluster::{Configuration, HashRange, NodeName, Subject};
+use stonecast_replication::Lineage;
+
+use crate::fences::Fences;
+use crate::peer::Peer;
+use crate::shard::Shard;
+
+/// See the module documentation.
+pub struct State<C> {
+    pub me: NodeName,
+    pub configuration: Rc<Configuration>,
+    pub shards: BTreeMap<u32, Shard<C>>,
+    pub peers: BTreeMap<NodeName, Peer>,
+    pub fences: Fences,
+    /// Histories that are to be durable, in this turn.
+    pub keepings: Vec<Keeping>,
+}
+
+/// A history that is to be durable, after everything that was found and digested.
+pub struct Keeping {
+    pub shard: u32,
+    pub history: Lineage,
+    pub why: Why,
+}
+
+/// Why a history is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// This node has decided the history, as an heir.
+    Heir,
+    /// This node follows it.
+    Follows,
+    /// What lies below its floor was digested.
+    Floor,
+}
+
+/// The number of the shard that `subject` is; `None`: it is no range of keys.
+pub fn number_of(configuration: &Configuration, subject: &Subject) -> Option<u32> {
+    match subject {
+        Subject::Keys(range) => {
+            let count = configuration.policy.shards;
+            Some(HashRange::even_index(range.first, count))
+        }
+        Subject::BackEnd(_) => None,
+    }
+}
+
+impl<C> State<C> {
+    /// The nodes of the cluster beside this one.
+    pub fn others(&self) -> BTreeSet<NodeName> {
+        let names = self.configuration.nodes.keys();
+        names.filter(|&name| *name != self.me).cloned().collect()
+    }
+
+    /// The addresses of a node.
+    pub fn addresses(&self, node: &NodeName) -> Vec<String> {
+        let node = self.configuration.nodes.get(node);
+        node.map_or_else(Vec::new, |node| node.addresses.clone())
+    }
+}

@@ -1,0 +1,74 @@
+//! The store above a node: what the node asks of it.
+
+use stonecast_backup::Lent;
+use stonecast_cluster::{Pending, Term};
+use stonecast_replication::{Entry, Lineage, Resigned, Settled};
+
+/// A store that keeps records of shards in a log and an index of its own.
+///
+/// A node calls the store while the node's own state is borrowed: no method calls the node back.
+pub trait Store: 'static {
+    /// A call of a client that waits for copies.
+    type Call: 'static;
+
+    /// Writes an entry that is on all copies into the own log, as a record from elsewhere, and into the index. Entries of a shard come in the order of
+    /// their history, each once in a run. A crash before the next [`Store::commit`] may take the record; the entry comes again then.
+    fn digest(&self, entry: &Entry, body: &[u8]);
+
+    /// Notes the history of `shard`, in the place of the one before, for the next [`Store::commit`]. A crash leaves one of the two.
+    fn keep(&self, shard: u32, history: &Lineage);
+
+    /// Makes durable all that was digested and noted, and all records that were stamped, before the call.
+    ///
+    /// # Errors
+    /// The medium failed, and nobody knows what is durable. The node ends.
+    fn commit(&self) -> Pending<'_, Result<(), NotDurable>>;
+
+    /// The node serves `shard` in `term`, and the history of the shard ends at the version `last`: later versions are above it.
+    fn serves(&self, shard: u32, term: Term, last: u64);
+
+    /// A call of a shard that is served may go on: its write is on all copies, so it is published and answered; or its refusal is answered.
+    fn settled(&self, shard: u32, settled: Settled<Self::Call>);
+
+    /// The node serves `shard` no more. Its copy stays with the node.
+    fn resigned(&self, shard: u32, resigned: Ended<Self::Call>);
+
+    /// The node keeps no copy of `shard` any more: its records and its history go.
+    fn dropped(&self, shard: u32);
+
+    /// A blank segment, to be filled by appends; `None`: there is none at this moment.
+    fn lend(&self) -> Option<Lent>;
+}
+
+/// The calls that waited when a primary ended.
+#[derive(Debug)]
+pub struct Ended<C> {
+    /// Writes that were stamped and are not done. Their outcome is unknown.
+    pub unknown: Vec<C>,
+    /// Refusals that nobody was told.
+    pub unanswered: Vec<C>,
+}
+
+impl<C> Ended<C> {
+    /// Of a primary that resigned; its copy stays with the node.
+    pub(crate) fn of(resigned: Resigned<C>) -> (stonecast_replication::ShardCopy, Self) {
+        let Resigned {
+            copy,
+            unknown,
+            unanswered,
+        } = resigned;
+        let ended = Self {
+            unknown,
+            unanswered,
+        };
+        (copy, ended)
+    }
+}
+
+/// The medium of a store failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the medium of the store failed: {reason}")]
+pub struct NotDurable {
+    /// The words of the medium.
+    pub reason: String,
+}

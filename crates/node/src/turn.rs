@@ -1,0 +1,165 @@
+//! The task of a node: one turn after the other.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_backup::{Found, Intake};
+use stonecast_member::MemberEvent;
+use stonecast_replication::{HEADER_SIZE, Header, Kind};
+
+use crate::error::NodeError;
+use crate::letter::{Letter, Says};
+use crate::node::{Memory, Shared};
+use crate::state::{Keeping, State, Why};
+use crate::store::Store;
+
+/// Takes turns until the node is over.
+pub async fn run<S: Store>(shared: Rc<Shared<S>>, mut intake: Intake) {
+    while !shared.is_over.get() {
+        if let Err(error) = turn(&shared, &mut intake).await {
+            shared.fail(error);
+        }
+        shared.runtime.sleep(shared.options.pause_ns).await;
+    }
+}
+
+async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<(), NodeError> {
+    look(shared, intake).await?;
+    let keepings = step(shared, intake)?;
+    if keepings.is_empty() {
+        return Ok(());
+    }
+    // A history that is durable before its entries would hide that they are lost.
+    shared.store.commit().await?;
+    for Keeping { shard, history, .. } in &keepings {
+        shared.store.keep(*shard, history);
+    }
+    shared.store.commit().await?;
+    let state = &mut *shared.state.borrow_mut();
+    for keeping in keepings {
+        state.kept(shared, intake, keeping);
+    }
+    Ok(())
+}
+
+/// Takes what has come to the intake, and makes it durable.
+async fn look<S: Store>(shared: &Shared<S>, intake: &mut Intake) -> Result<(), NodeError> {
+    for (request, said) in shared.requests.take() {
+        intake.hear(request, &said);
+    }
+    look_once(&*shared.store, shared.runtime.now(), intake).await
+}
+
+/// A look of an intake whose entries are found again, or come to be.
+pub async fn look_once(store: &impl Store, now: u64, intake: &mut Intake) -> Result<(), NodeError> {
+    while intake.segments_wanted() > 0
+        && let Some(lent) = store.lend()
+    {
+        intake.lend(lent);
+    }
+    poll_fn(|context| Poll::Ready(intake.look(now, context))).await?;
+    intake.settle().await?;
+    Ok(())
+}
+
+/// Everything of a turn that does not wait.
+fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Keeping>, NodeError> {
+    let state = &mut *shared.state.borrow_mut();
+    state.take_found(&shared.memory, intake)?;
+    // Ended sessions are connected again by their peers.
+    let _ended = intake.take_ended();
+    while let Some(event) = take_event(shared)? {
+        // The lease is asked in each turn, so its begin and its end are no news.
+        if let MemberEvent::Entered(configuration) = event {
+            state.enter(shared, intake, configuration);
+        }
+    }
+    for (from, bytes) in shared.post.take() {
+        // Bytes that are no letter say nothing: the sender runs another version.
+        if let Ok(letter) = Letter::decode(&bytes) {
+            state.read(&from, letter);
+        }
+    }
+    state.step_copies(shared, intake);
+    state.step_heirs(shared, intake);
+    let known = state.others();
+    state.fences.end_turn(intake, &known);
+    state.step_links(shared);
+    state.settle(shared);
+    Ok(std::mem::take(&mut state.keepings))
+}
+
+/// The next event of the member, if there is one.
+fn take_event<S: Store>(shared: &Shared<S>) -> Result<Option<MemberEvent>, NodeError> {
+    let next = std::pin::pin!(shared.member.event());
+    match next.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(event) => Ok(Some(event?)),
+        Poll::Pending => Ok(None),
+    }
+}
+
+impl<C> State<C> {
+    fn take_found(&mut self, memory: &Memory, intake: &mut Intake) -> Result<(), NodeError> {
+        for found in intake.take_found() {
+            let number = found.entry.shard;
+            if let Some(shard) = self.shards.get_mut(&number)
+                && let Some(body) = memory.body_of(&found)
+            {
+                // A stray of a later term than the copy's: its sender sends it again when the copy follows.
+                let _ = shard.take(found.entry, body.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, from: &stonecast_cluster::NodeName, letter: Letter) {
+        let Letter { shard, term, says } = letter;
+        match says {
+            Says::History {
+                connection,
+                join,
+                lineage,
+            } => self.hear_history(from, shard, (connection, join), lineage),
+            Says::Followed { connection, has } => {
+                let peer = self.peers.entry(from.clone()).or_default();
+                peer.followed(shard, (term, connection, has));
+            }
+            Says::Confirmed => self.hear_confirmed(from, shard, term),
+        }
+    }
+
+    fn kept<S: Store<Call = C>>(
+        &mut self,
+        shared: &Shared<S>,
+        intake: &mut Intake,
+        keeping: Keeping,
+    ) {
+        let Keeping {
+            shard,
+            history,
+            why,
+        } = keeping;
+        match why {
+            Why::Heir => self.kept_as_heir(shard, &history),
+            Why::Follows => self.kept_as_copy(shared, shard, &history),
+            Why::Floor => self.floor_kept(intake, shard, history),
+        }
+    }
+}
+
+impl Memory {
+    /// The body of an entry that was found, if it is still the one. A horizon has none.
+    pub fn body_of(&self, found: &Found) -> Option<Vec<u8>> {
+        if found.entry.kind == Kind::Horizon {
+            return Some(Vec::new());
+        }
+        let mut bytes = vec![0; found.place.size as usize];
+        self.region.read(found.place.offset, &mut bytes);
+        let header = Header::read(&self.key, bytes.first_chunk()?).ok()?;
+        let body = bytes.split_off(HEADER_SIZE);
+        let is_it = header.entry == found.entry && header.body_size == body.len();
+        let is_whole = is_it && header.check_body(&self.key, &body).is_ok();
+        is_whole.then_some(body)
+    }
+}

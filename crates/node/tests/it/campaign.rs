@@ -1,0 +1,173 @@
+//! Runs of many seeds, in which nodes die, lose power, stand still and lose each other.
+
+use rand::RngExt as _;
+
+use crate::world::{Call, MS, Scene, Shape};
+
+/// Seeds of the campaign.
+const SEEDS: u64 = 30;
+/// Steps of a run.
+const STEPS: u32 = 120;
+
+/// The counts of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub answers: u64,
+    pub terms: u64,
+    pub mishaps: u64,
+    /// A hash of the events of the world.
+    pub hash: u64,
+}
+
+/// A run in progress.
+struct Run {
+    scene: Scene,
+    open: Vec<Call>,
+    mishaps: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        // Nobody is removed: what is away comes back.
+        let shape = Shape {
+            remove_after_ns: 2_000 * MS,
+            ..[Shape::THREE, Shape::ANSWERED][(seed % 2) as usize]
+        };
+        Self {
+            scene: Scene::settled(shape, seed),
+            open: Vec::new(),
+            mishaps: 0,
+        }
+    }
+
+    fn any(&self, below: u64) -> u64 {
+        self.scene.random.borrow_mut().random_range(0..below)
+    }
+
+    fn step(&mut self) {
+        for _ in 0..self.any(4) {
+            self.call();
+        }
+        if self.any(12) == 0 {
+            self.mishaps += 1;
+            self.befall();
+        }
+        let pause = 1 + self.any(20) * self.any(20) * MS / 100;
+        self.scene.run_for(pause);
+        for place in &self.scene.places {
+            if !place.runs() && self.any(8) == 0 {
+                self.scene.start(place.index);
+            }
+        }
+    }
+
+    /// A client writes, repeats a write, or reads, at a node that may serve the shard.
+    fn call(&mut self) {
+        let (shard, key) = (self.any(3) as u32, self.any(5) as u8);
+        let repeated = (self.any(3) == 0).then(|| self.any(self.open.len() as u64 + 1) as usize);
+        let repeated = repeated.and_then(|nth| self.open.get(nth).copied());
+        let call = match repeated {
+            Some(call) => call,
+            None if self.any(3) == 0 => Call {
+                number: None,
+                ..self.scene.new_write(shard, key)
+            },
+            None => {
+                let call = self.scene.new_write(shard, key);
+                self.open.push(call);
+                call
+            }
+        };
+        let asked = match self.any(4) {
+            0 => Some(self.any(3) as usize),
+            _ => self.scene.serving(call.shard).map(|place| place.index),
+        };
+        if let Some(asked) = asked {
+            self.scene.call(asked, call);
+        }
+    }
+
+    fn befall(&self) {
+        let scene = &self.scene;
+        let index = self.any(3) as usize;
+        let place = &scene.places[index];
+        let kind = self.any(12);
+        scene.show(&format!("mishap {kind} at {}", place.name));
+        match kind {
+            0..=2 => place.kill(),
+            3..=5 => place.cut_power(&scene.world, self.any(4) as usize),
+            6..=7 => place.pause(self.any(25) * MS),
+            8 => {
+                for place in &scene.places {
+                    place.cut_power(&scene.world, self.any(4) as usize);
+                }
+            }
+            _ => {
+                let from_store = self.any(2) == 0;
+                scene.cut_off(index, self.any(30) * MS, from_store);
+            }
+        }
+    }
+
+    /// Everything comes back, all calls are repeated until they are answered, and the copies agree.
+    fn end(self) -> Counts {
+        let scene = &self.scene;
+        for place in scene.places.iter().filter(|place| !place.runs()) {
+            scene.start(place.index);
+        }
+        let served = scene.run_until(600 * MS, || scene.all_served());
+        assert!(
+            served,
+            "all shards are served in the end: {:?}",
+            scene.ends()
+        );
+        self.open.iter().for_each(|&call| scene.finish(call));
+        scene.assert_agreement();
+        assert_eq!(
+            scene.ends(),
+            [const { None::<String> }; 3],
+            "no node ends by itself"
+        );
+        let oracle = scene.oracle.borrow();
+        Counts {
+            answers: oracle.answers,
+            terms: oracle.terms,
+            mishaps: self.mishaps,
+            hash: scene.world.hash(),
+        }
+    }
+}
+
+/// Runs a seed.
+pub fn run(seed: u64) -> Counts {
+    let mut run = Run::new(seed);
+    (0..STEPS).for_each(|_| run.step());
+    run.end()
+}
+
+#[test]
+fn what_was_answered_stays_true_whatever_befalls_the_nodes() {
+    let first = std::env::var("NODE_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seeds = first.map_or(0..SEEDS, |seed| seed..seed + 1);
+    let mut sum = Counts::default();
+    for seed in seeds.clone() {
+        let counts = std::panic::catch_unwind(|| run(seed));
+        let counts = counts.unwrap_or_else(|_| panic!("seed {seed}"));
+        sum.answers += counts.answers;
+        sum.terms += counts.terms;
+        sum.mishaps += counts.mishaps;
+    }
+    println!("seeds {seeds:?}: {sum:?}");
+    let count = seeds.end - seeds.start;
+    let dull = sum.answers < 50 * count || sum.terms < 6 * count || sum.mishaps < 4 * count;
+    assert!(!dull, "little happens in this world");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let [one, again, other] = [7, 7, 8].map(run);
+    assert_eq!(one, again);
+    assert_ne!(one.hash, other.hash);
+}

@@ -1,0 +1,67 @@
+//! Heirs: shards go on without the node that led them.
+
+use crate::world::{Call, MS, Scene, Shape};
+
+#[test]
+fn the_shards_of_a_dead_node_are_led_by_others_with_all_that_was_answered() {
+    for shape in [Shape::THREE, Shape::ANSWERED] {
+        let scene = Scene::settled(shape, 11);
+        (0..30).for_each(|turn| scene.write(turn % 3, turn as u8));
+        let dead = scene.serving(0).expect("it is served").index;
+        scene.places[dead].kill();
+        (0..30).for_each(|turn| scene.write(turn % 3, turn as u8));
+        let led_by = scene.serving(0).expect("it is served").index;
+        assert_ne!(led_by, dead);
+        scene.assert_agreement();
+        let stored = scene.stored();
+        assert!(stored.groups.iter().all(|group| group.in_sync.len() == 2));
+    }
+}
+
+/// Needs the lease: the node goes on to believe that it leads until it hears of its heir, and would answer a read by what was overwritten.
+pub fn a_primary_that_is_cut_off_answers_nothing() {
+    let scene = Scene::settled(Shape::THREE, 12);
+    (0..9).for_each(|turn| scene.write(turn % 3, 1));
+    let alone = scene.serving(0).expect("it is served").index;
+    scene.cut_off(alone, 150 * MS, true);
+    let call = scene.new_write(0, 1);
+    scene.call(alone, call);
+    let number = call.number.expect("it is a write");
+    scene.run_for(10 * MS);
+    assert!(!scene.oracle.borrow().is_done(number), "no copy has it");
+    let heir = scene.run_until(130 * MS, || {
+        scene.serving(0).is_some_and(|place| place.index != alone)
+    });
+    assert!(heir, "another node leads");
+    scene.finish(call);
+    let answers = scene.oracle.borrow().answers;
+    let read = Call {
+        number: None,
+        ..call
+    };
+    scene.call(alone, read);
+    scene.run_for(5 * MS);
+    assert_eq!(scene.oracle.borrow().answers, answers, "nobody is told");
+    scene.run_for(200 * MS);
+    (0..9).for_each(|turn| scene.write(turn % 3, 1));
+    scene.assert_agreement();
+}
+
+#[test]
+fn nobody_is_told_anything_by_a_primary_without_lease() {
+    a_primary_that_is_cut_off_answers_nothing();
+}
+
+#[test]
+fn a_primary_that_stands_still_longer_than_its_lease_stays_a_copy() {
+    let scene = Scene::settled(Shape::THREE, 13);
+    (0..9).for_each(|turn| scene.write(turn % 3, 1));
+    let paused = scene.serving(0).expect("it is served").index;
+    scene.places[paused].pause(30 * MS);
+    scene.run_for(25 * MS);
+    (0..9).for_each(|turn| scene.write(turn % 3, 2));
+    assert_ne!(scene.serving(0).expect("it is served").index, paused);
+    let stored = scene.stored();
+    assert!(stored.groups.iter().all(|group| group.in_sync.len() == 3));
+    scene.assert_agreement();
+}

@@ -1,0 +1,9 @@
+//! Nodes that keep copies of shards, told as stories.
+
+mod campaign;
+mod heirs;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod restarts;
+mod world;
+mod writes;

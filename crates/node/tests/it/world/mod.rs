@@ -1,0 +1,11 @@
+//! A cluster of nodes with a minimal store, and their surroundings.
+
+mod disk;
+mod node;
+mod oracle;
+mod recovery;
+mod scene;
+mod store;
+
+pub use scene::{MS, Scene, Shape};
+pub use store::Call;

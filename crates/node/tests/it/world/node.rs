@@ -1,0 +1,322 @@
+//! A node beyond the life of its process: machine, memory, disk.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pool};
+use stonecast_base::Random;
+use stonecast_cluster::{Found, Node as Described, NodeName, Nonce, Survived};
+use stonecast_config_sim::ConfigService;
+use stonecast_fabric::{ConnectionEvent, Port};
+use stonecast_fabric_sim::{
+    Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
+};
+use stonecast_log::LogFormat;
+use stonecast_media::{
+    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
+    PersistentRegion, ReceiveBuffers,
+};
+use stonecast_member::Seat;
+use stonecast_node::{Node, NodeError, Options, Place as Memory};
+use stonecast_persist::Platform;
+use stonecast_replication::AppendKey;
+use uuid::Uuid;
+
+use super::disk::Disk;
+use super::oracle::Oracle;
+use super::recovery::recover;
+use super::store::TestStore;
+
+pub const NONCE: Nonce = Nonce::from_u128(0x5707_eca5);
+const SEGMENT_SIZE: u64 = 16 * 1024;
+const SEGMENTS: u32 = 16;
+
+/// How entries become durable at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// READs make entries durable.
+    OneSided,
+    /// The backup writes entries back, and answers.
+    Answered,
+}
+
+impl Plan {
+    pub fn platform(self) -> DeclaredPlatform {
+        DeclaredPlatform {
+            persistence_domain: PersistenceDomain::Dmp,
+            ddio: match self {
+                Self::OneSided => Ddio::Off,
+                Self::Answered => Ddio::On,
+            },
+            receive_buffers: ReceiveBuffers::Dram,
+        }
+    }
+}
+
+/// What runs.
+pub struct Running {
+    pub process: Process,
+    pub node: Rc<RefCell<Option<Rc<Node<TestStore>>>>>,
+    pub store: Rc<TestStore>,
+    pub end: Rc<RefCell<Option<NodeError>>>,
+}
+
+/// See the module documentation.
+pub struct Place {
+    pub index: usize,
+    pub name: NodeName,
+    pub machine: Machine,
+    pub disk: Disk,
+    pub running: RefCell<Option<Running>>,
+    /// The power failed since the last start.
+    pub lost_power: Cell<bool>,
+    module: Rc<Module>,
+    plan: Plan,
+    runs: Cell<u32>,
+}
+
+pub fn name(index: usize) -> NodeName {
+    char::from(b'a' + index as u8).to_string().parse().unwrap()
+}
+
+pub fn address(index: usize) -> String {
+    format!("sim:node-{}", name(index))
+}
+
+/// The node of pool `index + 1`.
+pub fn described(index: usize, plan: Plan) -> Described {
+    let pool = Uuid::from_u128(index as u128 + 1);
+    Described::new(
+        pool,
+        Durability::Power,
+        plan.platform(),
+        vec![address(index)],
+    )
+}
+
+impl Place {
+    pub fn new(world: &World, index: usize, plan: Plan) -> Self {
+        let machine = world.machine(MachineOptions {
+            platform: plan.platform(),
+            ..MachineOptions::new(MachineProfile::MODERN)
+        });
+        Self {
+            index,
+            name: name(index),
+            machine,
+            disk: Disk::default(),
+            running: RefCell::default(),
+            lost_power: Cell::default(),
+            module: world.module(machine, Survivor::default()),
+            plan,
+            runs: Cell::default(),
+        }
+    }
+
+    fn format(&self) -> LogFormat {
+        LogFormat {
+            uuid: self.index as u128 + 7,
+            tag_key: 1,
+            secret: None,
+            segment_size: SEGMENT_SIZE,
+            segment_count: SEGMENTS,
+        }
+    }
+
+    fn region(&self) -> Rc<dyn PersistentRegion> {
+        let options = LogOptions {
+            capacity: SEGMENT_SIZE * u64::from(SEGMENTS),
+            platform: self.plan.platform(),
+            durability: Durability::Power,
+        };
+        SimBacking::new(&self.module).open_log(options).unwrap()
+    }
+
+    /// Starts the process.
+    pub fn start(
+        &self,
+        world: &World,
+        service: &ConfigService,
+        oracle: &Rc<RefCell<Oracle>>,
+        (shards, random): (u32, Random),
+    ) {
+        let process = world.process(self.machine);
+        let (port, runtime) = (process.port(4096).unwrap(), process.runtime());
+        port.device().listen(&address(self.index)).unwrap();
+        let region = self.region();
+        let format = self.format();
+        let (ledger, segments) = recover(&*region, &format);
+        let is_left = |number: &u32| segments.iter().any(|state| state.number == *number);
+        let blank = (0..SEGMENTS).rev().filter(|number| !is_left(number));
+        let (store, left) = TestStore::open(
+            self.index,
+            &self.disk,
+            runtime.clone(),
+            oracle.clone(),
+            blank.collect(),
+        );
+        let store = Rc::new(store);
+        let key = [0x51ed, self.index as u64];
+        let pool = Pool {
+            region: region.clone(),
+            format,
+            key,
+            ledger,
+            segments,
+            // A simulated process takes its NIC along.
+            earlier_writers_are_gone: true,
+        };
+        self.runs.set(self.runs.get() + 1);
+        let memory = Memory {
+            intake: Intake::start(&port, pool, &self.intake_options()).unwrap(),
+            region,
+            key: AppendKey::new(key, NONCE),
+        };
+        let survived = match self.lost_power.replace(false) {
+            true => Survived::PowerLoss,
+            false => Survived::ProcessDeath,
+        };
+        let seat = Seat {
+            store: Rc::new(service.store(&port, &runtime)),
+            port: port.clone(),
+            runtime: runtime.clone(),
+            cell: self.disk.clone(),
+            cluster: NONCE,
+            name: self.name.clone(),
+            node: described(self.index, self.plan),
+            found: Found {
+                survived,
+                copies: Default::default(),
+            },
+            random,
+        };
+        let slot: Rc<RefCell<Option<Rc<Node<TestStore>>>>> = Rc::default();
+        let end = Rc::new(RefCell::new(None));
+        let (given, told, serving) = (slot.clone(), end.clone(), store.clone());
+        let options = self.options();
+        let spawner = runtime.clone();
+        runtime.spawn(Box::pin(async move {
+            let started = Node::start(seat, serving.clone(), (memory, left, shards), options);
+            match started.await {
+                Ok(node) => {
+                    let node = Rc::new(node);
+                    *given.borrow_mut() = Some(node.clone());
+                    spawner.spawn(Box::pin(serving.serve(node.clone())));
+                    take_requests(&port, &node).await;
+                }
+                Err(error) => *told.borrow_mut() = Some(error),
+            }
+        }));
+        *self.running.borrow_mut() = Some(Running {
+            process,
+            node: slot,
+            store,
+            end,
+        });
+    }
+
+    fn intake_options(&self) -> IntakeOptions {
+        IntakeOptions {
+            nonce: NONCE,
+            run: self.runs.get(),
+            platform: Platform::of(self.plan.platform()),
+            durability: Durability::Power,
+            sessions_max: 3,
+            ahead: 2,
+            entry_size_max: 1024,
+            window_size: 4096,
+            look_units: 64,
+            ask_again_ns: 20_000,
+            rnr_retry_count: 50,
+            rnr_retry_delay_ns: 20_000,
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            link: LinkOptions {
+                hello: Hello {
+                    nonce: NONCE,
+                    node: self.name.clone(),
+                },
+                durability: Durability::Power,
+                entries_max: 128,
+                staging_size: 64 * 1024,
+                patience_ns: 3_000_000,
+                rnr_retry_count: 4,
+                rnr_retry_delay_ns: 10_000,
+            },
+            pause_ns: 20_000,
+            repeat_ns: 500_000,
+            idle_ns: 300_000,
+            floor_after: 8,
+        }
+    }
+
+    /// Ends the process, as `kill -9` would. What it has written stays.
+    pub fn kill(&self) {
+        if let Some(running) = self.running.take() {
+            running.process.kill();
+            self.disk.commit(self.disk.mark());
+        }
+    }
+
+    /// Cuts the power: what was not durable is lost, but the first `kept` changes.
+    pub fn cut_power(&self, world: &World, kept: usize) {
+        world.cut_power(self.machine);
+        self.running.take();
+        let wreck = world.wreck(self.machine, &self.module);
+        let fates = vec![Default::default(); wreck.undecided()];
+        self.module.restart(wreck.survivor(&fates));
+        self.disk.fail(kept);
+        self.lost_power.set(true);
+    }
+
+    /// The process stands still for a while.
+    pub fn pause(&self, duration_ns: u64) {
+        if let Some(running) = &*self.running.borrow() {
+            running.process.pause(duration_ns);
+        }
+    }
+
+    /// Why the node has ended by itself.
+    pub fn end(&self) -> Option<String> {
+        let running = self.running.borrow();
+        let running = running.as_ref()?;
+        let node = running.node.borrow();
+        let ended = node.as_ref().and_then(|node| node.take_end());
+        let ended = ended.or_else(|| running.end.take());
+        ended.map(|error| error.to_string())
+    }
+
+    pub fn runs(&self) -> bool {
+        self.running.borrow().is_some()
+    }
+
+    pub fn node(&self) -> Option<Rc<Node<TestStore>>> {
+        let running = self.running.borrow();
+        running.as_ref()?.node.borrow().clone()
+    }
+
+    pub fn store(&self) -> Option<Rc<TestStore>> {
+        let running = self.running.borrow();
+        Some(running.as_ref()?.store.clone())
+    }
+}
+
+async fn take_requests(port: &Rc<Port>, node: &Node<TestStore>) {
+    loop {
+        while let Some(event) = port.take_event() {
+            if let ConnectionEvent::Request {
+                request,
+                private_data,
+                ..
+            } = event
+                && !node.take_request(request, &private_data)
+            {
+                let _ = port.device().reject(request, "nobody serves this here");
+            }
+        }
+        port.activity().await;
+    }
+}

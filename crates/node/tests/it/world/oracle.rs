@@ -1,0 +1,96 @@
+//! What clients were told, and whether it stays true.
+
+use std::collections::BTreeMap;
+
+use stonecast_cluster::Term;
+use stonecast_replication::Point;
+
+use super::store::{Call, Map, Word};
+
+/// An answer to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The write has this place.
+    Done(Point),
+    /// The key has this word.
+    Saw(Option<Word>),
+}
+
+/// See the module documentation.
+#[derive(Default)]
+pub struct Oracle {
+    /// The last attempt of each call that waits for an answer, with the newest word of its key that was told before the call.
+    open: BTreeMap<u64, (Call, Option<Point>)>,
+    /// The place of each write that was answered: shard, key, point.
+    done: BTreeMap<u64, (u32, u8, Point)>,
+    /// The newest point that was told of each key.
+    told: BTreeMap<(u32, u8), Point>,
+    /// The node that served each term.
+    served: BTreeMap<(u32, Term), usize>,
+    pub answers: u64,
+    pub terms: u64,
+}
+
+impl Oracle {
+    /// A client calls, or repeats a call.
+    pub fn calls(&mut self, call: Call) {
+        let told = self.told.get(&(call.shard, call.key)).copied();
+        self.open.insert(call.attempt, (call, told));
+    }
+
+    pub fn is_done(&self, number: u64) -> bool {
+        self.done.contains_key(&number)
+    }
+
+    pub fn serves(&mut self, node: usize, shard: u32, term: Term) {
+        self.terms += 1;
+        let before = self.served.insert((shard, term), node);
+        assert_eq!(before, None, "shard {shard} is served twice in term {term}");
+    }
+
+    pub fn stamped(&self, node: usize, shard: u32, point: Point) {
+        let served = self.served.get(&(shard, point.term));
+        assert_eq!(served, Some(&node), "{point} is stamped by its primary");
+    }
+
+    pub fn answered(&mut self, call: &Call, answer: &Answer) {
+        let Some((_, before)) = self.open.remove(&call.attempt) else {
+            return;
+        };
+        self.answers += 1;
+        let saw = match (*answer, call.number) {
+            (Answer::Done(point), Some(number)) => {
+                let place = (call.shard, call.key, point);
+                let known = *self.done.entry(number).or_insert(place);
+                assert_eq!(known, place, "write {number} has one place");
+                Some(point)
+            }
+            (Answer::Saw(word), None) => word.map(|word| word.point),
+            other => unreachable!("{other:?}"),
+        };
+        if call.number.is_none() {
+            assert!(
+                saw >= before,
+                "{call:?} saw {saw:?}, and {before:?} was told before"
+            );
+        }
+        if let Some(saw) = saw {
+            let told = self.told.entry((call.shard, call.key)).or_insert(saw);
+            *told = saw.max(*told);
+        }
+    }
+
+    /// Every write that was answered is in the map of its shard, in its place.
+    pub fn judge(&self, shard: u32, map: &Map, whose: &str) {
+        for (number, (of, _, point)) in &self.done {
+            if *of == shard {
+                let found = map.done.get(number);
+                assert_eq!(
+                    found,
+                    Some(point),
+                    "{whose} has write {number} of shard {shard}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A cluster in its world.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use rand::RngExt as _;
+use stonecast_base::{Nanoseconds, Random, random_from_seed};
+use stonecast_cluster::{
+    Attempt, ConfigStore as _, Configuration, Known, NodeName, Policy, Start, Timing,
+};
+use stonecast_config_sim::{ConfigService, ServiceOptions};
+use stonecast_fabric_sim::{Machine, MachineOptions, MachineProfile, World};
+use uuid::Uuid;
+
+use super::node::{NONCE, Place, Plan, described, name};
+use super::oracle::Oracle;
+use super::store::{Call, Map, differences};
+
+pub const MS: Nanoseconds = 1_000_000;
+
+/// What a cluster is like.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub shards: u32,
+    pub plan: Plan,
+    pub remove_after_ns: Nanoseconds,
+}
+
+impl Shape {
+    /// Three nodes with a lease of 10 ms, each of which leads one of three shards; READs make entries durable.
+    pub const THREE: Self = Self {
+        shards: 3,
+        plan: Plan::OneSided,
+        remove_after_ns: 60 * MS,
+    };
+
+    /// The same, where backups answer.
+    pub const ANSWERED: Self = Self {
+        plan: Plan::Answered,
+        ..Self::THREE
+    };
+}
+
+/// See the module documentation.
+pub struct Scene {
+    pub places: Vec<Place>,
+    pub oracle: Rc<RefCell<Oracle>>,
+    pub random: RefCell<Random>,
+    service: Rc<ConfigService>,
+    seats: Vec<Machine>,
+    shape: Shape,
+    numbers: Cell<u64>,
+    /// Last, so that what runs in it goes first.
+    pub world: World,
+}
+
+impl Scene {
+    /// A cluster whose nodes have started, and whose shards are all served.
+    pub fn settled(shape: Shape, seed: u64) -> Self {
+        let scene = Self::new(shape, seed);
+        (0..scene.places.len()).for_each(|index| scene.start(index));
+        assert!(
+            scene.run_until(400 * MS, || scene.all_served()),
+            "all shards are served"
+        );
+        scene
+    }
+
+    fn new(shape: Shape, seed: u64) -> Self {
+        let world = World::new(seed);
+        let mut random = random_from_seed(seed ^ 0x6e6f_6465);
+        let machine = || world.machine(MachineOptions::new(MachineProfile::MODERN));
+        let seats: Vec<Machine> = (0..3).map(|_| machine()).collect();
+        let options = ServiceOptions::default();
+        let service = ConfigService::start(&world, "config", &seats, random.random(), options);
+        let service = service.unwrap();
+        let first = first_configuration(shape);
+        let places: Vec<_> = (0..3)
+            .map(|index| Place::new(&world, index, shape.plan))
+            .collect();
+        for place in &places {
+            place.disk.enter(Known::of(&first));
+        }
+        let founder = world.process(seats[0]);
+        let port = founder.port(64).unwrap();
+        let store = service.store(&port, &founder.runtime());
+        let stored = store.compare_and_set(None, &first.encode());
+        world.block_on(stored).unwrap();
+        Self {
+            places,
+            oracle: Rc::default(),
+            random: RefCell::new(random),
+            service,
+            seats,
+            shape,
+            numbers: Cell::default(),
+            world,
+        }
+    }
+
+    pub fn start(&self, index: usize) {
+        let random = random_from_seed(self.random.borrow_mut().random());
+        self.show(&format!("{} starts", self.places[index].name));
+        let settings = (self.shape.shards, random);
+        self.places[index].start(&self.world, &self.service, &self.oracle, settings);
+    }
+
+    /// Prints a line with the time, where `NODE_TRACE` is set.
+    pub fn show(&self, line: &str) {
+        if std::env::var_os("NODE_TRACE").is_some() {
+            println!("{:>12} {line}", self.world.now());
+        }
+    }
+
+    /// The configuration that the service has.
+    pub fn stored(&self) -> Configuration {
+        Configuration::decode(&self.service.value().unwrap().bytes).unwrap()
+    }
+
+    /// The place of a node.
+    pub fn place(&self, node: &NodeName) -> &Place {
+        let mut places = self.places.iter();
+        places.find(|place| place.name == *node).unwrap()
+    }
+
+    /// The node that serves a shard.
+    pub fn serving(&self, shard: u32) -> Option<&Place> {
+        let primary = self.stored().groups[shard as usize].primary.clone();
+        let place = self.place(&primary);
+        let serves = place.node().and_then(|node| node.serves(shard));
+        serves.map(|_| place)
+    }
+
+    pub fn all_served(&self) -> bool {
+        (0..self.shape.shards).all(|shard| self.serving(shard).is_some())
+    }
+
+    /// Why nodes have ended by themselves.
+    pub fn ends(&self) -> [Option<String>; 3] {
+        [0, 1, 2].map(|index| self.places[index].end())
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&self, duration: Nanoseconds) {
+        self.run_until(duration, || false);
+    }
+
+    /// Lets time pass until `done`, or `duration` at most. Returns whether it was done.
+    pub fn run_until(&self, duration: Nanoseconds, mut done: impl FnMut() -> bool) -> bool {
+        let end = self.world.now() + duration;
+        while self.world.now() < end {
+            let pause = self.world.now() + 50_000;
+            while self.world.now() < pause {
+                if !self.world.step() {
+                    return done();
+                }
+            }
+            if done() {
+                return true;
+            }
+        }
+        done()
+    }
+
+    /// A write of a new number.
+    pub fn new_write(&self, shard: u32, key: u8) -> Call {
+        self.numbers.set(self.numbers.get() + 1);
+        Call {
+            shard,
+            key,
+            number: Some(self.numbers.get()),
+            attempt: 0,
+        }
+    }
+
+    /// Calls the node at `index`, in a new attempt.
+    pub fn call(&self, index: usize, call: Call) {
+        self.numbers.set(self.numbers.get() + 1);
+        let attempt = self.numbers.get();
+        let call = Call { attempt, ..call };
+        if let Some(store) = self.places[index].store() {
+            self.oracle.borrow_mut().calls(call);
+            store.call(call);
+        }
+    }
+
+    /// Writes, and repeats the write until it is done.
+    pub fn write(&self, shard: u32, key: u8) {
+        let call = self.new_write(shard, key);
+        self.finish(call);
+    }
+
+    /// Repeats a write until it is done.
+    pub fn finish(&self, call: Call) {
+        let number = call.number.unwrap();
+        let is_done = || self.oracle.borrow().is_done(number);
+        for _ in 0..200 {
+            if let Some(place) = self.serving(call.shard) {
+                self.call(place.index, call);
+            }
+            if self.run_until(3 * MS, is_done) {
+                return;
+            }
+        }
+        panic!("write {number} of shard {} is done in the end", call.shard);
+    }
+
+    /// The copies that the configuration names have every write that was answered, and agree.
+    pub fn assert_agreement(&self) {
+        self.run_for(5 * MS);
+        let agree = || (0..self.shape.shards).all(|shard| self.disagreement(shard).is_none());
+        let agreed = self.run_until(100 * MS, agree);
+        for shard in 0..self.shape.shards {
+            assert!(agreed, "shard {shard}: {:?}", self.disagreement(shard));
+            for (copy, map) in self.maps(shard) {
+                self.oracle.borrow().judge(shard, &map, copy.as_str());
+            }
+        }
+    }
+
+    fn maps(&self, shard: u32) -> Vec<(NodeName, Map)> {
+        let stored = self.stored();
+        let copies = stored.groups[shard as usize].in_sync.iter();
+        let map = |copy: &NodeName| Some((copy.clone(), self.place(copy).store()?.map(shard)));
+        copies.filter_map(map).collect()
+    }
+
+    /// Two copies of a shard that differ, and the writes by which they do.
+    fn disagreement(&self, shard: u32) -> Option<String> {
+        let maps = self.maps(shard);
+        let [(first, one), rest @ ..] = &maps[..] else {
+            return None;
+        };
+        let other = rest.iter().find(|(_, map)| map != one);
+        other.map(|(copy, map)| format!("{first} and {copy}: {:?}", differences(one, map)))
+    }
+
+    /// Cuts a node off from the other nodes, and from the configuration if `from_store`.
+    pub fn cut_off(&self, index: usize, duration: Nanoseconds, from_store: bool) {
+        let own = Some(self.places[index].machine);
+        let others = self.places.iter().filter(|place| place.index != index);
+        let others = others.map(|place| place.machine);
+        let seats = self.seats.iter().copied().filter(|_| from_store);
+        for other in others.chain(seats).map(Some) {
+            self.world.block(own, other, 0, duration);
+            self.world.block(other, own, 0, duration);
+        }
+    }
+}
+
+/// The first configuration of a cluster: nodes are registered and shards are placed.
+fn first_configuration(shape: Shape) -> Configuration {
+    let policy = Policy {
+        lease: Timing::DEDICATED_CORES,
+        remove_after_ns: shape.remove_after_ns,
+        ..Policy::new(3, shape.shards)
+    };
+    let attempt = Attempt {
+        writer: "test".to_owned(),
+        number: Uuid::from_u128(1),
+    };
+    let mut configuration = Configuration::create(NONCE, policy, attempt);
+    for index in 0..3 {
+        let start = Start::first(described(index, shape.plan));
+        configuration = configuration.register(&name(index), &start).unwrap();
+    }
+    configuration.place_shards().unwrap()
+}

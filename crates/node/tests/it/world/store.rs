@@ -1,0 +1,275 @@
+//! The minimal store: a log of records, and a map for each shard.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use stonecast_backup::Lent;
+use stonecast_cluster::{Pending, Term};
+use stonecast_fabric::Runtime;
+use stonecast_node::{Ended, Left, Node, NotDurable, Store};
+use stonecast_replication::{Entry, Lineage, Point, Settled};
+
+use super::disk::{Change, Disk, Record};
+use super::oracle::{Answer, Oracle};
+
+/// Time that a commit takes.
+const COMMIT_NS: u64 = 3_000;
+/// Pause of the pipeline between two batches.
+const BATCH_NS: u64 = 5_000;
+
+/// A call of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub shard: u32,
+    pub key: u8,
+    /// Names a write in all of its attempts; `None`: a read.
+    pub number: Option<u64>,
+    /// Names the attempt.
+    pub attempt: u64,
+}
+
+/// A write, as a map has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    pub point: Point,
+    pub number: u64,
+}
+
+/// The state of a shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Map {
+    pub words: BTreeMap<u8, Word>,
+    pub done: BTreeMap<u64, Point>,
+}
+
+impl Map {
+    fn apply(&mut self, key: u8, word: Word) {
+        self.words.insert(key, word);
+        self.done.insert(word.number, word.point);
+    }
+}
+
+/// See the module documentation.
+pub struct TestStore {
+    pub name: usize,
+    disk: Disk,
+    runtime: Rc<dyn Runtime>,
+    oracle: Rc<RefCell<Oracle>>,
+    parts: RefCell<Parts>,
+}
+
+#[derive(Default)]
+struct Parts {
+    /// What is published and digested.
+    maps: BTreeMap<u32, Map>,
+    /// What was stamped, too.
+    decided: BTreeMap<u32, Map>,
+    calls: Vec<Call>,
+    counter: u64,
+    blank: Vec<u32>,
+}
+
+/// What waits for copies.
+pub struct Waiting {
+    call: Call,
+    answer: Answer,
+}
+
+fn body_of(key: u8, number: u64) -> Vec<u8> {
+    let mut body = vec![key];
+    body.extend(number.to_le_bytes());
+    body.resize(24 + (number % 5) as usize * 30, 7);
+    body
+}
+
+fn read(body: &[u8]) -> (u8, u64) {
+    let number = body[1..].first_chunk().unwrap();
+    (body[0], u64::from_le_bytes(*number))
+}
+
+impl TestStore {
+    /// The store on what `disk` has, and what the node needs of it.
+    pub fn open(
+        name: usize,
+        disk: &Disk,
+        runtime: Rc<dyn Runtime>,
+        oracle: Rc<RefCell<Oracle>>,
+        blank: Vec<u32>,
+    ) -> (Self, BTreeMap<u32, Left>) {
+        let content = disk.content();
+        let mut parts = Parts {
+            blank,
+            ..Parts::default()
+        };
+        let history = |shard: &u32| content.histories.get(shard);
+        let mut left: BTreeMap<u32, Left> = BTreeMap::new();
+        for (&shard, history) in &content.histories {
+            let (history, own) = (history.clone(), Vec::new());
+            left.insert(shard, Left { history, own });
+        }
+        for (&(shard, point), record) in &content.records {
+            parts.counter = point.version.max(parts.counter);
+            let Some(history) = history(&shard) else {
+                continue;
+            };
+            if record.is_own && point > history.floor {
+                let own = (record.entry, record.body.clone());
+                left.get_mut(&shard).unwrap().own.push(own);
+            } else {
+                let (key, number) = read(&record.body);
+                let map = parts.maps.entry(shard).or_default();
+                map.apply(key, Word { point, number });
+            }
+        }
+        let store = Self {
+            name,
+            disk: disk.clone(),
+            runtime,
+            oracle,
+            parts: RefCell::new(parts),
+        };
+        (store, left)
+    }
+
+    /// Takes a call, to be decided with the next batch.
+    pub fn call(&self, call: Call) {
+        self.parts.borrow_mut().calls.push(call);
+    }
+
+    /// The state of a shard that is published or digested here.
+    pub fn map(&self, shard: u32) -> Map {
+        let parts = self.parts.borrow();
+        parts.maps.get(&shard).cloned().unwrap_or_default()
+    }
+
+    /// The pipeline: decides, stamps, commits beside the appends.
+    pub async fn serve(self: Rc<Self>, node: Rc<Node<Self>>) {
+        loop {
+            let calls = std::mem::take(&mut self.parts.borrow_mut().calls);
+            for call in calls {
+                self.decide(&node, call);
+            }
+            let batch = node.send();
+            if self.disk.mark() > 0 {
+                self.commit().await.unwrap();
+            }
+            node.persisted_here(batch);
+            self.runtime.sleep(BATCH_NS).await;
+        }
+    }
+
+    fn decide(&self, node: &Node<Self>, call: Call) {
+        let Call {
+            shard, key, number, ..
+        } = call;
+        let parts = &mut *self.parts.borrow_mut();
+        let Some(term) = node.serves(shard) else {
+            return;
+        };
+        let decided = parts.decided.get_mut(&shard).expect("it is served");
+        let refused = |saw: Option<u64>, answer| {
+            let _ = node.refuse(shard, saw, Waiting { call, answer });
+        };
+        let Some(number) = number else {
+            let word = decided.words.get(&key).copied();
+            return refused(word.map(|word| word.point.version), Answer::Saw(word));
+        };
+        if let Some(&point) = decided.done.get(&number) {
+            return refused(Some(point.version), Answer::Done(point));
+        }
+        let version = parts.counter + 1;
+        let body = body_of(key, number);
+        let answer = Answer::Done(Point { term, version });
+        let Ok(entry) = node.stamp(shard, version, &body, Waiting { call, answer }) else {
+            return;
+        };
+        parts.counter = version;
+        let point = entry.point();
+        decided.apply(key, Word { point, number });
+        self.disk.note(Change::Record(Record {
+            entry,
+            body,
+            is_own: true,
+        }));
+        self.oracle.borrow_mut().stamped(self.name, shard, point);
+    }
+}
+
+impl Store for TestStore {
+    type Call = Waiting;
+
+    fn digest(&self, entry: &Entry, body: &[u8]) {
+        let (key, number) = read(body);
+        let point = entry.point();
+        let parts = &mut *self.parts.borrow_mut();
+        let map = parts.maps.entry(entry.shard).or_default();
+        map.apply(key, Word { point, number });
+        self.disk.note(Change::Record(Record {
+            entry: *entry,
+            body: body.to_vec(),
+            is_own: false,
+        }));
+    }
+
+    fn keep(&self, shard: u32, history: &Lineage) {
+        self.disk.note(Change::History(shard, history.clone()));
+    }
+
+    fn commit(&self) -> Pending<'_, Result<(), NotDurable>> {
+        let mark = self.disk.mark();
+        Box::pin(async move {
+            self.runtime.sleep(COMMIT_NS + self.disk.delay_ns()).await;
+            // Another commit may have taken a part of it meanwhile.
+            self.disk.commit(mark.min(self.disk.mark()));
+            Ok(())
+        })
+    }
+
+    fn serves(&self, shard: u32, term: Term, last: u64) {
+        let parts = &mut *self.parts.borrow_mut();
+        parts.counter = parts.counter.max(last);
+        let map = parts.maps.entry(shard).or_default().clone();
+        parts.decided.insert(shard, map);
+        self.oracle.borrow_mut().serves(self.name, shard, term);
+    }
+
+    fn settled(&self, shard: u32, settled: Settled<Waiting>) {
+        let (Settled::Written(waiting) | Settled::Refused(waiting)) = &settled;
+        let Waiting { call, answer } = waiting;
+        if let (Settled::Written(_), Answer::Done(point), Some(number)) =
+            (&settled, answer, call.number)
+        {
+            let parts = &mut *self.parts.borrow_mut();
+            let map = parts.maps.entry(shard).or_default();
+            let point = *point;
+            map.apply(call.key, Word { point, number });
+        }
+        self.oracle.borrow_mut().answered(call, answer);
+    }
+
+    fn resigned(&self, shard: u32, _: Ended<Waiting>) {
+        self.parts.borrow_mut().decided.remove(&shard);
+    }
+
+    fn dropped(&self, shard: u32) {
+        self.parts.borrow_mut().maps.remove(&shard);
+        self.disk.note(Change::Dropped(shard));
+    }
+
+    fn lend(&self) -> Option<Lent> {
+        let number = self.parts.borrow_mut().blank.pop()?;
+        Some(Lent {
+            number,
+            before: None,
+            heritage: Default::default(),
+        })
+    }
+}
+
+/// Records that only one of two copies has.
+pub fn differences(one: &Map, other: &Map) -> BTreeSet<u64> {
+    let numbers = |map: &Map| map.done.keys().copied().collect::<BTreeSet<_>>();
+    let (one, other) = (numbers(one), numbers(other));
+    one.symmetric_difference(&other).copied().collect()
+}
