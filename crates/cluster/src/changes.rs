@@ -1,6 +1,7 @@
 //! The changes of a configuration. Each change gives the next epoch, or the reason for its refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use stonecast_base::mutant;
 use stonecast_media::Durability;
@@ -49,10 +50,42 @@ pub enum Refusal {
         reason: NotACopy,
     },
     /// No node has this name.
-    #[error("there is no node {name}")]
+    #[error("there is no node {name}: {}", Known(.known))]
     NoSuchNode {
         /// The name.
         name: NodeName,
+        /// The nodes that there are.
+        known: Vec<NodeName>,
+    },
+    /// The request has no meaning for a node in its state.
+    #[error("{name} is {}{state}", article(.state))]
+    InState {
+        /// The node.
+        name: NodeName,
+        /// Its state.
+        state: NodeState,
+    },
+    /// A copy comes or goes, and another move would race with it.
+    #[error("a copy of {subject} comes or goes already, on {node}: wait until it has")]
+    Moves {
+        /// The node that joins or leaves.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+    },
+    /// Writes need the copy.
+    #[error(
+        "without {node}, {subject} has {left} copies in sync, and writes need {min_copies}: fill another copy first"
+    )]
+    TooFewCopies {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+        /// Copies in sync without the node.
+        left: usize,
+        /// Fewest copies in sync with which a group takes writes.
+        min_copies: u8,
     },
     /// No group has this subject.
     #[error("the cluster keeps no {subject}")]
@@ -129,6 +162,27 @@ pub enum Refusal {
     /// There are not enough nodes.
     #[error(transparent)]
     NotPlaced(#[from] NotPlaced),
+}
+
+/// The nodes that there are, in words.
+struct Known<'a>(&'a [NodeName]);
+
+impl fmt::Display for Known<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.iter().map(NodeName::as_str).collect();
+        match names.len() {
+            0 => formatter.write_str("no node is registered"),
+            _ => write!(formatter, "the nodes are {}", names.join(", ")),
+        }
+    }
+}
+
+fn article(state: &NodeState) -> &'static str {
+    if *state == NodeState::Draining {
+        ""
+    } else {
+        "a "
+    }
 }
 
 impl Configuration {
@@ -315,7 +369,7 @@ impl Configuration {
     }
 
     /// Takes `node` out of this group with its consent: `node` was drained, its rights are revoked, and it keeps
-    /// nothing of the group.
+    /// nothing of the group. The change is refused if the group would have fewer copies in sync than writes need.
     pub fn leave(&self, subject: &Subject, node: &NodeName) -> Result<Self, Refusal> {
         self.with_group(subject, |group, _| {
             if group.primary == *node {
@@ -324,6 +378,8 @@ impl Configuration {
                     subject: subject.clone(),
                 });
             }
+            self.spare_copy(group, node)?;
+            group.leaving.remove(node);
             if group.joining.remove(node).is_none() && !group.in_sync.remove(node) {
                 return Err(Refusal::NotInSync {
                     node: node.clone(),
@@ -389,7 +445,10 @@ impl Configuration {
 
     pub(crate) fn node(&self, name: &NodeName) -> Result<&Node, Refusal> {
         let node = self.nodes.get(name);
-        node.ok_or_else(|| Refusal::NoSuchNode { name: name.clone() })
+        node.ok_or_else(|| Refusal::NoSuchNode {
+            name: name.clone(),
+            known: self.nodes.keys().cloned().collect(),
+        })
     }
 
     fn zones(&self) -> BTreeMap<NodeName, Option<String>> {
@@ -414,6 +473,7 @@ impl Configuration {
             group.term = self.epoch;
         }
         group.in_sync.remove(node);
+        group.leaving.remove(node);
         true
     }
 
@@ -447,13 +507,13 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    fn next(&self) -> Self {
+    pub(crate) fn next(&self) -> Self {
         let mut next = self.clone();
         next.epoch.0 += 1;
         next
     }
 
-    fn checked(self) -> Self {
+    pub(crate) fn checked(self) -> Self {
         self.check()
             .expect("a change gives a configuration that is one");
         self
@@ -468,5 +528,6 @@ fn group(subject: Subject, term: Epoch, nodes: Vec<NodeName>) -> Group {
         primary: nodes[0].clone(),
         in_sync: BTreeSet::from_iter(nodes),
         joining: BTreeMap::new(),
+        leaving: BTreeSet::new(),
     }
 }

@@ -60,6 +60,14 @@ pub enum Inconsistency {
         /// The node.
         node: NodeName,
     },
+    /// A node leaves a group and is not in sync with the group.
+    #[error("{node} leaves {subject} and is not in sync")]
+    LeavesNothing {
+        /// The group.
+        subject: Subject,
+        /// The node.
+        node: NodeName,
+    },
     /// A join has not begun.
     #[error("{node} joins {subject} since epoch {join}, and the epoch is {epoch}")]
     JoinAhead {
@@ -277,6 +285,12 @@ impl Configuration {
                     epoch,
                 });
             }
+        }
+        if let Some(node) = group.leaving.difference(&group.in_sync).next() {
+            return Err(Inconsistency::LeavesNothing {
+                subject: subject(),
+                node: node.clone(),
+            });
         }
         if group.term > self.epoch {
             return Err(Inconsistency::TermAhead {

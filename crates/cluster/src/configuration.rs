@@ -122,6 +122,16 @@ pub enum NodeState {
     Draining,
 }
 
+impl fmt::Display for NodeState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Member => "member",
+            Self::Spare => "spare",
+            Self::Draining => "draining",
+        })
+    }
+}
+
 /// A node: one pool, served by one process at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -196,12 +206,20 @@ pub struct Group {
     /// Nodes that are being filled, each with the number of its join: the epoch in which the join began. A joining node
     /// is never promoted.
     pub joining: BTreeMap<NodeName, Epoch>,
+    /// Nodes in sync that go once the group does without them ([`Configuration::relieved`]).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub leaving: BTreeSet<NodeName>,
 }
 
 impl Group {
     /// All nodes that keep a copy of this group, or a part of a copy.
     pub fn copies(&self) -> impl Iterator<Item = &NodeName> {
         self.in_sync.iter().chain(self.joining.keys())
+    }
+
+    /// The copies that stay, and those that are to come.
+    pub fn kept(&self) -> impl Iterator<Item = &NodeName> {
+        self.copies().filter(|name| !self.leaving.contains(*name))
     }
 
     /// Returns whether `node` keeps a copy of this group, or a part of a copy.

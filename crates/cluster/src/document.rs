@@ -1,24 +1,27 @@
 //! A configuration as bytes.
 //!
 //! ```text
-//!   stonecast-configuration 2 9f8e…32 hexadecimal digits…\n     format version, XXH3-128 of the rest
+//!   stonecast-configuration 3 9f8e…32 hexadecimal digits…\n     format version, XXH3-128 of the rest, seeded with the version
 //!   { "nonce": …, "epoch": …, … }\n                            JSON, for people to read
 //! ```
 //!
+//! Format 2 lacks copies that leave, and is read as a configuration in which none does. Its tag has no seed.
+//!
 //! The tag finds accidents, not attackers: whoever may write to the store may write a configuration.
 
-use std::cmp::Ordering;
 use std::str;
 
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::check::Inconsistency;
 use crate::configuration::Configuration;
 use crate::store::VALUE_SIZE_MAX;
 
 const MAGIC: &str = "stonecast-configuration";
-/// The format that is written, and the only format that is read.
-const VERSION: u32 = 2;
+/// The format that is written.
+const VERSION: u32 = 3;
+/// The oldest format that is read. It lacks [`Group::leaving`](crate::Group).
+const OLDEST: u32 = 2;
 /// Longest document, in bytes: a store may answer with any bytes.
 const SIZE_MAX: usize = VALUE_SIZE_MAX;
 
@@ -38,7 +41,7 @@ pub enum DocumentError {
     },
     /// A document of a newer program.
     #[error(
-        "the configuration has format {found}, and this program reads format {VERSION}: use the program that wrote it, or a newer one"
+        "the configuration has format {found}, and this program reads formats {OLDEST} to {VERSION}: use the program that wrote it, or a newer one"
     )]
     Newer {
         /// The format of the document.
@@ -46,7 +49,7 @@ pub enum DocumentError {
     },
     /// A document of an older program.
     #[error(
-        "the configuration has format {found}, and this program reads format {VERSION}: create the cluster anew, or use the program that wrote it"
+        "the configuration has format {found}, and this program reads formats {OLDEST} to {VERSION}: create the cluster anew, or use the program that wrote it"
     )]
     Older {
         /// The format of the document.
@@ -88,7 +91,8 @@ impl Configuration {
             .expect("no change gives a configuration that contradicts itself");
         let mut body = serde_json::to_vec(self).expect("a configuration has names as keys");
         body.push(b'\n');
-        let mut document = format!("{MAGIC} {VERSION} {:032x}\n", xxh3_128(&body)).into_bytes();
+        let mut document =
+            format!("{MAGIC} {VERSION} {:032x}\n", tag_of(VERSION, &body)).into_bytes();
         document.append(&mut body);
         document
     }
@@ -103,14 +107,15 @@ impl Configuration {
         let end = document.iter().position(|&byte| byte == b'\n');
         let end = end.ok_or(DocumentError::NotOne)?;
         let (version, tag) = parse_head(&document[..end]).ok_or(DocumentError::NotOne)?;
-        match version.cmp(&VERSION) {
-            Ordering::Less => return Err(DocumentError::Older { found: version }),
-            Ordering::Greater => return Err(DocumentError::Newer { found: version }),
-            Ordering::Equal => {}
+        if version < OLDEST {
+            return Err(DocumentError::Older { found: version });
+        }
+        if version > VERSION {
+            return Err(DocumentError::Newer { found: version });
         }
         let found = tag.ok_or(DocumentError::NotOne)?;
         let (offset, body) = (end + 1, &document[end + 1..]);
-        let expected = xxh3_128(body);
+        let expected = tag_of(version, body);
         if found != expected {
             return Err(DocumentError::Damaged {
                 offset,
@@ -123,8 +128,26 @@ impl Configuration {
             serde_json::from_slice(body).map_err(|error| DocumentError::Malformed {
                 reason: error.to_string(),
             })?;
+        let leaves = configuration
+            .groups
+            .iter()
+            .any(|group| !group.leaving.is_empty());
+        if version == OLDEST && leaves {
+            return Err(DocumentError::Malformed {
+                reason: format!("format {OLDEST} has no field `leaving`"),
+            });
+        }
         configuration.check().map_err(DocumentError::Inconsistent)?;
         Ok(configuration)
+    }
+}
+
+/// The tag of a body. Its seed binds the version: a damaged version makes no document of another format.
+fn tag_of(version: u32, body: &[u8]) -> u128 {
+    if version == OLDEST {
+        xxh3_128(body)
+    } else {
+        xxh3_128_with_seed(body, version.into())
     }
 }
 

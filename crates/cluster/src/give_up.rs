@@ -48,6 +48,7 @@ impl Configuration {
             group.term = epoch;
             group.in_sync = BTreeSet::from([heir.clone()]);
             group.joining.clear();
+            group.leaving.clear();
             Ok(())
         })
     }

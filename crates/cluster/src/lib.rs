@@ -4,6 +4,7 @@
 //!   configuration   one value: nodes and groups, with a nonce and an epoch         data; checked whenever it is read
 //!   changes         configuration -> next configuration                            pure; each gives the next epoch
 //!   give_up         the change by which an operator gives up a group whose copies are lost
+//!   requests        what an operator asks for: nodes added, drained, removed, copies moved    pure; nodes act on it
 //!   placement       nodes -> copies of each shard                                  pure
 //!   document        configuration <-> bytes, with a format version and a tag
 //!   store           trait ConfigStore: read, compare-and-set, watch                files, etcd, the simulated world
@@ -44,6 +45,7 @@ mod overview;
 mod placement;
 mod primary_lease;
 mod reader_lease;
+mod requests;
 mod shards;
 mod store;
 mod timing;

@@ -34,12 +34,14 @@ pub struct Held {
     pub in_sync: usize,
     /// Groups that the node joins.
     pub joins: usize,
+    /// Groups that the node leaves, in sync with them until then.
+    pub leaves: usize,
 }
 
 /// Groups with the same copies.
 #[derive(Clone, Debug)]
 pub struct Placement<'a> {
-    /// One of the groups: all have its primary, its nodes in sync and its joiners.
+    /// One of the groups: all have its primary, its nodes in sync, its joiners and its leavers.
     pub group: &'a Group,
     /// Numbers of the shards among the groups, in ranges.
     pub shards: Vec<RangeInclusive<u32>>,
@@ -85,6 +87,16 @@ pub enum Need {
         /// Number of copies.
         copies: usize,
     },
+    /// Copies that go once others have taken their place.
+    Leaving {
+        /// Number of copies.
+        copies: usize,
+    },
+    /// Draining nodes that keep nothing any more.
+    Drained {
+        /// Their names.
+        nodes: Vec<NodeName>,
+    },
     /// Spares that keep nothing, although no copy is missing.
     Spares {
         /// Their names.
@@ -122,6 +134,10 @@ impl Configuration {
                 .joining
                 .keys()
                 .for_each(|name| of(name, |held| &mut held.joins));
+            group
+                .leaving
+                .iter()
+                .for_each(|name| of(name, |held| &mut held.leaves));
         }
         held
     }
@@ -130,13 +146,13 @@ impl Configuration {
         let mut placements: BTreeMap<_, Placement<'_>> = BTreeMap::new();
         for (index, group) in (0..).zip(&self.groups) {
             let joining: Vec<_> = group.joining.keys().collect();
-            let missing = self.missing(group);
+            let missing = self.lacking(group);
             // Groups that lack more come first.
             let key = (
                 usize::MAX - missing,
                 &group.primary,
                 &group.in_sync,
-                joining,
+                (joining, &group.leaving),
             );
             let placement = placements.entry(key).or_insert_with(|| Placement {
                 group,
@@ -151,11 +167,6 @@ impl Configuration {
             }
         }
         placements.into_values().collect()
-    }
-
-    /// Copies that the group lacks and that no node joins for.
-    fn missing(&self, group: &Group) -> usize {
-        usize::from(self.policy.replicas).saturating_sub(group.copies().count())
     }
 
     fn weakest(&self) -> BTreeSet<&NodeName> {
@@ -183,12 +194,8 @@ impl Configuration {
             needs.push(Need::WritesRefused { groups, fewest });
         }
         needs.extend(self.placement_need());
-        let nodes = self.nodes.iter();
-        let idle = nodes.filter(|(name, node)| {
-            node.state == NodeState::Spare && self.groups_of(name).next().is_none()
-        });
-        let spares: Vec<_> = idle.map(|(name, _)| name.clone()).collect();
-        let lacking = self.groups.iter().filter(|group| self.missing(group) > 0);
+        let spares = self.idle(NodeState::Spare);
+        let lacking = self.groups.iter().filter(|group| self.lacking(group) > 0);
         let groups = lacking.count();
         if groups > 0 {
             needs.push(Need::Copies { groups, spares });
@@ -199,7 +206,22 @@ impl Configuration {
         if copies > 0 {
             needs.push(Need::Filling { copies });
         }
+        let copies = self.groups.iter().map(|group| group.leaving.len()).sum();
+        if copies > 0 {
+            needs.push(Need::Leaving { copies });
+        }
+        let nodes = self.idle(NodeState::Draining);
+        if !nodes.is_empty() {
+            needs.push(Need::Drained { nodes });
+        }
         needs
+    }
+
+    /// The nodes in `state` that keep nothing.
+    fn idle(&self, state: NodeState) -> Vec<NodeName> {
+        let nodes = self.nodes.iter().filter(|(_, node)| node.state == state);
+        let idle = nodes.filter(|(name, _)| self.groups_of(name).next().is_none());
+        idle.map(|(name, _)| name.clone()).collect()
     }
 
     /// What has to happen before the shards are placed.

@@ -233,6 +233,7 @@ mod tests {
             primary: name("a"),
             in_sync: names(in_sync).collect(),
             joining: names(joining).map(|name| (name, Epoch(4))).collect(),
+            leaving: std::collections::BTreeSet::new(),
         }
     }
 

@@ -35,7 +35,7 @@ pub enum Command {
     Plan(Box<plan::Plan>),
     Litmus(Box<litmus::Litmus>),
     Doctor(doctor::Doctor),
-    /// Creates a cluster, and shows its state.
+    /// Creates a cluster, shows its state, and asks its nodes to take, give away or move copies.
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(cluster::Cluster),
     Completions(manual::Completions),

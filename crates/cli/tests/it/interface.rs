@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{Place, Server, command, run, stonecast};
 
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 23] = [
     &[],
     &["serve"],
     &["put"],
@@ -23,6 +23,10 @@ const COMMANDS: [&[&str]; 19] = [
     &["doctor"],
     &["cluster", "create"],
     &["cluster", "status"],
+    &["cluster", "add"],
+    &["cluster", "drain"],
+    &["cluster", "remove"],
+    &["cluster", "move"],
     &["completions"],
     &["man"],
     &["bench", "ycsb"],

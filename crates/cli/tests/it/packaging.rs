@@ -118,6 +118,7 @@ fn the_manual_has_a_page_for_each_command_and_is_set_without_a_warning() {
         "stonecast-stat.1",
         "stonecast-bench-ycsb.1",
         "stonecast-cluster-create.1",
+        "stonecast-cluster-move.1",
         "stonecast-cluster-status.1",
     ] {
         assert!(pages.contains(&folder.join(name)), "{name} in {pages:?}");

@@ -2,7 +2,7 @@
 
 use rand::RngExt as _;
 use stonecast_cluster::{Configuration, DocumentError, NodeState, Policy, VALUE_SIZE_MAX};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::cluster::{NONCE, an_attempt, name, placed, random, start};
 
@@ -51,8 +51,8 @@ fn damage_names_the_bytes_and_both_tags() {
 #[test]
 fn a_configuration_of_another_format_is_refused_by_its_format_whatever_follows() {
     let refused = |text: &str| Configuration::decode(text.as_bytes()).unwrap_err();
-    let newer = refused("stonecast-configuration 3 another-tag with more\nanything");
-    assert_eq!(newer, DocumentError::Newer { found: 3 });
+    let newer = refused("stonecast-configuration 4 another-tag with more\nanything");
+    assert_eq!(newer, DocumentError::Newer { found: 4 });
     let older = refused("stonecast-configuration 1 another-tag with more\nanything");
     assert_eq!(older, DocumentError::Older { found: 1 });
 }
@@ -60,8 +60,8 @@ fn a_configuration_of_another_format_is_refused_by_its_format_whatever_follows()
 /// A body with the right tag, as a faulty program may write it.
 fn tagged(body: &str) -> Vec<u8> {
     format!(
-        "stonecast-configuration 2 {:032x}\n{body}",
-        xxh3_128(body.as_bytes())
+        "stonecast-configuration 3 {:032x}\n{body}",
+        xxh3_128_with_seed(body.as_bytes(), 3)
     )
     .into_bytes()
 }
@@ -77,6 +77,27 @@ fn fields_that_this_program_does_not_know_are_refused() {
     let refused = Configuration::decode(&tagged(&body)).unwrap_err();
     assert!(
         matches!(&refused, DocumentError::Malformed { reason } if reason.contains("quorum")),
+        "{refused}"
+    );
+}
+
+#[test]
+fn format_2_is_read_as_long_as_it_says_nothing_of_copies_that_leave() {
+    let as_format_2 = |document: Vec<u8>| {
+        let document = String::from_utf8(document).unwrap();
+        let (_, body) = document.split_once('\n').unwrap();
+        let tag = xxh3_128(body.as_bytes());
+        format!("stonecast-configuration 2 {tag:032x}\n{body}")
+    };
+    let written = placed();
+    let older = as_format_2(written.encode());
+    assert_eq!(Configuration::decode(older.as_bytes()), Ok(written));
+    let spare = placed().register(&name("d"), &start(4)).unwrap();
+    let moving = spare.add(&name("d")).unwrap();
+    assert_eq!(Configuration::decode(&moving.encode()), Ok(moving.clone()));
+    let refused = Configuration::decode(as_format_2(moving.encode()).as_bytes()).unwrap_err();
+    assert!(
+        matches!(&refused, DocumentError::Malformed { reason } if reason.contains("leaving")),
         "{refused}"
     );
 }
@@ -104,6 +125,11 @@ fn a_configuration_that_contradicts_itself_is_refused_with_the_contradiction() {
             "c joins",
         ),
         ("\"joining\":{}", "\"joining\":{\"a\":5}", "and joins it"),
+        (
+            "\"joining\":{}",
+            "\"joining\":{},\"leaving\":[\"d\"]",
+            "leaves keys",
+        ),
     ];
     for (from, to, complaint) in cases {
         let body = body();

@@ -11,4 +11,5 @@ mod faulty;
 mod giving_up;
 mod leases;
 mod overview;
+mod requests;
 mod starts;

@@ -28,7 +28,11 @@ fn a_cluster_without_nodes_needs_as_many_as_copies() {
     let three = three_nodes(Policy::new(3, 4));
     assert_eq!(three.overview().needs, [Need::Placing]);
     let draining = three.set_state(&name("a"), NodeState::Draining).unwrap();
-    assert_eq!(draining.overview().needs, [Need::Nodes { missing: 1 }]);
+    let nodes = vec![name("a")];
+    assert_eq!(
+        draining.overview().needs,
+        [Need::Nodes { missing: 1 }, Need::Drained { nodes }]
+    );
     let no_keys = Configuration::create(NONCE, Policy::new(3, 0), an_attempt());
     assert_eq!(no_keys.overview().needs, [], "there is nothing to place");
 }
@@ -93,6 +97,7 @@ fn a_joiner_is_no_missing_copy_and_counts_when_it_is_in_sync() {
         leads: 0,
         in_sync: 0,
         joins: 4,
+        leaves: 0,
     };
     assert_eq!(held, expected);
 }
@@ -132,6 +137,7 @@ fn assert_complete(configuration: &Configuration, overview: &Overview<'_>) {
             assert_eq!(group.primary, placement.group.primary);
             assert_eq!(group.in_sync, placement.group.in_sync);
             assert!(group.joining.keys().eq(placement.group.joining.keys()));
+            assert_eq!(group.leaving, placement.group.leaving);
         }
     }
     let in_sync: usize = overview.held.values().map(|held| held.in_sync).sum();

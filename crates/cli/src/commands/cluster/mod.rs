@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | `store.rs` | the store of the configuration: its flag, its reading, its failures |
 //! | `create.rs` | the first configuration |
+//! | `requests.rs` | what nodes are asked to do: copies to take, to give away, to move |
 //! | `status/` | the state of the cluster, for people and as JSON |
 
 mod create;
+mod requests;
 mod status;
 mod store;
 
@@ -19,6 +21,10 @@ use crate::failure::Failure;
 pub enum Cluster {
     Create(create::Create),
     Status(status::Status),
+    Add(requests::Add),
+    Drain(requests::Drain),
+    Remove(requests::Remove),
+    Move(requests::Move),
 }
 
 impl Cluster {
@@ -27,6 +33,10 @@ impl Cluster {
         match self {
             Self::Create(flags) => create::run(&flags),
             Self::Status(flags) => status::run(&flags),
+            Self::Add(flags) => requests::add(&flags),
+            Self::Drain(flags) => requests::drain(&flags),
+            Self::Remove(flags) => requests::remove(&flags),
+            Self::Move(flags) => requests::move_shard(&flags),
         }
     }
 }

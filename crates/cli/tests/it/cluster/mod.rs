@@ -2,6 +2,7 @@
 
 mod creation;
 mod page;
+mod requests;
 mod status;
 
 use std::process::Command;

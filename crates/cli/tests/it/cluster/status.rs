@@ -25,7 +25,7 @@ fn status_works_before_any_node_and_counts_those_that_are_missing() {
     assert!(text.contains("2 more nodes have to register"), "{text}");
     let row = text.lines().find(|line| line.starts_with("a "));
     let words: Vec<_> = row.expect("a row").split_whitespace().collect();
-    let expected = "a spare 1 0 0 0 power page-file on - shm:./a/socket";
+    let expected = "a spare 1 0 0 0 0 power page-file on - shm:./a/socket";
     assert_eq!(words.join(" "), expected);
 }
 
@@ -35,7 +35,7 @@ fn status_shows_where_the_copies_are_on_one_screen() {
     cluster.place();
     let text = cluster.run("status", &[]).text().to_owned();
     for primary in ["a", "b", "c"] {
-        let row = format!("{primary}        a, b, c  -        0        2");
+        let row = format!("{primary}        a, b, c  -        -        0        2");
         assert!(text.contains(&row), "{row} in {text}");
     }
     assert!(
@@ -114,13 +114,18 @@ fn lost_copies_stand_first_and_the_needs_say_what_to_do() {
         .map(|next| next["need"].as_str().expect("a name"))
         .collect();
     assert_eq!(needs, ["writes-refused", "copies"]);
+    let words = json["next"][1]["words"].as_str().expect("words");
+    assert!(
+        words.ends_with("`stonecast cluster add a` fills them there."),
+        "{words}"
+    );
     let text = cluster.run("status", &[]).text().to_owned();
     assert!(
         text.contains("64 shards take no writes: 1 in sync, and writes need 2."),
         "{text}"
     );
     assert!(
-        text.contains("c        c        -        2        64      0-63"),
+        text.contains("c        c        -        -        2        64      0-63"),
         "{text}"
     );
 }

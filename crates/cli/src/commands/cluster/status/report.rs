@@ -43,6 +43,7 @@ struct NodeReport<'a> {
     leads: usize,
     in_sync: usize,
     joins: usize,
+    leaves: usize,
 }
 
 #[derive(Serialize)]
@@ -50,6 +51,7 @@ struct PlacementReport<'a> {
     primary: &'a NodeName,
     in_sync: Vec<&'a NodeName>,
     joining: Vec<&'a NodeName>,
+    leaving: Vec<&'a NodeName>,
     missing: usize,
     /// Ranges of shards, the first one and the last one of each.
     shards: Vec<[u32; 2]>,
@@ -107,6 +109,7 @@ fn nodes<'a>(configuration: &'a Configuration, overview: &Overview<'a>) -> Vec<N
             leads: held.leads,
             in_sync: held.in_sync,
             joins: held.joins,
+            leaves: held.leaves,
         }
     });
     nodes.collect()
@@ -118,6 +121,7 @@ fn placement(placement: Placement<'_>) -> PlacementReport<'_> {
         primary: &placement.group.primary,
         in_sync: placement.group.in_sync.iter().collect(),
         joining: placement.group.joining.keys().collect(),
+        leaving: placement.group.leaving.iter().collect(),
         missing: placement.missing,
         shards: ranges.map(|range| [*range.start(), *range.end()]).collect(),
         back_ends: placement.back_ends,

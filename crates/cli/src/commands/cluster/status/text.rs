@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stonecast_cluster::{Configuration, NodeState, Overview, Placement};
+use stonecast_cluster::{Configuration, NodeName, Overview, Placement};
 use stonecast_media::Durability;
 
 use super::words::{counted, list, sentence};
@@ -91,22 +91,18 @@ fn survives(overview: &Overview<'_>) -> String {
 }
 
 fn nodes(configuration: &Configuration, overview: &Overview<'_>) -> Vec<Vec<String>> {
-    let heading = "NODE STATE STARTS LEADS COPIES JOINS SURVIVES DOMAIN DDIO ZONE ADDRESSES";
+    let heading = "NODE STATE STARTS LEADS COPIES JOINS LEAVES SURVIVES DOMAIN DDIO ZONE ADDRESSES";
     let mut rows = vec![heading.split(' ').map(str::to_owned).collect()];
     for (name, node) in &configuration.nodes {
         let held = overview.held[name];
-        let state = match node.state {
-            NodeState::Member => "member",
-            NodeState::Spare => "spare",
-            NodeState::Draining => "draining",
-        };
         rows.push(vec![
             name.to_string(),
-            state.to_owned(),
+            node.state.to_string(),
             node.incarnation.to_string(),
             held.leads.to_string(),
             held.in_sync.to_string(),
             held.joins.to_string(),
+            held.leaves.to_string(),
             node.survives.clone(),
             node.platform.persistence_domain.clone(),
             node.platform.ddio.clone(),
@@ -118,27 +114,31 @@ fn nodes(configuration: &Configuration, overview: &Overview<'_>) -> Vec<Vec<Stri
 }
 
 fn placements(overview: &Overview<'_>) -> Vec<Vec<String>> {
-    let heading = [
-        "PRIMARY", "IN SYNC", "JOINING", "MISSING", "GROUPS", "SHARDS",
-    ];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let heading = "PRIMARY|IN SYNC|JOINING|LEAVING|MISSING|GROUPS|SHARDS";
+    let mut rows = vec![heading.split('|').map(str::to_owned).collect()];
     for placement in overview.placements.iter().take(PLACEMENTS_MAX) {
-        let joining = list(placement.group.joining.keys());
         let groups = placement.shard_count() + placement.back_ends.len();
         rows.push(vec![
             placement.group.primary.to_string(),
             list(&placement.group.in_sync),
-            if joining.is_empty() {
-                "-".to_owned()
-            } else {
-                joining
-            },
+            names(placement.group.joining.keys()),
+            names(&placement.group.leaving),
             placement.missing.to_string(),
             groups.to_string(),
             subjects(placement),
         ]);
     }
     rows
+}
+
+/// The names in a cell, which is never empty.
+fn names<'a>(names: impl IntoIterator<Item = &'a NodeName>) -> String {
+    let list = list(names);
+    if list.is_empty() {
+        "-".to_owned()
+    } else {
+        list
+    }
 }
 
 /// The ranges of shards, and the back-ends by name.

@@ -12,6 +12,8 @@ pub fn name(need: &Need) -> &'static str {
         Need::Placing => "placing",
         Need::Copies { .. } => "copies",
         Need::Filling { .. } => "filling",
+        Need::Leaving { .. } => "leaving",
+        Need::Drained { .. } => "drained",
         Need::Spares { .. } => "spares",
     }
 }
@@ -37,20 +39,44 @@ pub fn sentence(need: &Need, configuration: &Configuration) -> String {
         Need::Copies { groups, spares } => {
             let lacking = counted(*groups, "shard lacks", "shards lack");
             match spares.first() {
-                None => format!("{lacking} copies, and no spare node is registered."),
-                Some(_) => format!("{lacking} copies, and {} none.", spare(spares)),
+                None => format!(
+                    "{lacking} copies, and no spare is registered: start another node. `stonecast cluster remove NODE` takes a \
+                     node out that is gone for good, and fills other members in its place."
+                ),
+                Some(first) => format!(
+                    "{lacking} copies, and {} none: `stonecast cluster add {first}` fills them there.",
+                    spare(spares)
+                ),
             }
         }
         Need::Filling { copies } => format!(
             "{} being filled. A copy counts once its primary says that the copy has everything.",
             counted(*copies, "copy is", "copies are")
         ),
-        Need::Spares { nodes } => format!("{} no copies.", spare(nodes)),
+        Need::Leaving { copies } => format!(
+            "{} once as many others as the shard has copies are in sync.",
+            counted(*copies, "copy goes", "copies go")
+        ),
+        Need::Drained { nodes } => format!(
+            "{} drained: `stonecast cluster remove {}`.",
+            counted_names(nodes),
+            nodes[0]
+        ),
+        Need::Spares { nodes } => format!(
+            "{} no copies: `stonecast cluster add {}` moves a share of them there.",
+            spare(nodes),
+            nodes[0]
+        ),
     }
 }
 
 fn spare(names: &[impl Display]) -> String {
     let verb = if names.len() == 1 { "keeps" } else { "keep" };
+    format!("{} {verb}", list(names))
+}
+
+fn counted_names(names: &[impl Display]) -> String {
+    let verb = if names.len() == 1 { "is" } else { "are" };
     format!("{} {verb}", list(names))
 }
 

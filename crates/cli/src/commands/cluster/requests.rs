@@ -1,0 +1,192 @@
+//! `cluster add`, `drain`, `remove` and `move`: requests to the nodes of a cluster.
+//!
+//! A request is a change of the configuration. The nodes act on it; the command does not wait for them.
+
+use clap::Args;
+use serde::Serialize;
+use stonecast_cluster::{ChangeError, Configuration, NodeName, Refusal, Subject, change};
+
+use super::store::{OpenStore, StoreFlags, outcome_unknown, unanswered, unreadable, writer};
+use crate::failure::Failure;
+use crate::output;
+
+/// Lets a node take copies: its share of them, and first those that are missing.
+///
+/// The primaries fill the copies; copies elsewhere go once the new ones are complete. A drain of the node ends.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast cluster add d --config-store file:./cluster")]
+pub struct Add {
+    #[command(flatten)]
+    pub of: NodeFlags,
+}
+
+/// Moves all copies of a node to other nodes.
+///
+/// Each copy stays until another one is complete. After the last copy has gone, `cluster remove` takes the node out.
+/// Refused unless as many other members are there as each shard has copies.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: before a host is taken away
+  stonecast cluster drain a --config-store file:./cluster
+  stonecast cluster status --config-store file:./cluster
+  stonecast cluster remove a --config-store file:./cluster")]
+pub struct Drain {
+    #[command(flatten)]
+    pub of: NodeFlags,
+}
+
+/// Takes a node out of the cluster at once, with all of its copies.
+///
+/// The node need not be running. Other members are filled in its place, if there are any. Refused if a shard would have
+/// fewer copies in sync than writes need: drain the node instead. A node that starts again after that is a new one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: a host that is gone for good
+  stonecast cluster remove a --config-store file:./cluster")]
+pub struct Remove {
+    #[command(flatten)]
+    pub of: NodeFlags,
+}
+
+/// Moves a copy of one shard to a node.
+///
+/// The copy that goes stays until the new one is complete. A shard that lacks copies gives none away unless --from says
+/// so.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: away from the node that keeps most, and away from a node by name
+  stonecast cluster move 17 --to d --config-store file:./cluster
+  stonecast cluster move 17 --from a --to d --config-store file:./cluster")]
+pub struct Move {
+    /// Number of the shard, from 0.
+    pub shard: u32,
+    /// Node that gets the copy, a member.
+    #[arg(long, value_name = "NODE")]
+    pub to: NodeName,
+    /// Node whose copy goes [default: the one that keeps most].
+    #[arg(long, value_name = "NODE")]
+    pub from: Option<NodeName>,
+    #[command(flatten)]
+    pub store: StoreFlags,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags of a request about a node.
+#[derive(Debug, Args)]
+pub struct NodeFlags {
+    /// Name of the node.
+    pub node: NodeName,
+    #[command(flatten)]
+    pub store: StoreFlags,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The object that `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    epoch: u64,
+    /// Copies that are being filled, those of earlier requests included.
+    joining: usize,
+    /// Copies that go once others are complete.
+    leaving: usize,
+}
+
+/// See [`Add`].
+pub fn add(flags: &Add) -> Result<(), Failure> {
+    let NodeFlags { node, store, json } = &flags.of;
+    let asked = ask(store, |present| present.add(node))?;
+    report(*json, &asked, &format!("{node} takes copies"))
+}
+
+/// See [`Drain`].
+pub fn drain(flags: &Drain) -> Result<(), Failure> {
+    let NodeFlags { node, store, json } = &flags.of;
+    let asked = ask(store, |present| present.drain(node))?;
+    report(*json, &asked, &format!("{node} drains"))
+}
+
+/// See [`Remove`].
+pub fn remove(flags: &Remove) -> Result<(), Failure> {
+    let NodeFlags { node, store, json } = &flags.of;
+    let asked = ask(store, |present| present.dismiss(node))?;
+    report(*json, &asked, &format!("{node} is removed"))
+}
+
+/// See [`Move`].
+pub fn move_shard(flags: &Move) -> Result<(), Failure> {
+    let Move {
+        shard, to, from, ..
+    } = flags;
+    let open = OpenStore::open(&flags.store)?;
+    let subject = subject_of(&open.read()?, *shard)?;
+    let asked = ask(&flags.store, |present| {
+        present.move_copy(&subject, from.as_ref(), to)
+    })?;
+    report(flags.json, &asked, &format!("shard {shard} moves to {to}"))
+}
+
+/// The keys of shard `number`.
+fn subject_of(present: &Configuration, number: u32) -> Result<Subject, Failure> {
+    let shards = present.policy.shards;
+    let group = present.groups.get(number as usize);
+    match group.map(|group| &group.subject) {
+        Some(subject @ Subject::Keys(_)) => Ok(subject.clone()),
+        _ if number < shards => Err(Failure::operation(
+            "the shards are not placed yet: `stonecast cluster status` says what is missing",
+        )),
+        _ => Err(Failure::operation(format!(
+            "there is no shard {number}: the shards are 0 to {}",
+            shards.saturating_sub(1)
+        ))),
+    }
+}
+
+/// Changes the configuration in the store, and returns the new one.
+fn ask(
+    flags: &StoreFlags,
+    request: impl Fn(&Configuration) -> Result<Configuration, Refusal>,
+) -> Result<Configuration, Failure> {
+    let open = OpenStore::open(flags)?;
+    let nonce = open.read()?.nonce;
+    let (mut writer, runtime) = (writer()?, open.executor.runtime());
+    let decide = |present: &Configuration| request(present).map(Some);
+    let changed = change(&*open.store, &runtime, &mut writer, nonce, decide);
+    open.executor.block_on(changed).map_err(failure)
+}
+
+fn failure(error: ChangeError) -> Failure {
+    match &error {
+        ChangeError::Document { store, error } => unreadable(store, error),
+        ChangeError::Store {
+            error, is_unknown, ..
+        } if *is_unknown => outcome_unknown(error),
+        ChangeError::Store { error, .. } => unanswered(error),
+        _ => Failure::operation(error.to_string()),
+    }
+}
+
+fn report(json: bool, asked: &Configuration, done: &str) -> Result<(), Failure> {
+    let report = Report {
+        epoch: asked.epoch.0,
+        joining: asked.groups.iter().map(|group| group.joining.len()).sum(),
+        leaving: asked.groups.iter().map(|group| group.leaving.len()).sum(),
+    };
+    let done = format!("{done} from epoch {} on", report.epoch);
+    if json {
+        return output::report(&report, &done);
+    }
+    let next = match (report.joining, report.leaving) {
+        (0, 0) => "No copy moves.".to_owned(),
+        (joining, leaving) => format!(
+            "Copies that nodes have to fill: {joining}. Copies that go once others are complete: {leaving}. `stonecast cluster \
+             status` shows how far they are."
+        ),
+    };
+    output::bytes(format!("{done}\n{next}\n").as_bytes()).map_err(|failure| failure.after(&done))
+}
