@@ -24,7 +24,7 @@ pub fn a_primary_that_is_cut_off_answers_nothing() {
     (0..9).for_each(|turn| scene.write(turn % 3, 1));
     let alone = scene.serving(0).expect("it is served").index;
     scene.cut_off(alone, 150 * MS, true);
-    let call = scene.new_write(0, 1);
+    let call = scene.new_write(0, 2);
     scene.call(alone, call);
     let number = call.number.expect("it is a write");
     scene.run_for(10 * MS);
@@ -34,9 +34,12 @@ pub fn a_primary_that_is_cut_off_answers_nothing() {
     });
     assert!(heir, "another node leads");
     scene.finish(call);
+    scene.write(0, 1);
     let answers = scene.oracle.borrow().answers;
+    // The write that has no copies is of another key: a read of its own would wait for it.
     let read = Call {
         number: None,
+        key: 1,
         ..call
     };
     scene.call(alone, read);
