@@ -76,6 +76,7 @@ fn serve(
     let options = PoolOptions {
         capacity,
         segment_size: 256 << 10,
+        shards: 1,
         platform: DeclaredPlatform {
             persistence_domain: PersistenceDomain::Volatile,
             ddio: Ddio::On,

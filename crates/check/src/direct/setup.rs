@@ -449,6 +449,7 @@ fn pool(seed: u64, platform: DeclaredPlatform, segments: u64) -> PoolOptions {
     PoolOptions {
         capacity: segments * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
+        shards: 1,
         platform,
         durability,
         entropy,

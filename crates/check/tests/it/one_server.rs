@@ -28,6 +28,7 @@ where
     let options = PoolOptions {
         capacity: u64::from(segments) * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
+        shards: 1,
         platform,
         durability: Durability::Power,
         entropy: [7; 64],

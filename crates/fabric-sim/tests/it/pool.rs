@@ -31,6 +31,7 @@ fn options(domain: PersistenceDomain, durability: Durability) -> PoolOptions {
     PoolOptions {
         capacity: 4 * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
+        shards: 1,
         platform,
         durability,
         entropy: [5; 64],

@@ -119,6 +119,7 @@ impl World {
             let options = PoolOptions {
                 capacity: self.capacity,
                 segment_size: self.segment_size,
+                shards: 1,
                 platform,
                 durability: self.durability,
                 entropy,

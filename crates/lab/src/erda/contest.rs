@@ -219,6 +219,7 @@ impl Contest {
         let options = PoolOptions {
             capacity: segments * segment_size,
             segment_size,
+            shards: 1,
             platform: platform(),
             durability: Durability::Power,
             entropy: [7; 64],

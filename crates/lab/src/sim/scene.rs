@@ -107,6 +107,7 @@ impl Scene {
         let pool = PoolOptions {
             capacity,
             segment_size,
+            shards: 1,
             platform,
             durability,
             entropy,

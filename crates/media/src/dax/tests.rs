@@ -43,6 +43,7 @@ fn options(domain: PersistenceDomain, capacity: u64) -> PoolOptions {
     PoolOptions {
         capacity,
         segment_size: SEGMENT,
+        shards: 1,
         platform: DeclaredPlatform {
             persistence_domain: domain,
             ddio: Ddio::On,

@@ -13,6 +13,8 @@ pub const SEGMENT_SIZE_DEFAULT: u64 = 4 * MIB;
 const SEGMENT_COUNT_DEFAULT_MIN: u64 = 32;
 /// Fewest segments of a pool: some for writes, the last ones reserved for deletes.
 pub const SEGMENT_COUNT_MIN: u64 = 4;
+/// Most shards of a pool: each has an index, and each client that reads a shard has a window on that index.
+pub const SHARDS_MAX: u32 = 1024;
 /// Largest pool, in bytes: an index word has 34 bits for a 64-byte unit.
 pub const CAPACITY_MAX: u64 = (1 << 34) * 64;
 
@@ -34,6 +36,14 @@ const _: () = {
     assert!(segment_size_default(128 * MIB) == SEGMENT_SIZE_DEFAULT);
     assert!(segment_size_default(CAPACITY_MAX) == SEGMENT_SIZE_DEFAULT);
 };
+
+/// Checks the number of shards of a pool. The error is a phrase for people that states the allowed numbers.
+pub(super) fn check_shards(shards: u32) -> Result<(), String> {
+    match (1..=SHARDS_MAX).contains(&shards) {
+        true => Ok(()),
+        false => Err(format!("1 to {SHARDS_MAX} shards")),
+    }
+}
 
 /// Checks the sizes of a pool. The error is a phrase for people that states the allowed sizes.
 pub(super) fn check_geometry(capacity: u64, segment_size: u64) -> Result<(), String> {

@@ -7,10 +7,10 @@ use stonecast_base::{Corruption, hash::xxh3_128};
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
-use crate::pool::geometry::check_geometry;
+use crate::pool::geometry::{check_geometry, check_shards};
 use crate::pool::layout::{
-    COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, INCOMPATIBLE, INCOMPATIBLE_APPENDED,
-    INCOMPATIBLE_PUBLISHED, MAGIC, SIZE, VERSION, checksum,
+    COMPATIBLE, COMPATIBLE_HOME, COMPATIBLE_SHARDS, HeaderBytes, INCOMPATIBLE,
+    INCOMPATIBLE_APPENDED, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE, VERSION, checksum,
 };
 use crate::pool::options::PoolOptions;
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
@@ -88,6 +88,10 @@ impl Header {
         bytes.power_cycle = U128::new(power_cycle);
         bytes.tag_key = U64::new(entropy(16));
         bytes.secret = [U64::new(entropy(24)), U64::new(entropy(32))];
+        if options.shards > 1 {
+            bytes.compatible = U64::new(COMPATIBLE_SHARDS);
+            bytes.shards = U32::new(options.shards);
+        }
         Self { bytes }
     }
 
@@ -206,6 +210,12 @@ impl Header {
                 "1 or more",
             );
         }
+        if self.has_shards()
+            && let Err(reason) = check_shards(bytes.shards.get())
+        {
+            let found = bytes.shards.to_string();
+            return damage("shards", offset_of!(HeaderBytes, shards), found, &reason);
+        }
         let extended = bytes.read_only_compatible.get() | bytes.compatible.get() & !COMPATIBLE != 0;
         let reserved = [
             (
@@ -215,6 +225,13 @@ impl Header {
             (
                 offset_of!(HeaderBytes, reserved_opening),
                 bytes.reserved_opening.as_bytes(),
+            ),
+            (
+                offset_of!(HeaderBytes, shards),
+                match self.has_shards() {
+                    true => &[],
+                    false => bytes.shards.as_bytes(),
+                },
             ),
             (offset_of!(HeaderBytes, reserved), &bytes.reserved[..]),
         ];
@@ -323,6 +340,16 @@ impl Header {
     }
     pub fn segment_size(&self) -> u64 {
         self.bytes.segment_size.get()
+    }
+    fn has_shards(&self) -> bool {
+        self.bytes.compatible.get() & COMPATIBLE_SHARDS != 0
+    }
+    /// Number of shards.
+    pub fn shards(&self) -> u32 {
+        match self.has_shards() {
+            true => self.bytes.shards.get(),
+            false => 1,
+        }
     }
     pub fn platform(&self) -> DeclaredPlatform {
         let known = "checked when the header was decoded";

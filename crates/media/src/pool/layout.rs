@@ -21,9 +21,12 @@ pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
 /// Segments may be filled by appends.
 pub(super) const INCOMPATIBLE_APPENDED: u64 = 2;
 /// The compatible features that this program knows, as bits.
-pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME;
+pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME | COMPATIBLE_SHARDS;
 /// The header has the home of the pool. A program that does not know the feature leaves the field as it is.
 pub(super) const COMPATIBLE_HOME: u64 = 1;
+/// The header has the number of shards. A program that does not know the feature serves all keys in one index: shards change
+/// nothing in the log.
+pub(super) const COMPATIBLE_SHARDS: u64 = 2;
 
 /// One copy of the header. The first 32 bytes are the same in every version, so that a header of a newer version can be
 /// told from damage.
@@ -53,7 +56,8 @@ pub(super) struct HeaderBytes {
     pub tag_key: U64,
     pub secret: [U64; 2],
     pub home: U128,
-    pub reserved: [u8; 3928],
+    pub shards: U32,
+    pub reserved: [u8; 3924],
 }
 
 /// Bytes of one copy.
@@ -90,7 +94,7 @@ fields! {
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
     incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill",
     read_only_compatible: "feature bits; a program that does not know one of them reads the pool and writes nothing",
-    compatible: "feature bits; a program that does not know one of them keeps it and goes on. Bit 0: `home` is there",
+    compatible: "feature bits; a program that does not know one of them keeps it and goes on. Bit 0: `home` is there. Bit 1: `shards` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",
     uuid: "names the pool; bytes in the order of its text, version 4",
     capacity: "bytes of the log; a multiple of the segment size, at least 4 segments, at most 2^40",
@@ -107,6 +111,7 @@ fields! {
     tag_key: "seed of the record tags; readers know it",
     secret: "key of the commit tags; the server knows it, and clients that it lets publish",
     home: "the place in which the pool was last opened for serving, or, of a copy, recovered: creation time of the log file in ns and its inode number; 0 where that cannot be told",
+    shards: "number of even ranges of key hashes, each with an index of its own, 2 to 1024; 0 without bit 1: one",
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 
@@ -123,7 +128,7 @@ const _: () = {
     assert!(offset_of!(HeaderBytes, clean) == 100 && offset_of!(HeaderBytes, opening) == 104);
     assert!(offset_of!(HeaderBytes, power_cycle) == 112 && offset_of!(HeaderBytes, tag_key) == 128);
     assert!(offset_of!(HeaderBytes, secret) == 136 && offset_of!(HeaderBytes, home) == 152);
-    assert!(offset_of!(HeaderBytes, reserved) == 168);
+    assert!(offset_of!(HeaderBytes, shards) == 168 && offset_of!(HeaderBytes, reserved) == 172);
     let mut next = 0;
     let mut index = 0;
     while index < FIELDS.len() {

@@ -30,7 +30,7 @@ use stonecast_base::Corruption;
 use uuid::Uuid;
 
 use crate::pool::copies::{COPIES, Found, find_header};
-use crate::pool::geometry::check_geometry;
+use crate::pool::geometry::{check_geometry, check_shards};
 use crate::pool::header::Header;
 use crate::{
     Backing, Blob, DeclaredPlatform, Durability, LogOptions, MediaError, PersistentRegion,
@@ -38,7 +38,7 @@ use crate::{
 
 pub use geometry::{
     CAPACITY_MAX, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN,
-    segment_size_default,
+    SHARDS_MAX, segment_size_default,
 };
 pub(crate) use layout::MAGIC as HEADER_MAGIC;
 pub use layout::header_table;
@@ -83,6 +83,7 @@ impl Pool {
         let PoolOptions {
             capacity,
             segment_size,
+            shards,
             ..
         } = options;
         check_geometry(capacity, segment_size).map_err(|needed| {
@@ -90,6 +91,8 @@ impl Pool {
                 "a pool needs {needed}, not capacity {capacity} and segment size {segment_size}"
             ))
         })?;
+        check_shards(shards)
+            .map_err(|needed| MediaError::Options(format!("a pool has {needed}, not {shards}")))?;
         for copy in COPIES {
             if backing.load(copy)?.is_some() {
                 return Err(MediaError::Exists {
@@ -270,6 +273,11 @@ impl Pool {
     /// Number of segments in the log.
     pub fn segment_count(&self) -> u32 {
         u32::try_from(self.capacity() / self.segment_size()).expect("at most 2^40 / 2^18 segments")
+    }
+
+    /// Number of even ranges of key hashes, each with an index of its own.
+    pub fn shards(&self) -> u32 {
+        self.header.shards()
     }
 
     /// The platform, as the operator declared it.

@@ -9,6 +9,8 @@ pub struct PoolOptions {
     pub capacity: u64,
     /// Bytes of a segment; a power of two.
     pub segment_size: u64,
+    /// Number of even ranges of key hashes, each with an index of its own.
+    pub shards: u32,
     /// The platform, as the operator declares it.
     pub platform: DeclaredPlatform,
     /// The promise of the pool.

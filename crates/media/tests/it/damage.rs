@@ -198,7 +198,7 @@ fn unknown_features_are_refused_to_the_extent_that_they_demand() {
     const INCOMPATIBLE: usize = 32;
     const READ_ONLY_COMPATIBLE: usize = 40;
     const COMPATIBLE: usize = 48;
-    const RESERVED: usize = 168;
+    const RESERVED: usize = 172;
 
     let place = pool();
     rewrite(place.path(), |copy| copy[INCOMPATIBLE] = 4);
@@ -224,7 +224,7 @@ fn unknown_features_are_refused_to_the_extent_that_they_demand() {
     // Bytes of a newer program, unknown to this program, survive a change.
     let place = pool();
     rewrite(place.path(), |copy| {
-        (copy[COMPATIBLE], copy[RESERVED + 7]) = (1 | 2, 99)
+        (copy[COMPATIBLE], copy[RESERVED + 7]) = (1 | 4, 99)
     });
     let (pool, _) = serve(place.path()).unwrap();
     assert_eq!(pool.opening(), 2);
@@ -236,14 +236,14 @@ fn unknown_features_are_refused_to_the_extent_that_they_demand() {
             bytes[RESERVED + 7],
             bytes[COPY + RESERVED + 7]
         ),
-        (1 | 2, 99, 99)
+        (1 | 4, 99, 99)
     );
 }
 
 /// A correct checksum does not make a header sensible.
 #[test]
 fn nonsensical_fields_are_refused_by_name() {
-    let cases: [(usize, u8, &str, u64); 10] = [
+    let cases: [(usize, u8, &str, u64); 12] = [
         (12, 1, "size", 12),
         (80, 1, "geometry", 80),
         (88, 1, "geometry", 80),
@@ -253,6 +253,8 @@ fn nonsensical_fields_are_refused_by_name() {
         (99, 2, "durability", 99),
         (100, 2, "clean", 100),
         (101, 1, "reserved bytes", 101),
+        (48, 1 | 2, "shards", 168),
+        (168, 7, "reserved bytes", 168),
         (4095, 1, "reserved bytes", 4095),
     ];
     for (offset, value, what, at) in cases {

@@ -6,7 +6,7 @@ use std::path::Path;
 use stonecast_base::Span;
 use stonecast_media::{
     Backing as _, Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError,
-    PersistenceDomain, SEGMENT_SIZE_MAX, persist_spans,
+    PersistenceDomain, PoolOptions, SEGMENT_SIZE_MAX, SHARDS_MAX, persist_spans,
 };
 
 use crate::not_run::not_run;
@@ -416,4 +416,32 @@ fn blobs_and_volatile_memory_come_from_the_backing() {
     memory.store(8, 9);
     assert!(memory.share().unwrap().write_sealed);
     assert_ne!(backing.power_cycle(), 0);
+}
+
+/// Needs the check at creation: a server makes an index for each shard.
+#[test]
+fn a_pool_keeps_its_number_of_shards_and_is_not_made_with_none_or_too_many() {
+    let with = |shards| PoolOptions {
+        shards,
+        ..options(Durability::Process)
+    };
+    for shards in [1, 2, SHARDS_MAX] {
+        let place = fast_place();
+        let directory = place.path().join("pool");
+        let pool = create(&directory, with(shards)).unwrap();
+        assert_eq!(pool.shards(), shards);
+        pool.close().unwrap();
+        assert_eq!(serve(&directory).unwrap().0.shards(), shards);
+        assert_eq!(inspect(&directory).unwrap().0.shards(), shards);
+        // A program that knows no shards finds its own header in a pool of one shard.
+        let header = std::fs::read(directory.join("header")).unwrap();
+        let is_marked = header[48] & 2 != 0;
+        let is_named = header[168..172] != [0; 4];
+        assert_eq!((is_marked, is_named), (shards > 1, shards > 1));
+    }
+    for shards in [0, SHARDS_MAX + 1] {
+        let place = fast_place();
+        let refused = create(&place.path().join("pool"), with(shards));
+        assert!(matches!(refused, Err(MediaError::Options(_))));
+    }
 }

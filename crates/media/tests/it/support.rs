@@ -40,6 +40,7 @@ pub fn options(durability: Durability) -> PoolOptions {
     PoolOptions {
         capacity: 8 * SEGMENT,
         segment_size: SEGMENT,
+        shards: 1,
         platform: DeclaredPlatform {
             persistence_domain: PersistenceDomain::PageFile,
             ddio: Ddio::On,

@@ -189,6 +189,7 @@ fn options_of(wanted: &Wanted, backing: &dyn Backing) -> Result<PoolOptions, Err
             (said, _) => whole_segments(said.unwrap_or(CAPACITY), segment_size),
         },
         segment_size,
+        shards: 1,
         platform: DeclaredPlatform {
             persistence_domain: domain_of(wanted, durability, backing)?,
             ddio: Ddio::On,

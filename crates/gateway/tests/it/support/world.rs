@@ -193,6 +193,7 @@ fn open(directory: &Path, durability: Durability, capacity: u64) -> Pool {
     let options = PoolOptions {
         capacity,
         segment_size: 4 << 20,
+        shards: 1,
         platform,
         durability,
         entropy: [7; 64],

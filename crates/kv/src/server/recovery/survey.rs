@@ -314,6 +314,7 @@ mod tests {
         let options = PoolOptions {
             capacity: 2 << 20,
             segment_size: 256 << 10,
+            shards: 1,
             platform: DeclaredPlatform {
                 persistence_domain: PersistenceDomain::Volatile,
                 ddio: Ddio::On,

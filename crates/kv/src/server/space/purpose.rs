@@ -102,6 +102,7 @@ mod tests {
         let options = PoolOptions {
             capacity: 1 << 20,
             segment_size: 256 << 10,
+            shards: 1,
             platform: DeclaredPlatform {
                 persistence_domain: PersistenceDomain::Volatile,
                 ddio: Ddio::On,
