@@ -134,6 +134,8 @@ mutants! {
     LostSwapBelieved in "kv", "lost update";
     /// The server writes keys without claiming them from clients that publish.
     ClaimIgnored in "kv", "lost update";
+    /// Recovery takes all keys for keys of the first shard.
+    RecoveredIntoOneShard in "kv", "lost key";
     /// A node reports its own copy before the commit of its log.
     OwnCommitNotAwaited in "node", "acknowledged means on all copies";
     /// A node gives out what is settled without asking for its lease.

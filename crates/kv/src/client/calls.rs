@@ -140,7 +140,7 @@ impl Client {
         condition: Condition,
     ) -> Result<Written, StoreError> {
         self.inner.writer.check_sizes(key, value)?;
-        if let Some(version) = token.begin_attempt(&self.inner.connection).await? {
+        if let Some(version) = token.begin_attempt(&self.inner.connection, key).await? {
             return Ok(Written::Done(version));
         }
         let (draft, token) = (plain_put(key, value), token.number());
@@ -188,7 +188,7 @@ impl Client {
         condition: Condition,
     ) -> Result<Option<Written>, StoreError> {
         check_key(key)?;
-        if let Some(version) = token.begin_attempt(&self.inner.connection).await? {
+        if let Some(version) = token.begin_attempt(&self.inner.connection, key).await? {
             return Ok(Some(Written::Done(version)));
         }
         self.remove(token.number(), key, condition).await
@@ -257,8 +257,8 @@ impl Client {
         let memory = &self.inner.memory;
         Yardstick {
             queue_pair: memory.connection.qp,
-            index: memory.index_address(0),
-            index_size: table_size(memory.access().index_bits),
+            index: memory.first_index().address(0),
+            index_size: table_size(memory.first_index().bits),
             log: memory.log_address(0),
             tag_key: memory.connection.format.tag_key,
         }

@@ -78,8 +78,10 @@ impl Client {
             Execution::InCall => 0,
             Execution::Soon | Execution::Posted => options.locations,
         }));
-        let leases = Rc::new(Leases::new(connection.clone(), &memory.access()));
-        let may_publish = options.publishes && connection.welcome.publication.get() == 1;
+        let leases = Rc::new(Leases::new(connection.clone(), memory.access()));
+        let welcome = &connection.welcome;
+        let may_publish =
+            options.publishes && welcome.publication.get() == 1 && welcome.keys().shards == 1;
         let publisher =
             may_publish.then(|| Rc::new(Publisher::new(memory.clone(), leases.clone())));
         let reader = Reader::new(memory.clone(), locations.clone());

@@ -11,11 +11,11 @@ use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
 
-use super::memory::ServerMemory;
+use super::memory::{OpenIndex, ServerMemory};
 use crate::error::StoreError;
 use crate::index::{Generations, whole_size};
 use crate::wire::limits::READ_RETRIES_MAX;
-use crate::wire::{Accesses, Bucket, Word};
+use crate::wire::{Bucket, Word};
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +28,36 @@ pub struct Entry {
     pub version: u64,
 }
 
+/// The version of a record, its word, and the place of the word.
+type Found = (u64, Word, WordPlace);
+
+/// The place of a word: the shard from bit 48 on, and below the number of the word in the index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct WordPlace(u64);
+
+impl WordPlace {
+    fn new(shard: u32, bucket: u64, slot: u64) -> Self {
+        Self(u64::from(shard) << 48 | (bucket * 8 + slot))
+    }
+
+    fn shard(self) -> u32 {
+        (self.0 >> 48) as u32
+    }
+
+    fn bucket(self) -> u64 {
+        (self.0 & ((1 << 48) - 1)) / 8
+    }
+
+    fn slot(self) -> usize {
+        (self.0 % 8) as usize
+    }
+}
+
 /// The keys found by [`Client::entries`](crate::Client::entries), without their records: 24 bytes each.
 pub struct Entries {
-    /// The index in which the words were found.
-    table: u32,
-    found: Vec<(u64, Word, u64)>,
+    /// The indexes in which the words were found, by shard.
+    indexes: Vec<OpenIndex>,
+    found: Vec<Found>,
     /// Whether there are no further keys.
     is_whole: bool,
     next: usize,
@@ -71,7 +96,7 @@ pub(super) struct Scan<'a> {
 /// The records of the lowest versions among those that were offered.
 struct Lowest {
     count: usize,
-    found: BinaryHeap<(u64, Word, u64)>,
+    found: BinaryHeap<Found>,
     has_dropped: bool,
 }
 
@@ -84,22 +109,34 @@ impl Lowest {
         }
     }
 
-    fn offer(&mut self, record: (u64, Word, u64)) {
+    fn offer(&mut self, record: Found) {
         self.found.push(record);
         if self.found.len() > self.count {
             self.found.pop();
             self.has_dropped = true;
         }
     }
+
+    /// Takes over what was offered to `other`.
+    fn take(&mut self, other: Self) {
+        match self.found.is_empty() {
+            true => self.found = other.found,
+            false => other
+                .found
+                .into_iter()
+                .for_each(|record| self.offer(record)),
+        }
+        self.has_dropped |= other.has_dropped;
+    }
 }
 
-fn bucket_count(access: &Accesses) -> u64 {
-    1 << access.index_bits
+fn bucket_count(index: &OpenIndex) -> u64 {
+    1 << index.bits
 }
 
 /// The first bucket of each READ of the index.
-fn bucket_ranges(access: &Accesses) -> impl Iterator<Item = u64> {
-    (0..bucket_count(access)).step_by(BUCKETS_PER_READ as usize)
+fn bucket_ranges(index: &OpenIndex) -> impl Iterator<Item = u64> {
+    (0..bucket_count(index)).step_by(BUCKETS_PER_READ as usize)
 }
 
 impl<'a> Scan<'a> {
@@ -113,18 +150,35 @@ impl<'a> Scan<'a> {
     /// The keys of version `from` and higher, at most `count` of the lowest versions.
     pub async fn entries(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
         self.memory.connection.check_open()?;
+        let mut lowest = Lowest::new(count);
+        let mut indexes = Vec::new();
+        for shard in 0..self.memory.connection.welcome.keys().shards {
+            let (index, of_shard) = self.entries_of(shard, from, count).await?;
+            indexes.push(index);
+            lowest.take(of_shard);
+        }
+        Ok(Entries {
+            indexes,
+            is_whole: !lowest.has_dropped,
+            found: lowest.found.into_sorted_vec(),
+            next: 0,
+        })
+    }
+
+    /// The same for the keys of one shard, with the index in which they were found.
+    async fn entries_of(
+        &self,
+        shard: u32,
+        from: u64,
+        count: usize,
+    ) -> Result<(OpenIndex, Lowest), StoreError> {
         for _ in 0..READ_RETRIES_MAX {
-            let access = self.memory.access();
+            let index = self.memory.open_index(shard).await?;
             let mut lowest = Lowest::new(count);
-            if self.offer_records(&access, from, &mut lowest).await? {
-                return Ok(Entries {
-                    table: access.table,
-                    is_whole: !lowest.has_dropped,
-                    found: lowest.found.into_sorted_vec(),
-                    next: 0,
-                });
+            if self.offer_records(&index, from, &mut lowest).await? {
+                return Ok((index, lowest));
             }
-            self.memory.adopt_index(access.table).await?;
+            self.memory.adopt_index(index).await?;
         }
         Err(StoreError::Protocol {
             what: "the index keeps moving while it is read",
@@ -156,8 +210,8 @@ impl<'a> Scan<'a> {
                 .collect();
             memory.read(&mut reads).await?;
             drop(reads);
-            for (&(_, word, slot), bytes) in batch.iter().zip(&mut buffers) {
-                into.extend(self.entry(word, (entries.table, slot), bytes).await?);
+            for (&(_, word, place), bytes) in batch.iter().zip(&mut buffers) {
+                into.extend(self.entry(word, (&entries.indexes, place), bytes).await?);
             }
             // After the reads: a call after a failed one reads the same records again.
             entries.next = end;
@@ -168,26 +222,26 @@ impl<'a> Scan<'a> {
     /// Offers each record of version `from` and higher to `lowest`. Returns false if the index has moved.
     async fn offer_records(
         &self,
-        access: &Accesses,
+        index: &OpenIndex,
         from: u64,
         lowest: &mut Lowest,
     ) -> Result<bool, StoreError> {
         let (mut words, mut lines) = (Vec::new(), vec![0; RECORDS_PER_READ * LINE_SIZE]);
-        for first in bucket_ranges(access) {
-            if !self.words(access, first, &mut words).await? {
+        for first in bucket_ranges(index) {
+            if !self.words(index, first, &mut words).await? {
                 return Ok(false);
             }
             for batch in words.chunks(RECORDS_PER_READ) {
                 self.read_starts(batch, &mut lines).await?;
                 let starts = lines.as_chunks::<RECORD_START_SIZE>().0;
-                for (&(word, slot), line) in batch.iter().zip(starts) {
+                for (&(word, place), line) in batch.iter().zip(starts) {
                     // A line that is no header, or belongs to another record, is judged when its record is read.
                     let version = RecordHeader::parse(line)
                         .ok()
                         .filter(|header| word.is_of_generation(header.generation()))
                         .map_or(from, |header| header.sequence());
                     if version >= from {
-                        lowest.offer((version, word, slot));
+                        lowest.offer((version, word, place));
                     }
                 }
             }
@@ -196,7 +250,11 @@ impl<'a> Scan<'a> {
     }
 
     /// Reads the first line of the record behind each word.
-    async fn read_starts(&self, words: &[(Word, u64)], lines: &mut [u8]) -> Result<(), StoreError> {
+    async fn read_starts(
+        &self,
+        words: &[(Word, WordPlace)],
+        lines: &mut [u8],
+    ) -> Result<(), StoreError> {
         let mut reads: SmallVec<[ReadInto<'_>; 32]> = SmallVec::new();
         for (&(word, _), into) in words.iter().zip(lines.chunks_exact_mut(LINE_SIZE)) {
             if self.memory.first_read_size(word) == 0 {
@@ -213,19 +271,22 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// The words of some buckets from `first` on, each with its number in the index. Returns false if the index has moved.
+    /// The words of some buckets from `first` on, each with its place. Returns false if the index has moved.
     async fn words(
         &self,
-        access: &Accesses,
+        index: &OpenIndex,
         first: u64,
-        words: &mut Vec<(Word, u64)>,
+        words: &mut Vec<(Word, WordPlace)>,
     ) -> Result<bool, StoreError> {
         words.clear();
-        let count = BUCKETS_PER_READ.min(bucket_count(access)) as usize;
+        if !self.memory.reads(index) {
+            return Ok(false);
+        }
+        let count = BUCKETS_PER_READ.min(bucket_count(index)) as usize;
         let mut bytes = vec![0; count * LINE_SIZE];
         self.memory
             .read(&mut [ReadInto {
-                remote: self.memory.index_address(first),
+                remote: index.address(first),
                 into: &mut bytes,
             }])
             .await?;
@@ -237,16 +298,17 @@ impl<'a> Scan<'a> {
             let used = (0..)
                 .zip(line.words())
                 .filter(|&(_, word)| word != Word::EMPTY);
-            words.extend(used.map(|(slot, word)| (word, bucket * 8 + slot)));
+            let placed = used.map(|(slot, word)| (word, WordPlace::new(index.shard, bucket, slot)));
+            words.extend(placed);
         }
-        Ok(self.memory.has_index(access.table))
+        Ok(self.memory.reads(index))
     }
 
-    /// Whether the index contains `word`; `None` if the index has moved.
-    async fn has_word(&self, word: Word) -> Result<Option<bool>, StoreError> {
-        let (access, mut words) = (self.memory.access(), Vec::new());
-        for first in bucket_ranges(&access) {
-            if !self.words(&access, first, &mut words).await? {
+    /// Whether `index` contains `word`; `None` if the index has moved.
+    async fn has_word(&self, index: &OpenIndex, word: Word) -> Result<Option<bool>, StoreError> {
+        let mut words = Vec::new();
+        for first in bucket_ranges(index) {
+            if !self.words(index, first, &mut words).await? {
                 return Ok(None);
             }
             if words.iter().any(|&(other, _)| other == word) {
@@ -256,12 +318,12 @@ impl<'a> Scan<'a> {
         Ok(Some(false))
     }
 
-    /// The entry behind `word`, which was found at `slot` of index `table`; `bytes` holds its start. `None` if its key was
+    /// The entry behind `word`, which was found at `place` of one of `indexes`; `bytes` holds its start. `None` if its key was
     /// written or deleted meanwhile.
     async fn entry(
         &self,
         mut word: Word,
-        (table, slot): (u32, u64),
+        (indexes, place): (&[OpenIndex], WordPlace),
         bytes: &mut Vec<u8>,
     ) -> Result<Option<Entry>, StoreError> {
         // The word may be old. If generations have wrapped around, the word is read again first.
@@ -298,7 +360,11 @@ impl<'a> Scan<'a> {
                 Err(fault) => Some(fault),
             };
             begun = self.generations.begin(&*self.memory.connection.runtime);
-            match (self.word_now(word, table, slot).await?, fault) {
+            match (
+                self.word_now(word, &indexes[place.shard() as usize], place)
+                    .await?,
+                fault,
+            ) {
                 (Some(now), Some(fault)) if now == word => {
                     return Err(self.memory.damage(word, fault.to_string()));
                 }
@@ -319,28 +385,28 @@ impl<'a> Scan<'a> {
     async fn word_now(
         &self,
         word: Word,
-        table: u32,
-        slot: u64,
+        index: &OpenIndex,
+        place: WordPlace,
     ) -> Result<Option<Word>, StoreError> {
-        if self.memory.has_index(table) {
+        if self.memory.reads(index) {
             let mut line = [0; LINE_SIZE];
             self.memory
                 .read(&mut [ReadInto {
-                    remote: self.memory.index_address(slot / 8),
+                    remote: index.address(place.bucket()),
                     into: &mut line,
                 }])
                 .await?;
             let line = Bucket::parse(&line);
             if !line.is_moved() {
-                let now = line.words()[slot as usize % 8];
+                let now = line.words()[place.slot()];
                 return Ok((now != Word::EMPTY).then_some(now));
             }
-            self.memory.adopt_index(table).await?;
+            self.memory.adopt_index(*index).await?;
         }
         // Rare: the index has moved, and the record is damaged or its place has been used again.
         for _ in 0..READ_RETRIES_MAX {
-            let seen = self.memory.access().table;
-            if let Some(is_there) = self.has_word(word).await? {
+            let seen = self.memory.open_index(index.shard).await?;
+            if let Some(is_there) = self.has_word(&seen, word).await? {
                 return Ok(is_there.then_some(word));
             }
             self.memory.adopt_index(seen).await?;

@@ -7,9 +7,9 @@ use stonecast_fabric::{QueuePair, RemoteAddress};
 pub struct Yardstick {
     /// The client's queue pair.
     pub queue_pair: QueuePair,
-    /// The first bucket of the index.
+    /// The first bucket of the index of the first shard.
     pub index: RemoteAddress,
-    /// Bytes of the index.
+    /// Bytes of that index.
     pub index_size: u64,
     /// The first segment of the log.
     pub log: RemoteAddress,

@@ -34,7 +34,7 @@ use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_log::{RECORD_START_SIZE, RecordHeader};
 use stonecast_media::Region;
 
-use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, KeyHash, Word};
+use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, KeyHash, KeyMap, Word};
 
 pub(crate) use generations::{GENERATIONS, Generations};
 pub(crate) use look_up::{
@@ -87,7 +87,7 @@ pub(crate) enum Step {
 /// reused.
 fn record_at(
     log: &dyn Region,
-    tag_key: u64,
+    keys: KeyMap,
     position: u64,
     scratch: &mut Vec<u8>,
 ) -> Option<(KeyHash, u64)> {
@@ -103,7 +103,7 @@ fn record_at(
     }
     scratch.resize(header.key_size(), 0);
     log.read(key_position, scratch);
-    Some((KeyHash::of(tag_key, scratch), header.size()))
+    Some((keys.route(scratch).hash, header.size()))
 }
 
 impl Index {
@@ -282,12 +282,12 @@ impl Index {
     }
 
     /// Advances a growth by about `buckets` buckets.
-    pub fn step(&mut self, buckets: u64, log: &dyn Region, tag_key: u64) -> Step {
+    pub fn step(&mut self, buckets: u64, log: &dyn Region, keys: KeyMap) -> Step {
         match &mut self.growth {
             Growth::None => Step::Ended,
             Growth::Copying { new, copied } => {
                 let end = copied.saturating_add(buckets).min(self.table.buckets());
-                copy(&self.table, *copied..end, new, log, tag_key, self.is_shared);
+                copy(&self.table, *copied..end, new, log, keys, self.is_shared);
                 *copied = end;
                 if end < self.table.buckets() {
                     return Step::Continues;
@@ -317,20 +317,13 @@ impl Index {
     }
 
     /// Moves all words into an empty table in zeroed `memory`, while there are no readers.
-    pub fn move_to(&mut self, memory: Rc<dyn Region>, bits: u32, log: &dyn Region, tag_key: u64) {
+    pub fn move_to(&mut self, memory: Rc<dyn Region>, bits: u32, log: &dyn Region, keys: KeyMap) {
         assert!(
             !self.is_growing(),
             "a growing index changes its table step by step"
         );
         let new = Table::new(memory, bits);
-        copy(
-            &self.table,
-            0..self.table.buckets(),
-            &new,
-            log,
-            tag_key,
-            false,
-        );
+        copy(&self.table, 0..self.table.buckets(), &new, log, keys, false);
         self.table = new;
     }
 
@@ -361,7 +354,7 @@ fn copy(
     buckets: std::ops::Range<u64>,
     to: &Table,
     log: &dyn Region,
-    tag_key: u64,
+    keys: KeyMap,
     claims: bool,
 ) {
     let mut scratch = Vec::new();
@@ -384,7 +377,7 @@ fn copy(
         for (place, mut word) in used() {
             let mut record;
             loop {
-                record = record_at(log, tag_key, word.position(), &mut scratch)
+                record = record_at(log, keys, word.position(), &mut scratch)
                     .filter(|&(hash, _)| word.matches(hash));
                 let natural = record.map_or(word, |(_, size)| word.natural(size));
                 let is_settled = !claims || word != natural || natural.claimed() == natural;

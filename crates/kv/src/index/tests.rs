@@ -17,6 +17,11 @@ const FORMAT: LogFormat = LogFormat {
     segment_count: 1,
 };
 
+const KEYS: KeyMap = KeyMap {
+    seed: FORMAT.tag_key,
+    shards: 1,
+};
+
 fn memory(size: u64) -> Rc<dyn Region> {
     Rc::new(MappedRegion::create_memory("index-test", size, Sealing::None).unwrap())
 }
@@ -37,7 +42,7 @@ fn key(n: u64) -> [u8; 8] {
 }
 
 fn hash(n: u64) -> KeyHash {
-    KeyHash::of(FORMAT.tag_key, &key(n))
+    KEYS.route(&key(n)).hash
 }
 
 /// Memory of a table in which a client follows right behind the server: the client's CAS comes between a store and the next step.
@@ -162,7 +167,7 @@ impl World {
     fn find(&self, n: u64) -> Option<(Place, Word)> {
         let mut scratch = Vec::new();
         self.index.find(hash(n), |word| {
-            record_at(&*self.log, FORMAT.tag_key, word.position(), &mut scratch)
+            record_at(&*self.log, KEYS, word.position(), &mut scratch)
                 .is_some_and(|(found, _)| found == hash(n))
         })
     }
@@ -198,7 +203,7 @@ impl World {
     }
 
     fn key_at(&self, word: Word) -> KeyHash {
-        record_at(&*self.log, FORMAT.tag_key, word.position(), &mut Vec::new())
+        record_at(&*self.log, KEYS, word.position(), &mut Vec::new())
             .unwrap()
             .0
     }
@@ -211,7 +216,7 @@ impl World {
     }
 
     fn step(&mut self, buckets: u64) {
-        if let Step::Switched = self.index.step(buckets, &*self.log, FORMAT.tag_key) {
+        if let Step::Switched = self.index.step(buckets, &*self.log, KEYS) {
             let table = self.index.table();
             self.tables.push((table.memory().clone(), table.bits()));
         }
@@ -365,7 +370,7 @@ fn an_index_that_is_moved_in_one_step_keeps_every_key() {
     for bits in [20, 13, 14] {
         world
             .index
-            .move_to(memory(Table::size(bits)), bits, &*world.log, FORMAT.tag_key);
+            .move_to(memory(Table::size(bits)), bits, &*world.log, KEYS);
         assert_eq!(world.index.table().bits(), bits);
         assert!((0..50_000).all(|n| {
             world
@@ -384,7 +389,7 @@ fn a_word_whose_record_is_damaged_is_copied_and_still_found() {
     world.log.write(damaged, &[0xff; 64]);
     world
         .index
-        .move_to(memory(Table::size(8)), 8, &*world.log, FORMAT.tag_key);
+        .move_to(memory(Table::size(8)), 8, &*world.log, KEYS);
     let words = || {
         (0..world.index.table().buckets()).flat_map(|bucket| world.index.table().words_of(bucket))
     };

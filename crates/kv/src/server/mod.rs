@@ -11,7 +11,7 @@
 //! | component | owns | file |
 //! | --- | --- | --- |
 //! | [`Pipeline`] | a batch on its way: gather, decide, persist, publish, answer | `pipeline/` |
-//! | [`Shard`] | the keys: index and its tables, outcomes, live bytes | `shard/` |
+//! | [`Shards`] | the keys, each in its shard: index and its tables, outcomes, live bytes | `shards.rs`, `shard/` |
 //! | [`Journal`] | the node's log: space, sequence, what awaits a persist | `journal.rs`, `space/` |
 //! | [`Clients`] | connections: sessions, leases, rights, their ends | `clients/` |
 //! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
@@ -30,6 +30,7 @@ mod pipeline;
 pub(crate) mod recovery;
 mod report;
 pub(crate) mod shard;
+mod shards;
 mod shortage;
 pub(crate) mod space;
 
@@ -61,7 +62,7 @@ use recovery::checkpoint;
 pub use recovery::verify::{Verification, verify};
 use recovery::{Recovered, recover};
 use report::Reporter;
-use shard::Shard;
+use shards::Shards;
 
 /// The clients that may write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +130,7 @@ pub struct Server {
 
 /// The state that changes during service, by owner.
 struct State {
-    shard: Shard,
+    shards: Shards,
     journal: Journal,
     clients: Clients,
     cleaner: Cleaner,
@@ -166,7 +167,7 @@ impl Server {
     ) -> Result<(Self, RecoveryReport), StoreError> {
         let atomic = port.device().capabilities().atomic_with_processor;
         if options.publishes()
-            && let Some(reason) = publishing_refusal(pool.durability(), atomic)
+            && let Some(reason) = publishing_refusal(&pool, atomic)
         {
             return Err(StoreError::Publication { reason });
         }
@@ -241,7 +242,7 @@ impl Server {
         let mut state = self.state.into_inner();
         settle_returned(&mut state);
         let State {
-            shard,
+            shards,
             mut journal,
             clients,
             ..
@@ -254,11 +255,9 @@ impl Server {
         }
         let bytes = checkpoint::encode(
             journal.format(),
-            shard.index(),
+            shards.iter(),
             journal.space.states(),
-            &shard.outcomes,
             journal.sequences.next() - 1,
-            shard.live_bytes(),
         );
         store_checkpoint(&*self.pool.backing(), &bytes, &sealed)?;
         self.pool.close()?;
@@ -296,14 +295,14 @@ impl Server {
     /// The checks of the record are those of a client. For checks of a recovered pool, without a client and its fabric.
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         let file = self.pool.backing().name();
-        self.state.borrow().shard.peek(key, value, &file)
+        self.state.borrow().shards.peek(key, value, &file)
     }
 
     /// Waits for arrivals or events, for a short while so that a stop is noticed, and hardly at all while there is work.
     async fn wait(&self, clients_publish: bool) {
         let has_work = {
             let state = self.state.borrow();
-            state.shard.index().is_growing()
+            state.shards.is_growing()
                 || state.cleaner.has_credit()
                 || state.clients.departures.are_under_way()
         };
@@ -352,17 +351,19 @@ impl Server {
         departures.end_all_sessions(sessions);
     }
 
-    /// Advances the growth of the index, in proportion to the `operations` of the batch before.
+    /// Advances the growth of indexes, in proportion to the `operations` of the batch before.
     fn tend_index(&self, operations: usize) {
-        let State { shard, clients, .. } = &mut *self.state.borrow_mut();
-        shard.tend_index(operations);
+        let State {
+            shards, clients, ..
+        } = &mut *self.state.borrow_mut();
+        shards.tend_indexes(operations);
         // A right that is being revoked may still open a table that no session holds.
         if !clients.departures.are_under_way() {
             let is_read = |table| {
                 let mut sessions = clients.sessions.iter();
                 sessions.any(|session| session.windows.reads_index(table))
             };
-            shard.free_tables(is_read);
+            shards.free_tables(is_read);
         }
     }
 }
@@ -378,11 +379,9 @@ impl State {
     ) -> Result<(Self, Receives), StoreError> {
         let Recovered {
             format,
-            index,
+            keys,
             space,
-            outcomes,
             next_sequence,
-            live_bytes,
             sealed: _,
         } = recovered;
         let (port, runtime) = &world;
@@ -395,8 +394,7 @@ impl State {
         };
         // Opened by windows alone, to one client each.
         let log_region = device.register_persistent(pool.log(), Access::NONE)?;
-        let keys = (index, outcomes, live_bytes);
-        let shard = Shard::new(pool, world.clone(), is_shared, keys, format)?;
+        let shards = Shards::new(pool, &world, is_shared, keys, format)?;
         let receives = Receives::new(&*device)?;
         let cleaner = Cleaner::new(space.heritage());
         let journal = Journal::new(pool, runtime.clone(), format, space, sequences);
@@ -411,7 +409,7 @@ impl State {
             served: Served::default(),
         };
         let state = Self {
-            shard,
+            shards,
             journal,
             clients,
             cleaner,

@@ -7,7 +7,6 @@ use stonecast_media::{Durability, PersistCounts, PersistentRegion, Pool};
 use super::State;
 use super::commit::Committer;
 use crate::cleaning::Cleaning;
-use crate::index::Table;
 use crate::metrics::Metrics;
 use crate::stat::Stat;
 
@@ -39,7 +38,7 @@ impl Reporter {
     /// A report of the server.
     pub fn stat(&self, state: &State) -> Stat {
         let State {
-            shard,
+            shards,
             journal,
             clients,
             ..
@@ -52,9 +51,9 @@ impl Reporter {
         ] = journal.space.counts();
         let paths = clients.served.paths(&clients.sessions);
         Stat {
-            keys: shard.index().len(),
-            index_capacity: shard.index().capacity(),
-            live_bytes: shard.live_bytes(),
+            keys: shards.len(),
+            index_capacity: shards.capacity(),
+            live_bytes: shards.live_bytes(),
             used_bytes: journal.space.used_bytes(),
             capacity_bytes: self.capacity,
             segments_free,
@@ -72,8 +71,8 @@ impl Reporter {
             segment_size: self.segment_size,
             power: self.survives_power,
             process: self.process.into(),
-            index_bytes: Table::size(shard.index().table().bits()),
-            index_growths: shard.growths(),
+            index_bytes: shards.index_bytes(),
+            index_growths: shards.growths(),
             space_failures: journal.failures(),
         }
     }

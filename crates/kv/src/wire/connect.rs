@@ -1,16 +1,16 @@
 //! The messages that client and server exchange to connect.
 
 use stonecast_log::{KEY_SIZE_MAX, LogFormat, UNIT_SIZE, VALUE_SIZE_MAX, record_size};
-use stonecast_media::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
+use stonecast_media::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, SHARDS_MAX};
 use stonecast_session::{Greeting, Mismatch, Protocol, Side};
-use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes as _, FromZeros as _};
 
 use super::layout::message;
 use crate::error::StoreError;
 use crate::metrics::ClientPath;
-use crate::wire::LOG_SIZE_MAX;
 use crate::wire::limits::{PROTOCOL_VERSION, STAGING_SIZE};
+use crate::wire::{KeyMap, LOG_SIZE_MAX};
 
 /// The protocol of both sides. Its greeting is the start of [`Hello`] and [`Welcome`].
 const PROTOCOL: Protocol = Protocol {
@@ -45,7 +45,8 @@ message! {
     tag_key: U64, "tag key";
     sequence: U64, "commit sequence number of the latest write";
     session: U64, "number of the connection, for questions about the outcome of a write that was sent through it";
-    publication: U32, "1: the client may ask for the rights to publish; 0: not";
+    publication: U16, "1: the client may ask for the rights to publish; 0: not";
+    shards: U16, "number of shards, 1 to 1024; each has an index";
 }
 
 /// The reason why a client rejects a server's welcome.
@@ -137,6 +138,9 @@ impl Welcome {
         if !(1..=LOG_SIZE_MAX / segment_size).contains(&u64::from(welcome.segment_count.get())) {
             return Err("the welcome names a number of segments that no pool has".into());
         }
+        if !(1..=SHARDS_MAX).contains(&u32::from(welcome.shards.get())) {
+            return Err("the welcome names a number of shards that no pool has".into());
+        }
         let staging = u64::from(welcome.staging_size.get());
         if staging != 0
             && (!(RECORD_SIZE_MAX..=STAGING_SIZE).contains(&staging)
@@ -145,6 +149,14 @@ impl Welcome {
             return Err("the welcome names staging memory of a size that no server gives".into());
         }
         Ok(welcome)
+    }
+
+    /// The division of the pool's keys among its shards.
+    pub fn keys(&self) -> KeyMap {
+        KeyMap {
+            seed: self.tag_key.get(),
+            shards: self.shards.get().into(),
+        }
     }
 
     /// The facts of the pool on which records depend, without the secret.
@@ -169,6 +181,7 @@ mod tests {
         Welcome {
             segment_size: U64::new(1 << 20),
             segment_count: U32::new(16),
+            shards: U16::new(1),
             ..Welcome::new()
         }
     }
@@ -244,6 +257,10 @@ mod tests {
                 )
                 .is_err()
             );
+        }
+        for shards in [0, 1025, u16::MAX] {
+            let shards = U16::new(shards);
+            assert!(Welcome::parse(Welcome { shards, ..sane() }.as_bytes()).is_err());
         }
         for staging_size in [1, 64, 4096, 2 << 20 | 1, u32::MAX] {
             assert!(

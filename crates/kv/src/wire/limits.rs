@@ -6,7 +6,7 @@ pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use crate::error::StoreError;
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// Operations of one client that wait for an answer. The client posts a receive buffer for the answer of each, so that the server
 /// always finds one.
@@ -63,7 +63,7 @@ pub(crate) const RESERVE_PREPARED_MAX: usize = 3;
 /// [`StoreError::Busy`].
 pub const ROOM_WAIT_NS: u64 = 20_000_000_000;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all clients
-/// learns the outcome of the first attempt.
+/// learns the outcome of the first attempt. Of several shards, each remembers its part, and 1024 at least.
 pub const OUTCOMES_MAX: usize = 32_768;
 /// Keys whose places a client remembers by default: 1 MiB, which the caches nearest to a processor hold.
 pub const LOCATIONS: usize = 65_536;

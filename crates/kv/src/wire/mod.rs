@@ -9,6 +9,7 @@ mod answer;
 mod bucket;
 mod connect;
 pub(crate) mod intent;
+mod keys;
 mod layout;
 pub mod limits;
 mod request;
@@ -22,8 +23,9 @@ pub(crate) use bucket::{
     BUCKET_WORDS, Bucket, CONTROL_OFFSET, Candidates, INDEX_BITS_MAX, MOVED, table_size,
 };
 pub(crate) use connect::{Hello, Welcome};
+pub(crate) use keys::{KeyHash, KeyMap, Route};
 pub(crate) use request::{Release, Request};
-pub(crate) use word::{FIRST_READ_SIZE_MAX, KeyHash, LOG_SIZE_MAX, Word};
+pub(crate) use word::{FIRST_READ_SIZE_MAX, LOG_SIZE_MAX, Word};
 
 /// The immediate of a write: lease slot and unit.
 pub(crate) fn immediate(slot: u8, unit: u32) -> u32 {

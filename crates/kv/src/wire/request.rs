@@ -25,13 +25,15 @@ pub(crate) enum Request<'a> {
     Stat { page: u8 },
     /// The client's report of its calls, see [`crate::metrics`].
     Report(&'a [u8]),
-    /// Open index, log and staging memory as they are at the moment.
-    Access,
+    /// Open the index of `shard`, log and staging memory as they are at the moment.
+    Access { shard: u32 },
     /// The client has stopped reading index number `table`.
     LeaveIndex { table: u32 },
-    /// Ask for the outcome of the write with `token`, which its client sent through `session` knowing no version above `since`.
+    /// Ask for the outcome of the write with `token` to a key of `shard`, which its client sent through `session` knowing no version
+    /// above `since`.
     /// The server ends that session, so that the answer stays true.
     Outcome {
+        shard: u32,
         token: u64,
         since: u64,
         session: u64,
@@ -52,7 +54,7 @@ message! {
     kind: u8, "kind";
     detail: u8, "lease: 1 if the client stamps the records of the extent; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6";
     reserved: [u8; 2], "zero";
-    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number";
+    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome: number of the shard";
     token: U64, "delete, outcome: token";
     number: U64, "delete: version that the condition names; outcome: latest version that the client knew";
     session: U64, "outcome: session of the first attempt";
@@ -112,17 +114,22 @@ impl<'a> Request<'a> {
                 header.size = U32::new(bytes.len() as u32);
                 tail = bytes;
             }
-            Self::Access => header.kind = 6,
+            Self::Access { shard } => {
+                header.kind = 6;
+                header.size = U32::new(shard);
+            }
             Self::LeaveIndex { table } => {
                 header.kind = 7;
                 header.size = U32::new(table);
             }
             Self::Outcome {
+                shard,
                 token,
                 since,
                 session,
             } => {
                 header.kind = 8;
+                header.size = U32::new(shard);
                 header.token = U64::new(token);
                 header.number = U64::new(since);
                 header.session = U64::new(session);
@@ -161,11 +168,14 @@ impl<'a> Request<'a> {
                 page: header.detail,
             }),
             5 if tail.len() == header.size.get() as usize => Some(Self::Report(tail)),
-            6 if tail.is_empty() => Some(Self::Access),
+            6 if tail.is_empty() => Some(Self::Access {
+                shard: header.size.get(),
+            }),
             7 if tail.is_empty() => Some(Self::LeaveIndex {
                 table: header.size.get(),
             }),
             8 if tail.is_empty() => Some(Self::Outcome {
+                shard: header.size.get(),
                 token: header.token.get(),
                 since: header.number.get(),
                 session: header.session.get(),
@@ -226,11 +236,12 @@ mod tests {
             ),
             (4, Request::Stat { page: 3 }),
             (5, Request::Report(&[7; REPORT_SIZE])),
-            (6, Request::Access),
+            (6, Request::Access { shard: 6 }),
             (7, Request::LeaveIndex { table: 5 }),
             (
                 8,
                 Request::Outcome {
+                    shard: 4,
                     token: 1,
                     since: 2,
                     session: 3,

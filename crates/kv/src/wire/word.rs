@@ -1,4 +1,4 @@
-//! The 8-byte index word, and the bucket and fingerprint of a key's hash.
+//! The 8-byte index word.
 //!
 //! ```text
 //!   63    60 59            44 43        34 33                                   0
@@ -11,7 +11,9 @@
 //! was read. The class gives the number of lines that hold the whole record, so that one READ fetches the record. The word 0 is
 //! empty: unit 0 belongs to the header of segment 0, so no record lies there.
 
-use stonecast_base::{LINE_SIZE, hash};
+use stonecast_base::LINE_SIZE;
+
+use super::KeyHash;
 
 const LOCATION_BITS: u32 = 34;
 const GENERATION_BITS: u32 = 10;
@@ -136,30 +138,6 @@ impl std::fmt::Debug for Word {
             self.generation_low(),
             self.0 >> 44
         )
-    }
-}
-
-/// The hash of a key: top bits choose the bucket, low bits are the fingerprint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyHash(pub u64);
-
-impl KeyHash {
-    /// XXH3 of the key, seeded with the pool's tag key so that nobody without that key can guess buckets.
-    #[inline]
-    pub fn of(tag_key: u64, key: &[u8]) -> Self {
-        Self(hash::xxh3_64(tag_key, key))
-    }
-
-    /// The home bucket in an index of 2^`bits` buckets. The top bits choose the bucket, so that an index twice as large splits
-    /// each bucket into two neighbours.
-    pub fn bucket(self, bits: u32) -> u64 {
-        // Two steps, since a shift by 64 bits overflows.
-        self.0 >> 1 >> (63 - bits)
-    }
-
-    #[inline(always)]
-    pub(super) fn fingerprint(self) -> u16 {
-        self.0 as u16
     }
 }
 

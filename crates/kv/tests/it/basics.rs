@@ -6,7 +6,7 @@ use crate::fabric::on_every_provider;
 use crate::world::{World, key, value};
 
 #[test]
-fn a_put_is_read_back_and_a_deleted_key_is_gone() {
+pub fn a_put_is_read_back_and_a_deleted_key_is_gone() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;
@@ -35,7 +35,7 @@ fn a_put_is_read_back_and_a_deleted_key_is_gone() {
 }
 
 #[test]
-fn values_of_every_size_are_read_back_whole() {
+pub fn values_of_every_size_are_read_back_whole() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;
@@ -122,7 +122,7 @@ fn keys_and_values_beyond_the_limits_are_refused_with_the_limit() {
 }
 
 #[test]
-fn one_of_two_writes_that_name_the_same_version_is_done() {
+pub fn one_of_two_writes_that_name_the_same_version_is_done() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let (first, second) = (world.client().await, world.client().await);
@@ -184,7 +184,7 @@ fn one_of_two_writes_that_name_the_same_version_is_done() {
 }
 
 #[test]
-fn many_keys_are_found_alone_in_batches_and_by_iteration_in_the_order_of_their_commits() {
+pub fn many_keys_are_found_alone_in_batches_and_by_iteration_in_the_order_of_their_commits() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;

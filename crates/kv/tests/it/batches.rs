@@ -87,7 +87,7 @@ fn all_pairs_of_a_call_are_stored_and_pairs_of_one_key_in_order_whoever_publishe
 }
 
 #[test]
-fn a_refused_pair_has_its_error_in_its_place_and_the_others_are_stored() {
+pub fn a_refused_pair_has_its_error_in_its_place_and_the_others_are_stored() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;

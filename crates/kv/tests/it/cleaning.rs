@@ -18,7 +18,7 @@ fn record_size(size: usize) -> u64 {
 /// Fails without cleaning, without the reserve of the cleaner, and without *busy* instead of *no space* while there is something
 /// to clean.
 #[test]
-fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts() {
+pub fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts() {
     on_every_provider(|| {
         for durability in [Durability::Process, Durability::Power] {
             let world = World {
@@ -79,7 +79,7 @@ fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts() {
 /// Fails unless tombstones are dropped, and segments are cleaned for the sake of tombstones: each of these keys leaves a
 /// tombstone.
 #[test]
-fn keys_that_are_put_and_deleted_for_ever_do_not_fill_the_pool_with_tombstones() {
+pub fn keys_that_are_put_and_deleted_for_ever_do_not_fill_the_pool_with_tombstones() {
     on_every_provider(|| {
         let world = World::small();
         let mut model: BTreeMap<u64, Vec<u8>> = (0..100).map(|n| (n, value(n, 3000))).collect();
@@ -210,7 +210,7 @@ fn idle_clients_that_keep_their_leases_block_no_other_client() {
 /// Fails without the record of a freed segment's tokens (`tokens_lost` in `recover`): a scan cannot find the tokens that were
 /// freed with the segment, and a write that was done would be done again.
 #[test]
-fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
+pub fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
     on_every_provider(|| {
         let world = World::small();
         let mut latest = 0;
@@ -259,7 +259,7 @@ fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
 
 /// Fails unless the generations of segments are compared with the generations in the checkpoint.
 #[test]
-fn a_checkpoint_that_names_places_used_again_is_not_believed() {
+pub fn a_checkpoint_that_names_places_used_again_is_not_believed() {
     on_every_provider(|| {
         let world = World::small();
         let mut model: BTreeMap<u64, Vec<u8>> = (0..300).map(|n| (n, value(n, 3000))).collect();

@@ -11,7 +11,7 @@ use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
 #[test]
-fn everything_acknowledged_is_there_after_one_kill_and_after_another() {
+pub fn everything_acknowledged_is_there_after_one_kill_and_after_another() {
     on_every_provider(|| {
         for durability in [Durability::Process, Durability::Power] {
             let world = World {
@@ -50,7 +50,7 @@ fn everything_acknowledged_is_there_after_one_kill_and_after_another() {
 }
 
 #[test]
-fn a_closed_pool_opens_from_its_checkpoint_and_a_damaged_checkpoint_only_costs_a_scan() {
+pub fn a_closed_pool_opens_from_its_checkpoint_and_a_damaged_checkpoint_only_costs_a_scan() {
     on_every_provider(|| {
         let world = World::default();
         let model: BTreeMap<u64, Vec<u8>> = (0..2000).map(|n| (n, value(n, 100))).collect();
@@ -87,7 +87,7 @@ fn a_closed_pool_opens_from_its_checkpoint_and_a_damaged_checkpoint_only_costs_a
 }
 
 #[test]
-fn a_checkpoint_stays_useful_after_a_crash_and_later_writes_win_over_it() {
+pub fn a_checkpoint_stays_useful_after_a_crash_and_later_writes_win_over_it() {
     on_every_provider(|| {
         let world = World::default();
         world.run(async |world| {
@@ -125,7 +125,7 @@ fn a_checkpoint_stays_useful_after_a_crash_and_later_writes_win_over_it() {
 }
 
 #[test]
-fn a_full_pool_refuses_writes_serves_reads_and_still_deletes() {
+pub fn a_full_pool_refuses_writes_serves_reads_and_still_deletes() {
     on_every_provider(|| {
         let world = World::small();
         let mut stored = 0;

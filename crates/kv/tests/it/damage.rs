@@ -146,7 +146,7 @@ fn opened_or_refused(end: End, seed: u64) {
 
 /// Fails without any one of the checksums of header and checkpoint, the tags, the seals and the links.
 #[test]
-fn a_closed_pool_with_any_wrong_bytes_opens_right_or_is_refused() {
+pub fn a_closed_pool_with_any_wrong_bytes_opens_right_or_is_refused() {
     opened_or_refused(End::Close, 11);
 }
 

@@ -15,7 +15,7 @@ use crate::world::{End, World, key};
 /// Readers look all the time for keys that are present, that are added, and that never exist. Fails if readers ignore the marks
 /// of an index that has moved. The tests of `index` show that the marks are made in time.
 #[test]
-fn readers_miss_no_key_and_find_no_absent_key_while_the_index_grows() {
+pub fn readers_miss_no_key_and_find_no_absent_key_while_the_index_grows() {
     on_every_provider(|| {
         const KEYS: u64 = 30_000;
         World {
@@ -80,7 +80,7 @@ fn readers_miss_no_key_and_find_no_absent_key_while_the_index_grows() {
 /// Fails unless the size of the index is taken from the checkpoint: an index of another size refuses the checkpoint, and
 /// everything is scanned.
 #[test]
-fn an_index_that_has_grown_opens_from_its_checkpoint_without_reported_damage() {
+pub fn an_index_that_has_grown_opens_from_its_checkpoint_without_reported_damage() {
     on_every_provider(|| {
         let world = World {
             capacity: 16 << 20,

@@ -71,7 +71,9 @@ fn welcome(random: &mut Random) -> Vec<u8> {
     let staging: u32 = if random.random_bool(0.3) { 4 << 20 } else { 0 };
     bytes.extend_from_slice(&staging.to_le_bytes());
     bytes.extend_from_slice(&[9; 24]);
-    bytes.extend_from_slice(&random.random_range(0..2u32).to_le_bytes());
+    bytes.extend_from_slice(&random.random_range(0..2u16).to_le_bytes());
+    let shards = [1u16, 1, 7][random.random_range(0..3)];
+    bytes.extend_from_slice(&shards.to_le_bytes());
     if random.random_bool(0.3) {
         let at = random.random_range(0..bytes.len());
         bytes[at] = random.random();

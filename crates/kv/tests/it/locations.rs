@@ -30,7 +30,7 @@ async fn read(client: &Client, key: &[u8]) -> Option<Vec<u8>> {
 
 /// Fails without the word of the bucket: a client that believes only its remembered places reads overwritten or deleted records.
 #[test]
-fn writes_and_deletes_of_others_are_seen_whatever_a_client_remembers() {
+pub fn writes_and_deletes_of_others_are_seen_whatever_a_client_remembers() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let (reader, batches, writer) = (
@@ -114,7 +114,7 @@ fn a_client_knows_the_place_of_a_key_that_it_wrote() {
 /// Fails unless the mark is checked both in the bucket that confirms a remembered place and in a bucket that is read to find the
 /// place: the old index still has the word of the old version, and its record is whole.
 #[test]
-fn an_index_that_has_moved_confirms_no_place() {
+pub fn an_index_that_has_moved_confirms_no_place() {
     on_every_provider(|| {
         World::default().run(async |world| {
             for (together, places) in [(false, 64), (false, 0), (true, 64), (true, 0)] {

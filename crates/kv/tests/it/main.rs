@@ -35,6 +35,7 @@ mod publication;
 mod reserve;
 mod rights;
 mod room;
+mod shards;
 mod sharing;
 mod tokens;
 mod trouble;

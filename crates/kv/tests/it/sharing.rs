@@ -83,7 +83,7 @@ pub fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
 }
 
 #[test]
-fn clients_that_meet_on_the_same_keys_see_each_others_writes_in_order() {
+pub fn clients_that_meet_on_the_same_keys_see_each_others_writes_in_order() {
     on_every_provider(|| {
         for seed in 0..4 {
             meet_on_few_keys(ClientPolicy::Trusted, seed);
@@ -130,7 +130,7 @@ fn clients_that_may_not_write_the_log_have_the_same_store_through_staging_memory
 }
 
 #[test]
-fn a_counter_loses_no_increment_when_all_clients_use_conditional_puts() {
+pub fn a_counter_loses_no_increment_when_all_clients_use_conditional_puts() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let done = Rc::new(Cell::new(0));
@@ -176,7 +176,7 @@ fn a_counter_loses_no_increment_when_all_clients_use_conditional_puts() {
 }
 
 #[test]
-fn many_operations_of_one_client_are_in_flight_at_once_and_all_are_answered() {
+pub fn many_operations_of_one_client_are_in_flight_at_once_and_all_are_answered() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;

@@ -31,7 +31,7 @@ async fn version(client: &Client, key: &[u8]) -> Option<u64> {
 
 /// Fails without the token in the record, without the remembered outcome, and without the question before the second attempt.
 #[test]
-fn a_write_that_was_done_is_not_done_again_whatever_was_written_after_it() {
+pub fn a_write_that_was_done_is_not_done_again_whatever_was_written_after_it() {
     on_every_provider(|| {
         World::default().run(async |world| {
             // A question over another connection ends the connection of the earlier attempt; these two connections stay.
@@ -92,7 +92,7 @@ fn a_write_that_was_done_is_not_done_again_whatever_was_written_after_it() {
 /// Each write adds one to a counter, so a write that is done twice or not at all is noticed. Fails without the end of the earlier
 /// attempt's connection (`end_session_called`): a request of that attempt takes effect after the question.
 #[test]
-fn writes_that_are_given_up_at_any_moment_and_retried_elsewhere_are_done_once() {
+pub fn writes_that_are_given_up_at_any_moment_and_retried_elsewhere_are_done_once() {
     on_every_provider(|| {
         for clients in [ClientPolicy::Trusted, ClientPolicy::Copying] {
             let world = World {
@@ -135,7 +135,7 @@ fn writes_that_are_given_up_at_any_moment_and_retried_elsewhere_are_done_once() 
 
 /// Fails unless the scan notes tokens, and the checkpoint keeps them.
 #[test]
-fn a_restart_of_the_server_forgets_no_outcome() {
+pub fn a_restart_of_the_server_forgets_no_outcome() {
     on_every_provider(|| {
         let world = World::default();
         let mut tokens: Vec<(Token, u64)> = Vec::new();

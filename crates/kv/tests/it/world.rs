@@ -24,6 +24,7 @@ pub struct World {
     pub directory: TempDir,
     pub capacity: u64,
     pub segment_size: u64,
+    pub shards: u32,
     pub durability: Durability,
     pub options: ServerOptions,
     pub provider: Provider,
@@ -42,6 +43,17 @@ pub struct World {
     pub ended: Rc<RefCell<Option<Result<(), StoreError>>>>,
     /// The state in which the latest closed server left the pool.
     pub closing: Cell<Option<Closing>>,
+}
+
+thread_local! {
+    static SHARDS: Cell<u32> = const { Cell::new(1) };
+}
+
+/// Tells `story` in pools of so many shards.
+pub fn in_shards(shards: u32, story: impl FnOnce()) {
+    SHARDS.set(shards);
+    story();
+    SHARDS.set(1);
 }
 
 /// The end of the server after a story.
@@ -65,6 +77,7 @@ impl Default for World {
                 32 << 20
             },
             segment_size: 4 << 20,
+            shards: SHARDS.get(),
             durability: Durability::Process,
             options: ServerOptions::default(),
             provider,
@@ -119,7 +132,7 @@ impl World {
             let options = PoolOptions {
                 capacity: self.capacity,
                 segment_size: self.segment_size,
-                shards: 1,
+                shards: self.shards,
                 platform,
                 durability: self.durability,
                 entropy,

@@ -1,14 +1,14 @@
-//! The server's memory as one client sees it: the addresses of index and log, and READs.
+//! The server's memory as one client sees it: the addresses of indexes and log, and READs.
 //!
 //! A READ is executed in one of three ways ([`Execution`]): *in the call*, by the provider; *soon*, posted and waited for in the
 //! call ([`soon`]); or *posted*, with a future that waits ([`read_room`], [`scratch`]).
 
-mod index_change;
+mod indexes;
 mod read_room;
 mod scratch;
 mod soon;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::{Corruption, LINE_SIZE};
@@ -20,6 +20,8 @@ use crate::error::StoreError;
 use crate::index::{LookUp, LookUpStep, Wanted, first_read_size};
 use crate::wire::{Accesses, Word};
 
+pub(super) use indexes::OpenIndex;
+use indexes::{Era, Indexes};
 use read_room::{POSTED_READS_MAX, ReadRoom};
 use scratch::Scratch;
 
@@ -44,12 +46,13 @@ pub(super) enum Execution {
 pub(super) struct ServerMemory {
     pub connection: Rc<Connection>,
     pub execution: Execution,
-    /// The memory that the server has opened to this client.
-    access: Cell<Accesses>,
-    /// Held by the one task that asks for a newer index.
-    adopting: FairLock,
-    /// Every posted READ of the present index holds a clone, so that the end of the last READ of an earlier index is known.
-    index_in_use: RefCell<Rc<()>>,
+    /// The first access that the server gave: log and staging memory stay where they are.
+    first: Accesses,
+    indexes: Indexes,
+    /// Held by the one task that asks for an index.
+    asking: FairLock,
+    /// Every posted READ holds a clone, so that the end of the last READ of an earlier index is known.
+    era: RefCell<Rc<Era>>,
     /// Memory for READs that the provider cannot execute in the call.
     scratch: Scratch,
     /// Room for posted READs in the send queue.
@@ -65,50 +68,34 @@ impl ServerMemory {
             can if can.read_soon => Execution::Soon,
             _ => Execution::Posted,
         };
+        let shards = connection.welcome.keys().shards;
+        let first = connection.ask_access(0).await?;
         let memory = Self {
             connection,
             execution,
-            access: Cell::default(),
-            adopting: FairLock::default(),
-            index_in_use: RefCell::default(),
+            first,
+            indexes: Indexes::new(shards),
+            asking: FairLock::default(),
+            era: RefCell::default(),
             scratch: Scratch::default(),
             read_room: ReadRoom::default(),
             soon: SoonReads::default(),
         };
-        memory.access.set(memory.ask_access().await?);
+        memory.indexes.note(0, &first);
         Ok(memory)
     }
 
-    /// The addresses of index, log and staging memory, as given by the server.
-    #[inline(always)]
-    pub fn access(&self) -> Accesses {
-        self.access.get()
-    }
-
-    /// Whether this client reads the index with number `table`.
-    #[inline(always)]
-    pub fn has_index(&self, table: u32) -> bool {
-        self.access.get().table == table
-    }
-
-    /// The remote address of a bucket.
-    #[inline(always)]
-    pub fn index_address(&self, bucket: u64) -> RemoteAddress {
-        let access = self.access.get();
-        let address = access.index_address + bucket * LINE_SIZE as u64;
-        RemoteAddress {
-            address,
-            rkey: Rkey(access.index_rkey),
-        }
+    /// The addresses of log and staging memory, as given by the server.
+    pub fn access(&self) -> &Accesses {
+        &self.first
     }
 
     /// The remote address of a byte of the log.
     #[inline(always)]
     pub fn log_address(&self, position: u64) -> RemoteAddress {
-        let access = self.access.get();
         RemoteAddress {
-            address: access.log_address + position,
-            rkey: Rkey(access.log_rkey),
+            address: self.first.log_address + position,
+            rkey: Rkey(self.first.log_rkey),
         }
     }
 
@@ -128,10 +115,10 @@ impl ServerMemory {
         })
     }
 
-    /// Reads the bytes that `look_up` asks for, until the look-up ends. `record` then holds the record that was found.
+    /// Reads the bytes that `look_up` asks for, until the look-up in `index` ends. `record` then holds the record that was found.
     pub async fn drive<W: Wanted>(
         &self,
-        access: &Accesses,
+        index: &OpenIndex,
         look_up: &mut LookUp<W>,
         mut step: LookUpStep<W::Found>,
         record: &mut Vec<u8>,
@@ -140,11 +127,13 @@ impl ServerMemory {
         loop {
             step = match step {
                 LookUpStep::Bucket(bucket) => {
-                    let remote = self.index_address(bucket);
-                    let into = &mut line;
+                    // The index may have changed during the READ before, or during this one.
+                    if !self.reads(index) {
+                        return Ok(LookUpStep::Moved);
+                    }
+                    let (remote, into) = (index.address(bucket), &mut line);
                     self.read(&mut [ReadInto { remote, into }]).await?;
-                    // The index may have changed during the READ.
-                    if !self.has_index(access.table) {
+                    if !self.reads(index) {
                         return Ok(LookUpStep::Moved);
                     }
                     look_up.bucket(&line)
@@ -213,13 +202,13 @@ impl ServerMemory {
 
     /// A piece of memory from which changes are posted, held until their batch has ended.
     pub fn lend(&self) -> Result<Rc<Lent>, DeviceError> {
-        let index_in_use = Rc::clone(&self.index_in_use.borrow());
-        self.scratch.lend(&self.connection.resources, index_in_use)
+        let era = Rc::clone(&self.era.borrow());
+        self.scratch.lend(&self.connection.resources, era)
     }
 
     async fn read_posted(&self, reads: &mut [ReadInto<'_>]) -> Result<Status, StoreError> {
         let connection = &*self.connection;
-        let index_in_use = Rc::clone(&self.index_in_use.borrow());
+        let era = Rc::clone(&self.era.borrow());
         let mut start = 0;
         while start < reads.len() {
             let mut size = 0;
@@ -233,9 +222,7 @@ impl ServerMemory {
                 .take_while(|read| fits(read))
                 .count();
             assert!(count > 0, "each READ fits the scratch memory");
-            let lent = self
-                .scratch
-                .lend(&connection.resources, index_in_use.clone())?;
+            let lent = self.scratch.lend(&connection.resources, era.clone())?;
             let posted = self.read_room.take(&connection.runtime, count).await;
             let reads = &mut reads[start..start + count];
             let status = connection

@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion};
 
+use super::indexes::Era;
 use crate::client::resources::Resources;
 
 /// Bytes of a piece, and of the longest READ into a piece.
@@ -29,16 +30,12 @@ pub(super) struct Scratch {
 pub(in crate::client) struct Lent {
     region: MemoryRegion,
     free: Rc<RefCell<Vec<MemoryRegion>>>,
-    _index_in_use: Rc<()>,
+    _era: Rc<Era>,
 }
 
 impl Scratch {
     /// A free piece, or a new one, which is freed with the client.
-    pub fn lend(
-        &self,
-        resources: &Resources,
-        index_in_use: Rc<()>,
-    ) -> Result<Rc<Lent>, DeviceError> {
+    pub fn lend(&self, resources: &Resources, era: Rc<Era>) -> Result<Rc<Lent>, DeviceError> {
         let free = self.free.borrow_mut().pop();
         let region = match free {
             Some(region) => region,
@@ -47,7 +44,7 @@ impl Scratch {
         Ok(Rc::new(Lent {
             region,
             free: Rc::clone(&self.free),
-            _index_in_use: index_in_use,
+            _era: era,
         }))
     }
 }

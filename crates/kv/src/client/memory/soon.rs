@@ -20,6 +20,7 @@ use stonecast_fabric::{LocalSpan, MemoryRegion, ReadInto, RemoteAddress, Rkey, S
 use stonecast_media::Region;
 
 use super::ServerMemory;
+use super::indexes::Era;
 use super::read_room::{PostedReads, ReadRoom};
 use crate::wire::FIRST_READ_SIZE_MAX;
 
@@ -33,7 +34,7 @@ const TOGETHER_MAX: usize = 2;
 pub(super) struct SoonReads {
     memory: RefCell<Option<(MemoryRegion, Rc<dyn Region>)>>,
     /// Late READs, and the index that they keep open.
-    late: RefCell<Option<(PostedReads, Rc<()>)>>,
+    late: RefCell<Option<(PostedReads, Rc<Era>)>>,
 }
 
 impl SoonReads {
@@ -116,7 +117,7 @@ impl ServerMemory {
         if outcome == Soon::Late {
             self.soon
                 .late
-                .replace(Some((room, self.index_in_use.borrow().clone())));
+                .replace(Some((room, self.era.borrow().clone())));
             return None;
         }
         self.read_room.completed(room);

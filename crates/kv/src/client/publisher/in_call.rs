@@ -62,8 +62,8 @@ impl Publisher {
             return None;
         }
         let size = record_size(key.len(), value.len());
-        let access = self.memory.access();
-        if size > PUBLISHED_SIZE_MAX || rights.grant.table != access.table || !rights.has_room(size)
+        let index = self.memory.first_index();
+        if size > PUBLISHED_SIZE_MAX || rights.grant.table != index.table || !rights.has_room(size)
         {
             return None;
         }
@@ -78,7 +78,7 @@ impl Publisher {
                 return None;
             }
         }
-        let hash = KeyHash::of(self.connection.format.tag_key, key);
+        let hash = self.connection.welcome.keys().route(key).hash;
         let target = self.find_target_in_call(hash, key)?;
         let mut sequence = 0;
         self.change_in_call(&mut [ChangeNow::FetchAndAdd {
@@ -109,12 +109,12 @@ impl Publisher {
     /// The word of `key`, if it is the first word of the home bucket that may belong to the key.
     #[inline]
     fn find_target_in_call(&self, hash: KeyHash, key: &[u8]) -> Option<Target> {
-        let access = self.memory.access();
+        let index = self.memory.first_index();
         let wanted = Overwritable::new(&self.connection.format, key);
-        let mut look_up = LookUp::new(wanted, hash, access.index_bits);
+        let mut look_up = LookUp::new(wanted, hash, index.bits);
         let mut line = [0; LINE_SIZE];
         self.memory.read_in_call(&mut [ReadInto {
-            remote: self.memory.index_address(look_up.home()),
+            remote: index.address(look_up.home()),
             into: &mut line,
         }])?;
         let LookUpStep::Record { position, size } = look_up.bucket(&line) else {
@@ -126,7 +126,7 @@ impl Publisher {
             into: start,
         }])?;
         let size = look_up.found(start)??;
-        Some(Target::new(access.table, &look_up, size))
+        Some(Target::new(index.table, &look_up, size))
     }
 
     /// Makes the record of a lost publication void. If that cannot be done in the call, a task does it before the next put.
@@ -172,16 +172,16 @@ impl Publisher {
             return;
         }
         let memory = &*self.memory;
-        let index_bits = memory.access().index_bits;
+        let index = memory.first_index();
         let hashes: SmallVec<[KeyHash; TOGETHER]> = keys
-            .map(|key| KeyHash::of(self.connection.format.tag_key, key))
+            .map(|key| self.connection.welcome.keys().route(key).hash)
             .collect();
         let mut buckets = [[0; LINE_SIZE]; TOGETHER];
         let mut reads: SmallVec<[ReadInto<'_>; TOGETHER]> = hashes
             .iter()
             .zip(&mut buckets)
             .map(|(hash, into)| ReadInto {
-                remote: memory.index_address(hash.bucket(index_bits)),
+                remote: index.address(hash.bucket(index.bits)),
                 into,
             })
             .collect();

@@ -13,7 +13,8 @@
 //! committed in the order of the calls. A stamped record is either published or made void before anything else is sent, even if
 //! the future that began the put is dropped: that part is a task of its own.
 //!
-//! Every other put is left to the server, with nothing done.
+//! Every other put is left to the server, with nothing done. Clients publish only in a pool of one shard, whose index is open from
+//! the connect on.
 
 mod attempt;
 mod in_call;
@@ -99,7 +100,7 @@ impl Publisher {
         if matches!(*self.publishing.borrow(), Publishing::Never) || size > PUBLISHED_SIZE_MAX {
             return Ok(None);
         }
-        let hash = KeyHash::of(self.connection.format.tag_key, draft.key);
+        let hash = self.connection.welcome.keys().route(draft.key).hash;
         let mut found = self.find_target(hash, draft.key).await?;
         if found.is_some() && self.connection.has_puts() {
             // Puts that were sent to the server earlier come first.
@@ -158,15 +159,15 @@ impl Publisher {
     ) -> Result<Option<Target>, StoreError> {
         let mut start = Vec::new();
         loop {
-            let access = self.memory.access();
+            let index = self.memory.first_index();
             let wanted = Overwritable::new(&self.connection.format, key);
-            let mut look_up = LookUp::new(wanted, hash, access.index_bits).within(BUCKETS_MAX);
+            let mut look_up = LookUp::new(wanted, hash, index.bits).within(BUCKETS_MAX);
             let first = LookUpStep::Bucket(look_up.home());
-            let end = self.memory.drive(&access, &mut look_up, first, &mut start);
+            let end = self.memory.drive(&index, &mut look_up, first, &mut start);
             match end.await? {
-                LookUpStep::Moved => self.memory.adopt_index(access.table).await?,
-                LookUpStep::Found(Some(size)) if self.memory.has_index(access.table) => {
-                    return Ok(Some(Target::new(access.table, &look_up, size)));
+                LookUpStep::Moved => self.memory.adopt_index(index).await?,
+                LookUpStep::Found(Some(size)) if self.memory.reads(&index) => {
+                    return Ok(Some(Target::new(index.table, &look_up, size)));
                 }
                 _ => return Ok(None),
             }
@@ -175,7 +176,7 @@ impl Publisher {
 
     /// Whether `target` was found in the current index, and this client has rights for that index.
     fn is_of_present_index(&self, target: &Target) -> bool {
-        self.memory.has_index(target.table)
+        self.memory.first_index().table == target.table
             && self.rights(|rights| rights.grant.table == target.table)
     }
 

@@ -55,7 +55,7 @@ impl Publisher {
     /// of them is missing.
     pub(super) async fn prepare_publishing(self: &Rc<Self>, size: u64) -> Result<bool, StoreError> {
         let now = self.connection.runtime.now();
-        let table = self.memory.access().table;
+        let table = self.memory.first_index().table;
         let is_usable = match &mut *self.publishing.borrow_mut() {
             Publishing::Never => return Ok(false),
             Publishing::MayAsk => false,
@@ -135,10 +135,10 @@ impl Publisher {
             record: Vec::new(),
         };
         *self.publishing.borrow_mut() = Publishing::Granted(Box::new(rights));
-        let table = self.memory.access().table;
-        if grant.table != table {
+        let index = self.memory.first_index();
+        if grant.table != index.table {
             // The rights are for an index that this client does not know yet.
-            self.memory.adopt_index(table).await?;
+            self.memory.adopt_index(index).await?;
         }
         Ok(true)
     }
@@ -259,12 +259,12 @@ impl Rights {
             is_taken_back: false,
         };
         let intent_number = self.announced + 1;
-        let bucket = memory.index_address(target.bucket);
+        let bucket = memory.first_index().address(target.bucket);
         Attempt {
             sequence,
             commit_tag,
             record_at: RemoteAddress {
-                address: memory.access().log_address + position,
+                address: memory.log_address(position).address,
                 rkey: Rkey(grant.rkey),
             },
             word_at: RemoteAddress {

@@ -28,7 +28,7 @@ use super::Reader;
 use crate::client::memory::Execution;
 use crate::index::{LookUp, LookUpStep};
 use crate::wire::limits::check_key;
-use crate::wire::{FIRST_READ_SIZE_MAX, KeyHash};
+use crate::wire::{FIRST_READ_SIZE_MAX, Route};
 
 /// Memory that READs are executed to. The bucket begins at a cache line: a load of bytes just stored takes longer if the load
 /// crosses lines.
@@ -76,11 +76,11 @@ impl Reader {
         {
             return None;
         }
-        let hash = KeyHash::of(self.connection.format.tag_key, key);
-        let index_bits = self.memory.access().index_bits;
-        let mut look_up = LookUp::new(self.whole_record(key), hash, index_bits);
+        let Route { shard, hash } = self.connection.welcome.keys().route(key);
+        let index = self.memory.index(shard)?;
+        let mut look_up = LookUp::new(self.whole_record(key), hash, index.bits);
         let Buffers { record, bucket } = &mut *self.buffers.borrow_mut();
-        let home = self.memory.index_address(look_up.home());
+        let home = index.address(look_up.home());
         let remembered = if SOON {
             self.locations.find(hash)
         } else {

@@ -8,10 +8,11 @@ use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 
 use super::Reader;
+use crate::client::memory::OpenIndex;
 use crate::error::StoreError;
 use crate::index::{FoundRecord, Location, LookUp, LookUpStep, Wanted};
 use crate::wire::limits::{VALUE_SIZE_MAX, check_key};
-use crate::wire::{KeyHash, Word};
+use crate::wire::{KeyHash, Route, Word};
 
 /// Values of [`Client::multi_get`](crate::Client::multi_get). Reuse one to save allocations.
 #[derive(Default)]
@@ -49,6 +50,8 @@ impl Values {
 /// memory would cost more than keeping these few facts.
 struct Asked {
     hash: KeyHash,
+    /// The index of the key's shard when the look-up began.
+    index: OpenIndex,
     /// The word whose record is fetched next, if any.
     next: Option<Word>,
     /// Range of the record in `Values::bytes`.
@@ -116,9 +119,7 @@ impl Reader {
         keys.iter().try_for_each(|key| check_key(key))?;
         values.found.clear();
         values.found.resize(keys.len(), None);
-        let access = memory.access();
-        let bits = access.index_bits;
-        let mut asked: Many<Asked> = keys.iter().map(|key| self.ask(key, bits)).collect();
+        let mut asked = self.ask_all(keys).await?;
         // Each key, and whether its record is known to be long.
         let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
 
@@ -128,14 +129,15 @@ impl Reader {
         // A bucket is read after the record whose word the bucket confirms.
         let buckets = values.buckets.chunks_exact_mut(LINE_SIZE);
         reads.extend(asked.iter().zip(buckets).map(|(asked, into)| ReadInto {
-            remote: memory.index_address(asked.hash.bucket(bits)),
+            remote: asked.index.address(asked.hash.bucket(asked.index.bits)),
             into,
         }));
         memory.read(&mut reads).await?;
         drop(reads);
         let (buckets, _) = values.buckets.as_chunks::<LINE_SIZE>();
         for (index, (asked, bucket)) in asked.iter_mut().zip(buckets).enumerate() {
-            let mut look_up = LookUp::new(self.whole_record(keys[index]), asked.hash, bits);
+            let mut look_up =
+                LookUp::new(self.whole_record(keys[index]), asked.hash, asked.index.bits);
             let step = match asked.next.take() {
                 Some(word) => {
                     look_up.recall(Location { word, distance: 0 });
@@ -206,10 +208,29 @@ fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
 }
 
 impl Reader {
+    /// All keys, whose indexes are open.
+    async fn ask_all(&self, keys: &[&[u8]]) -> Result<Many<Asked>, StoreError> {
+        let map = self.connection.welcome.keys();
+        let routes: Many<Route> = keys.iter().map(|key| map.route(key)).collect();
+        for route in &routes {
+            self.memory.open_index(route.shard).await?;
+        }
+        // Nothing waits between here and the READs, so they read the present indexes.
+        let indexes = routes.iter().map(|route| self.memory.index(route.shard));
+        let asked = keys
+            .iter()
+            .zip(&routes)
+            .zip(indexes)
+            .map(|((key, route), index)| {
+                let index = index.expect("an index stays open, or is replaced");
+                self.ask(key, route.hash, index)
+            });
+        Ok(asked.collect())
+    }
+
     /// A key, with its remembered record if the record can be fetched together with the home bucket.
-    fn ask(&self, key: &[u8], index_bits: u32) -> Asked {
-        let hash = KeyHash::of(self.connection.format.tag_key, key);
-        let mut look_up = LookUp::new(self.whole_record(key), hash, index_bits);
+    fn ask(&self, key: &[u8], hash: KeyHash, index: OpenIndex) -> Asked {
+        let mut look_up = LookUp::new(self.whole_record(key), hash, index.bits);
         let recalled = self
             .locations
             .find(hash)
@@ -217,6 +238,7 @@ impl Reader {
             .filter(|location| look_up.recall(*location).is_some());
         Asked {
             hash,
+            index,
             next: recalled.map(|location| location.word),
             record: 0..0,
         }

@@ -26,11 +26,11 @@ use stonecast_log::Condition;
 
 use super::connection::Connection;
 use super::locations::{DISTANCE_MAX, Locations};
-use super::memory::ServerMemory;
+use super::memory::{OpenIndex, ServerMemory};
 use crate::error::StoreError;
 use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, Recall, Wanted, WholeRecord};
 use crate::wire::limits::{READ_RETRIES_MAX, check_key};
-use crate::wire::{Accesses, KeyHash, Request, Word};
+use crate::wire::{KeyHash, Request, Route, Word};
 
 pub(super) use get::Get;
 use in_call::Buffers;
@@ -78,18 +78,18 @@ impl Reader {
 
     async fn find_once(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         self.connection.check_open()?;
-        let hash = KeyHash::of(self.connection.format.tag_key, key);
+        let Route { shard, hash } = self.connection.welcome.keys().route(key);
         let wanted = self.whole_record(key);
         let mut remembered = self.locations.find(hash);
         let mut last_fault = None;
         for _ in 0..READ_RETRIES_MAX {
-            let access = self.memory.access();
-            let mut look_up = LookUp::new(wanted, hash, access.index_bits);
+            let index = self.memory.open_index(shard).await?;
+            let mut look_up = LookUp::new(wanted, hash, index.bits);
             let first = match remembered.take().and_then(|place| look_up.recall(place)) {
-                Some(recall) => self.recall(&access, &mut look_up, recall, value).await?,
+                Some(recall) => self.recall(&index, &mut look_up, recall, value).await?,
                 None => LookUpStep::Bucket(look_up.home()),
             };
-            let end = self.memory.drive(&access, &mut look_up, first, value);
+            let end = self.memory.drive(&index, &mut look_up, first, value);
             match end.await? {
                 LookUpStep::Found(FoundRecord { version, value: at }) => {
                     value.truncate(at.end);
@@ -108,7 +108,7 @@ impl Reader {
                     last_fault = Some(word);
                 }
                 // The server has moved to a newer index.
-                _ => self.memory.adopt_index(access.table).await?,
+                _ => self.memory.adopt_index(index).await?,
             }
         }
         Err(StoreError::Protocol {
@@ -138,7 +138,7 @@ impl Reader {
     /// Reads the record at a remembered location and, with the same doorbell, the buckets that confirm the record.
     async fn recall<W: Wanted>(
         &self,
-        access: &Accesses,
+        index: &OpenIndex,
         look_up: &mut LookUp<W>,
         recall: Recall,
         record: &mut Vec<u8>,
@@ -153,12 +153,12 @@ impl Reader {
                 into: record,
             },
             ReadInto {
-                remote: memory.index_address(look_up.home()),
+                remote: index.address(look_up.home()),
                 into: lines.as_flattened_mut(),
             },
         ];
         memory.read(&mut reads).await?;
-        if !memory.has_index(access.table) {
+        if !memory.reads(index) {
             return Ok(LookUpStep::Moved);
         }
         Ok(look_up.recalled(lines, record))

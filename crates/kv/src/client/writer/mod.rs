@@ -22,7 +22,7 @@ use super::locations::Locations;
 use super::publisher::{Publisher, plain_put};
 use crate::error::StoreError;
 use crate::wire::limits::check_key;
-use crate::wire::{Answer, KeyHash, Request, Verdict, Word, immediate};
+use crate::wire::{Answer, Request, Verdict, Word, immediate};
 
 pub use many::Pair;
 pub use token::Token;
@@ -146,7 +146,7 @@ impl Writer {
             };
             match verdict {
                 Verdict::Done => {
-                    let hash = KeyHash::of(self.connection.format.tag_key, key);
+                    let hash = self.connection.welcome.keys().route(key).hash;
                     self.locations.forget(hash);
                     return Ok(Some(Written::Done(version)));
                 }
@@ -329,7 +329,7 @@ impl Writer {
             verdict = Verdict::Done;
         }
         if verdict == Verdict::Done && !self.leases.copies() {
-            let hash = KeyHash::of(self.connection.format.tag_key, key);
+            let hash = self.connection.welcome.keys().route(key).hash;
             let word = Word::new(spot.position, spot.generation, hash, size);
             self.locations.learn_written(hash, word);
         }

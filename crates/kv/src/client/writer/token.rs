@@ -56,14 +56,16 @@ impl Token {
         self.number
     }
 
-    /// Finds out the outcome of earlier attempts. `Some`: the version of the attempt that was done. `None`: no attempt was done
+    /// Finds out the outcome of earlier attempts at the write to `key`. `Some`: the version of the attempt that was done. `None`: no attempt was done
     /// or will be, and the caller sends the next one.
     pub(in crate::client) async fn begin_attempt(
         &mut self,
         connection: &Connection,
+        key: &[u8],
     ) -> Result<Option<u64>, StoreError> {
         if self.attempted {
             let request = Request::Outcome {
+                shard: connection.welcome.keys().route(key).shard,
                 token: self.number,
                 since: self.since,
                 session: self.session,

@@ -5,9 +5,10 @@ use stonecast_log::{Found, Heritage, Kind, Record, STAMP_SIZE, UNIT_SIZE, reloca
 
 use super::{Cleaner, Copied, Step, Victim};
 use crate::server::journal::{Journal, Placed};
-use crate::server::shard::{Move, Shard};
+use crate::server::shard::Move;
+use crate::server::shards::Shards;
 use crate::server::space::Purpose;
-use crate::wire::{KeyHash, Word};
+use crate::wire::{Route, Word};
 
 /// The fate of a record.
 enum Fate {
@@ -22,7 +23,7 @@ impl Cleaner {
     /// the victim's end, writes the seal of its next generation. Tombstones below `horizon` are not needed.
     pub(super) fn copy_some(
         &mut self,
-        shard: &mut Shard,
+        shards: &mut Shards,
         journal: &mut Journal,
         budget: u64,
         horizon: u64,
@@ -46,7 +47,7 @@ impl Cleaner {
         let range = (victim.unit, until);
         let next = walk_some(&*log, &format, place, range, &mut |batch| {
             if stopped.is_none() {
-                let parts = (&mut *shard, &mut *journal);
+                let parts = (&mut *shards, &mut *journal);
                 stopped = self
                     .copy_batch(parts, (&mut victim, step), horizon, batch)
                     .err();
@@ -98,20 +99,22 @@ impl Cleaner {
     /// Copies the needed records of `batch`. An error is the unit of the first record without room for its copy.
     fn copy_batch(
         &mut self,
-        (shard, journal): (&mut Shard, &mut Journal),
+        (shards, journal): (&mut Shards, &mut Journal),
         (victim, step): (&mut Victim, &mut Step),
         horizon: u64,
         batch: &[Found<'_>],
     ) -> Result<(), u32> {
-        let mut hashes = std::mem::take(&mut self.hashes);
-        hashes.clear();
-        hashes.extend(batch.iter().map(|found| shard.hash_of(found.key)));
-        hashes.iter().for_each(|&hash| shard.index().prefetch(hash));
-        let copied = hashes.iter().zip(batch).try_for_each(|(&hash, found)| {
+        let mut routes = std::mem::take(&mut self.routes);
+        routes.clear();
+        routes.extend(batch.iter().map(|found| shards.route(found.key)));
+        routes
+            .iter()
+            .for_each(|&Route { shard, hash }| shards.of(shard).index().prefetch(hash));
+        let copied = routes.iter().zip(batch).try_for_each(|(&route, found)| {
             let (_, unit) = journal.format().locate(found.position);
-            match fate(shard, hash, found, horizon) {
+            match fate(shards, route, found, horizon) {
                 Fate::Needed(old) => self
-                    .copy(journal, step, (hash, old), found)
+                    .copy(journal, step, (route, old), found)
                     .map_err(|NoRoom| unit)?,
                 fate => {
                     if found.header.token() != 0 {
@@ -125,7 +128,7 @@ impl Cleaner {
             victim.xor ^= found.header.commit_tag();
             Ok(())
         });
-        self.hashes = hashes;
+        self.routes = routes;
         copied
     }
 
@@ -134,7 +137,7 @@ impl Cleaner {
         &mut self,
         journal: &mut Journal,
         step: &mut Step,
-        (hash, old): (KeyHash, Option<Word>),
+        (route, old): (Route, Option<Word>),
         found: &Found<'_>,
     ) -> Result<(), NoRoom> {
         let size = found.header.size();
@@ -158,9 +161,9 @@ impl Cleaner {
         }
         if let Some(old) = old {
             step.moves.push(Move {
-                hash,
+                route,
                 old,
-                new: journal.word(&placed, hash),
+                new: journal.word(&placed, route.hash),
                 size,
                 sequence: found.header.sequence(),
                 to,
@@ -242,7 +245,8 @@ fn note_span(step: &mut Step, position: u64, size: u64) {
 }
 
 /// Decides whether a record is needed. Tombstones below `horizon` are not.
-fn fate(shard: &mut Shard, hash: KeyHash, found: &Found<'_>, horizon: u64) -> Fate {
+fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, horizon: u64) -> Fate {
+    let (shard, hash) = (shards.of_mut(route.shard), route.hash);
     let header = &found.header;
     match header.kind() {
         _ if found.is_void => Fate::Dead,

@@ -36,9 +36,10 @@ use stonecast_log::{Heritage, LogFormat, SegmentState};
 use stonecast_persist::Persisted;
 
 use super::journal::Journal;
-use super::shard::{Move, Shard};
+use super::shard::Move;
+use super::shards::Shards;
 use crate::cleaning::Cleaning;
-use crate::wire::KeyHash;
+use crate::wire::Route;
 
 pub(super) use sweep::Sweeper;
 
@@ -60,7 +61,7 @@ pub(super) struct Cleaner {
     /// The work done so far.
     counters: Cleaning,
     record: Vec<u8>,
-    hashes: Vec<KeyHash>,
+    routes: Vec<Route>,
 }
 
 /// A segment that is being cleaned.
@@ -165,7 +166,7 @@ impl Cleaner {
     fn publish_moves(
         &mut self,
         step: &Step,
-        shard: &mut Shard,
+        shards: &mut Shards,
         journal: &mut Journal,
         persisted: &Persisted,
     ) {
@@ -174,7 +175,7 @@ impl Cleaner {
             journal.space.note_durable(number, &*log);
         }
         for moved in &step.moves {
-            shard.publish_move(moved, journal, persisted);
+            shards.publish_move(moved, journal, persisted);
         }
         self.counters.steps += 1;
     }

@@ -83,10 +83,10 @@ impl Sweeper {
                 let State {
                     cleaner,
                     journal,
-                    shard,
+                    shards,
                     ..
                 } = &mut *state.borrow_mut();
-                cleaner.copy_some(shard, journal, budget, due.horizon, &mut step)
+                cleaner.copy_some(shards, journal, budget, due.horizon, &mut step)
             };
             done += copied.bytes;
             if copied.is_last {
@@ -120,10 +120,10 @@ impl Sweeper {
         let State {
             cleaner,
             journal,
-            shard,
+            shards,
             ..
         } = &mut *state.borrow_mut();
-        cleaner.publish_moves(&step, shard, journal, &persisted);
+        cleaner.publish_moves(&step, shards, journal, &persisted);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use stonecast_log::LogFormat;
 use stonecast_media::Pool;
 use stonecast_session::{Making, Queues, accept};
 use zerocopy::IntoBytes as _;
-use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
 use super::answers::Answers;
 use super::receives::{OWN_RECEIVES, Receives};
@@ -29,6 +29,7 @@ pub(in crate::server) struct Admission {
     port: Rc<Port>,
     options: ServerOptions,
     format: LogFormat,
+    shards: u16,
     opening: u32,
     secret: [u64; 2],
     /// Whether a persist is a sync of a file. A sync write-protects each page that a client has written, with an interrupt of the
@@ -53,6 +54,7 @@ impl Admission {
             port,
             options,
             format,
+            shards: u16::try_from(pool.shards()).expect("at most 1024"),
             opening: pool.opening(),
             secret: pool.secret(),
             syncs_files,
@@ -145,7 +147,8 @@ impl Admission {
         welcome.tag_key = U64::new(self.format.tag_key);
         welcome.sequence = U64::new(sequence);
         welcome.session = U64::new(id);
-        welcome.publication = U32::new((self.options.publishes() && !copying).into());
+        welcome.publication = U16::new((self.options.publishes() && !copying).into());
+        welcome.shards = U16::new(self.shards);
         let session = Session {
             id,
             peer: peer.clone(),

@@ -238,7 +238,7 @@ pub(in crate::server) fn grant_lease(
         Err(NoSegment::Failed) => return Verdict::SpaceFailed.into(),
         Err(NoSegment::NoSpace) => {
             let verdict = refuse_space(state, units);
-            let version = state.shard.number_with(verdict);
+            let version = state.shards.number_with(verdict);
             return Answer::Verdict { verdict, version };
         }
     };

@@ -25,7 +25,7 @@ use crate::server::journal::Sequences;
 use crate::server::shard::{Shard, SharedTable};
 use crate::server::space::Space;
 use crate::wire::intent::{Intent, RING_SIZE, intent_offset};
-use crate::wire::{Answer, RightsGrant, Verdict};
+use crate::wire::{Answer, RightsGrant, Route, Verdict};
 
 /// Pause between two checks whether the clients of the earlier server are gone.
 const PUBLISHERS_LOOK_NS: Nanoseconds = 10_000_000;
@@ -81,16 +81,20 @@ impl Ring {
 
 /// The reason why clients cannot publish here, if they cannot.
 pub(in crate::server) fn publishing_refusal(
-    durability: Durability,
+    pool: &Pool,
     atomic_with_processor: bool,
 ) -> Option<&'static str> {
-    match durability {
+    match pool.durability() {
         Durability::Power => Some(
             "the pool promises to survive power loss, and the plan for that needs the server; create a pool with durability process",
         ),
         Durability::Process if !atomic_with_processor => Some(
             "atomics of this fabric's devices are not atomic with those of the processor; listen on shared memory",
         ),
+        // The rights open one index, and an intent names no shard.
+        Durability::Process if pool.shards() > 1 => {
+            Some("the pool has several shards; create a pool with one shard")
+        }
         Durability::Process => None,
     }
 }
@@ -273,10 +277,10 @@ pub(in crate::server) fn drain_intents(state: &mut State) -> bool {
             publishing, served, ..
         },
         journal,
-        shard,
+        shards,
         ..
     } = state;
-    publishing.drain(served, &mut journal.space, shard)
+    publishing.drain(served, &mut journal.space, shards.published_mut())
 }
 
 /// Gives the client of `qp` new rights to publish, in place of earlier ones.
@@ -293,10 +297,10 @@ pub(in crate::server) fn grant_rights(state: &mut State, qp: QueuePair) -> Answe
     let (Some(counter), Some(session)) = (publishing.counter, session) else {
         return Verdict::Invalid.into();
     };
-    if !state.shard.index().may_be_published() {
+    if !state.shards.published().index().may_be_published() {
         return Verdict::Busy.into();
     }
-    let opened = (state.shard.table(), counter);
+    let opened = (state.shards.published().table(), counter);
     match publishing.grant((qp, session.path), opened, &state.journal.sequences) {
         Ok((lease, granted)) => {
             session.rights = Some(lease);
@@ -317,15 +321,17 @@ pub(super) fn take_over(state: &mut State, returned: &Returned) {
     }
     // The client's last intents are taken before the segment is judged.
     drain_intents(state);
-    let State { journal, shard, .. } = state;
+    let State {
+        journal, shards, ..
+    } = state;
     let mut live = 0;
     let died = returned.stamper == Stamper::DeadClient;
     journal.take_over(returned.segment, &mut |found| {
         if !died {
             return false;
         }
-        let hash = shard.hash_of(found.key);
-        let is_named = shard.word_of_record(hash, found).is_some();
+        let Route { shard, hash } = shards.route(found.key);
+        let is_named = shards.of(shard).word_of_record(hash, found).is_some();
         live += if is_named { found.header.size() } else { 0 };
         !is_named
     });

@@ -18,7 +18,7 @@ pub(in crate::server) struct Doors {
 /// Windows of one client.
 #[derive(Default)]
 pub(in crate::server) struct Windows {
-    /// Windows on the index, by the number of the table.
+    /// Windows on indexes, by the number of the table.
     index: Vec<(u32, Rkey)>,
     log: Option<Rkey>,
     staging: Option<Rkey>,
@@ -30,7 +30,8 @@ impl Doors {
         Self { port, log }
     }
 
-    /// Opens the present index, the log and staging memory to the client of `qp`. The current `table` has 2^`bits` buckets.
+    /// Opens the present index of a shard, the log and staging memory to the client of `qp`. The current `table` has 2^`bits`
+    /// buckets.
     pub fn open(
         &self,
         qp: QueuePair,

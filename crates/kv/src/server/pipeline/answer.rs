@@ -36,14 +36,18 @@ pub(super) fn answer(state: &mut State, batch: &Batch, item: &Item, durable: Dur
             Verdict::Done.into()
         }
         Owed::Outcome(..) if matches!(durable, Durable::Failed) => Verdict::Failed.into(),
-        Owed::Outcome(token, since) => match state.shard.outcomes.find(token, since) {
-            Outcome::Done(version) => Answer::Verdict {
-                verdict: Verdict::Done,
-                version,
-            },
-            Outcome::NotDone => Verdict::NotDone.into(),
-            Outcome::Forgotten => Verdict::Forgotten.into(),
-        },
+        Owed::Outcome(shard, token, since) => {
+            let shard = state.shards.served(shard);
+            match shard.map(|shard| shard.outcomes.find(token, since)) {
+                Some(Outcome::Done(version)) => Answer::Verdict {
+                    verdict: Verdict::Done,
+                    version,
+                },
+                Some(Outcome::NotDone) => Verdict::NotDone.into(),
+                Some(Outcome::Forgotten) => Verdict::Forgotten.into(),
+                None => Verdict::Invalid.into(),
+            }
+        }
     };
     state.clients.sessions.answer(item.qp, &answer);
 }

@@ -6,7 +6,7 @@ use stonecast_log::{Condition, Kind, record_size};
 use crate::metrics::ClientPath;
 use crate::server::journal::Placed;
 use crate::server::shard::Change;
-use crate::wire::{Answer, KeyHash, Verdict, Word};
+use crate::wire::{Answer, Route, Verdict, Word};
 
 /// Requests in the order of their arrival. Records are checked and decided on a copy: memory that a client can still write is
 /// read only once.
@@ -32,8 +32,8 @@ pub(super) enum Owed {
     Answer(Answer),
     /// The end of the lease in this slot, after all earlier writes.
     Release(u8),
-    /// The outcome of an earlier write, given by its token and the latest version that the client knew.
-    Outcome(u64, u64),
+    /// The outcome of an earlier write, given by the shard of its key, its token, and the latest version that the client knew.
+    Outcome(u32, u64, u64),
 }
 
 /// A put or delete in progress.
@@ -42,7 +42,7 @@ pub(super) struct Write {
     pub kind: Kind,
     pub condition: Condition,
     pub token: u64,
-    pub hash: KeyHash,
+    pub route: Route,
     /// Key and value in `Batch::bytes`.
     pub key: (usize, usize),
     pub value: (usize, usize),
@@ -92,7 +92,7 @@ impl Write {
     pub fn new(
         source: Source,
         (kind, condition, token): (Kind, Condition, u64),
-        hash: KeyHash,
+        route: Route,
         key: (usize, usize),
         value: (usize, usize),
     ) -> Self {
@@ -101,7 +101,7 @@ impl Write {
             kind,
             condition,
             token,
-            hash,
+            route,
             key,
             value,
             verdict: Verdict::Done,
@@ -116,7 +116,7 @@ impl Write {
     pub fn change(&self) -> Change {
         Change {
             kind: self.kind,
-            hash: self.hash,
+            route: self.route,
             version: self.version,
             word: self.word,
             segment: self.segment,

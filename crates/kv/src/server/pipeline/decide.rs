@@ -8,12 +8,13 @@ use stonecast_fabric::Runtime;
 use stonecast_log::{Condition, Draft, Kind, UNIT_SIZE, record_size};
 
 use super::batch::{Batch, Source, Write};
+use super::room::Room;
 use crate::server::State;
 use crate::server::journal::Placed;
-use crate::server::shard::Shard;
+use crate::server::shards::Shards;
 use crate::server::shortage::{NoPlace, no_place};
 use crate::server::space::Purpose;
-use crate::wire::{KeyHash, Verdict};
+use crate::wire::{Route, Verdict};
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
 const SPACE_LOOK_NS: Nanoseconds = 50_000;
@@ -31,8 +32,8 @@ pub(super) struct Stamped {
     decided: usize,
     /// Number of those whose records are durable.
     durable: usize,
-    /// Keys that the decided writes add to the index, less the keys that they remove; an upper bound while there is room for all.
-    inserted: i64,
+    /// The room that the batch needs in each index.
+    pub room: Room,
 }
 
 /// Why the next write is not decided yet.
@@ -44,21 +45,13 @@ enum Waits {
     ForDurable,
 }
 
-/// The facts that all decisions on a part of a batch share.
-struct Round {
-    /// While the index has room for the whole batch, an unconditional put needs no look at what is there.
-    is_roomy: bool,
-    /// A record may wait for a segment that is being prepared.
-    may_wait: bool,
-}
-
 impl Stamped {
     /// Empties it, for the next batch.
     pub fn clear(&mut self) {
         self.spans.clear();
         self.decided = 0;
         self.durable = 0;
-        self.inserted = 0;
+        self.room.clear();
     }
 
     /// Notes that everything that is stamped is durable.
@@ -101,49 +94,48 @@ impl Stamped {
         may_wait: bool,
     ) -> Result<(), Waits> {
         let undecided = batch.writes[self.decided..].iter();
-        let keys = undecided.map(|write| (write.hash, write.key_size()));
-        state.shard.prefetch(keys);
-        let count = batch.writes.len() as u64;
-        state.shard.make_room(count);
-        let round = Round {
-            is_roomy: state.shard.is_roomy(count),
-            may_wait,
-        };
+        let keys = undecided.map(|write| (write.route, write.key_size()));
+        state.shards.prefetch(keys);
+        self.room.make(&batch.writes, &mut state.shards);
         while self.decided < batch.writes.len() {
             let (earlier, rest) = batch.writes.split_at_mut(self.decided);
-            self.decide_write(state, &round, (earlier, &batch.bytes), &mut rest[0])?;
+            self.decide_write(state, may_wait, (earlier, &batch.bytes), &mut rest[0])?;
             self.decided += 1;
         }
         Ok(())
     }
 
-    /// Decides one write behind the `earlier` ones, or says why it waits.
+    /// Decides one write behind the `earlier` ones, or says why it waits. With `may_wait`, a record may wait for a segment that is being
+    /// prepared.
     fn decide_write(
         &mut self,
         state: &mut State,
-        round: &Round,
+        may_wait: bool,
         (earlier, bytes): (&[Write], &[u8]),
         write: &mut Write,
     ) -> Result<(), Waits> {
         let key = &bytes[write.key.0..write.key.1];
+        let Route { shard, hash } = write.route;
         if write.claimed.is_none() {
-            write.claimed = state.shard.claim(write.hash, key);
+            write.claimed = state.shards.of_mut(shard).claim(hash, key);
         }
         let mut adds = write.kind == Kind::Put;
-        if write.kind == Kind::Delete || write.condition != Condition::None || !round.is_roomy {
+        // While the index has room for the whole batch, an unconditional put needs no look at what is there.
+        let is_roomy = self.room.is_for_all_of(shard);
+        if write.kind == Kind::Delete || write.condition != Condition::None || !is_roomy {
             let before = earlier
                 .iter()
-                .rposition(|other| is_done_on(other, bytes, (write.hash, key)));
+                .rposition(|other| is_done_on(other, bytes, (write.route, key)));
             let present = match before.map(|index| &earlier[index]) {
                 Some(other) => (other.kind == Kind::Put).then_some(other.version),
-                None => state.shard.version_of(write.hash, key),
+                None => state.shards.of_mut(shard).version_of(hash, key),
             };
             adds &= present.is_none();
             write.version = present.unwrap_or(0);
-            let has_place = !adds || state.shard.has_place(self.inserted);
+            let has_place = !adds || self.room.has_place(state.shards.of(shard), shard);
             write.verdict = judge(write, present, has_place);
             if write.verdict != Verdict::Done {
-                give_back(&state.shard, write);
+                give_back(&state.shards, write);
                 return Ok(());
             }
             let is_plain = write.kind == Kind::Put && write.condition == Condition::None;
@@ -172,16 +164,17 @@ impl Stamped {
         let refused = match stamped {
             Ok(span) => {
                 self.spans.push(span);
-                self.inserted += i64::from(adds) - i64::from(write.kind == Kind::Delete);
+                let added = i64::from(adds) - i64::from(write.kind == Kind::Delete);
+                self.room.note(shard, added);
                 return Ok(());
             }
-            Err(NoPlace::Pending) if round.may_wait => return Err(Waits::ForRoom),
+            Err(NoPlace::Pending) if may_wait => return Err(Waits::ForRoom),
             Err(NoPlace::Pending) => Verdict::Busy,
             Err(NoPlace::Refused(verdict)) => verdict,
         };
         write.verdict = refused;
-        write.version = state.shard.number_with(refused);
-        give_back(&state.shard, write);
+        write.version = state.shards.number_with(refused);
+        give_back(&state.shards, write);
         Ok(())
     }
 }
@@ -199,8 +192,10 @@ fn judge(write: &Write, present: Option<u64>, has_place: bool) -> Verdict {
 }
 
 /// Whether `other` is a write of this key that is done.
-fn is_done_on(other: &Write, bytes: &[u8], (hash, key): (KeyHash, &[u8])) -> bool {
-    other.verdict == Verdict::Done && other.hash == hash && bytes[other.key.0..other.key.1] == *key
+fn is_done_on(other: &Write, bytes: &[u8], (route, key): (Route, &[u8])) -> bool {
+    other.verdict == Verdict::Done
+        && other.route == route
+        && bytes[other.key.0..other.key.1] == *key
 }
 
 /// Writes a record into a segment of the server's own.
@@ -222,22 +217,26 @@ fn append(state: &mut State, draft: &Draft<'_>) -> Result<Placed, NoPlace> {
 
 /// Stamps the record of `write`. Returns the bytes to persist.
 fn stamp(state: &mut State, write: &mut Write, placed: &Placed) -> Result<Span, NoPlace> {
-    let State { journal, shard, .. } = state;
+    let State {
+        journal, shards, ..
+    } = state;
     // Two records of one batch that claim the same place: the client breaks the rules.
     let overlaps = NoPlace::Refused(Verdict::Invalid);
     let sequence = journal.stamp(placed, write.kind).ok_or(overlaps)?;
     if !mutant!(OutcomesNotNoted) {
+        let shard = shards.of_mut(write.route.shard);
         shard.outcomes.note(write.token, sequence);
     }
     write.version = sequence;
-    write.word = journal.word(placed, write.hash);
+    write.word = journal.word(placed, write.route.hash);
     write.segment = placed.segment;
     Ok(journal.span(placed))
 }
 
 /// Lets clients at the word of a key again that is not written after all.
-fn give_back(shard: &Shard, write: &mut Write) {
+fn give_back(shards: &Shards, write: &mut Write) {
     if let Some(word) = write.claimed.take() {
-        shard.give_back(write.hash, word);
+        let Route { shard, hash } = write.route;
+        shards.of(shard).give_back(hash, word);
     }
 }

@@ -28,6 +28,7 @@ mod decide;
 mod gather;
 mod records;
 mod requests;
+mod room;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -189,10 +190,9 @@ impl Pipeline {
         true
     }
 
-    /// Whether the index has room for every key of the batch, even if all of them are new.
+    /// Whether each index has room for every key of the batch, even if all of them are new.
     fn is_roomy(&self, state: &RefCell<State>) -> bool {
-        let count = self.batch.writes.len() as u64;
-        state.borrow().shard.is_roomy(count)
+        self.stamped.room.is_roomy(&state.borrow().shards)
     }
 
     /// Makes the stamped records, and all spans that await a persist, durable with one persist. `None`: there are none.
@@ -238,11 +238,13 @@ impl Pipeline {
 
     /// Stores the index words of the finished ones of `writes`. Takes the proof that their records are durable.
     fn publish(&self, state: &mut State, writes: Range<usize>, persisted: &Persisted) {
-        let State { shard, journal, .. } = state;
+        let State {
+            shards, journal, ..
+        } = state;
         let writes = self.batch.writes[writes].iter();
         for write in writes.filter(|write| write.verdict == Verdict::Done) {
             let key = &self.batch.bytes[write.key.0..write.key.1];
-            shard.publish(&write.change(), key, journal, persisted);
+            shards.publish(&write.change(), key, journal, persisted);
         }
     }
 

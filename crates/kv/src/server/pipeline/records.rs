@@ -71,7 +71,7 @@ pub(super) fn take_record(
     Some(Write::new(
         source,
         (Kind::Put, header.condition(), header.token()),
-        state.shard.hash_of(record.key),
+        state.shards.route(record.key),
         (key_start, value_start),
         (value_start, value_start + record.value.len()),
     ))

@@ -28,12 +28,13 @@ pub(super) fn take_message(
         Request::Release(release) => return Owed::Release(release.slot),
         Request::Stat { page } => Answer::Stat(reporter.metrics(state).page(page)),
         Request::Report(bytes) => take_report(state, qp, bytes).into(),
-        Request::Access => open_doors(state, qp),
+        Request::Access { shard } => open_doors(state, qp, shard),
         Request::LeaveIndex { table } => {
             leave_index(&mut state.clients, qp, table);
             Verdict::Done.into()
         }
         Request::Outcome {
+            shard,
             token,
             since,
             session,
@@ -45,7 +46,7 @@ pub(super) fn take_message(
                 ..
             } = &mut state.clients;
             departures.end_session_called(sessions, session, qp);
-            return Owed::Outcome(token, since);
+            return Owed::Outcome(shard, token, since);
         }
         Request::Delete {
             condition,
@@ -58,7 +59,7 @@ pub(super) fn take_message(
             return batch.push(Write::new(
                 Source::Copied,
                 (Kind::Delete, condition, token),
-                state.shard.hash_of(key),
+                state.shards.route(key),
                 (start, end),
                 (end, end),
             ));
@@ -82,15 +83,16 @@ fn take_report(state: &mut State, qp: QueuePair, bytes: &[u8]) -> Verdict {
     }
 }
 
-/// Opens the present index, the log and staging memory to the client of `qp`.
-fn open_doors(state: &mut State, qp: QueuePair) -> Answer {
+/// Opens the present index of shard `number`, the log and staging memory to the client of `qp`.
+fn open_doors(state: &mut State, qp: QueuePair, number: u32) -> Answer {
     let Clients {
         sessions, doors, ..
     } = &mut state.clients;
-    let (table, bits) = (state.shard.table(), state.shard.index().table().bits());
-    match sessions.get_mut(qp) {
-        Some(session) => doors.open(qp, session, table, bits),
-        None => Verdict::Invalid.into(),
+    match (sessions.get_mut(qp), state.shards.served(number)) {
+        (Some(session), Some(shard)) => {
+            doors.open(qp, session, shard.table(), shard.index().table().bits())
+        }
+        _ => Verdict::Invalid.into(),
     }
 }
 

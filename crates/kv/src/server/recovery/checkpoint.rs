@@ -1,4 +1,4 @@
-//! The index, the state of all segments and the remembered tokens, written when a pool is closed, so that the next opening scans
+//! The index of each shard, the state of all segments and the remembered tokens, written when a pool is closed, so that the next opening scans
 //! only later records.
 //!
 //! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and if it is
@@ -11,13 +11,14 @@ use stonecast_log::{Heritage, LogFormat, SegmentState};
 use zerocopy::byteorder::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::index::Index;
+use crate::server::recovery::rebuild::Keys;
+use crate::server::shard::Shard as LiveShard;
 use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::occupancy::Occupancy;
 use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, Word};
 
 const MAGIC: [u8; 8] = *b"stoneckp";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// No pool reaches this sequence: at a thousand million commits a second, it takes over a century.
 const SEQUENCE_LIMIT: u64 = 1 << 62;
 
@@ -28,11 +29,19 @@ struct Header {
     checksum: U128,
     magic: [u8; 8],
     version: U32,
-    index_bits: U32,
+    shard_count: U32,
     uuid: U128,
     sequence: U64,
-    live_bytes: U64,
     segment_count: U64,
+}
+
+/// The facts of a shard. Its outcomes and its buckets lie behind those of the shards before it.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Shard {
+    index_bits: U32,
+    reserved: U32,
+    live_bytes: U64,
     bucket_count: U64,
     outcome_count: U64,
     /// See [`Outcomes::horizon`].
@@ -150,27 +159,28 @@ impl Segment {
 }
 
 const _: () =
-    assert!(size_of::<Header>() == 96 && size_of::<Segment>() == 96 && size_of::<Bucket>() == 72);
+    assert!(size_of::<Header>() == 64 && size_of::<Segment>() == 96 && size_of::<Bucket>() == 72);
+const _: () = assert!(size_of::<Shard>() == 40 && size_of::<Outcome>() == 16);
 
-/// The content of a checkpoint beside the index.
+/// The content of a checkpoint beside the keys of the shards.
 #[derive(Default)]
 pub(crate) struct Checkpoint {
     pub segments: Vec<SegmentState>,
     /// The occupancy of each segment, by its number; segments that were never used may be missing at the end.
     pub occupancy: Vec<Occupancy>,
     pub sequence: u64,
-    pub live_bytes: u64,
-    pub outcomes: Outcomes,
 }
 
-/// The bytes of a checkpoint.
-pub(crate) fn encode<'a>(
+/// The bytes of a checkpoint:
+///
+/// ```text
+///   header | segments | shards | outcomes of all shards | buckets of all shards
+/// ```
+pub(in crate::server) fn encode<'a>(
     format: &LogFormat,
-    index: &Index,
+    shards: impl ExactSizeIterator<Item = &'a LiveShard>,
     segments: impl Iterator<Item = (&'a SegmentState, &'a Occupancy)>,
-    outcomes: &Outcomes,
     sequence: u64,
-    live_bytes: u64,
 ) -> Vec<u8> {
     let mut bytes = vec![0; size_of::<Header>()];
     let mut segment_count = 0;
@@ -178,43 +188,58 @@ pub(crate) fn encode<'a>(
         bytes.extend_from_slice(Segment::new(state, occupancy).as_bytes());
         segment_count += 1;
     }
-    let mut outcome_count = 0;
-    for (sequence, token) in outcomes.entries() {
-        bytes.extend_from_slice(
-            Outcome {
-                token: U64::new(token),
-                sequence: U64::new(sequence),
-            }
-            .as_bytes(),
-        );
-        outcome_count += 1;
+    let shard_count = shards.len() as u32;
+    let (mut facts, mut outcomes, mut buckets) = (Vec::new(), Vec::new(), Vec::new());
+    for shard in shards {
+        let of_shard = encode_shard(shard, &mut outcomes, &mut buckets);
+        facts.extend_from_slice(of_shard.as_bytes());
     }
-    let mut bucket_count = 0;
-    index.table().for_each_bucket(|number, words| {
-        let bucket = Bucket {
-            number: U64::new(number),
-            words: words.map(U64::new),
-        };
-        bytes.extend_from_slice(bucket.as_bytes());
-        bucket_count += 1;
-    });
+    for part in [facts, outcomes, buckets] {
+        bytes.extend_from_slice(&part);
+    }
     let mut header = Header {
         checksum: U128::new(0),
         magic: MAGIC,
         version: U32::new(VERSION),
-        index_bits: U32::new(index.table().bits()),
+        shard_count: U32::new(shard_count),
         uuid: U128::new(format.uuid),
         sequence: U64::new(sequence),
-        live_bytes: U64::new(live_bytes),
         segment_count: U64::new(segment_count),
-        bucket_count: U64::new(bucket_count),
-        outcome_count: U64::new(outcome_count),
-        horizon: U64::new(outcomes.horizon()),
     };
     bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
     header.checksum = U128::new(hash::xxh3_128(&bytes[size_of::<U128>()..]));
     bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
     bytes
+}
+
+/// Adds the outcomes and buckets of `shard`, and returns its facts.
+fn encode_shard(shard: &LiveShard, outcomes: &mut Vec<u8>, buckets: &mut Vec<u8>) -> Shard {
+    let mut outcome_count = 0;
+    for (sequence, token) in shard.outcomes.entries() {
+        let outcome = Outcome {
+            token: U64::new(token),
+            sequence: U64::new(sequence),
+        };
+        outcomes.extend_from_slice(outcome.as_bytes());
+        outcome_count += 1;
+    }
+    let mut bucket_count = 0;
+    shard.index().table().for_each_bucket(|number, words| {
+        let bucket = Bucket {
+            number: U64::new(number),
+            words: words.map(U64::new),
+        };
+        buckets.extend_from_slice(bucket.as_bytes());
+        bucket_count += 1;
+    });
+    Shard {
+        index_bits: U32::new(shard.index().table().bits()),
+        reserved: U32::ZERO,
+        live_bytes: U64::new(shard.live_bytes()),
+        bucket_count: U64::new(bucket_count),
+        outcome_count: U64::new(outcome_count),
+        horizon: U64::new(shard.outcomes.horizon()),
+    }
 }
 
 /// Damage of a checkpoint.
@@ -232,13 +257,19 @@ fn damage(what: &'static str, found: String, expected: String) -> Corruption {
 pub(crate) struct Image<'a> {
     header: Header,
     segments: &'a [Segment],
+    shards: Vec<ShardImage<'a>>,
+}
+
+/// The parts of a shard.
+struct ShardImage<'a> {
+    facts: &'a Shard,
     outcomes: &'a [Outcome],
     buckets: &'a [Bucket],
 }
 
 impl<'a> Image<'a> {
-    /// Checks `bytes`.
-    pub fn parse(bytes: &'a [u8], format: &LogFormat) -> Result<Self, Corruption> {
+    /// Checks `bytes`, found in a pool of `shards` shards.
+    pub fn parse(bytes: &'a [u8], format: &LogFormat, shards: u32) -> Result<Self, Corruption> {
         let Ok((header, rest)) = Header::read_from_prefix(bytes) else {
             return Err(damage(
                 "checkpoint",
@@ -258,7 +289,7 @@ impl<'a> Image<'a> {
         }
         if header.version.get() != VERSION
             || header.uuid.get() != format.uuid
-            || header.index_bits.get() > INDEX_BITS_MAX
+            || header.shard_count.get() != shards
         {
             return Err(damage(
                 "checkpoint identity",
@@ -268,14 +299,10 @@ impl<'a> Image<'a> {
         }
         // The checksum is right, so `encode` wrote the rest. Lengths are still checked, because a bug must not cause a read out
         // of bounds.
-        let parts =
-            take::<Segment>(rest, header.segment_count.get()).and_then(|(segments, rest)| {
-                let (outcomes, rest) = take::<Outcome>(rest, header.outcome_count.get())?;
-                Some((segments, outcomes, <[Bucket]>::ref_from_bytes(rest).ok()?))
-            });
-        let Some((segments, outcomes, buckets)) =
-            parts.filter(|(.., all)| all.len() as u64 == header.bucket_count.get())
-        else {
+        let segment_count = header.segment_count.get();
+        let parts = take::<Segment>(rest, segment_count)
+            .and_then(|(segments, rest)| Some((segments, parts_of_shards(rest, shards)?)));
+        let Some((segments, shards)) = parts else {
             return Err(damage(
                 "checkpoint length",
                 format!("{} bytes", bytes.len()),
@@ -285,8 +312,7 @@ impl<'a> Image<'a> {
         let image = Self {
             header,
             segments,
-            outcomes,
-            buckets,
+            shards,
         };
         image.check_parts(format)?;
         Ok(image)
@@ -295,10 +321,7 @@ impl<'a> Image<'a> {
     /// Checks that a pool of this format can contain the parts.
     fn check_parts(&self, format: &LogFormat) -> Result<(), Corruption> {
         let Self {
-            header,
-            segments,
-            buckets,
-            ..
+            header, segments, ..
         } = self;
         if let Some(segment) = segments
             .iter()
@@ -310,29 +333,9 @@ impl<'a> Image<'a> {
                 format!("below {}", format.segment_count),
             ));
         }
-        let bits = header.index_bits.get();
-        if let Some(bucket) = buckets
-            .iter()
-            .find(|bucket| bucket.number.get() >> bits != 0)
-        {
-            return Err(damage(
-                "checkpoint bucket",
-                bucket.number.to_string(),
-                format!("below 2^{bits}"),
-            ));
-        }
         let capacity = format.segment_size * u64::from(format.segment_count);
-        let mut words = buckets
-            .iter()
-            .flat_map(|bucket| &bucket.words[..BUCKET_WORDS as usize])
-            .map(|word| Word(word.get()));
-        if let Some(word) = words.find(|&word| word != Word::EMPTY && word.position() >= capacity) {
-            return Err(damage(
-                "checkpoint word",
-                format!("position {}", word.position()),
-                format!("below {capacity}"),
-            ));
-        }
+        let faults = self.shards.iter().map(|shard| shard.check(capacity));
+        faults.collect::<Result<(), _>>()?;
         if header.sequence.get() >= SEQUENCE_LIMIT {
             return Err(damage(
                 "checkpoint sequence",
@@ -348,21 +351,18 @@ impl<'a> Image<'a> {
         self.segments.iter().map(Segment::to_state).collect()
     }
 
-    /// log2 of the buckets of the index at the time of the checkpoint.
-    pub fn index_bits(&self) -> u32 {
-        self.header.index_bits.get()
+    /// log2 of the buckets of each index at the time of the checkpoint.
+    pub fn index_bits(&self) -> Vec<u32> {
+        let bits = |shard: &ShardImage<'_>| shard.facts.index_bits.get();
+        self.shards.iter().map(bits).collect()
     }
 
-    /// Fills the empty `index`, which has `index_bits`, and returns the rest of the checkpoint.
-    pub fn restore(&self, index: &mut Index) -> Checkpoint {
-        assert_eq!(index.table().bits(), self.index_bits());
-        for bucket in self.buckets {
-            index.restore_bucket(bucket.number.get(), &bucket.words.map(U64::get));
+    /// Fills the empty `shards`, whose indexes have `index_bits`, and returns the rest of the checkpoint.
+    pub fn restore(&self, shards: &mut [Keys]) -> Checkpoint {
+        let count = self.header.shard_count.get();
+        for (image, keys) in self.shards.iter().zip(shards) {
+            image.restore(keys, count);
         }
-        let mut outcomes = Outcomes::forgotten_up_to(self.header.horizon.get());
-        self.outcomes
-            .iter()
-            .for_each(|outcome| outcomes.note(outcome.token.get(), outcome.sequence.get()));
         let mut occupancy = vec![
             Occupancy::EMPTY;
             self.segments
@@ -378,10 +378,80 @@ impl<'a> Image<'a> {
             segments: self.segments(),
             occupancy,
             sequence: self.header.sequence.get(),
-            live_bytes: self.header.live_bytes.get(),
-            outcomes,
         }
     }
+}
+
+impl ShardImage<'_> {
+    /// Checks that the words lie in a table of this size, and point into a log of `capacity` bytes.
+    fn check(&self, capacity: u64) -> Result<(), Corruption> {
+        let bits = self.facts.index_bits.get();
+        if bits > INDEX_BITS_MAX {
+            return Err(damage(
+                "checkpoint index",
+                format!("2^{bits} buckets"),
+                format!("at most 2^{INDEX_BITS_MAX}"),
+            ));
+        }
+        let mut buckets = self.buckets.iter();
+        if let Some(bucket) = buckets.find(|bucket| bucket.number.get() >> bits != 0) {
+            return Err(damage(
+                "checkpoint bucket",
+                bucket.number.to_string(),
+                format!("below 2^{bits}"),
+            ));
+        }
+        let mut words = self
+            .buckets
+            .iter()
+            .flat_map(|bucket| &bucket.words[..BUCKET_WORDS as usize])
+            .map(|word| Word(word.get()));
+        if let Some(word) = words.find(|&word| word != Word::EMPTY && word.position() >= capacity) {
+            return Err(damage(
+                "checkpoint word",
+                format!("position {}", word.position()),
+                format!("below {capacity}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Fills the empty `keys` of one of `shards` shards.
+    fn restore(&self, keys: &mut Keys, shards: u32) {
+        assert_eq!(keys.index.table().bits(), self.facts.index_bits.get());
+        for bucket in self.buckets {
+            let words = bucket.words.map(U64::get);
+            keys.index.restore_bucket(bucket.number.get(), &words);
+        }
+        keys.live_bytes = self.facts.live_bytes.get();
+        keys.outcomes = Outcomes::forgotten_up_to(self.facts.horizon.get(), shards);
+        for outcome in self.outcomes {
+            let (token, sequence) = (outcome.token.get(), outcome.sequence.get());
+            keys.outcomes.note(token, sequence);
+        }
+    }
+}
+
+/// The parts of `count` shards, which are all of `bytes`.
+fn parts_of_shards(bytes: &[u8], count: u32) -> Option<Vec<ShardImage<'_>>> {
+    let (all, mut rest) = take::<Shard>(bytes, count.into())?;
+    let mut outcomes = Vec::new();
+    for facts in all {
+        let of_shard;
+        (of_shard, rest) = take::<Outcome>(rest, facts.outcome_count.get())?;
+        outcomes.push(of_shard);
+    }
+    let mut shards = Vec::new();
+    for (facts, outcomes) in all.iter().zip(outcomes) {
+        let buckets;
+        (buckets, rest) = take::<Bucket>(rest, facts.bucket_count.get())?;
+        shards.push(ShardImage {
+            facts,
+            outcomes,
+            buckets,
+        });
+    }
+    rest.is_empty().then_some(shards)
 }
 
 /// The first `count` values of `bytes`, and the bytes after them.

@@ -1,6 +1,6 @@
 //! Recovery turns the pool that a crash left into a state that can be served.
 //!
-//! 1. `survey.rs` reads checkpoint and log into an index, and changes nothing.
+//! 1. `survey.rs` reads checkpoint and log into the indexes, and changes nothing.
 //! 2. The records found, and the whole copies of damaged headers, are persisted. Then the records are sealed and the headers
 //!    mended, and these changes are persisted, before there is any appender.
 //! 3. The witness of each segment is stored in its neighbour (`space/witnesses.rs`) and persisted.
@@ -24,12 +24,10 @@ use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
-use crate::index::Index;
-use crate::server::recovery::rebuild::Rebuilt;
+use crate::server::recovery::rebuild::{Keys, Rebuilt};
 use crate::server::recovery::survey::{
     Appended, Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey,
 };
-use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::{Space, Witnesses};
 
 /// The findings and repairs of a recovery, for messages.
@@ -60,11 +58,10 @@ pub struct RecoveryReport {
 /// A pool ready to be served.
 pub(crate) struct Recovered {
     pub format: LogFormat,
-    pub index: Index,
+    /// The keys of each shard, by its number.
+    pub keys: Vec<Keys>,
     pub space: Space,
-    pub outcomes: Outcomes,
     pub next_sequence: u64,
-    pub live_bytes: u64,
     /// Proof that every recovered record and every seal is persisted, so that others may follow them.
     pub sealed: Persisted,
 }
@@ -104,15 +101,13 @@ pub(crate) async fn recover(
     } = survey;
     let mut segments: Vec<SegmentState> = segments.into_iter().map(|(state, _)| state).collect();
     let Rebuilt {
-        index,
-        mut outcomes,
+        mut keys,
         sequence_max,
-        live_bytes,
         occupancy,
     } = rebuilt;
     // Records that were taken back have used their sequences, too.
     let mut sequence_max = sequence_max.max(report.sequence_max);
-    report.keys = index.len();
+    report.keys = keys.iter().map(|keys| keys.index.len()).sum();
     if !pool.was_clean() {
         mark_doubtful(&*log, &format, &segments, &occupied);
     }
@@ -128,7 +123,9 @@ pub(crate) async fn recover(
     sequence_max = sequence_max.max(heritage.sequence_floor);
     if !report.used_checkpoint {
         // A valid checkpoint contains all tokens since its own horizon: no segment was freed after the checkpoint.
-        outcomes.forget_up_to(heritage.tokens_lost);
+        for keys in &mut keys {
+            keys.outcomes.forget_up_to(heritage.tokens_lost);
+        }
     }
     let mut space = Space::new(pool.backing(), &*log, segments, occupancy, witnesses);
     space.hold_for_appends(&appended);
@@ -141,13 +138,11 @@ pub(crate) async fn recover(
     Ok((
         Recovered {
             format,
-            index,
+            keys,
             space,
-            outcomes,
             next_sequence: sequence_max
                 + lost_versions
                 + u64::from(!mutant!(VersionGivenTwice) || sequence_max == 0),
-            live_bytes,
             sealed,
         },
         report,

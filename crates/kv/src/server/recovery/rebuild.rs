@@ -1,7 +1,7 @@
-//! Fills the index from records that a scan finds, in any order.
+//! Fills the indexes of all shards from records that a scan finds, in any order.
 //!
 //! For each key, the record with the highest sequence wins, and of several copies the one that was moved last. Until all records
-//! were seen, the index also contains words of deletes, because an older put of the same key may follow; then these words are
+//! were seen, an index also contains words of deletes, because an older put of the same key may follow; then these words are
 //! removed.
 //!
 //! Random memory accesses dominate, so each batch takes three passes: prefetch the buckets, prefetch the keys of their words,
@@ -17,34 +17,39 @@ use crate::index::{Index, Table};
 use crate::server::recovery::checkpoint::Checkpoint;
 use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::occupancy::Occupancy;
-use crate::wire::{KeyHash, Word};
+use crate::wire::{KeyMap, Route, Word};
 
 /// See the module documentation.
 pub(crate) struct Rebuild {
     backing: Rc<dyn Backing>,
     log: Rc<dyn Region>,
-    index: Index,
-    outcomes: Outcomes,
-    tombstones: Vec<(KeyHash, u64)>,
-    hashes: Vec<KeyHash>,
+    shards: Vec<Keys>,
+    tombstones: Vec<(Route, u64)>,
+    routes: Vec<Route>,
     sequence_max: u64,
-    live_bytes: u64,
     occupancy: Vec<Occupancy>,
     format: LogFormat,
+    keys: KeyMap,
     /// Whether clients will change words of the index.
     is_shared: bool,
     failure: Option<MediaError>,
 }
 
-/// The result of a rebuild.
-pub(crate) struct Rebuilt {
+/// The keys of a shard, as recovery finds them.
+pub(crate) struct Keys {
     pub index: Index,
     /// The outcomes of the latest writes with tokens.
     pub outcomes: Outcomes,
-    /// Highest sequence number seen.
-    pub sequence_max: u64,
     /// Bytes of the records that the index points to.
     pub live_bytes: u64,
+}
+
+/// The result of a rebuild.
+pub(crate) struct Rebuilt {
+    /// The keys of each shard, by its number.
+    pub keys: Vec<Keys>,
+    /// Highest sequence number seen.
+    pub sequence_max: u64,
     /// The occupancy of each segment, by its number.
     pub occupancy: Vec<Occupancy>,
 }
@@ -63,6 +68,22 @@ pub(crate) fn index_memory(
         backing.volatile_for_all(name, size)
     } else {
         backing.volatile(name, size)
+    }
+}
+
+impl Keys {
+    /// No keys, for one of `shards` shards, in an index of 2^`bits` buckets. With `is_shared`, trusted clients may change words.
+    pub fn empty(
+        backing: &dyn Backing,
+        (bits, is_shared): (u32, bool),
+        shards: u32,
+    ) -> Result<Self, MediaError> {
+        let memory = index_memory(backing, bits, is_shared)?;
+        Ok(Self {
+            index: Index::new(memory, bits),
+            outcomes: Outcomes::forgotten_up_to(0, shards),
+            live_bytes: 0,
+        })
     }
 }
 
@@ -89,18 +110,16 @@ pub(crate) fn resident(
 }
 
 impl Rebuild {
-    /// Continues from `index`, which has the content of `checkpoint`.
+    /// Continues from `shards`, which have the content of `checkpoint`.
     pub fn new(
         backing: Rc<dyn Backing>,
         log: Rc<dyn Region>,
-        format: &LogFormat,
-        (index, is_shared): (Index, bool),
+        (format, keys): (&LogFormat, KeyMap),
+        (shards, is_shared): (Vec<Keys>, bool),
         checkpoint: Checkpoint,
     ) -> Self {
         let Checkpoint {
             sequence,
-            live_bytes,
-            outcomes,
             segments: _,
             mut occupancy,
         } = checkpoint;
@@ -108,66 +127,65 @@ impl Rebuild {
         Self {
             backing,
             log,
-            index,
-            outcomes,
+            shards,
             tombstones: Vec::new(),
-            hashes: Vec::new(),
+            routes: Vec::new(),
             sequence_max: sequence,
-            live_bytes,
             occupancy,
             format: *format,
+            keys,
             is_shared,
             failure: None,
         }
     }
 
-    /// Removes the words of deletes and returns the index.
+    /// Removes the words of deletes and returns the indexes.
     pub fn finish(mut self) -> Result<Rebuilt, MediaError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        for (hash, position) in std::mem::take(&mut self.tombstones) {
+        for (Route { shard, hash }, position) in std::mem::take(&mut self.tombstones) {
+            let index = &mut self.shards[shard as usize].index;
             // No word points to a tombstone that lost against a later put.
-            if let Some(found) = self.index.find(hash, |word| {
+            if let Some(found) = index.find(hash, |word| {
                 word.position() == position || mutant!(TombstoneWinsAlways)
             }) {
-                self.index.remove(hash, found);
+                index.remove(hash, found);
             }
         }
-        let bits = Index::bits_for(self.index.len());
-        if self.index.table().bits() > bits + SPARE_BITS_MAX {
-            let memory = index_memory(&*self.backing, bits, self.is_shared)?;
-            self.index
-                .move_to(memory, bits, &*self.log, self.format.tag_key);
+        for Keys { index, .. } in &mut self.shards {
+            let bits = Index::bits_for(index.len());
+            if index.table().bits() > bits + SPARE_BITS_MAX {
+                let memory = index_memory(&*self.backing, bits, self.is_shared)?;
+                index.move_to(memory, bits, &*self.log, self.keys);
+            }
         }
         let Self {
-            index,
-            outcomes,
+            shards,
             sequence_max,
-            live_bytes,
             occupancy,
             ..
         } = self;
         Ok(Rebuilt {
-            index,
-            outcomes,
+            keys: shards,
             sequence_max,
-            live_bytes,
             occupancy,
         })
     }
 
-    fn insert(&mut self, found: &Found<'_>, hash: KeyHash, scratch: &mut Vec<u8>) {
-        let header = &found.header;
+    fn insert(&mut self, found: &Found<'_>, route: Route, scratch: &mut Vec<u8>) {
+        let (header, Route { shard, hash }) = (&found.header, route);
         self.sequence_max = self.sequence_max.max(header.sequence());
         if !mutant!(OutcomesNotRecovered) {
-            self.outcomes.note(header.token(), header.sequence());
+            let outcomes = &mut self.keys_of(shard).outcomes;
+            outcomes.note(header.token(), header.sequence());
         }
         self.note_found(found);
         let word = Word::new(found.position, header.generation(), hash, header.size());
         let log = &*self.log;
         let mut old = None;
-        let place = self.index.find(hash, |word| {
+        let index = &self.shards[shard as usize].index;
+        let place = index.find(hash, |word| {
             match resident(log, word.position(), found.key, scratch) {
                 Some(resident) if resident.same_key => {
                     old = Some((resident.header, word.position()));
@@ -186,26 +204,27 @@ impl Rebuild {
                     return;
                 }
                 if old.kind() == Kind::Put {
-                    self.live_bytes = self.live_bytes.saturating_sub(old.size());
+                    let live_bytes = &mut self.keys_of(shard).live_bytes;
+                    *live_bytes = live_bytes.saturating_sub(old.size());
                     self.occupancy_at(old_position)
                         .note_death(old.size(), old.sequence());
                 }
-                self.index.replace(hash, place, word);
+                self.keys_of(shard).index.replace(hash, place, word);
             }
             _ => {
-                if let Err(failure) = self.make_room() {
+                if let Err(failure) = self.make_room(shard) {
                     self.failure = Some(failure);
                     return;
                 }
-                self.index.insert(hash, word);
+                self.keys_of(shard).index.insert(hash, word);
             }
         }
         match header.kind() {
             Kind::Put => {
-                self.live_bytes += header.size();
+                self.keys_of(shard).live_bytes += header.size();
                 self.occupancy_at(found.position).live += header.size() as i64;
             }
-            Kind::Delete => self.tombstones.push((hash, found.position)),
+            Kind::Delete => self.tombstones.push((route, found.position)),
         }
     }
 
@@ -227,15 +246,28 @@ impl Rebuild {
         &mut self.occupancy[self.format.locate(position).0 as usize]
     }
 
-    /// Makes room in the index for one more key. Deleted keys take room until all records were seen.
-    fn make_room(&mut self) -> Result<(), MediaError> {
-        if self.index.len() >= self.index.capacity() {
-            let bits = self.index.table().bits() + 1;
+    fn keys_of(&mut self, shard: u32) -> &mut Keys {
+        &mut self.shards[shard as usize]
+    }
+
+    /// Makes room in the index of `shard` for one more key. Deleted keys take room until all records were seen.
+    fn make_room(&mut self, shard: u32) -> Result<(), MediaError> {
+        let index = &mut self.shards[shard as usize].index;
+        if index.len() >= index.capacity() {
+            let bits = index.table().bits() + 1;
             let memory = index_memory(&*self.backing, bits, self.is_shared)?;
-            self.index
-                .move_to(memory, bits, &*self.log, self.format.tag_key);
+            index.move_to(memory, bits, &*self.log, self.keys);
         }
         Ok(())
+    }
+
+    /// The way to the key of a record.
+    fn route(&self, found: &Found<'_>) -> Route {
+        let route = self.keys.route(found.key);
+        match mutant!(RecoveredIntoOneShard) {
+            true => Route { shard: 0, ..route },
+            false => route,
+        }
     }
 }
 
@@ -247,16 +279,14 @@ fn age(header: &RecordHeader) -> (u64, Option<u64>) {
 
 impl Visitor for Rebuild {
     fn records(&mut self, batch: &[Found<'_>]) {
-        let mut hashes = std::mem::take(&mut self.hashes);
-        hashes.clear();
-        hashes.extend(
-            batch
-                .iter()
-                .map(|found| KeyHash::of(self.format.tag_key, found.key)),
-        );
-        hashes.iter().for_each(|&hash| self.index.prefetch(hash));
-        for (&hash, found) in hashes.iter().zip(batch) {
-            for word in self.index.candidates(hash) {
+        let mut routes = std::mem::take(&mut self.routes);
+        routes.clear();
+        routes.extend(batch.iter().map(|found| self.route(found)));
+        for &Route { shard, hash } in &routes {
+            self.shards[shard as usize].index.prefetch(hash);
+        }
+        for (&Route { shard, hash }, found) in routes.iter().zip(batch) {
+            for word in self.shards[shard as usize].index.candidates(hash) {
                 self.log.prefetch(
                     word.position(),
                     (RECORD_START_SIZE + found.key.len()) as u64,
@@ -264,12 +294,12 @@ impl Visitor for Rebuild {
             }
         }
         let mut scratch = Vec::new();
-        for (&hash, found) in hashes.iter().zip(batch) {
+        for (&route, found) in routes.iter().zip(batch) {
             // Records after a failure are only checked for their own damage.
             if self.failure.is_none() {
-                self.insert(found, hash, &mut scratch);
+                self.insert(found, route, &mut scratch);
             }
         }
-        self.hashes = hashes;
+        self.routes = routes;
     }
 }

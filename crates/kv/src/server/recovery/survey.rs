@@ -1,8 +1,8 @@
-//! The survey of a pool, which an opening makes before it changes anything: reads checkpoint and log into an index.
+//! The survey of a pool, which an opening makes before it changes anything: reads checkpoint and log into an index for each shard.
 //!
-//! 1. The checkpoint, if it is whole and no segment was freed since, gives the index and the ends of the segments as they were
+//! 1. The checkpoint, if it is whole and no segment was freed since, gives the indexes and the ends of the segments as they were
 //!    when it was taken.
-//! 2. Each segment is scanned from there on; the records found go into the index.
+//! 2. Each segment is scanned from there on; the records found go into the indexes.
 //! 3. The records found in a segment are compared with the word that its neighbour has of it: a segment can be lost whole.
 //!
 //! Recovery continues from here, and a check of a pool that is not served ends here, so both read a pool by the same rules.
@@ -17,10 +17,11 @@ use stonecast_media::{Blob, Durability, Pool, Region};
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::server::recovery::checkpoint::{Checkpoint, Image};
-use crate::server::recovery::rebuild::{Rebuild, Rebuilt, index_memory};
+use crate::server::recovery::rebuild::{Keys, Rebuild, Rebuilt};
 use crate::server::recovery::{RecoveryReport, SEGMENT_START_SIZE};
+use crate::wire::KeyMap;
 
-/// The source of an index.
+/// The source of the indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The checkpoint, if it counts, and the records appended since.
@@ -46,7 +47,7 @@ pub(crate) struct Survey {
     pub appended: Vec<Appended>,
     /// Whether there is a checkpoint, believed or not.
     pub has_checkpoint: bool,
-    /// Whether a checkpoint gave the index.
+    /// Whether a checkpoint gave the indexes.
     pub used_checkpoint: bool,
     /// Why the checkpoint is not believed, if it is damaged.
     pub checkpoint_damage: Option<Corruption>,
@@ -148,6 +149,14 @@ pub(crate) fn format_of(pool: &Pool) -> LogFormat {
     }
 }
 
+/// The division of the keys of `pool` among its shards.
+pub(crate) fn keys_of(pool: &Pool) -> KeyMap {
+    KeyMap {
+        seed: pool.tag_key(),
+        shards: pool.shards(),
+    }
+}
+
 /// After a power cycle a pool that never synced may have lost any written record, even those that a checkpoint knows.
 fn was_unsynced(pool: &Pool) -> bool {
     pool.durability() == Durability::Process && !pool.same_power_cycle()
@@ -161,6 +170,12 @@ pub(crate) fn lacks_what_was_told(pool: &Pool) -> bool {
 /// Bytes of the log that a key takes at least, as a guess from which the index starts: if keys take more, its table is made
 /// again afterwards.
 const BYTES_PER_KEY: u64 = 256;
+
+/// log2 of the buckets from which the index of each of `shards` shards starts.
+fn bits_for(occupied: &[Span], shards: u32) -> u32 {
+    let bytes: u64 = occupied.iter().map(|span| span.size).sum();
+    Index::bits_for(bytes / BYTES_PER_KEY / u64::from(shards))
+}
 
 /// Whether any of `occupied` touches `part`.
 fn is_occupied(occupied: &[Span], part: Span) -> bool {
@@ -187,35 +202,38 @@ pub(crate) fn survey(
     basis: Basis,
     surveyor: &mut dyn Surveyor,
 ) -> Result<Survey, StoreError> {
-    let format = format_of(pool);
-    let backing = pool.backing();
-    let log = pool.log();
+    let (format, keys) = (format_of(pool), keys_of(pool));
+    let (backing, log) = (pool.backing(), pool.log());
     let bytes = match basis {
         Basis::Checkpoint if !lacks_what_was_told(pool) => backing.load(Blob::Checkpoint)?,
         Basis::Checkpoint | Basis::LogAlone => None,
     };
     let bytes = bytes.filter(|bytes| !bytes.is_empty());
-    let (image, checkpoint_damage) =
-        match bytes.as_deref().map(|bytes| Image::parse(bytes, &format)) {
-            Some(Ok(image)) => (Some(image), None),
-            Some(Err(damage)) => (None, Some(damage)),
-            None => (None, None),
-        };
+    let (image, checkpoint_damage) = match bytes
+        .as_deref()
+        .map(|bytes| Image::parse(bytes, &format, keys.shards))
+    {
+        Some(Ok(image)) => (Some(image), None),
+        Some(Err(damage)) => (None, Some(damage)),
+        None => (None, None),
+    };
     let occupied = backing.occupied()?;
     let bits = match &image {
         Some(image) => image.index_bits(),
-        None => Index::bits_for(occupied.iter().map(|span| span.size).sum::<u64>() / BYTES_PER_KEY),
+        None => vec![bits_for(&occupied, keys.shards); keys.shards as usize],
     };
-    let mut index = Index::new(index_memory(&*backing, bits, is_shared)?, bits);
+    let empty = |bits| Keys::empty(&*backing, (bits, is_shared), keys.shards);
+    let shards: Result<Vec<_>, _> = bits.into_iter().map(empty).collect();
+    let mut shards = shards?;
     let image = image.filter(|image| fits(&*log, &format, &image.segments()));
     let used_checkpoint = image.is_some();
-    let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut index));
+    let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut shards));
     let known = std::mem::take(&mut checkpoint.segments);
     let mut rebuild = Rebuild::new(
         backing.clone(),
         log.clone(),
-        &format,
-        (index, is_shared),
+        (&format, keys),
+        (shards, is_shared),
         checkpoint,
     );
     let Scanned { segments, appended } =

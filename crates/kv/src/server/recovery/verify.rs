@@ -64,8 +64,10 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     } else {
         opened
     };
-    result.keys = whole.rebuilt.index.len();
-    result.live_bytes = whole.rebuilt.live_bytes;
+    for keys in &whole.rebuilt.keys {
+        result.keys += keys.index.len();
+        result.live_bytes += keys.live_bytes;
+    }
     let report = whole.report();
     result.records = report.records;
     result.bytes = report.bytes_scanned;

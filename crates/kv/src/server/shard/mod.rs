@@ -1,4 +1,5 @@
 //! The keys of one shard: their index with its tables, the outcomes of their latest writes, and the count of live bytes.
+//! `shards.rs` finds the shard of a key.
 //!
 //! ```text
 //!   mod.rs      versions, claims, room for more keys
@@ -17,12 +18,12 @@ mod tables;
 use std::rc::Rc;
 
 use stonecast_fabric::{DeviceError, Port, Runtime};
-use stonecast_log::{Found, LogFormat, RECORD_START_SIZE};
+use stonecast_log::{Found, LogFormat};
 use stonecast_media::{PersistentRegion, Pool};
 
-use super::recovery::rebuild::resident;
+use super::recovery::rebuild::{Keys, resident};
 use crate::index::Index;
-use crate::wire::{KeyHash, Verdict, Word};
+use crate::wire::{KeyHash, KeyMap, Word};
 
 use outcomes::Outcomes;
 pub(super) use publish::{Change, Move};
@@ -33,6 +34,7 @@ use tables::Tables;
 pub(super) struct Shard {
     log: Rc<dyn PersistentRegion>,
     format: LogFormat,
+    keys: KeyMap,
     index: Index,
     tables: Tables,
     pub outcomes: Outcomes,
@@ -43,31 +45,34 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// The shard of the keys that a recovery found. With `is_shared`, clients change words.
+    /// Shard `number`, with the keys that a recovery found. With `is_shared`, clients change words.
     pub fn new(
         pool: &Pool,
-        (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
+        world: (Rc<Port>, Rc<dyn Runtime>),
         is_shared: bool,
-        (mut index, outcomes, live_bytes): (Index, Outcomes, u64),
-        format: LogFormat,
+        (number, keys): (u32, Keys),
+        (format, map): (LogFormat, KeyMap),
     ) -> Result<Self, DeviceError> {
+        let Keys {
+            mut index,
+            outcomes,
+            live_bytes,
+        } = keys;
         if is_shared {
             index.share();
         }
+        let memory = (pool.backing(), is_shared);
+        let numbers = (number..).step_by(map.shards as usize);
         Ok(Self {
             log: pool.log(),
             format,
-            tables: Tables::new(port, runtime, (pool.backing(), is_shared), &index)?,
+            keys: map,
+            tables: Tables::new(world, memory, &index, numbers)?,
             index,
             outcomes,
             live_bytes,
             scratch: Vec::new(),
         })
-    }
-
-    /// The hash of a key.
-    pub fn hash_of(&self, key: &[u8]) -> KeyHash {
-        KeyHash::of(self.format.tag_key, key)
     }
 
     /// The index, for reports and walks.
@@ -90,14 +95,6 @@ impl Shard {
         self.live_bytes
     }
 
-    /// The number that accompanies the verdict on a refused write: the live bytes, if the pool is full.
-    pub fn number_with(&self, verdict: Verdict) -> u64 {
-        match verdict {
-            Verdict::NoSpace => self.live_bytes,
-            _ => 0,
-        }
-    }
-
     /// Whether the index has room for `more` keys, even if all of them are new.
     pub fn is_roomy(&self, more: u64) -> bool {
         self.index.len() + more < self.index.capacity()
@@ -106,17 +103,6 @@ impl Shard {
     /// Whether the index has room for one key beside `inserted` others.
     pub fn has_place(&self, inserted: i64) -> bool {
         self.index.len() as i64 + inserted < self.index.capacity() as i64
-    }
-
-    /// Prefetches the memory that decisions on keys read: first all buckets, then the records that their words name.
-    pub fn prefetch(&self, keys: impl Iterator<Item = (KeyHash, usize)> + Clone) {
-        keys.clone().for_each(|(hash, _)| self.index.prefetch(hash));
-        for (hash, key_size) in keys {
-            for word in self.index.candidates(hash) {
-                let size = (RECORD_START_SIZE + key_size) as u64;
-                self.log.prefetch(word.position(), size);
-            }
-        }
     }
 
     /// The version of a key.
@@ -195,7 +181,7 @@ impl Shard {
     }
 
     fn step(&mut self, buckets: u64) {
-        let step = self.index.step(buckets, &*self.log, self.format.tag_key);
+        let step = self.index.step(buckets, &*self.log, self.keys);
         self.tables.note_step(&step);
     }
 

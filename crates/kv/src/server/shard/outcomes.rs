@@ -10,9 +10,13 @@ use std::collections::BTreeMap;
 
 use crate::wire::limits::OUTCOMES_MAX;
 
+/// Outcomes that each of many shards remembers, at most: tokens of one moment may all go to one shard.
+const OUTCOMES_OF_SHARD_MIN: usize = 1024;
+
 /// See the module documentation.
-#[derive(Default)]
 pub(crate) struct Outcomes {
+    /// Outcomes that are remembered, at most.
+    max: usize,
     by_token: BTreeMap<u64, u64>,
     by_sequence: BTreeMap<u64, u64>,
     horizon: u64,
@@ -30,11 +34,14 @@ pub(crate) enum Outcome {
 }
 
 impl Outcomes {
-    /// No outcomes; writes up to version `horizon` may have been done.
-    pub fn forgotten_up_to(horizon: u64) -> Self {
+    /// No outcomes, for one of `shards` shards; writes up to version `horizon` may have been done.
+    pub fn forgotten_up_to(horizon: u64, shards: u32) -> Self {
+        let share = OUTCOMES_MAX / shards as usize;
         Self {
+            max: share.max(OUTCOMES_OF_SHARD_MIN),
+            by_token: BTreeMap::new(),
+            by_sequence: BTreeMap::new(),
             horizon,
-            ..Self::default()
         }
     }
 
@@ -57,7 +64,7 @@ impl Outcomes {
             return;
         }
         self.by_sequence.insert(sequence, token);
-        if self.by_sequence.len() > OUTCOMES_MAX
+        if self.by_sequence.len() > self.max
             && let Some((sequence, token)) = self.by_sequence.pop_first()
         {
             self.by_token.remove(&token);
@@ -94,7 +101,7 @@ mod tests {
     /// Fails without the bound and without the horizon: without the horizon, a write that was done long ago would be done again.
     #[test]
     fn the_oldest_outcomes_are_forgotten_and_not_mistaken_for_writes_never_done() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = Outcomes::forgotten_up_to(0, 1);
         let count = OUTCOMES_MAX as u64 + 10;
         // Recovery finds records in any order.
         for sequence in (1..=count).rev() {
@@ -110,7 +117,7 @@ mod tests {
 
     #[test]
     fn writes_without_a_token_are_not_remembered() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = Outcomes::forgotten_up_to(0, 1);
         outcomes.note(0, 5);
         assert_eq!(outcomes.find(0, 0), Outcome::NotDone);
     }
@@ -118,7 +125,7 @@ mod tests {
     #[test]
     fn the_later_of_two_writes_with_one_token_is_remembered() {
         for order in [[3, 9], [9, 3]] {
-            let mut outcomes = Outcomes::default();
+            let mut outcomes = Outcomes::forgotten_up_to(0, 1);
             order
                 .into_iter()
                 .for_each(|sequence| outcomes.note(7, sequence));

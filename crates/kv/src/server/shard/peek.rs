@@ -17,7 +17,7 @@ impl Shard {
         file: &str,
     ) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
-        let hash = self.hash_of(key);
+        let hash = self.keys.route(key).hash;
         let wanted = WholeRecord {
             format: &self.format,
             key,

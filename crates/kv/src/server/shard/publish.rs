@@ -7,12 +7,12 @@ use stonecast_persist::Persisted;
 use super::Shard;
 use crate::server::journal::Journal;
 use crate::server::recovery::rebuild::resident;
-use crate::wire::{KeyHash, Word};
+use crate::wire::{Route, Word};
 
 /// The change that makes a finished write visible.
 pub(in crate::server) struct Change {
     pub kind: Kind,
-    pub hash: KeyHash,
+    pub route: Route,
     pub version: u64,
     /// The word that names the record.
     pub word: Word,
@@ -23,7 +23,7 @@ pub(in crate::server) struct Change {
 
 /// A record that the cleaner copied.
 pub(in crate::server) struct Move {
-    pub hash: KeyHash,
+    pub route: Route,
     pub old: Word,
     pub new: Word,
     pub size: u64,
@@ -58,7 +58,7 @@ impl Shard {
     fn store(&mut self, change: &Change, key: &[u8]) -> (bool, Option<(u64, RecordHeader)>) {
         loop {
             let mut old = None;
-            let found = self.index.find(change.hash, |word| {
+            let found = self.index.find(change.route.hash, |word| {
                 let resident = resident(&*self.log, word.position(), key, &mut self.scratch);
                 old = resident
                     .filter(|resident| resident.same_key)
@@ -71,12 +71,14 @@ impl Shard {
                 return (false, old);
             }
             let done = match (change.kind, found) {
-                (Kind::Put, Some(found)) => self.index.replace(change.hash, found, change.word),
+                (Kind::Put, Some(found)) => {
+                    self.index.replace(change.route.hash, found, change.word)
+                }
                 (Kind::Put, None) => {
-                    self.index.insert(change.hash, change.word);
+                    self.index.insert(change.route.hash, change.word);
                     true
                 }
-                (Kind::Delete, Some(found)) => self.index.remove(change.hash, found),
+                (Kind::Delete, Some(found)) => self.index.remove(change.route.hash, found),
                 // The key was present when the delete was decided. Only a client that overwrites published records of the log,
                 // against the rules, makes the key vanish; the server survives that.
                 (Kind::Delete, None) => true,
@@ -90,11 +92,13 @@ impl Shard {
     /// Stores the index word of a moved record. Takes the proof that the copy is durable.
     pub fn publish_move(&mut self, moved: &Move, journal: &mut Journal, _: &Persisted) {
         let is_moved = loop {
-            let found = self.index.find(moved.hash, |word| word.names(moved.old));
+            let found = self
+                .index
+                .find(moved.route.hash, |word| word.names(moved.old));
             let Some(found) = found else {
                 break false;
             };
-            if self.index.replace(moved.hash, found, moved.new) {
+            if self.index.replace(moved.route.hash, found, moved.new) {
                 break true;
             }
         };

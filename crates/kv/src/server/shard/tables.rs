@@ -1,5 +1,7 @@
 //! The tables of an index as clients access them, and their growth; see `index`.
 
+use std::iter::StepBy;
+use std::ops::RangeFrom;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
@@ -48,14 +50,16 @@ pub(super) struct Tables {
     /// Earliest time of the next attempt, after there was no memory for a larger table.
     pause_until: Nanoseconds,
     growths: u64,
+    /// Numbers of the next tables. No two tables of a node have the same number.
+    numbers: StepBy<RangeFrom<u32>>,
 }
 
 impl Tables {
     pub fn new(
-        port: Rc<Port>,
-        runtime: Rc<dyn Runtime>,
+        (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
         (backing, is_shared): (Rc<dyn Backing>, bool),
         index: &Index,
+        mut numbers: StepBy<RangeFrom<u32>>,
     ) -> Result<Self, DeviceError> {
         let memory = index.table().memory().clone();
         let region = port.device().register(memory, Access::NONE)?;
@@ -64,9 +68,13 @@ impl Tables {
             runtime,
             backing,
             is_shared,
-            all: vec![SharedTable { number: 0, region }],
+            all: vec![SharedTable {
+                number: next(&mut numbers),
+                region,
+            }],
             pause_until: 0,
             growths: 0,
+            numbers,
         })
     }
 
@@ -114,7 +122,7 @@ impl Tables {
         let device = self.port.device();
         let region = device.register(memory.clone(), Access::NONE)?;
         index.begin_growth(memory);
-        let number = self.current().number.wrapping_add(1);
+        let number = next(&mut self.numbers);
         let before = self.all.len() - 1;
         self.all.insert(before, SharedTable { number, region });
         Ok(())
@@ -139,6 +147,11 @@ impl Tables {
             free(&self.port, &*self.runtime, table.region);
         }
     }
+}
+
+/// The number of the next table.
+fn next(numbers: &mut StepBy<RangeFrom<u32>>) -> u32 {
+    numbers.next().expect("an index grows less than 40 times")
 }
 
 /// Frees memory that no client can reach. The region's own key opened nothing to any peer.

@@ -1,0 +1,79 @@
+//! The room that a batch needs in the index of each shard that the batch touches.
+
+use super::batch::Write;
+use crate::server::shard::Shard;
+use crate::server::shards::Shards;
+
+/// See the module documentation.
+#[derive(Default)]
+pub(super) struct Room {
+    /// The writes that are counted: so many of the batch.
+    counted: usize,
+    /// The shards of the counted writes.
+    touched: Vec<u32>,
+    /// The needs of each shard, by its number.
+    needs: Vec<Need>,
+}
+
+/// The need of one shard.
+#[derive(Clone, Copy, Default)]
+struct Need {
+    /// Writes of the batch.
+    writes: u64,
+    /// Keys that the decided writes add to the index, less the keys that they remove; an upper bound while there is room for all.
+    inserted: i64,
+    /// Whether the index has room for the keys of all counted writes, even if all of them are new.
+    is_roomy: bool,
+}
+
+impl Room {
+    /// Empties it, for the next batch.
+    pub fn clear(&mut self) {
+        for shard in self.touched.drain(..) {
+            self.needs[shard as usize] = Need::default();
+        }
+        self.counted = 0;
+    }
+
+    /// Makes room for all `writes` of the batch, as far as there is memory.
+    pub fn make(&mut self, writes: &[Write], shards: &mut Shards) {
+        self.needs.resize_with(shards.iter().len(), Need::default);
+        for write in &writes[self.counted..] {
+            let shard = write.route.shard;
+            let need = &mut self.needs[shard as usize];
+            if need.writes == 0 {
+                self.touched.push(shard);
+            }
+            need.writes += 1;
+        }
+        self.counted = writes.len();
+        for &number in &self.touched {
+            let (need, shard) = (&mut self.needs[number as usize], shards.of_mut(number));
+            shard.make_room(need.writes);
+            need.is_roomy = shard.is_roomy(need.writes);
+        }
+    }
+
+    /// Whether the index of `shard` had room for all keys of the batch when room was made.
+    pub fn is_for_all_of(&self, shard: u32) -> bool {
+        self.needs[shard as usize].is_roomy
+    }
+
+    /// Whether the indexes of all touched shards have room for all keys of the batch now.
+    pub fn is_roomy(&self, shards: &Shards) -> bool {
+        let touched = self.touched.iter();
+        touched
+            .map(|&number| (shards.of(number), self.needs[number as usize]))
+            .all(|(shard, need)| shard.is_roomy(need.writes))
+    }
+
+    /// Whether the index of shard `number` has room for one key beside those of the decided writes.
+    pub fn has_place(&self, shard: &Shard, number: u32) -> bool {
+        shard.has_place(self.needs[number as usize].inserted)
+    }
+
+    /// Notes a decided write that adds so many keys to `shard`.
+    pub fn note(&mut self, shard: u32, added: i64) {
+        self.needs[shard as usize].inserted += added;
+    }
+}

@@ -1,0 +1,182 @@
+//! All shards of a node: even ranges of key hashes, each with a [`Shard`] of its own. The node's log holds the records of all.
+//!
+//! This server serves each of its shards alone: there is no other copy. A node that only keeps copies of a shard, or has nothing of
+//! it, says so in [`Shards::served`], which decides whether clients may read the index of a shard and ask for its outcomes.
+
+use std::rc::Rc;
+
+use stonecast_fabric::{DeviceError, Port, Runtime};
+use stonecast_log::{LogFormat, RECORD_START_SIZE};
+use stonecast_media::{PersistentRegion, Pool};
+use stonecast_persist::Persisted;
+
+use super::journal::Journal;
+use super::recovery::rebuild::Keys;
+use super::recovery::survey::keys_of;
+use super::shard::{Change, Move, Shard};
+use crate::error::StoreError;
+use crate::index::Table;
+use crate::wire::{KeyMap, Route, Verdict};
+
+/// See the module documentation.
+pub(super) struct Shards {
+    log: Rc<dyn PersistentRegion>,
+    keys: KeyMap,
+    all: Vec<Shard>,
+}
+
+impl Shards {
+    /// The shards of `pool`, with the keys that a recovery found in each. With `is_shared`, clients change words.
+    pub fn new(
+        pool: &Pool,
+        world: &(Rc<Port>, Rc<dyn Runtime>),
+        is_shared: bool,
+        found: Vec<Keys>,
+        format: LogFormat,
+    ) -> Result<Self, DeviceError> {
+        let keys = keys_of(pool);
+        let shard = |keys_of_shard| {
+            Shard::new(
+                pool,
+                world.clone(),
+                is_shared,
+                keys_of_shard,
+                (format, keys),
+            )
+        };
+        Ok(Self {
+            log: pool.log(),
+            keys,
+            all: (0..).zip(found).map(shard).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The way to a key.
+    pub fn route(&self, key: &[u8]) -> Route {
+        self.keys.route(key)
+    }
+
+    /// A shard, by the number that [`Shards::route`] gave.
+    pub fn of(&self, number: u32) -> &Shard {
+        &self.all[number as usize]
+    }
+
+    /// The same, to change.
+    pub fn of_mut(&mut self, number: u32) -> &mut Shard {
+        &mut self.all[number as usize]
+    }
+
+    /// The shard with a number that a client names, if this node serves that shard.
+    pub fn served(&self, number: u32) -> Option<&Shard> {
+        self.all.get(number as usize)
+    }
+
+    /// The shard in which clients publish overwrites: they do so only in a pool of one shard.
+    pub fn published(&self) -> &Shard {
+        &self.all[0]
+    }
+
+    /// The same, to change.
+    pub fn published_mut(&mut self) -> &mut Shard {
+        &mut self.all[0]
+    }
+
+    /// All shards, by number.
+    pub fn iter(&self) -> std::slice::Iter<'_, Shard> {
+        self.all.iter()
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> u64 {
+        self.iter().map(|shard| shard.index().len()).sum()
+    }
+
+    /// Number of keys that the indexes take without growing further.
+    pub fn capacity(&self) -> u64 {
+        self.iter().map(|shard| shard.index().capacity()).sum()
+    }
+
+    /// Bytes of the current tables.
+    pub fn index_bytes(&self) -> u64 {
+        let bits = self.iter().map(|shard| shard.index().table().bits());
+        bits.map(Table::size).sum()
+    }
+
+    /// Growths of all indexes.
+    pub fn growths(&self) -> u64 {
+        self.iter().map(Shard::growths).sum()
+    }
+
+    /// Bytes of the records that the indexes name.
+    pub fn live_bytes(&self) -> u64 {
+        self.iter().map(Shard::live_bytes).sum()
+    }
+
+    /// Whether an index grows.
+    pub fn is_growing(&self) -> bool {
+        self.iter().any(|shard| shard.index().is_growing())
+    }
+
+    /// The number that accompanies the verdict on a refused write: the live bytes, if the pool is full.
+    pub fn number_with(&self, verdict: Verdict) -> u64 {
+        match verdict {
+            Verdict::NoSpace => self.live_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Prefetches the memory that decisions on keys read: first all buckets, then the records that their words name.
+    pub fn prefetch(&self, keys: impl Iterator<Item = (Route, usize)> + Clone) {
+        for (Route { shard, hash }, _) in keys.clone() {
+            self.of(shard).index().prefetch(hash);
+        }
+        for (Route { shard, hash }, key_size) in keys {
+            for word in self.of(shard).index().candidates(hash) {
+                let size = (RECORD_START_SIZE + key_size) as u64;
+                self.log.prefetch(word.position(), size);
+            }
+        }
+    }
+
+    /// Stores the index word of a write that is done. Takes the proof that the record is durable.
+    pub fn publish(
+        &mut self,
+        change: &Change,
+        key: &[u8],
+        journal: &mut Journal,
+        persisted: &Persisted,
+    ) {
+        let shard = self.of_mut(change.route.shard);
+        shard.publish(change, key, journal, persisted);
+    }
+
+    /// Stores the index word of a moved record. Takes the proof that the copy is durable.
+    pub fn publish_move(&mut self, moved: &Move, journal: &mut Journal, persisted: &Persisted) {
+        let shard = self.of_mut(moved.route.shard);
+        shard.publish_move(moved, journal, persisted);
+    }
+
+    /// Begins, continues or ends the growth of each index, in proportion to the `operations` of the batch before.
+    pub fn tend_indexes(&mut self, operations: usize) {
+        for shard in &mut self.all {
+            shard.tend_index(operations);
+        }
+    }
+
+    /// Frees the tables that no client reads; see [`Shard::free_tables`].
+    pub fn free_tables(&mut self, is_read: impl Fn(u32) -> bool) {
+        for shard in &mut self.all {
+            shard.free_tables(&is_read);
+        }
+    }
+
+    /// Reads the value of `key` in its shard; see [`Shard::peek`].
+    pub fn peek(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        file: &str,
+    ) -> Result<Option<u64>, StoreError> {
+        self.of(self.route(key).shard).peek(key, value, file)
+    }
+}

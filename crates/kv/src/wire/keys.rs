@@ -1,0 +1,116 @@
+//! The way from a key to its shard, and to its bucket there: one hash of the key, of which the shard takes the top.
+//!
+//! ```text
+//!   hash * shards =  | shard | hash in the shard |      128 bits: even ranges of hashes, one multiplication
+//!                      high     low: again even over all numbers, so its top bits choose the bucket
+//! ```
+//!
+//! The fingerprint stays the low bits of the hash itself: a product with a power of two ends in zeros. With one shard, the hash in
+//! the shard is the hash.
+
+use stonecast_base::hash;
+
+/// Bits of the hash itself that the hash in a shard keeps: those of the fingerprint.
+const KEPT: u64 = (1 << super::word::FINGERPRINT_BITS) - 1;
+
+/// The division of a pool's keys among its shards. Server and clients share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyMap {
+    /// Seed of the hash of a key.
+    pub seed: u64,
+    /// Number of shards.
+    pub shards: u32,
+}
+
+/// The way to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// Number of the key's shard.
+    pub shard: u32,
+    /// The key's hash in the index of that shard.
+    pub hash: KeyHash,
+}
+
+/// The hash of a key in one index: top bits choose the bucket, low bits are the fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyHash(pub u64);
+
+impl KeyMap {
+    /// The way to `key`. XXH3 with a secret seed: without the seed, nobody can guess shards or buckets.
+    #[inline(always)]
+    pub fn route(&self, key: &[u8]) -> Route {
+        let hash = hash::xxh3_64(self.seed, key);
+        let product = u128::from(hash) * u128::from(self.shards);
+        Route {
+            shard: (product >> 64) as u32,
+            hash: KeyHash(product as u64 & !KEPT | hash & KEPT),
+        }
+    }
+}
+
+impl KeyHash {
+    /// The home bucket in an index of 2^`bits` buckets. The top bits choose the bucket, so that an index twice as large splits
+    /// each bucket into two neighbours.
+    pub fn bucket(self, bits: u32) -> u64 {
+        // Two steps, since a shift by 64 bits overflows.
+        self.0 >> 1 >> (63 - bits)
+    }
+
+    #[inline(always)]
+    pub(super) fn fingerprint(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stonecast_cluster::HashRange;
+
+    use super::*;
+
+    #[test]
+    fn the_shard_of_a_key_is_the_one_that_the_configuration_of_a_cluster_names() {
+        for shards in [1, 2, 7, 1000, 1024] {
+            let keys = KeyMap { seed: 5, shards };
+            for number in 0..2000u32 {
+                let key = number.to_le_bytes();
+                let hash = hash::xxh3_64(5, &key);
+                assert_eq!(keys.route(&key).shard, HashRange::even_index(hash, shards));
+            }
+        }
+    }
+
+    #[test]
+    fn the_only_shard_has_the_hash_itself() {
+        let keys = KeyMap { seed: 9, shards: 1 };
+        let route = keys.route(b"key");
+        assert_eq!((route.shard, route.hash.0), (0, hash::xxh3_64(9, b"key")));
+    }
+
+    /// Fails if the bucket is chosen by the bits that have chosen the shard: all keys of a shard would share a few buckets.
+    #[test]
+    fn the_keys_of_a_shard_fill_its_buckets_and_fingerprints_evenly() {
+        for shards in [7, 1024] {
+            let keys = KeyMap { seed: 3, shards };
+            let (mut buckets, mut fingerprints) = ([0; 16], [0; 16]);
+            let mut count = 0;
+            for number in 0..u32::MAX {
+                let Route { shard, hash } = keys.route(&number.to_le_bytes());
+                if shard == shards / 2 {
+                    buckets[hash.bucket(4) as usize] += 1;
+                    fingerprints[usize::from(hash.fingerprint() & 15)] += 1;
+                    count += 1;
+                }
+                if count == 1600 {
+                    break;
+                }
+            }
+            for found in buckets.into_iter().chain(fingerprints) {
+                assert!(
+                    (50..=150).contains(&found),
+                    "{shards} shards: {found} of 100"
+                );
+            }
+        }
+    }
+}
