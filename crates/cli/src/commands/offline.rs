@@ -60,6 +60,7 @@ struct PoolReport {
     capacity_bytes: u64,
     segment_size: u64,
     segment_count: u32,
+    shards: u32,
     keys: u64,
     records: u64,
     live_bytes: u64,
@@ -126,6 +127,7 @@ pub fn inspect(flags: &PoolFlags) -> Result<(), Failure> {
         capacity_bytes: pool.capacity(),
         segment_size: pool.segment_size(),
         segment_count: pool.segment_count(),
+        shards: pool.shards(),
         keys: checked.keys,
         records: checked.records,
         live_bytes: checked.live_bytes,
@@ -193,6 +195,14 @@ fn segments_of(pool: &Pool) -> Vec<SegmentReport> {
     (0..format.segment_count).filter_map(report).collect()
 }
 
+/// The number of keys, and of shards if there are several.
+fn keys_of(report: &PoolReport) -> String {
+    match report.shards {
+        1 => report.keys.to_string(),
+        shards => format!("{} in {shards} shards", report.keys),
+    }
+}
+
 fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("pool", report.uuid.clone()),
@@ -225,7 +235,7 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
                 size(report.segment_size)
             ),
         ),
-        ("keys", report.keys.to_string()),
+        ("keys", keys_of(report)),
         (
             "records",
             format!("{}, live {}", report.records, size(report.live_bytes)),

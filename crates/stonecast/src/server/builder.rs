@@ -16,7 +16,7 @@ use crate::open_device::OpenDevice;
 /// The options of a server. [`Server::builder`] makes the default ones.
 ///
 /// If the pool exists, the settings that a pool is made with ([`Builder::durability`], [`Builder::platform`],
-/// [`Builder::capacity`], [`Builder::segment_size`]) must be those of the pool; settings that are not given are taken
+/// [`Builder::capacity`], [`Builder::segment_size`], [`Builder::shards`]) must be those of the pool; settings that are not given are taken
 /// from the pool.
 ///
 /// ```
@@ -89,6 +89,14 @@ impl Builder {
     #[must_use]
     pub fn segment_size(mut self, bytes: u64) -> Self {
         self.wanted.segment_size = Some(bytes);
+        self
+    }
+
+    /// Splits the keys of a new pool into so many shards, 1 to 1,024: even ranges of key hashes, each with an index of its
+    /// own. By default, one. The number is kept in the pool.
+    #[must_use]
+    pub fn shards(mut self, shards: u32) -> Self {
+        self.wanted.shards = Some(shards);
         self
     }
 

@@ -23,6 +23,7 @@ pub struct Wanted {
     pub domain: Option<PersistenceDomain>,
     pub capacity: Option<u64>,
     pub segment_size: Option<u64>,
+    pub shards: Option<u32>,
     pub accepts_copy: bool,
 }
 
@@ -83,6 +84,7 @@ impl Wanted {
             domain: None,
             capacity: None,
             segment_size: None,
+            shards: None,
             accepts_copy: false,
         }
     }
@@ -189,7 +191,7 @@ fn options_of(wanted: &Wanted, backing: &dyn Backing) -> Result<PoolOptions, Err
             (said, _) => whole_segments(said.unwrap_or(CAPACITY), segment_size),
         },
         segment_size,
-        shards: 1,
+        shards: wanted.shards.unwrap_or(1),
         platform: DeclaredPlatform {
             persistence_domain: domain_of(wanted, durability, backing)?,
             ddio: Ddio::On,
@@ -257,6 +259,11 @@ fn check_against(wanted: &Wanted, pool: &Pool) -> Result<(), Error> {
         "segment-size",
         pool.segment_size().to_string(),
         wanted.segment_size.map(|asked| asked.to_string()),
+    )?;
+    check(
+        "shards",
+        pool.shards().to_string(),
+        wanted.shards.map(|asked| asked.to_string()),
     )?;
     let capacity = wanted
         .capacity

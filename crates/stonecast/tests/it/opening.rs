@@ -57,6 +57,44 @@ fn a_setting_that_differs_leaves_a_closed_pool_closed() {
     assert_still_closed(&place);
 }
 
+/// Needs the number to be compared with the pool's: a server of another number would not find the shard that a key has elsewhere.
+#[test]
+fn the_number_of_shards_is_chosen_once_and_another_one_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("pool");
+    let builder = || {
+        Server::builder(&data)
+            .durability(Durability::Process)
+            .capacity(16 << 20)
+    };
+    for shards in [0, 1025] {
+        let error = builder().shards(shards).open().err().unwrap();
+        assert!(error.to_string().contains("1024 shards"), "{error}");
+        assert!(!data.exists());
+    }
+    let server = builder().shards(7).serve().unwrap();
+    let client = blocking::connect(&format!("shm:{}/socket", data.display())).unwrap();
+    for key in 0..50 {
+        client.put(format!("{key}"), "1").unwrap();
+    }
+    drop(client);
+    server.shutdown().unwrap();
+    let error = builder().shards(1).open().err().unwrap();
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::OtherSetting {
+                setting: "shards",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let server = builder().open().unwrap();
+    assert_eq!(server.opening().recovery.keys, 50);
+    assert_eq!(server.close().unwrap(), Closing::Clean);
+}
+
 /// Needs the device to be opened before the pool.
 #[test]
 fn a_device_that_fails_leaves_a_closed_pool_closed() {

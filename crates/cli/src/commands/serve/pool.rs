@@ -42,6 +42,9 @@ pub fn builder(serving: &Serving, accepts_copy: bool) -> Builder {
     if let Some(Size(segment_size)) = serving.segment_size {
         builder = builder.segment_size(segment_size);
     }
+    if let Some(shards) = serving.shards {
+        builder = builder.shards(shards);
+    }
     if accepts_copy {
         builder = builder.accept_copy();
     }

@@ -27,6 +27,8 @@ pub struct Serving {
     pub capacity: Option<Size>,
     /// `None` if not set: the pool's own, or the library's default for a new pool.
     pub segment_size: Option<Size>,
+    /// `None` if not set: the pool's own, or one for a new pool.
+    pub shards: Option<u32>,
     /// The rights of clients to write into the log.
     pub clients: ClientsArgument,
     /// The limits on the number of clients.
@@ -74,6 +76,7 @@ impl Serving {
             platform: flags.platform,
             capacity: flags.capacity,
             segment_size: flags.segment_size,
+            shards: flags.shards,
             clients: flags.clients,
             places: flags.sharing.places()?,
             sharing: flags.sharing.clone(),
