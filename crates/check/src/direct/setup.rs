@@ -77,6 +77,9 @@ const PUBLISHED_SHARE: f64 = 0.2;
 /// Share of short runs whose pool is filled, and sizes of the values.
 const FILLED_SHARE: f64 = 0.15;
 pub(super) const FILLED_SIZES: [usize; 4] = [1_000, 9_000, 60_000, 120_000];
+/// Share of the runs without publishing clients whose pool has several shards, and the numbers of shards.
+const SHARDED_SHARE: f64 = 0.25;
+const SHARDS_DRAWN: [u32; 4] = [2, 3, 7, 64];
 /// Operations that write several times the size of such a small pool with published values.
 const PUBLISHED_CHURN_OPERATIONS: u64 = 1500;
 /// Faults that need a power cut, or against which a pool with process durability promises nothing.
@@ -105,6 +108,7 @@ impl Setup {
             .grown()
             .with_everything()
             .published()
+            .sharded()
     }
 
     /// The choices that scenarios share.
@@ -229,6 +233,20 @@ impl Setup {
         self.publishing(random)
     }
 
+    /// In a share of the seeds: a pool of several shards. Every other choice of the seed stays.
+    fn sharded(self) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x5348_4152_4453);
+        if self.publishes() || !random.random_bool(SHARDED_SHARE) {
+            return self;
+        }
+        let shards = SHARDS_DRAWN[random.random_range(0..SHARDS_DRAWN.len())];
+        let pool = PoolOptions {
+            shards,
+            ..self.pool
+        };
+        Self { pool, ..self }
+    }
+
     /// Clients that publish their overwrites, beside others. The pool survives only processes, so only processes die.
     pub(super) fn publishing(self, random: &mut Random) -> Self {
         let mut faults = self.faults;
@@ -296,7 +314,7 @@ impl Setup {
 
     /// A run with some faults of every kind, for many seeds.
     pub fn lite(seed: u64) -> Self {
-        Self::plainly_lite(seed).published().filled()
+        Self::plainly_lite(seed).published().filled().sharded()
     }
 
     /// The same run, with clients that do not publish and a pool that is not filled.
@@ -376,6 +394,7 @@ impl Setup {
                     self.pool.segment_size >> 10
                 ),
             ),
+            ("shards", self.pool.shards.to_string()),
             (
                 "longest value",
                 format!(
