@@ -115,6 +115,20 @@ impl Grants {
         Ok(self.timing.held(duration))
     }
 
+    /// The predecessor of `heir`, primary from `term` on, has ended and consents. What this copy has granted in earlier terms binds nobody any more, and the heir's
+    /// first lease waits for none of it. A consent to an earlier heir says nothing.
+    pub fn consented(&mut self, subject: &Subject, heir: &NodeName, term: Term) {
+        let last = self.last.get(subject);
+        if last.is_none_or(|grant| grant.term < term) {
+            let grant = Grant {
+                holder: heir.clone(),
+                term,
+                over_at: 0,
+            };
+            self.last.insert(subject.clone(), grant);
+        }
+    }
+
     /// The end of every lease of `subject` that this copy has given, on the copy's clock. After that moment the copy may stand
     /// for heir.
     pub fn over_at(&self, subject: &Subject) -> Nanoseconds {
@@ -182,6 +196,25 @@ mod tests {
             Err(GrantRefused::NotOver { left_ns: 1 })
         );
         assert!(ask(&mut copy, over_at).is_ok());
+    }
+
+    #[test]
+    fn the_heir_of_a_move_gets_a_lease_at_once_and_nobody_else_does() {
+        let mut copy = copy();
+        copy.grant(&subject(), &name("a"), Epoch(1), Epoch(1), START)
+            .unwrap();
+        copy.enter(Epoch(2), TIMING);
+        copy.consented(&subject(), &name("b"), Epoch(2));
+        let granted = copy.grant(&subject(), &name("b"), Epoch(2), Epoch(2), START + 1);
+        assert_eq!(granted, Ok(9_989_000));
+        copy.consented(&subject(), &name("a"), Epoch(1));
+        copy.consented(&subject(), &name("b"), Epoch(2));
+        copy.enter(Epoch(3), TIMING);
+        let early = copy.grant(&subject(), &name("c"), Epoch(3), Epoch(3), START + 2);
+        assert!(
+            matches!(early, Err(GrantRefused::NotOver { .. })),
+            "the lease of b holds, whatever comes late"
+        );
     }
 
     #[test]
