@@ -236,6 +236,14 @@ mutants! {
     FloorBeforeHistory in "replication", "a history is durable after its entries";
     /// A copy must have all entries of a history that it has adopted, also where the heir never sent them.
     AdoptedHistoryCounts in "replication", "an heir has everything";
+    /// A copy adopts the history of an heir that has lost what was on all copies.
+    ShortHistoryAdopted in "replication/machines", "an heir has everything";
+    /// A copy raises its floor above what it has digested.
+    FloorBeyondDigest in "replication", "a floor follows the digest";
+    /// A copy takes a floor of an earlier term for one of its present history.
+    FloorOfAnyTerm in "replication", "a floor follows the digest";
+    /// A primary answers before its lease is granted.
+    UngrantedAnswers in "replication", "one leader at a time";
     /// A copy that has lost entries leads.
     LostCutLeads in "replication", "an heir has everything";
     /// An heir takes the confirmation of an earlier history for one of its own.

@@ -125,13 +125,13 @@ impl<C> State<C> {
         };
         intake.ledger().keep(number, settled, 0);
         match &mut shard.role {
-            Role::Copies(copies) if copies.copy.lineage().term == history.term => {
-                copies.digested = 0;
-                copies.copy.floor_kept(history);
+            Role::Copies(copies) => {
+                let may_go = copies.copy.floor_kept(history);
+                copies.digested = if may_go { 0 } else { copies.digested };
             }
-            Role::Leads(leads) if leads.primary.term() == history.term => {
-                leads.digested = 0;
-                leads.primary.floor_kept(history);
+            Role::Leads(leads) => {
+                let may_go = leads.primary.floor_kept(history);
+                leads.digested = if may_go { 0 } else { leads.digested };
             }
             _ => {}
         }

@@ -107,8 +107,7 @@ impl World {
     pub(crate) fn take_pulled(&mut self, way: Way, join: u64, pulled: &State) {
         let held = self.nodes[way.to].held(way.shard);
         if held.join == join && held.lineage.term == way.term {
-            held.base.merge(pulled);
-            held.state.merge(pulled);
+            held.keep_pulled(pulled);
             self.post(way.back(), Letter::Pulled(join));
         }
     }

@@ -78,7 +78,7 @@ impl World {
             return false;
         };
         copy.kept(way.term);
-        held.lineage = kept;
+        held.keep(kept);
         following.memory.persist_all();
         self.post(way.back(), Letter::Confirmed);
         true

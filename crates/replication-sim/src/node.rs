@@ -26,6 +26,7 @@ pub struct Leader {
     pub primary: Primary<(Call, Told)>,
     /// What the primary decides by: everything that it has stamped.
     pub decided: State,
+    pub has_been_granted: bool,
     /// The joiner, and the number of its join.
     pub filling: Option<(usize, u64)>,
 }
@@ -58,6 +59,8 @@ pub struct Held {
     /// Durable: the state at the floor.
     pub base: State,
     pub state: State,
+    /// A floor, and the state up to there, on their way to the device.
+    raising: Option<(Lineage, State)>,
     /// The place in the memory up to which the copy has looked.
     scanned: u64,
     pub role: Role,
@@ -144,19 +147,31 @@ impl Node {
         self.shards[shard as usize].digest(memory, most);
     }
 
-    /// Persists a floor, and forgets a part of what lies below it.
+    /// Begins to persist a floor, or has persisted it. A part of what lies below goes.
     pub fn raise_floor(&mut self, shard: u32, random: &mut Random) {
         self.scan(shard, random);
         let held = &mut self.shards[shard as usize];
-        let Role::Copy(copy) = &mut held.role else {
+        let was_begun = held.raising.is_some();
+        if !was_begun {
+            held.begin_to_raise_floor();
+        }
+        // Some writes take their time.
+        if !was_begun && random.random_bool(0.5) {
+            return;
+        }
+        let Some((kept, base)) = held.raising.take() else {
             return;
         };
-        let Some(kept) = copy.raised_floor() else {
-            return;
+        let may_go = match &mut held.role {
+            Role::Copy(copy) => copy.floor_kept(kept.clone()),
+            Role::Leader(leader) => leader.primary.floor_kept(kept.clone()),
+            Role::Heir(takeover) => takeover.copy().floor_kept(kept.clone()),
+            Role::Down => unreachable!("a process that runs has a role"),
         };
-        copy.floor_kept(kept.clone());
-        held.base = held.state.clone();
-        self.memory.forget(shard, kept.floor, random);
+        if may_go {
+            self.memory.forget(shard, kept.floor, random);
+        }
+        held.base = base;
         held.lineage = kept;
     }
 
@@ -212,6 +227,7 @@ impl Held {
             join: 0,
             base: State::default(),
             state: State::default(),
+            raising: None,
             scanned: 0,
         }
     }
@@ -219,7 +235,30 @@ impl Held {
     /// A copy that has looked at nothing.
     pub fn begin(&mut self, copy: ShardCopy) {
         self.role = Role::Copy(copy);
+        self.raising = None;
         self.scanned = 0;
+    }
+
+    fn begin_to_raise_floor(&mut self) {
+        let raised = match &self.role {
+            Role::Copy(copy) => copy.raised_floor(),
+            Role::Leader(leader) => leader.primary.raised_floor(),
+            Role::Heir(_) | Role::Down => None,
+        };
+        self.raising = raised.map(|lineage| (lineage, self.state.clone()));
+    }
+
+    /// What was pulled is durable. A floor that was on its way says nothing of it.
+    pub fn keep_pulled(&mut self, pulled: &State) {
+        self.raising = None;
+        self.base.merge(pulled);
+        self.state.merge(pulled);
+    }
+
+    /// The history is durable. A floor that was on its way before is durable earlier, and is written over.
+    pub fn keep(&mut self, lineage: Lineage) {
+        self.raising = None;
+        self.lineage = lineage;
     }
 
     /// Ends the present role, and stays a copy. Calls that waited are lost: their clients repeat them.

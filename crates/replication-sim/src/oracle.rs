@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use stonecast_cluster::Term;
 use stonecast_replication::Point;
 
 use crate::clients::{Call, Told};
@@ -16,6 +17,8 @@ pub struct Oracle {
     told: BTreeMap<(u32, Key), Word>,
     points: BTreeMap<(u32, Point), Write>,
     places: BTreeMap<u64, Point>,
+    /// By shard: the last term in which a primary told something.
+    terms: BTreeMap<u32, Term>,
 }
 
 impl Oracle {
@@ -25,6 +28,23 @@ impl Oracle {
         told.map(|word| word.point).unwrap_or_default()
     }
 
+    /// A primary of `term` tells something. It does not know what primaries of later terms have told.
+    pub fn tells(&mut self, shard: u32, term: Term) {
+        let last = self.terms.entry(shard).or_insert(term);
+        assert!(
+            term >= *last,
+            "shard {shard}: term {term} tells something behind term {last}"
+        );
+        *last = term;
+    }
+
+    /// A write is done, whether its client still waits or not.
+    pub fn written(&mut self, word: Word) {
+        let place = *self.places.entry(word.write.number).or_insert(word.point);
+        let number = word.write.number;
+        assert_eq!(place, word.point, "write {number} was done twice");
+    }
+
     /// A client is answered.
     pub fn answered(&mut self, call: &Call, told: Told) {
         let before = call.told_before;
@@ -32,8 +52,7 @@ impl Oracle {
             Told::Done(word) => {
                 let point = word.point;
                 assert!(point > before, "{word:?} is acknowledged behind {before}");
-                let place = *self.places.entry(word.write.number).or_insert(point);
-                assert_eq!(place, point, "write {} was done twice", word.write.number);
+                self.written(word);
                 self.tell(call.shard, word);
             }
             Told::Saw(word) => {

@@ -26,7 +26,9 @@ impl World {
                 .leads(call.shard)
                 .is_some_and(|led| led < term)
         });
-        let asked = match self.random.random_bool(0.3) {
+        // Keys with a write that comes to nothing are answered no more, so an earlier primary is asked for reads mostly.
+        let often = if call.wish == Wish::Get { 0.6 } else { 0.1 };
+        let asked = match self.random.random_bool(often) {
             true => late.unwrap_or(primary),
             false => primary,
         };
@@ -128,6 +130,7 @@ impl World {
         let term = leader.primary.term();
         let lease = match leases.contains(&(shard, term)) {
             true => LeaseSays::Holds,
+            false if !leader.has_been_granted => LeaseSays::NotYet,
             false => LeaseSays::Over,
         };
         let Some(settled) = leader.primary.settle(lease) else {
@@ -135,6 +138,7 @@ impl World {
             return self.show(format!("n{node} resigns shard {shard} in term {term}"));
         };
         for one in settled {
+            self.oracle.tells(shard, term);
             match one {
                 Settled::Written((call, told)) => {
                     let Told::Done(word) = told else {
@@ -142,6 +146,7 @@ impl World {
                     };
                     self.nodes[node].held(shard).state.apply(word);
                     self.assert_copies(node, shard, word);
+                    self.oracle.written(word);
                     self.answer(call, told);
                 }
                 Settled::Refused((call, told)) => self.answer(call, told),

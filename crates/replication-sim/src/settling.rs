@@ -131,7 +131,7 @@ impl World {
             Step::Keep(lineage) => {
                 takeover.kept();
                 self.nodes[node].memory.persist_all();
-                self.nodes[node].held(shard).lineage = lineage;
+                self.nodes[node].held(shard).keep(lineage);
             }
             Step::Settle(copies) => self.send_history(node, shard, copies),
             Step::Serve => self.serve(node, shard),
@@ -226,6 +226,7 @@ impl World {
         held.role = Role::Leader(Box::new(Leader {
             primary,
             decided: state.clone(),
+            has_been_granted: false,
             filling: None,
         }));
         self.show(format!("n{node} serves shard {shard} in term {term}"));
@@ -238,14 +239,13 @@ impl World {
         self.judge_heir(node, shard, term, &state);
     }
 
-    /// The heir of the present term is granted its lease. It has everything that was told, and so have all copies, durably. An heir of an earlier
+    /// The heir of the present term will be granted its lease. It has everything that was told, and so have all copies, durably. An heir of an earlier
     /// term gets no lease, so nobody is told what it lacks.
     fn judge_heir(&mut self, node: usize, shard: u32, term: Term, state: &State) {
         if self.configuration.group(shard).term != term {
             return;
         }
         self.oracle.served(shard, state);
-        self.leases.push((shard, term));
         let in_sync = self.configuration.group(shard).in_sync.iter();
         for &copy in in_sync.filter(|&&copy| !self.lossy.contains(&(shard, copy))) {
             let durable = self.nodes[copy].durable_state(shard);
@@ -270,6 +270,21 @@ impl World {
         let leave = |group: &mut Group| _ = group.in_sync.remove(&node);
         self.configuration.change(shard, leave);
         self.hear_configuration(node);
+    }
+
+    /// The primary of the present term is granted its lease, once.
+    pub(crate) fn grant_lease(&mut self, shard: u32) {
+        let (primary, term) = {
+            let group = self.configuration.group(shard);
+            (group.primary, group.term)
+        };
+        let Some(leader) = self.nodes[primary].leader(shard) else {
+            return;
+        };
+        if leader.primary.term() == term && !leader.has_been_granted {
+            leader.has_been_granted = true;
+            self.leases.push((shard, term));
+        }
     }
 
     /// A lease of an earlier term ends; that of the present one seldom.

@@ -107,7 +107,7 @@ impl Faults {
             changes_of_primary: 2 + upto(8),
             removes: upto(60),
             moves: upto(80),
-            isolations: upto(3),
+            isolations: upto(4),
         }
     }
 }

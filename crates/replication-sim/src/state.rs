@@ -40,7 +40,13 @@ impl State {
     /// The next word of the history.
     pub fn apply(&mut self, word: Word) {
         self.words.insert(word.write.key, word);
-        self.done.insert(word.write.number, word);
+        self.remember(word);
+    }
+
+    /// Each write has one point.
+    fn remember(&mut self, word: Word) {
+        let known = *self.done.entry(word.write.number).or_insert(word);
+        assert_eq!(known, word, "a write was done twice");
     }
 
     /// Takes everything of `other` that is not known, and of each key the later word.
@@ -51,6 +57,6 @@ impl State {
                 *known = word;
             }
         }
-        self.done.extend(&other.done);
+        other.done.values().for_each(|&word| self.remember(word));
     }
 }

@@ -115,7 +115,7 @@ impl World {
         self.outcome.counts.events += 1;
         let shard = any(&mut self.random, SHARDS as usize) as u32;
         let node = self.busy_node(shard);
-        match any(&mut self.random, 30) {
+        match any(&mut self.random, 31) {
             0 => self.start_somebody(),
             1 | 2 | 26 | 27 => self.call(),
             3..=5 => self.work(node, |world| world.send(node)),
@@ -128,11 +128,12 @@ impl World {
                 world.nodes[node].scan(shard, &mut world.random);
                 world.nodes[node].digest(shard, 2);
             }),
-            15 if self.chance(100) => self.work(node, |world| {
+            15 if self.chance(300) => self.work(node, |world| {
                 world.nodes[node].raise_floor(shard, &mut world.random);
             }),
             16 | 17 => self.read_mail(),
             28 | 29 => self.arrive(),
+            30 if self.chance(600) => self.grant_lease(shard),
             18 | 19 => self.work(node, |world| world.take_over(node, shard)),
             20 => self.end_leases(),
             21 | 22 => self.work(node, |world| {

@@ -76,6 +76,16 @@ pub enum NotAdopted {
         /// The copy's.
         known: Term,
     },
+    /// The heir has lost entries that were on all copies. The store deposes that heir: the configuration names another copy, and goes on without it.
+    #[error(
+        "the history ends at {found}, and everything up to version {horizon} was on all copies: another copy must take over"
+    )]
+    HeirLostEntries {
+        /// The end of the heir's history.
+        found: Point,
+        /// The copy's horizon.
+        horizon: u64,
+    },
 }
 
 /// A copy that lost entries which it is known to have had. The node must not lead the shard: it joins with an empty copy.
@@ -258,7 +268,10 @@ impl ShardCopy {
         if !self.is_kept && !mutant!(FloorBeforeHistory) {
             return None;
         }
-        let floor = self.digested.max(self.lineage.floor);
+        let floor = match mutant!(FloorBeyondDigest) {
+            true => self.end(),
+            false => self.digested.max(self.lineage.floor),
+        };
         let cuts = self.lineage.cuts.range(floor.term..);
         Some(Lineage {
             floor,
@@ -267,18 +280,26 @@ impl ShardCopy {
         })
     }
 
-    /// A new floor is durable.
+    /// The lineage that [`ShardCopy::raised_floor`] gave is durable. Returns whether entries up to its floor may go. `false`: the copy has entered a later term
+    /// since, and the history of that term has the earlier floor.
+    ///
+    /// A node writes the lineages of a shard one after the other, so what was written last is durable.
     ///
     /// # Panics
-    /// If it is not what [`ShardCopy::raised_floor`] gave in the same term.
-    pub fn floor_kept(&mut self, kept: Lineage) {
+    /// If the floor is above what was digested in the same term.
+    pub fn floor_kept(&mut self, kept: Lineage) -> bool {
+        if kept.term != self.lineage.term && !mutant!(FloorOfAnyTerm) {
+            return false;
+        }
+        let digested = self.digested.max(self.lineage.floor);
         assert!(
-            kept.term == self.lineage.term && kept.floor <= self.digested.max(self.lineage.floor),
-            "a floor of another history"
+            kept.floor <= digested || mutant!(FloorBeyondDigest),
+            "a floor above what was digested"
         );
         self.runs.retain(|&term, _| term >= kept.floor.term);
         self.kept_end = kept.end();
         self.lineage = kept;
+        true
     }
 
     /// The history that the node keeps durably as soon as all entries that were found are durable, and confirms to the heir then; `None`: the copy does
@@ -286,6 +307,18 @@ impl ShardCopy {
     pub fn to_keep(&self) -> Option<&Lineage> {
         let is_whole = self.end() >= self.lineage.end();
         (is_whole || mutant!(LineageBeforeEntries)).then_some(&self.lineage)
+    }
+
+    /// [`ShardCopy::to_keep`] after the last entry of an heir's letter.
+    ///
+    /// # Errors
+    /// Something is missing that the heir does not send, because it was on all copies. The copy tells the heir, which has the configuration go on without
+    /// the copy ([`Takeover::lacks`](crate::Takeover::lacks)).
+    pub fn all_came(&self) -> Result<&Lineage, Incomplete> {
+        self.to_keep().ok_or_else(|| Incomplete {
+            found: self.end(),
+            needed: self.lineage.end().version,
+        })
     }
 
     /// The history that [`ShardCopy::to_keep`] gave in `term` is durable. A history of another term says nothing: the copy has entered a later one since.
@@ -348,18 +381,9 @@ impl ShardCopy {
     /// Enters the term of an heir with the heir's history: what the heir does not have is void. What this copy does not have comes from the heir.
     ///
     /// # Errors
-    /// The history is not that of an heir of this shard, and nothing has changed.
-    ///
-    /// # Panics
-    /// If something was digested that the heir does not have: it was on all copies.
+    /// The history is not that of an heir of this shard, or that of an heir without something that was on all copies. Nothing has changed.
     pub fn adopt(&mut self, heir: &Lineage) -> Result<(), NotAdopted> {
         self.check_heir(heir)?;
-        assert!(
-            self.digested.term == heir.term || self.digested <= heir.end(),
-            "{} was digested, and the heir's history ends at {}",
-            self.digested,
-            heir.end()
-        );
         let adopted = self.lineage.adopted(heir);
         self.is_kept &= adopted == self.lineage;
         self.lineage = adopted;
@@ -396,6 +420,15 @@ impl ShardCopy {
             return Err(NotAdopted::EarlierTerm {
                 found: heir.term,
                 known: known.term,
+            });
+        }
+        let found = heir.end();
+        let is_short = found.version < self.horizon || found < self.digested;
+        // A history of the present term was adopted, and its primary has raised the horizon since.
+        if heir.term > known.term && is_short && !mutant!(ShortHistoryAdopted) {
+            return Err(NotAdopted::HeirLostEntries {
+                found,
+                horizon: self.horizon,
             });
         }
         Ok(())

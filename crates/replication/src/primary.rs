@@ -36,6 +36,8 @@ pub struct Primary<W> {
 /// The word of the primary's lease at the moment at which [`Primary::settle`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseSays {
+    /// It was not granted in this term yet.
+    NotYet,
     /// It holds.
     Holds,
     /// It is over, or nobody knows.
@@ -111,16 +113,6 @@ impl<W> Primary<W> {
     /// Everything up to here is published, and every node that entries are sent to has it.
     pub fn digested(&self) -> Point {
         self.copy.digested()
-    }
-
-    /// The lineage that the node keeps durably once everything that was published is durable in its own log; see [`ShardCopy::raised_floor`].
-    pub fn raised_floor(&self) -> Option<Lineage> {
-        self.copy.raised_floor()
-    }
-
-    /// A new floor is durable; see [`ShardCopy::floor_kept`].
-    pub fn floor_kept(&mut self, kept: Lineage) {
-        self.copy.floor_kept(kept);
     }
 
     /// Stamps a write that was decided. The caller persists it here and appends it to all copies, in the order of this call.
@@ -281,11 +273,16 @@ impl<W> Primary<W> {
 
     /// The calls that may go on, in order. `None`: the lease is over, and the caller has the primary [resign](Self::resign).
     ///
+    /// Before its first grant a primary serves, and tells nothing: an heir would not await the end of a lease that was never granted.
+    ///
     /// `lease` is asked after the last report that was handed over: a primary that stood still must not tell what it saw before.
     pub fn settle(&mut self, lease: LeaseSays) -> Option<Vec<Settled<W>>> {
         if lease == LeaseSays::Over && !mutant!(LeaseUnchecked) {
             let refusals = mutant!(RefusalUnleased);
             return refusals.then(|| self.settled_refusals());
+        }
+        if lease == LeaseSays::NotYet && !mutant!(UngrantedAnswers) {
+            return Some(Vec::new());
         }
         let done = self.done();
         let written = self.writes.partition_point(|&(version, _)| version <= done);
@@ -302,6 +299,20 @@ impl<W> Primary<W> {
         let settled = std::mem::replace(&mut self.refusals, later);
         let settled = settled.into_values().flatten();
         settled.map(Settled::Refused).collect()
+    }
+
+    /// The lineage that the primary keeps durably, as [`ShardCopy::raised_floor`] of a copy: everything up to its floor is published, and joiners have it.
+    /// The index up to there is durable before.
+    pub fn raised_floor(&self) -> Option<Lineage> {
+        self.copy.raised_floor()
+    }
+
+    /// The lineage that [`Primary::raised_floor`] gave is durable. Returns whether entries up to its floor may go ([`ShardCopy::floor_kept`]).
+    ///
+    /// # Panics
+    /// If the floor is above what is published.
+    pub fn floor_kept(&mut self, kept: Lineage) -> bool {
+        self.copy.floor_kept(kept)
     }
 
     /// Ends the primary: its lease is over, another term is known, or a persist or an append has failed behind a stamp.

@@ -161,13 +161,13 @@ impl Takeover {
         Step::Read
     }
 
-    /// The append queue pairs of `peer` have ended so.
+    /// The append queue pairs of `peer` have ended so. A report that comes after a [consent](Takeover::consented) says nothing: nobody is left to be fenced.
     ///
     /// # Panics
-    /// After [`Takeover::decide`]: the memory was looked at without that peer's end.
+    /// Without consent, after [`Takeover::decide`]: the memory was looked at without that peer's end.
     pub fn fenced(&mut self, peer: &NodeName, fence: Fence) {
-        assert_eq!(self.progress, Progress::Fencing, "a fence after the look");
         if let Some(known) = self.fences.get_mut(peer) {
+            assert_eq!(self.progress, Progress::Fencing, "a fence after the look");
             *known = Some(fence);
         }
     }
@@ -242,6 +242,13 @@ impl Takeover {
         if is_ours && self.progress == Progress::Kept {
             self.unconfirmed.remove(copy);
         }
+    }
+
+    /// `copy` has taken the whole letter of `term`, and lacks entries ([`ShardCopy::all_came`]). `true`: the heir waits for that copy in vain, and has the
+    /// configuration go on without the copy, then calls [`Takeover::removed`]. `false`: the report is one of another term, or of a copy that has confirmed.
+    pub fn lacks(&self, copy: &NodeName, term: Term) -> bool {
+        let is_ours = term == self.term && self.progress == Progress::Kept;
+        is_ours && self.unconfirmed.contains(copy)
     }
 
     /// The term in which the heir will serve.

@@ -6,10 +6,11 @@ use stonecast_base::mutants::{Mutant, plant};
 
 use crate::{entries, stories};
 
-const STORIES: [fn(); 4] = [
+const STORIES: [fn(); 5] = [
     entries::every_bit_of_an_entry_counts,
     stories::an_heir_looks_at_its_memory_after_the_leases_where_a_peer_may_still_append,
     stories::a_report_of_a_connection_that_has_ended_says_nothing,
+    stories::a_history_without_something_that_was_on_all_copies_is_not_adopted,
     stories::an_heir_with_consent_awaits_nobody_and_consent_to_another_heir_says_nothing,
 ];
 

@@ -454,21 +454,134 @@ fn a_history_of_another_cluster_or_an_earlier_term_is_not_adopted() {
     assert_eq!(copy.lineage(), &of(1, 2));
 }
 
+/// What a copy knows to be on all copies was perhaps told to clients.
 #[test]
-#[should_panic(expected = "was digested, and the heir's history ends at")]
-fn an_heir_without_something_that_was_digested_breaks_an_invariant() {
-    let open = Lineage {
-        term: Epoch(1),
-        ..Lineage::default()
-    };
-    let found = [record(1, 5, 0, 0), record(1, 6, 5, 5)];
-    let mut copy = ShardCopy::recover(1, open, found).unwrap();
-    assert!(copy.digest().is_some());
+pub fn a_history_without_something_that_was_on_all_copies_is_not_adopted() {
+    let mut copy = copy_with(&[record(1, 5, 0, 0), record(1, 6, 5, 5)]);
+    let before = copy.lineage().clone();
     let heir = Lineage {
         term: Epoch(2),
         ..Lineage::default()
     };
+    let refused = NotAdopted::HeirLostEntries {
+        found: Point::default(),
+        horizon: 5,
+    };
+    assert_eq!(copy.adopt(&heir), Err(refused));
+    assert!(copy.digest().is_some());
+    assert_eq!(copy.adopt(&heir), Err(refused));
+    assert_eq!(copy.lineage(), &before);
+}
+
+/// The primary of the history has raised the horizon since.
+#[test]
+fn a_history_that_was_adopted_may_come_again() {
+    let heir = Lineage {
+        term: Epoch(2),
+        ..Lineage::default()
+    };
+    let mut copy = copy_with(&[]);
     copy.adopt(&heir).unwrap();
+    copy.take(record(2, 5, 0, 0)).unwrap();
+    copy.take(record(2, 7, 5, 5)).unwrap();
+    assert_eq!(copy.adopt(&heir), Ok(()));
+    assert_eq!(copy.end(), point(2, 7));
+}
+
+/// An heir would wait for ever.
+#[test]
+fn a_copy_that_lacks_entries_after_the_last_of_a_letter_says_so_and_its_heir_has_it_removed() {
+    let mut copy = copy_with(&[record(1, 3, 0, 0)]);
+    let history = Lineage {
+        term: Epoch(2),
+        cuts: BTreeMap::from([(Epoch(1), 7)]),
+        ..Lineage::default()
+    };
+    copy.adopt(&history).unwrap();
+    copy.take(record(1, 7, 5, 5)).unwrap();
+    let lost = Incomplete {
+        found: point(1, 3),
+        needed: 7,
+    };
+    assert_eq!(copy.all_came(), Err(lost));
+    let mut heir = heir("");
+    heir.decide().unwrap();
+    assert!(!heir.lacks(&name("b"), Epoch(1)), "no history was sent");
+    heir.kept();
+    assert!(!heir.lacks(&name("b"), Epoch(2)), "of another term");
+    assert!(heir.lacks(&name("b"), Epoch(1)));
+    heir.confirmed(&name("b"), Epoch(1));
+    assert!(!heir.lacks(&name("b"), Epoch(1)), "it has everything");
+}
+
+/// The write of the floor was on its way when the letter of an heir came.
+#[test]
+fn a_floor_that_is_durable_after_a_later_term_was_entered_says_nothing() {
+    let mut copy = copy_with(&[record(1, 5, 0, 0), record(1, 6, 5, 5)]);
+    assert!(copy.digest().is_some());
+    let raised = copy.raised_floor().expect("the history is kept");
+    let heir = Lineage {
+        term: Epoch(2),
+        cuts: BTreeMap::from([(Epoch(1), 6)]),
+        ..Lineage::default()
+    };
+    copy.adopt(&heir).unwrap();
+    assert!(!copy.floor_kept(raised), "5 must not go");
+    assert_eq!(copy.lineage(), &heir);
+}
+
+#[test]
+fn a_primary_raises_its_floor_up_to_what_is_published_and_joiners_have() {
+    let mut primary = primary(1);
+    let floor = |primary: &Primary<_>| primary.raised_floor().expect("it is kept").floor;
+    primary.stamp(5, "put").unwrap();
+    persist(&mut primary, "a");
+    persist(&mut primary, "b");
+    assert_eq!(floor(&primary), Point::default());
+    primary.settle(LeaseSays::Holds);
+    assert_eq!(floor(&primary), point(1, 5));
+    primary.fill(&name("c"), 1);
+    primary.stamp(7, "put").unwrap();
+    persist(&mut primary, "a");
+    persist(&mut primary, "b");
+    primary.settle(LeaseSays::Holds);
+    let raised = primary.raised_floor().unwrap();
+    assert_eq!(raised.floor, point(1, 5), "c lacks 7");
+    assert!(primary.floor_kept(raised));
+    primary.dropped(&name("c"), 1);
+    persist(&mut primary, "c");
+    primary.settle(LeaseSays::Holds);
+    assert_eq!((floor(&primary), primary.last()), (point(1, 7), 7));
+}
+
+#[test]
+fn a_primary_tells_nothing_before_its_first_grant_and_does_not_resign() {
+    let mut primary = primary(1);
+    primary.refuse(None, "absent");
+    assert_eq!(primary.settle(LeaseSays::NotYet), Some(vec![]));
+    let told = vec![Settled::Refused("absent")];
+    assert_eq!(primary.settle(LeaseSays::Holds), Some(told));
+}
+
+/// The peer was being quiesced when the consent came.
+#[test]
+fn a_fence_that_is_reported_after_a_consent_says_nothing() {
+    let mut heir = heir("b");
+    heir.consented(Consent { to: Epoch(1) });
+    heir.decide().unwrap();
+    heir.fenced(&name("b"), Fence::Quiesced);
+    heir.kept();
+    heir.fenced(&name("b"), Fence::Unquiesced);
+    assert_eq!(heir.next(), Step::Settle(names("b")));
+}
+
+#[test]
+#[should_panic(expected = "a fence after the look")]
+fn a_fence_without_consent_comes_before_the_look() {
+    let mut heir = heir("b");
+    heir.fenced(&name("b"), Fence::Quiesced);
+    heir.decide().unwrap();
+    heir.fenced(&name("b"), Fence::Quiesced);
 }
 
 /// Needs a look-up of the entry behind the end: a search among all entries behind the gap takes minutes.
