@@ -5,6 +5,7 @@
 //! uses every processor, and ends with the unchanged store, on the seeds that the bugs needed. Bugs below any store are
 //! hunted by tests of their crates, which this module starts with the same feature.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -76,30 +77,49 @@ pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
 }
 
 /// Runs the tests of [`HUNTS`]. Each test must run: a name that matches no test is a finding.
+///
+/// One command builds all of them, so that each crate is compiled with one set of features alone.
 fn hunted(metadata: &Metadata) -> Result<bool> {
-    let mut good = true;
-    for (package, test) in HUNTS {
-        let output = cargo(
-            &metadata.workspace_root,
-            &[
-                "test",
-                "--package",
-                package,
-                "--features",
-                "mutants",
-                "--test",
-                "it",
-                "--locked",
-            ],
-        )
-        .args([test, "--", "--nocapture"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .and_then(std::process::Child::wait_with_output)
-        .with_context(|| format!("testing {package}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        print!("{text}");
-        good &= output.status.success() && text.contains("1 passed");
+    let packages: BTreeSet<&str> = HUNTS.iter().map(|(package, _)| *package).collect();
+    let features: Vec<String> = packages
+        .iter()
+        .map(|package| format!("{package}/mutants"))
+        .collect();
+    let output = cargo(
+        &metadata.workspace_root,
+        &["test", "--test", "it", "--locked", "--no-fail-fast"],
+    )
+    .args(packages.iter().flat_map(|package| ["--package", package]))
+    .args(["--features", &features.join(",")])
+    .args(["--", "--nocapture"])
+    .args(HUNTS.map(|(_, test)| test))
+    .stdout(Stdio::piped())
+    .spawn()
+    .and_then(std::process::Child::wait_with_output)
+    .context("testing the crates below the stores")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    Ok(output.status.success() && passed(&text) == HUNTS.len())
+}
+
+/// The number of passed tests in the output of several test programs.
+fn passed(text: &str) -> usize {
+    let results = text.lines().filter(|line| line.starts_with("test result:"));
+    let counts = results.filter_map(|line| {
+        let (before, _) = line.split_once(" passed")?;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
+    });
+    counts.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passed_tests_of_all_programs_are_counted() {
+        let text = "1000 seeds\ntest result: ok. 1 passed; 0 failed; 0 ignored\nx\ntest result: FAILED. 2 passed; 1 failed\n";
+        assert_eq!(passed(text), 3);
+        assert_eq!(passed("no test ran"), 0);
     }
-    Ok(good)
 }
