@@ -79,7 +79,7 @@ const FILLED_SHARE: f64 = 0.15;
 pub(super) const FILLED_SIZES: [usize; 4] = [1_000, 9_000, 60_000, 120_000];
 /// Share of the runs without publishing clients whose pool has several shards, and the numbers of shards.
 const SHARDED_SHARE: f64 = 0.25;
-const SHARDS_DRAWN: [u32; 4] = [2, 3, 7, 64];
+const SHARDS_DRAWN: [u32; 4] = [2, 3, 7, 32];
 /// Operations that write several times the size of such a small pool with published values.
 const PUBLISHED_CHURN_OPERATIONS: u64 = 1500;
 /// Faults that need a power cut, or against which a pool with process durability promises nothing.

@@ -22,7 +22,7 @@ pub(crate) const SERVER_RECEIVES: u32 = 2048;
 /// looks at a ring for each client, which takes about 3 us for all of them.
 pub const CLIENTS: usize = 256;
 /// Clients at a time, at most. With so many clients, a round of the poll loop takes as long as a hundred operations, each client
-/// has had a lease before any client gives up (`LEASE_TURN_NS`), and a device has several times the keys that they need.
+/// has had a lease before any client gives up (`LEASE_TURN_NS`), and a device has twice the keys that they need, with all shards.
 pub const CLIENTS_MAX: usize = 1024;
 /// Operations that share one persist: enough that the fence or sync does not show in the cost of one operation.
 pub(crate) const BATCH_MAX: usize = 512;
@@ -63,7 +63,7 @@ pub(crate) const RESERVE_PREPARED_MAX: usize = 3;
 /// [`StoreError::Busy`].
 pub const ROOM_WAIT_NS: u64 = 20_000_000_000;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all clients
-/// learns the outcome of the first attempt. Of several shards, each remembers its part, and 1024 at least.
+/// learns the outcome of the first attempt. Each of several shards remembers its part, and 1024 at least.
 pub const OUTCOMES_MAX: usize = 32_768;
 /// Keys whose places a client remembers by default: 1 MiB, which the caches nearest to a processor hold.
 pub const LOCATIONS: usize = 65_536;

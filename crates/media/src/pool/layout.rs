@@ -111,7 +111,7 @@ fields! {
     tag_key: "seed of the record tags; readers know it",
     secret: "key of the commit tags; the server knows it, and clients that it lets publish",
     home: "the place in which the pool was last opened for serving, or, of a copy, recovered: creation time of the log file in ns and its inode number; 0 where that cannot be told",
-    shards: "number of even ranges of key hashes, each with an index of its own, 2 to 1024; 0 without bit 1: one",
+    shards: "number of even ranges of key hashes, each with an index of its own, 2 to 32; 0 without bit 1: one",
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 

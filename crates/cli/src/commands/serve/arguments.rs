@@ -47,7 +47,7 @@ pub struct Serve {
     /// down].
     #[arg(long, value_name = "SIZE", env = "STONECAST_SEGMENT_SIZE")]
     pub segment_size: Option<Size>,
-    /// Number of shards of a new pool, 1 to 1024: even ranges of key hashes, each with an index of its own [default: 1].
+    /// Number of shards of a new pool, 1 to 32: even ranges of key hashes, each with an index of its own [default: 1].
     #[arg(long, value_name = "NUMBER", env = "STONECAST_SHARDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
     pub shards: Option<u32>,
     /// Accepts a pool that was copied while a server ran on it: records written or moved during the copy may be

@@ -10,7 +10,8 @@
 //!
 //! The token lies in the record, so recovery finds it. A question for the outcome ends the connection of the earlier attempt, so
 //! that this attempt cannot take effect after the answer. Memory is bounded: the server remembers the latest
-//! [`crate::wire::limits::OUTCOMES_MAX`] writes with tokens of all clients together. A write that may be older than these is
+//! [`crate::wire::limits::OUTCOMES_MAX`] writes with tokens of all clients together, and each of several shards the latest of its
+//! part. A write that may be older than these is
 //! *forgotten*, never done twice.
 //!
 //! Only effects are remembered. A conditional write whose condition did not hold, or a write for which there was no space, has

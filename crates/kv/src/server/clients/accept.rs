@@ -54,7 +54,7 @@ impl Admission {
             port,
             options,
             format,
-            shards: u16::try_from(pool.shards()).expect("at most 1024"),
+            shards: u16::try_from(pool.shards()).expect("at most 32"),
             opening: pool.opening(),
             secret: pool.secret(),
             syncs_files,
