@@ -21,7 +21,9 @@ pub fn findings(workspace: &Path) -> Result<Option<String>> {
         .context("starting cargo metadata")?;
     Ok((!output.status.success()).then(|| {
         let words = String::from_utf8_lossy(&output.stderr);
-        let reason = words.lines().next().unwrap_or_default();
+        // Another cargo that works at the moment comes first: "Blocking waiting for file lock".
+        let error = words.lines().find(|line| line.starts_with("error"));
+        let reason = error.unwrap_or(&words);
         format!(
             "{LOCK}: {reason}; `cargo metadata --format-version 1 --manifest-path {MANIFEST} >/dev/null` brings it up to date"
         )
