@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 
 use crate::metadata::Metadata;
 use crate::step::cargo;
+use crate::tally::counts_of;
 
 /// The tests that hunt bugs below any store, by package. Each test plants its own bug.
 const HUNTS: [(&str, &str); 9] = [
@@ -99,27 +100,10 @@ fn hunted(metadata: &Metadata) -> Result<bool> {
     .context("testing the crates below the stores")?;
     let text = String::from_utf8_lossy(&output.stdout);
     print!("{text}");
-    Ok(output.status.success() && passed(&text) == HUNTS.len())
-}
-
-/// The number of passed tests in the output of several test programs.
-fn passed(text: &str) -> usize {
-    let results = text.lines().filter(|line| line.starts_with("test result:"));
-    let counts = results.filter_map(|line| {
-        let (before, _) = line.split_once(" passed")?;
-        before.rsplit(' ').next()?.parse::<usize>().ok()
-    });
-    counts.sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passed_tests_of_all_programs_are_counted() {
-        let text = "1000 seeds\ntest result: ok. 1 passed; 0 failed; 0 ignored\nx\ntest result: FAILED. 2 passed; 1 failed\n";
-        assert_eq!(passed(text), 3);
-        assert_eq!(passed("no test ran"), 0);
-    }
+    let passed: u64 = text
+        .lines()
+        .filter_map(counts_of)
+        .map(|(passed, _)| passed)
+        .sum();
+    Ok(output.status.success() && passed == HUNTS.len() as u64)
 }
