@@ -1,13 +1,15 @@
 //! The parts that every crate of Stonecast shares: sizes, hashes, seeded random numbers and the
 //! error for corrupt bytes.
 //!
-//! The crate has no input or output, no clock, no thread, and no global state except the planted bug of the feature
-//! `mutants`. Everything here is a pure function of its arguments, so the simulated world and a real server compute the
+//! The crate has no input or output, no clock, no thread, and no global state. The feature `mutants` is for tests, which
+//! plant bugs and print how each is found. Everything else is a pure function of its arguments, so the simulated world and a real server compute the
 //! same bytes.
 #![forbid(unsafe_code)]
 
 mod corruption;
 pub mod hash;
+#[cfg(feature = "mutants")]
+pub mod hunts;
 pub mod mutants;
 mod random;
 mod span;

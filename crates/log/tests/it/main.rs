@@ -11,8 +11,6 @@ mod damage;
 mod forged;
 mod golden;
 mod header;
-#[cfg(feature = "mutants")]
-mod hunt;
 mod inspect;
 mod memory;
 mod own;
@@ -20,3 +18,7 @@ mod reuse;
 mod rules;
 mod server;
 mod void;
+
+/// Seeds within which each seeded bug must be found.
+#[cfg(feature = "mutants")]
+const SEEDS_MAX: u64 = 2_000;

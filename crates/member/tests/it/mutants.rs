@@ -1,7 +1,6 @@
 //! The stories find every seeded bug of membership, and find nothing without a bug.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-
+use stonecast_base::hunts::{objects, quietly};
 use stonecast_base::mutants::{Mutant, plant};
 
 use crate::{mishaps, refusals, staying, suspension};
@@ -55,11 +54,10 @@ const STORIES: [(&str, fn()); 9] = [
 /// Returns the way in which `mutant` is found; `None` if it is not found.
 fn hunt(mutant: Mutant) -> Option<String> {
     plant(Some(mutant));
-    let objects = |run: &dyn Fn()| catch_unwind(AssertUnwindSafe(run)).is_err();
     let story = STORIES.iter().find(|(_, story)| objects(story));
     let story = story.map(|(name, _)| format!("the story of {name}"));
     let found = story.or_else(|| {
-        let seed = (0..SEEDS_MAX).find(|&seed| objects(&|| _ = mishaps::run(seed)))?;
+        let seed = (0..SEEDS_MAX).find(|&seed| objects(|| _ = mishaps::run(seed)))?;
         Some(format!("mishaps, after {} seeds", seed + 1))
     });
     plant(None);
@@ -70,11 +68,8 @@ fn hunt(mutant: Mutant) -> Option<String> {
 fn every_seeded_bug_of_membership_is_found() {
     let mutants = Mutant::ALL.iter().copied();
     let ours = mutants.filter(|mutant| PLACES.contains(&mutant.place()));
-    let hook = take_hook();
-    set_hook(Box::new(|_| {}));
-    let found: Vec<_> = ours.map(|mutant| (mutant, hunt(mutant))).collect();
-    let objection = (0..SEEDS_MAX).find(|&seed| catch_unwind(|| mishaps::run(seed)).is_err());
-    set_hook(hook);
+    let found: Vec<_> = quietly(|| ours.map(|mutant| (mutant, hunt(mutant))).collect());
+    let objection = quietly(|| (0..SEEDS_MAX).find(|&seed| objects(|| _ = mishaps::run(seed))));
     for (mutant, how) in &found {
         let how = how.as_deref().unwrap_or("NOT FOUND");
         println!("{:<28} {how}", mutant.name());

@@ -1,7 +1,6 @@
 //! Seeded bugs that the world of replication seldom shows are found by stories of one machine, which find nothing without one.
 
-use std::panic::{catch_unwind, set_hook, take_hook};
-
+use stonecast_base::hunts::{objects, quietly};
 use stonecast_base::mutants::{Mutant, plant};
 
 use crate::{entries, stories};
@@ -17,7 +16,7 @@ const STORIES: [fn(); 5] = [
 /// Stories that object to `mutant`.
 fn objections(mutant: Option<Mutant>) -> usize {
     plant(mutant);
-    let objecting = STORIES.iter().filter(|story| catch_unwind(story).is_err());
+    let objecting = STORIES.iter().filter(|story| objects(story));
     let objecting = objecting.count();
     plant(None);
     objecting
@@ -27,13 +26,9 @@ fn objections(mutant: Option<Mutant>) -> usize {
 fn every_seeded_bug_of_one_machine_is_found() {
     let mutants = Mutant::ALL.iter().copied();
     let ours = mutants.filter(|mutant| mutant.place() == "replication/machines");
-    let hook = take_hook();
-    set_hook(Box::new(|_| {}));
-    let control = objections(None);
-    let found: Vec<_> = ours
-        .map(|mutant| (mutant, objections(Some(mutant))))
-        .collect();
-    set_hook(hook);
+    let control = quietly(|| objections(None));
+    let found = ours.map(|mutant| (mutant, objections(Some(mutant))));
+    let found: Vec<_> = quietly(|| found.collect());
     assert_eq!(control, 0, "the unchanged rules break a promise");
     for (mutant, stories) in &found {
         println!("{:<28} {stories} stories", mutant.name());

@@ -1,9 +1,11 @@
 //! Every seeded bug of the log of appends is found by the histories, which find nothing without one.
 
+use stonecast_base::hunts::by_seeds;
+
 use super::crash;
-use crate::hunt::hunt;
+use crate::SEEDS_MAX;
 
 #[test]
 fn every_seeded_bug_of_the_log_of_appends_is_found() {
-    assert!(hunt("append-log", crash::run) >= 3);
+    assert!(by_seeds("append-log", SEEDS_MAX, crash::run) >= 3);
 }

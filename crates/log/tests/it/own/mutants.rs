@@ -1,12 +1,14 @@
 //! Every seeded bug of a node's own history is found by the histories, which find nothing without one.
 
+use stonecast_base::hunts::by_seeds;
+
 use super::histories;
-use crate::hunt::hunt;
+use crate::SEEDS_MAX;
 
 #[test]
 fn every_seeded_bug_of_own_histories_is_found() {
     let run = |seed| {
         histories::run(seed);
     };
-    assert!(hunt("own-log", run) >= 7);
+    assert!(by_seeds("own-log", SEEDS_MAX, run) >= 7);
 }
