@@ -54,11 +54,8 @@ impl Mailbox {
                     return None;
                 }
                 let device = self.inbox.port().device();
-                let mut bytes = Vec::new();
-                self.buffers.copy_out(&**device, &arrival, &mut bytes);
                 let queue = ReceiveQueue::Own(self.qp);
-                self.buffers.post(&**device, queue, arrival.wr_id).ok()?;
-                return Some(bytes);
+                return self.buffers.take(&**device, queue, &arrival).ok();
             }
             match self.inbox.take_event() {
                 Some(ConnectionEvent::Disconnected { .. }) => return None,

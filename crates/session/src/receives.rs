@@ -60,6 +60,19 @@ impl ReceiveBuffers {
         device.post_receive(queue, &[self.request(number)])
     }
 
+    /// Copies an arrival out of its buffer, and posts the buffer again.
+    pub fn take(
+        &self,
+        device: &dyn Device,
+        queue: ReceiveQueue,
+        arrival: &Received,
+    ) -> Result<Vec<u8>, DeviceError> {
+        let mut bytes = Vec::new();
+        self.copy_out(device, arrival, &mut bytes);
+        self.post(device, queue, arrival.wr_id)?;
+        Ok(bytes)
+    }
+
     /// Copies an arrival out of its buffer before the data are examined: the sender of a message in memory that a peer can
     /// reach may still change it.
     pub fn copy_out(&self, device: &dyn Device, arrival: &Received, into: &mut Vec<u8>) {

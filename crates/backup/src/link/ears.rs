@@ -104,11 +104,9 @@ impl Ears {
             return Err(Trouble::Receive(arrival.status.to_string()));
         }
         let device = inbox.port().device();
-        let mut bytes = Vec::new();
-        self.buffers.copy_out(&**device, &arrival, &mut bytes);
         let queue = ReceiveQueue::Own(self.qp);
-        let posted = self.buffers.post(&**device, queue, arrival.wr_id);
-        posted.map_err(|error| Trouble::Receive(error.to_string()))?;
+        let taken = self.buffers.take(&**device, queue, &arrival);
+        let bytes = taken.map_err(|error| Trouble::Receive(error.to_string()))?;
         let size = bytes.len();
         let notice = Notice::parse(&bytes).ok_or(Trouble::NotANotice { size })?;
         judge(&notice, self.connection, self.granted)?;

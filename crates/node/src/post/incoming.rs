@@ -20,7 +20,7 @@ pub struct Incoming {
     buffers: ReceiveBuffers,
 }
 
-/// What a session has brought.
+/// The letters that a session has brought.
 pub struct Came {
     pub letters: Vec<Vec<u8>>,
     /// Whether more may come.
@@ -70,12 +70,8 @@ impl Incoming {
     }
 
     fn read(&self, arrival: &stonecast_fabric::Received) -> Result<Vec<u8>, DeviceError> {
-        let device = self.port.device();
-        let mut bytes = Vec::new();
-        self.buffers.copy_out(&**device, arrival, &mut bytes);
         let queue = ReceiveQueue::Own(self.qp);
-        self.buffers.post(&**device, queue, arrival.wr_id)?;
-        Ok(bytes)
+        self.buffers.take(&**self.port.device(), queue, arrival)
     }
 }
 
