@@ -8,7 +8,7 @@
 //!   run(scenario, seed) -> Report
 //!     subject     what a store does                         subject.rs  direct/  copies/  appends/
 //!     stage       nodes, clients, the loop of events         stage.rs
-//!     explorer    power cut of any machines -> states        explorer.rs  wrecks.rs  fates.rs  known.rs
+//!     explorer    power cut of any machines -> states        explorer.rs  wrecks.rs  fates.rs  known.rs  moments.rs
 //!       lab       recovery of one state                      lab.rs
 //!     history     calls and answers, in one order            history.rs
 //!       model     what answers are right                     model.rs  models/
@@ -39,6 +39,7 @@ mod lab;
 pub mod linearizability;
 pub mod model;
 pub mod models;
+mod moments;
 pub mod oracles;
 mod partitions;
 mod region;

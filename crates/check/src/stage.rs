@@ -136,6 +136,22 @@ impl<S: Subject> Stage<S> {
         }
     }
 
+    /// A stage on machines of `world` whose modules hold nothing, with a process on each.
+    pub fn begin(
+        world: World,
+        subject: Rc<S>,
+        machines: impl Iterator<Item = MachineOptions>,
+        report: Report,
+    ) -> Self {
+        let nodes: Vec<_> = machines
+            .map(|options| Node::fresh(&world, options))
+            .collect();
+        let numbers = 0..nodes.len() as NodeId;
+        let mut stage = Self::new(world, subject, nodes, report);
+        numbers.for_each(|node| stage.start(node));
+        stage
+    }
+
     /// Starts a node.
     pub fn start(&mut self, node: NodeId) {
         let state = &mut self.nodes[node as usize];
@@ -246,6 +262,16 @@ impl<S: Subject> Stage<S> {
     /// Number of stores to the modules of all nodes. The number changes whenever the states that a power cut may leave change.
     pub fn stores(&self) -> u64 {
         self.nodes.iter().map(|node| node.module.stores()).sum()
+    }
+
+    /// Number of answers to clients.
+    pub fn answers(&self) -> u64 {
+        self.subject.testimony().history.borrow().answers()
+    }
+
+    /// Numbers of stores and answers: the states that a power cut may leave, and what clients know of them, change with these alone.
+    pub fn stores_and_answers(&self) -> (u64, u64) {
+        (self.stores(), self.answers())
     }
 
     /// Starts client `number`, on the machine that it had before or on one with `options`.

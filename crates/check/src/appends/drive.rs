@@ -14,6 +14,7 @@ use crate::appends::subject::Appends;
 use crate::explorer::Explorer;
 use crate::history::NodeId;
 use crate::lab::Lab;
+use crate::moments::Moments;
 use crate::oracles::progress;
 use crate::oracles::redundancy::{self, Group};
 use crate::partitions::{duration_ns, partition};
@@ -21,8 +22,6 @@ use crate::report::Report;
 use crate::stage::{Node, Stage};
 use crate::subject::Subject as _;
 
-/// One moment in this many is examined, unless all are.
-const MOMENTS: u32 = 20;
 /// Time after which everything heals, even if entries are left: longer than all troubles of a run, one after the other.
 const TROUBLES_NS: Nanoseconds = 30_000_000_000;
 /// Entries that each sender must persist after everything has healed.
@@ -37,8 +36,7 @@ struct Run {
     random: Random,
     explorer: Explorer<Appends>,
     mishaps: Vec<(u64, Mishap)>,
-    /// The numbers of stores and answers at the last look at a crash.
-    seen: (u64, u64),
+    moments: Moments,
 }
 
 /// Runs `setup`.
@@ -61,22 +59,19 @@ impl Run {
         let mut random = random_from_seed(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let subject = Appends::new(setup.clone());
         let machines = setup.receivers.iter().map(|place| place.machine);
-        let nodes = machines.clone().map(|options| Node::fresh(&world, options));
-        let nodes = nodes.collect();
         let report = Report {
             sizes: setup.sizes(),
             options: setup.describe(),
             ..Report::new(scenario, setup.seed)
         };
-        let mut stage = Stage::new(world, subject.clone(), nodes, report);
-        subject.nodes().for_each(|node| stage.start(node));
+        let stage = Stage::begin(world, subject.clone(), machines.clone(), report);
         let lab = Rc::new(Lab::new(subject, machines));
         let mut run = Self {
             stage,
             explorer: Explorer::new(lab, setup.effort, random.random()),
             mishaps: schedule(setup, &mut random),
             random,
-            seen: (0, 0),
+            moments: Moments::new(setup.every_moment),
         };
         (0..setup.senders).for_each(|sender| run.start_sender(sender));
         run
@@ -104,12 +99,8 @@ impl Run {
         goes_on && self.stage.is_sound()
     }
 
-    fn answers(&self) -> u64 {
-        self.stage.subject.testimony.history.borrow().answers()
-    }
-
     fn bring_about_what_is_due(&mut self) {
-        let answers = self.answers();
+        let answers = self.stage.answers();
         let due = self.mishaps.pop_if(|(after, _)| *after <= answers);
         if let Some((_, mishap)) = due {
             self.bring_about(mishap);
@@ -219,10 +210,8 @@ impl Run {
 
     /// Examines the states that a power cut of any machines at this moment would leave.
     fn look_at_crash(&mut self) {
-        let now = (self.stage.stores(), self.answers());
-        let is_new = std::mem::replace(&mut self.seen, now) != now;
-        let every_moment = self.stage.subject.setup.every_moment;
-        if is_new && (every_moment || self.random.random_range(0..MOMENTS) == 0) {
+        let now = self.stage.stores_and_answers();
+        if self.moments.is_due(now, &mut self.random) {
             let judge = self.stage.subject.clone();
             self.stage.examine(&mut self.explorer, &*judge);
         }

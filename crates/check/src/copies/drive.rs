@@ -11,12 +11,10 @@ use crate::copies::setup::Setup;
 use crate::copies::subject::Copies;
 use crate::explorer::Explorer;
 use crate::lab::Lab;
+use crate::moments::Moments;
 use crate::oracles::acknowledged::Allowed;
 use crate::report::Report;
 use crate::stage::{Node, Stage};
-
-/// One in this many moments is examined, unless all are.
-const MOMENTS: u32 = 20;
 
 struct Run {
     stage: Stage<Copies>,
@@ -25,8 +23,7 @@ struct Run {
     allowed: Allowed,
     /// Numbers of answers after which the power of some machines is cut.
     cuts: Vec<u64>,
-    /// Stores and answers at the last look at a crash.
-    seen: (u64, u64),
+    moments: Moments,
 }
 
 /// Runs `setup`.
@@ -46,15 +43,12 @@ impl Run {
         let mut random = random_from_seed(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let subject = Copies::new(setup.clone());
         let machines = setup.machines.iter().copied();
-        let nodes = machines.clone().map(|options| Node::fresh(&world, options));
-        let nodes = nodes.collect();
         let report = Report {
             sizes: setup.sizes(),
             options: setup.describe(),
             ..Report::new(scenario, setup.seed)
         };
-        let mut stage = Stage::new(world, subject.clone(), nodes, report);
-        subject.nodes().for_each(|node| stage.start(node));
+        let mut stage = Stage::begin(world, subject.clone(), machines.clone(), report);
         let lab = Rc::new(Lab::new(subject, machines));
         let explorer = Explorer::new(lab, setup.effort, random.random());
         let cuts = (0..setup.power_cuts).map(|_| random.random_range(1..setup.operations.max(2)));
@@ -66,17 +60,13 @@ impl Run {
             explorer,
             allowed: Allowed::default(),
             cuts,
-            seen: (0, 0),
+            moments: Moments::new(setup.every_moment),
         }
-    }
-
-    fn answers(&self) -> u64 {
-        self.stage.subject.testimony.history.borrow().answers()
     }
 
     /// Cuts the power of some machines, or of all.
     fn cut_power_if_due(&mut self) {
-        let answers = self.answers();
+        let answers = self.stage.answers();
         let all_run = self.stage.nodes.iter().all(Node::is_running);
         if !all_run || self.cuts.pop_if(|after| *after <= answers).is_none() {
             return;
@@ -86,14 +76,11 @@ impl Run {
 
     /// Examines the states that a power cut of any machines at this moment would leave.
     fn look_at_crash(&mut self) {
-        let now = (self.stage.stores(), self.answers());
-        let is_new = std::mem::replace(&mut self.seen, now) != now;
-        let setup = &self.stage.subject.setup;
-        if !is_new || !setup.every_moment && self.random.random_range(0..MOMENTS) != 0 {
-            return;
+        let now = self.stage.stores_and_answers();
+        if self.moments.is_due(now, &mut self.random) {
+            let subject = self.stage.subject.clone();
+            self.allowed.update(&subject.testimony.history.borrow());
+            self.stage.examine(&mut self.explorer, &self.allowed);
         }
-        let subject = self.stage.subject.clone();
-        self.allowed.update(&subject.testimony.history.borrow());
-        self.stage.examine(&mut self.explorer, &self.allowed);
     }
 }

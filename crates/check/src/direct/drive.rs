@@ -225,10 +225,7 @@ impl Run {
         if self.crash_points == 0 || !self.server().is_running() {
             return;
         }
-        let now = (
-            self.server().module.stores(),
-            self.work.testimony.history.borrow().answers(),
-        );
+        let now = self.stage.stores_and_answers();
         if now == self.seen {
             return;
         }
