@@ -50,8 +50,7 @@ pub fn after_any_number_of_sessions_the_next_one_finds_the_room_that_there_is() 
         for _ in 0..8 {
             primary.write(&mut link, &mut writer, 400);
         }
-        let last = writer.last;
-        while primary.reported(&mut link) != Ok(last) {}
+        primary.hear_last(&mut link, &writer);
         // The last batch is lost in part, or not, with its process.
         for _ in 0..3 {
             writer.append(&mut link, 100).unwrap();
@@ -106,8 +105,7 @@ fn an_entry_that_nobody_can_pay_or_place_is_refused_and_nothing_has_changed() {
     let late = world.block_on(credited).unwrap_err();
     assert_eq!((late.size, late.waited_ns), (964, 1_000_000));
     primary.credited(&mut link, 964);
-    let last = writer.last;
-    while primary.reported(&mut link) != Ok(last) {}
+    primary.hear_last(&mut link, &writer);
 }
 
 /// Needs the ring to go on at its start: the third entry of each three does not fit behind the second one.
@@ -132,8 +130,7 @@ pub fn memory_of_two_long_entries_sends_any_number_of_them() {
             taken.unwrap();
             link.flush().unwrap();
         }
-        let last = writer.last;
-        while primary.reported(&mut link) != Ok(last) {}
+        primary.hear_last(&mut link, &writer);
     }
 }
 

@@ -30,11 +30,10 @@ pub fn who_is_silent_has_nothing_left_that_was_reported_and_not_found() {
     } = Pair::begin(31, setup);
     while writer.append(&mut link, 64).is_ok() {}
     link.flush().unwrap();
-    let last = writer.last;
-    while primary.reported(&mut link) != Ok(last) {}
+    primary.hear_last(&mut link, &writer);
     backup.with(|intake| intake.fence(&name("a")));
     backup.wait(|backup| silence(backup, "a") == Silence::Silent);
-    assert!(backup.versions(1).into_iter().eq(1..=last));
+    assert!(backup.versions(1).into_iter().eq(1..=writer.last));
     let ended = backup.ended();
     assert_eq!((ended.len(), &ended[0].cause), (1, &EndCause::Fenced));
     let told = primary.reported(&mut link).unwrap_err();
@@ -127,13 +126,12 @@ fn a_primary_that_connects_again_sends_what_was_not_reported_and_each_entry_coun
         for _ in 0..10 {
             primary.write(&mut link, &mut writer, 100);
         }
-        let last = writer.last;
-        while primary.reported(&mut link) != Ok(last) {}
+        primary.hear_last(&mut link, &writer);
         backup.wait(|backup| {
             backup
                 .versions(1)
                 .last()
-                .is_some_and(|&found| found >= last)
+                .is_some_and(|&found| found >= writer.last)
         });
         let versions = backup.versions(1);
         assert!(

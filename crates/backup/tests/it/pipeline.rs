@@ -232,7 +232,7 @@ fn the_backup_stores_hardly_more_than_the_entries() {
         entries += 128;
         while link.take_report().unwrap().is_some() {}
     }
-    while primary.reported(&mut link) != Ok(writer.last) {}
+    primary.hear_last(&mut link, &writer);
     let stored = (backup.module.counts() - before).bytes_stored;
     let amplification = stored as f64 / f64::from(entries);
     assert!((1.0..1.05).contains(&amplification), "{amplification}");

@@ -57,8 +57,7 @@ pub fn a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries(
     // Three segments are full.
     while writer.last < 3 * 15 {
         primary.write(&mut link, &mut writer, 900);
-        let last = writer.last;
-        while primary.reported(&mut link) != Ok(last) {}
+        primary.hear_last(&mut link, &writer);
     }
     assert_eq!(backup.with(|intake| intake.segments_spare()), 0);
     let last = writer.last;
@@ -92,8 +91,7 @@ pub fn a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries(
     });
     while writer.last < 6 * 15 {
         primary.write(&mut link, &mut writer, 900);
-        let last = writer.last;
-        while primary.reported(&mut link) != Ok(last) {}
+        primary.hear_last(&mut link, &writer);
         backup.with(move |intake| intake.ledger().keep(1, settled(last), 0));
     }
     assert_eq!(backup.trouble(), None);

@@ -6,11 +6,18 @@ use std::rc::Rc;
 use super::end::{End, signalled, unsignalled};
 use super::operations::{send, write};
 use super::{Scene, Setup};
-use crate::{DeviceError, DisconnectCause, ReceiveQueue, ReceiveRequest, Status};
+use crate::{DeviceError, DisconnectCause, Status};
 
 /// Bytes of a message in these stories: long enough to be in transit for a while.
 const MESSAGE: u32 = 4_096;
 const COUNT: u64 = 16;
+
+/// Sends all messages of a story with one doorbell.
+fn send_all(client: &End) {
+    let send = |index| unsignalled(index, send(client, 0, MESSAGE));
+    let sends: Vec<_> = (0..COUNT).map(send).collect();
+    client.post(&sends);
+}
 
 pub(super) async fn nothing_of_a_peer_lands_after_quiescing(scene: Rc<Scene>) {
     // Each round lets more of the messages land first.
@@ -19,19 +26,9 @@ pub(super) async fn nothing_of_a_peer_lands_after_quiescing(scene: Rc<Scene>) {
         let (client, server) = (&pair.client, &pair.server);
         client.fill(0, &[7; MESSAGE as usize]);
         for index in 0..COUNT {
-            let buffer = ReceiveRequest {
-                wr_id: index,
-                local: server.local(index * u64::from(MESSAGE), MESSAGE),
-            };
-            let posted = server
-                .device()
-                .post_receive(ReceiveQueue::Own(server.qp), &[buffer]);
-            posted.expect("room for receive buffers");
+            server.receive(index, index * u64::from(MESSAGE), MESSAGE);
         }
-        let sends: Vec<_> = (0..COUNT)
-            .map(|index| unsignalled(index, send(client, 0, MESSAGE)))
-            .collect();
-        client.post(&sends);
+        send_all(client);
         scene.runtime().sleep(pause).await;
         quiesce(server).await;
         let all = COUNT as usize * MESSAGE as usize;
@@ -56,10 +53,7 @@ pub(super) async fn every_completion_of_a_quiet_queue_pair_can_be_polled(scene: 
         for index in 0..COUNT {
             server.receive(index, index * u64::from(MESSAGE), MESSAGE);
         }
-        let sends: Vec<_> = (0..COUNT)
-            .map(|index| unsignalled(index, send(client, 0, MESSAGE)))
-            .collect();
-        client.post(&sends);
+        send_all(client);
         scene.runtime().sleep(pause).await;
         quiesce(server).await;
         let polled: Vec<_> = std::iter::from_fn(|| server.poll_received())

@@ -288,32 +288,34 @@ fn read_slot(
 }
 
 fn other_format(format: &LogFormat, file: &str, state: &SegmentState, found: u32) -> Corruption {
-    let place = Place {
-        format,
-        file,
-        number: state.number,
-    };
-    place.corruption(
-        "ledger of a segment that appends fill",
-        SEGMENT_HEADER_UNITS,
+    corruption(
+        (format, file, state),
         format!("a ledger of format {found}"),
         format!("format {FORMAT}: this program reads no other"),
     )
 }
 
 fn no_ledger(format: &LogFormat, file: &str, state: &SegmentState) -> Corruption {
-    let place = Place {
-        format,
-        file,
-        number: state.number,
-    };
-    place.corruption(
-        "ledger of a segment that appends fill",
-        SEGMENT_HEADER_UNITS,
+    corruption(
+        (format, file, state),
         "no whole ledger of this generation or the next in either slot".to_owned(),
         format!(
             "one of generation {}: it was durable before the header said so",
             state.generation
         ),
     )
+}
+
+fn corruption(
+    (format, file, state): (&LogFormat, &str, &SegmentState),
+    found: String,
+    expected: String,
+) -> Corruption {
+    let place = Place {
+        format,
+        file,
+        number: state.number,
+    };
+    let what = "ledger of a segment that appends fill";
+    place.corruption(what, SEGMENT_HEADER_UNITS, found, expected)
 }

@@ -71,6 +71,11 @@ impl Primary {
         link.flush().unwrap();
     }
 
+    /// Waits for the report of the last entry of `writer`.
+    pub fn hear_last(&self, link: &mut BackupLink, writer: &Writer) {
+        while self.reported(link) != Ok(writer.last) {}
+    }
+
     /// The version of the next report.
     pub fn reported(&self, link: &mut BackupLink) -> Result<u64, LinkEnded> {
         self.world
