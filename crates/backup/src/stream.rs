@@ -14,7 +14,7 @@ pub struct StreamName {
     pub join: u64,
 }
 
-/// What a backup says of a stream.
+/// The state of a stream on a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub stream: StreamName,

@@ -13,15 +13,15 @@ use crate::name::NodeName;
 /// The state of a cluster.
 #[derive(Clone, Debug)]
 pub struct Overview<'a> {
-    /// What each node keeps.
+    /// The copies of each node.
     pub held: BTreeMap<&'a NodeName, Held>,
     /// The groups, those with the same copies together: first those that lack most copies.
     pub placements: Vec<Placement<'a>>,
-    /// What every acknowledged write survives: what the weakest copy in sync promises. `None` without a group.
+    /// The failures that every acknowledged write survives: the promise of the weakest copy in sync. `None` without a group.
     pub survives: Option<Durability>,
     /// The nodes in sync that promise no more than that, if others promise more.
     pub weakest: BTreeSet<&'a NodeName>,
-    /// What the cluster needs, the most urgent need first.
+    /// The needs of the cluster, the most urgent first.
     pub needs: Vec<Need>,
 }
 
@@ -224,7 +224,7 @@ impl Configuration {
         idle.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What has to happen before the shards are placed.
+    /// The steps that are missing before the shards are placed.
     fn placement_need(&self) -> Option<Need> {
         let placed = |group: &Group| matches!(group.subject, Subject::Keys(_));
         if self.policy.shards == 0 || self.groups.iter().any(placed) {

@@ -1,4 +1,4 @@
-//! What an operator asks of a cluster. A request changes the configuration and moves no byte: nodes act on it.
+//! The requests of an operator. A request changes the configuration and moves no byte: nodes act on it.
 //!
 //! ```text
 //!   request    the copy that is to come joins, the copy that is to go leaves     one change

@@ -175,7 +175,7 @@ impl<C> Shard<C> {
             Role::TakesOver(heir) if heir.sent.get(peer) != Some(&connection) => {
                 heir.sent.insert(peer.clone(), connection);
                 let mut entries = heir.takeover.history().1;
-                // What lies below the floor of a copy is not found there, and gives no credit back.
+                // The copy does not find an entry below its floor, and gives no credit back for the entry.
                 entries.retain(|entry| entry.point() > has);
                 entries
             }

@@ -58,7 +58,7 @@ impl Peer {
         }
     }
 
-    /// What the peer has of `shard`, if its streams in `term` are open for the present connection.
+    /// The end of the peer's copy of `shard`, if its streams in `term` are open for the present connection.
     pub fn follows(&self, shard: u32, term: Term) -> Option<Point> {
         let &(of, by, has) = self.followed.get(&shard)?;
         let is_present = of == term && Some(by) == self.connection();

@@ -19,7 +19,7 @@ use crate::state::State;
 use crate::store::Store;
 use crate::turn::{look_once, run};
 
-/// What a store has kept of a shard.
+/// The state of a shard that a store has kept.
 #[derive(Debug)]
 pub struct Left {
     /// The history that was noted last.

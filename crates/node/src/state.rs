@@ -35,7 +35,7 @@ pub enum Why {
     Heir,
     /// This node follows it.
     Follows,
-    /// What lies below its floor was digested.
+    /// Everything below its floor was digested.
     Floor,
 }
 

@@ -84,7 +84,7 @@ impl World {
         true
     }
 
-    /// What was sent by `node`, or to it, arrives no more.
+    /// No message from `node` or to it arrives any more.
     pub(crate) fn letters_end(&mut self, node: usize) {
         self.arriving
             .retain(|_, arriving| arriving.way.from != node && arriving.way.to != node);

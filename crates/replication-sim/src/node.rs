@@ -24,7 +24,7 @@ pub enum Role {
 /// A primary, and what its process keeps beside the machine.
 pub struct Leader {
     pub primary: Primary<(Call, Told)>,
-    /// What the primary decides by: everything that it has stamped.
+    /// The state by which the primary decides: everything that it has stamped.
     pub decided: State,
     pub has_been_granted: bool,
     /// The joiner, and the number of its join.
@@ -248,7 +248,7 @@ impl Held {
         self.raising = raised.map(|lineage| (lineage, self.state.clone()));
     }
 
-    /// What was pulled is durable. A floor that was on its way says nothing of it.
+    /// The pulled state is durable. A floor that was on its way says nothing of that state.
     pub fn keep_pulled(&mut self, pulled: &State) {
         self.raising = None;
         self.base.merge(pulled);

@@ -91,7 +91,7 @@ impl World {
     /// Runs to the end, at which all copies agree.
     ///
     /// # Panics
-    /// Where a promise is broken.
+    /// If a promise is broken.
     pub fn run(&mut self) {
         while self.outcome.counts.events < EVENTS_MAX
             && self.outcome.counts.calls < self.setup.calls

@@ -387,7 +387,7 @@ impl ShardCopy {
         let adopted = self.lineage.adopted(heir);
         self.is_kept &= adopted == self.lineage;
         self.lineage = adopted;
-        // What the heir does not have was never on all copies.
+        // An entry that the heir lacks was never on all copies.
         self.kept_end = self.kept_end.min(self.lineage.end());
         let lineage = &self.lineage;
         if !mutant!(SuffixKept) {

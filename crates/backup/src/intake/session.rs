@@ -90,7 +90,7 @@ impl Session {
                 self.stage = Stage::Searching(cause.clone(), buffers.begin_search());
                 mutant!(FencedBeforeSearch).then_some(cause)
             }
-            // Whatever the device says: as long as it does not promise quiet, there is none.
+            // An error of any kind is a doubt: only the device can promise quiet.
             Poll::Ready(Err(_)) => {
                 buffers.doubt(self.connection);
                 self.stage = Stage::Doubtful(cause, now.saturating_add(ask_again_ns));

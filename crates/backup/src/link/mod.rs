@@ -257,7 +257,7 @@ impl BackupLink {
                 kind,
             } = self.sent.pop();
             self.staging.pop();
-            // Nobody has answered for an entry of a stream that was given up: its turn came because others wait behind it.
+            // An entry of a stream that was given up has no answer: its turn came because others wait behind it.
             if !self.sent.is_closed(stream) {
                 return Poll::Ready(Ok(Report {
                     connection: self.connection,

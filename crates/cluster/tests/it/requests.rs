@@ -15,7 +15,7 @@ fn with_spare(shards: u32) -> Configuration {
     placed.register(&name("d"), &start(4)).unwrap()
 }
 
-/// What nodes do with the requests in `present`: one step of one of them. `None`: nothing is left to do.
+/// Takes one step of one request in `present`, as nodes do. `None`: nothing is left to do.
 fn step(present: &Configuration, random: &mut Random) -> Option<Configuration> {
     let joins = present.groups.iter().flat_map(|group| {
         let joins = group.joining.iter();
@@ -228,7 +228,7 @@ fn draw(present: &Configuration, random: &mut Random) -> Result<Configuration, R
     }
 }
 
-/// Whatever is asked for in whatever order: no request takes a group below the copies that writes need, only a removal takes a copy
+/// In any order of requests, no request takes a group below the copies that writes need, only a removal takes a copy
 /// away at once, and everything that was asked for comes to an end.
 #[test]
 fn no_order_of_requests_takes_copies_that_are_needed() {

@@ -247,7 +247,7 @@ impl AppendQueue {
     ///
     /// # Panics
     ///
-    /// Where so many were never granted.
+    /// If fewer were granted.
     pub fn give_back(&mut self, credits: u64) {
         let granted = &mut self.credits.granted;
         *granted = granted.checked_sub(credits).expect("they were granted");

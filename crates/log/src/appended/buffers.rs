@@ -162,7 +162,7 @@ impl Buffers {
             let newest = &mut held.newest;
             let mut note = |arrival: &Arrival<'_>| {
                 let facts = arrival.facts;
-                // What is settled holds no segment.
+                // Settled entries hold no segment.
                 if !facts.is_mark && lineages.counts(&facts) {
                     let version = newest.entry((facts.shard, facts.term)).or_default();
                     *version = facts.version.max(*version);
@@ -200,7 +200,7 @@ impl Buffers {
     /// Takes a reusable segment out: it is about to change its generation.
     ///
     /// # Panics
-    /// Where `lineages` do not make it reusable.
+    /// If `lineages` do not make the segment reusable.
     pub fn release(&mut self, number: u32, lineages: &Lineages) -> SegmentState {
         let mut reusable = self.reusable(lineages).into_iter();
         let state = reusable.find(|state| state.number == number);

@@ -52,7 +52,7 @@ pub struct ArrivalScan {
     /// Nothing arrives any more.
     closed: bool,
     settled: bool,
-    /// What lay here before. `None`: nobody knows, so only what counts is news.
+    /// The entries that lay here before. `None`: they are unknown, so only entries that count are news.
     stale: Option<Stale>,
 }
 

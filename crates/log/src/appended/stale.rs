@@ -2,7 +2,7 @@
 
 use crate::format::UNIT_SIZE;
 
-/// Where entries that no longer counted began when their segment was posted. Every other whole entry has arrived since, also one that
+/// The places of entries that no longer counted when their segment was posted. Every other whole entry has arrived since, also one that
 /// the floors settle by the time at which a search finds it. Takes 8 bytes for each entry.
 #[derive(Clone, Debug, Default)]
 pub struct Stale(Vec<(u32, u32)>);

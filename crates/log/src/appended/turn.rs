@@ -103,7 +103,7 @@ impl Turn {
         }
     }
 
-    /// What lies in the segment of a turn to appends that is done, and is no news: for [`Buffers::posted_over`](super::Buffers::posted_over).
+    /// The entries in the segment of a turn to appends that is done, none of which is news: for [`Buffers::posted_over`](super::Buffers::posted_over).
     pub fn take_stale(&mut self) -> Stale {
         std::mem::take(&mut self.stale)
     }

@@ -33,7 +33,7 @@ impl Unsettled {
     /// Notes a record that was stamped.
     ///
     /// # Panics
-    /// Where a later one was noted.
+    /// If a later one was noted.
     pub fn note(&mut self, version: u64, shard: u32) {
         assert!(
             version > self.last,

@@ -62,7 +62,7 @@ impl Versions {
     /// The node leads `shard` in `term`, and the counter has given the versions up to `given`.
     ///
     /// # Panics
-    /// Where the node led the shard in this term or a later one before, or in one that began behind this version.
+    /// If the node led the shard in this term or a later one before, or in one that began behind this version.
     pub fn lead(&mut self, shard: u32, term: Term, given: u64) {
         let terms = self.led.entry(shard).or_default();
         let before = terms.last_key_value();

@@ -42,7 +42,7 @@ const QUEUES: Queues = Queues {
     rnr_retry_delay_ns: 100_000,
 };
 
-/// Whose post it is.
+/// The node that the post belongs to.
 pub struct Sender {
     pub nonce: Nonce,
     pub name: NodeName,

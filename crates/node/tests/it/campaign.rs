@@ -28,7 +28,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        // Nobody is removed: what is away comes back.
+        // No node is removed: a node that is away comes back.
         let shape = Shape {
             remove_after_ns: 2_000 * MS,
             ..[Shape::THREE, Shape::ANSWERED][(seed % 2) as usize]

@@ -383,7 +383,7 @@ fn a_history_is_kept_after_its_entries_and_a_floor_after_its_history() {
     assert_eq!(copy.raised_floor(), Some(heir));
 }
 
-/// Nobody was told anything of a history that its heir has not settled.
+/// No client heard of a history that its heir has not settled.
 #[test]
 fn a_copy_that_never_got_the_entries_of_a_history_leads_without_them() {
     let mut copy = copy_with(&[record(1, 5, 0, 0)]);
@@ -454,7 +454,7 @@ fn a_history_of_another_cluster_or_an_earlier_term_is_not_adopted() {
     assert_eq!(copy.lineage(), &of(1, 2));
 }
 
-/// What a copy knows to be on all copies was perhaps told to clients.
+/// Clients may have heard of every entry that a copy knows to be on all copies.
 #[test]
 pub fn a_history_without_something_that_was_on_all_copies_is_not_adopted() {
     let mut copy = copy_with(&[record(1, 5, 0, 0), record(1, 6, 5, 5)]);

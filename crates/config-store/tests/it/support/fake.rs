@@ -34,7 +34,7 @@ pub struct Fake {
     pub endpoint: String,
     /// Path and body of all requests.
     pub requests: Arc<Mutex<Vec<(String, String)>>>,
-    /// What the server shows to new connections; `None`: it does not speak TLS.
+    /// The certificate for new connections; `None`: the server does not speak TLS.
     tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
     is_closed: Arc<AtomicBool>,
 }

@@ -23,7 +23,7 @@ pub enum Change {
     Dropped(u32),
 }
 
-/// What a store has of its shards.
+/// The shards of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     pub records: BTreeMap<(u32, Point), Record>,

@@ -53,7 +53,7 @@ impl Plan {
     }
 }
 
-/// What runs.
+/// A process and its parts.
 pub struct Running {
     pub process: Process,
     pub node: Rc<RefCell<Option<Rc<Node<TestStore>>>>>,

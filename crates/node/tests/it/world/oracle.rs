@@ -1,4 +1,4 @@
-//! What clients were told, and whether it stays true.
+//! The answers that clients heard, and the check that they stay true.
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,7 @@ use super::store::{Call, Map, differences};
 
 pub const MS: Nanoseconds = 1_000_000;
 
-/// What a cluster is like.
+/// The options of a cluster.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub shards: u32,

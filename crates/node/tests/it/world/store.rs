@@ -61,16 +61,16 @@ pub struct TestStore {
 
 #[derive(Default)]
 struct Parts {
-    /// What is published and digested.
+    /// The published and digested state.
     maps: BTreeMap<u32, Map>,
-    /// What was stamped, too.
+    /// The same with everything stamped.
     decided: BTreeMap<u32, Map>,
     calls: Vec<Call>,
     counter: u64,
     blank: Vec<u32>,
 }
 
-/// What waits for copies.
+/// A call that waits for copies.
 pub struct Waiting {
     call: Call,
     answer: Answer,

@@ -74,7 +74,7 @@ fn summary(store: &str, configuration: &Configuration, overview: &Overview<'_>) 
     text
 }
 
-/// What an acknowledged write survives.
+/// The failures that an acknowledged write survives.
 fn survives(overview: &Overview<'_>) -> String {
     let promise = match overview.survives {
         None => return "nothing is acknowledged yet: no shard is placed".to_owned(),

@@ -1,4 +1,4 @@
-//! What a cluster needs, in sentences.
+//! The needs of a cluster, in sentences.
 
 use std::fmt::Display;
 
