@@ -6,9 +6,9 @@ use crate::setup::Faults;
 use crate::state::State;
 use crate::world::{NODES, SHARDS, World};
 
-/// Events within which nodes without faults must have settled everything.
+/// The number of events within which nodes without faults must have settled everything.
 const CALM_EVENTS: usize = 40_000;
-/// Answers that each client gets when nothing goes wrong.
+/// The number of answers that each client gets when nothing goes wrong.
 const CALM_ANSWERS: u64 = 2;
 
 impl World {

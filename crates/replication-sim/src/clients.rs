@@ -1,4 +1,4 @@
-//! Clients: each has one call under way, and repeats it until it is answered.
+//! Clients: each has one call under way, and repeats the call until it gets an answer.
 
 use stonecast_replication::Point;
 
@@ -30,9 +30,9 @@ pub struct Call {
     pub key: Key,
     /// The wish.
     pub wish: Wish,
-    /// Number of times that the client has repeated the call.
+    /// The number of times that the client has repeated the call.
     pub(crate) attempt: u32,
-    /// The latest point of the key that somebody was told before the call began.
+    /// The latest point of the key that a client was told before the call began.
     pub(crate) told_before: Point,
 }
 
@@ -79,8 +79,8 @@ impl Clients {
         *call
     }
 
-    /// Whether the client of `call` waits for this answer, which it has from here on. The refusal of a write answers the last attempt alone: behind an
-    /// earlier one, a later attempt may write.
+    /// Takes an answer to `call`. Returns whether its client still waited for the answer. The refusal of a write answers only the last attempt: after
+    /// the refusal of an earlier attempt, a later one may still write.
     pub fn take_answer(&mut self, call: &Call, told: Told) -> bool {
         let is_refused = call.wish != Wish::Get && matches!(told, Told::Saw(_));
         let open = &mut self.open[call.client as usize];
@@ -100,7 +100,7 @@ impl Clients {
         self.answers.iter().copied().min().unwrap_or(0)
     }
 
-    /// Answers are counted from here on.
+    /// Counts the answers anew from here on.
     pub fn forget_answers(&mut self) {
         self.answers.fill(0);
     }

@@ -10,7 +10,7 @@ use crate::world::{NODES, SHARDS, name};
 #[derive(Clone, Debug)]
 pub struct Configuration {
     pub epoch: Epoch,
-    /// By the numbers of the shards.
+    /// The groups, by the numbers of their shards.
     pub groups: Vec<Group>,
 }
 
@@ -35,7 +35,8 @@ impl Group {
 }
 
 impl Configuration {
-    /// All nodes keep copies of all shards, and lead one in turn.
+    /// The configuration in which all nodes keep copies of all shards. The nodes lead the shards in
+    /// turn.
     pub fn first() -> Self {
         let group = |shard: u32| Group {
             term: Epoch(1),

@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::world::{NODES, World, name};
 
 impl World {
-    /// Takes a step towards having another copy. Only the primary of the configuration does.
+    /// Takes a step towards another copy, if `node` is the primary of the configuration.
     pub(crate) fn fill(&mut self, node: usize, shard: u32) {
         let group = self.configuration.group(shard);
         let Some(joiner) = group.missing() else {
@@ -39,7 +39,7 @@ impl World {
         let join = self.last_join;
         self.connect_anew(way.from, way.to);
         let leader = self.nodes[way.from].leader(way.shard).expect("it leads");
-        // A joiner that is awaited, and was not named yet, begins anew, too.
+        // A joiner that is awaited and not yet named also begins anew.
         leader.primary.removed(&name(way.to));
         let lineage = leader.primary.fill(&name(way.to), join);
         leader.filling = Some((way.to, join));
@@ -53,7 +53,7 @@ impl World {
         if !leader.primary.admit(&joiner) {
             return self.post(way, Letter::Pull(join, published));
         }
-        // The compare-and-set may be far from its store, fail there, or succeed unheard.
+        // The compare-and-set may not reach the store, may fail there, or may succeed unheard.
         if self.chance(300) || self.nodes[way.from].epoch != self.configuration.epoch {
             return;
         }
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// The joiner forgets what it had, durably. Its memory still has entries of its earlier life.
+    /// The joiner durably forgets its copy. Its memory still has entries of its earlier life.
     pub(crate) fn drop_copy(&mut self, way: Way, join: u64, lineage: Lineage) {
         if !self.is_present(way) || join <= self.nodes[way.to].held(way.shard).join {
             return;
@@ -96,14 +96,14 @@ impl World {
         self.nodes[way.to].known.group(way.shard).term == way.term
     }
 
-    /// The primary hears that the joiner has forgotten what it had, and appends to it.
+    /// The primary hears that the joiner has forgotten its copy, and appends to the joiner.
     pub(crate) fn hear_dropped(&mut self, way: Way, join: u64) {
         if let Some(leader) = self.leader_in(way.to, way.shard, way.term) {
             leader.primary.dropped(&name(way.from), join);
         }
     }
 
-    /// The joiner takes what it pulled, unless it has something later, and keeps it durably.
+    /// The joiner takes the pulled words, unless it has later ones, and keeps them durably.
     pub(crate) fn take_pulled(&mut self, way: Way, join: u64, pulled: &State) {
         let held = self.nodes[way.to].held(way.shard);
         if held.join == join && held.lineage.term == way.term {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// The primary hears that the joiner has kept what it pulled.
+    /// The primary hears that the joiner has kept the pulled words.
     pub(crate) fn hear_pulled(&mut self, way: Way, join: u64) {
         if let Some(leader) = self.leader_in(way.to, way.shard, way.term) {
             leader.primary.pulled(&name(way.from), join);
@@ -126,7 +126,7 @@ impl World {
 }
 
 impl Way {
-    /// The way of an answer.
+    /// The way of the answer to a letter.
     pub fn back(self) -> Self {
         Self {
             from: self.to,

@@ -1,4 +1,4 @@
-//! Copies that follow an heir: its history comes first, then its entries, some at a time.
+//! Copies that follow an heir: the history comes first, then the entries, some at a time.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::node::{Role, any};
 use crate::settling::{Letter, Way};
 use crate::world::{NODES, World};
 
-/// Most entries of a letter that land at once.
+/// The most entries of a letter that land at once.
 const ENTRIES_AT_ONCE: usize = 4;
 
 /// The rest of a letter whose history the receiver has adopted.
@@ -19,7 +19,7 @@ pub struct Arriving {
 }
 
 impl World {
-    /// A copy is told the history of an heir: epoch, quiesce, adopt. The entries come later.
+    /// A copy hears the history of an heir: it takes the epoch, quiesces and adopts. The entries come later.
     pub(crate) fn follow(&mut self, way: Way, lineage: &Lineage, cells: Vec<Cell>) {
         let (node, shard, term) = (way.to, way.shard, way.term);
         if self.nodes[node].known.group(shard).term != term {
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// More of a letter lands, or its rest gets lost. As soon as the copy has everything, all of it is durable, and confirmed.
+    /// More of a letter lands, or the rest of the letter gets lost. A copy that has everything makes it durable and confirms.
     pub(crate) fn arrive(&mut self) {
         let receivers: Vec<_> = self.arriving.keys().copied().collect();
         if receivers.is_empty() {
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The copy keeps the history that it has adopted, if everything is there. Returns `false` where something is missing.
+    /// The copy keeps the history that it has adopted, if everything is there. Returns `false` if an entry is missing.
     fn keep_history(&mut self, way: Way) -> bool {
         let following = &mut self.nodes[way.to];
         following.scan(way.shard, &mut self.random);

@@ -1,10 +1,10 @@
-//! Primaries that are removed, and do not hear of it.
+//! Primaries that are removed and do not hear of their removal.
 
 use crate::configuration::Group;
 use crate::world::World;
 
 impl World {
-    /// The primary of the configuration is removed, and hears nothing. It goes on to answer clients as long as its lease says so.
+    /// Removes the primary of the configuration, which hears nothing of it and answers clients as long as its lease holds.
     pub(crate) fn isolate_primary(&mut self, shard: u32) {
         let group = self.configuration.group(shard);
         let (old, term) = (group.primary, group.term);

@@ -1,5 +1,5 @@
-//! A world in which three nodes keep copies of shards by the rules of `stonecast-replication`. Connections, letters and power are events that
-//! chance picks, so a run of some thousand events takes milliseconds, and follows from its seed.
+//! A world in which three nodes keep copies of shards by the rules of `stonecast-replication`. Connections, letters and power are events that chance picks, so
+//! a run of some thousand events takes milliseconds, and its seed decides everything.
 //!
 //! ```text
 //!   primary ──wire: lands, in order──▶ memory of a copy ──flush──▶ reports ──▶ primary        wires

@@ -39,7 +39,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// An entry for the pool that has `key`; `write`: the body of a record.
+    /// An entry for the pool that has `key`. `write` is the body, if the entry is a record.
     pub fn new(key: &AppendKey, entry: Entry, write: Option<Write>) -> Self {
         let mut bytes = vec![0; HEADER_SIZE];
         if let Some(write) = write {
@@ -53,14 +53,14 @@ impl Cell {
         }
     }
 
-    /// Judges the bytes, as the owner of `key` finds them.
+    /// Judges the bytes, as the pool that has `key` does.
     pub fn read(&self, key: &AppendKey) -> Result<Entry, NotAnEntry> {
         let header = Header::read(key, self.bytes.first_chunk().expect("a header"))?;
         header.check_body(key, &self.bytes[HEADER_SIZE..])?;
         Ok(header.entry)
     }
 
-    /// The write that the body says.
+    /// The write in the body.
     pub fn write(&self) -> Write {
         decoded(&self.bytes[HEADER_SIZE..])
     }
@@ -90,7 +90,7 @@ fn decoded(bytes: &[u8]) -> Write {
     }
 }
 
-/// Everything that has landed on a node, in its order.
+/// Everything that has landed on a node, in the order of landing.
 #[derive(Clone)]
 pub struct Memory {
     key: AppendKey,
@@ -165,7 +165,7 @@ impl Memory {
         words
     }
 
-    /// The cell at `place` is durable, if it is still there.
+    /// Makes the cell at `place` durable, if it is still there.
     pub fn persist(&mut self, place: u64) {
         if let Some(cell) = self.cells.get_mut(&place) {
             cell.durable = true;
@@ -176,7 +176,7 @@ impl Memory {
         self.cells.values_mut().for_each(|cell| cell.durable = true);
     }
 
-    /// Entries of `shard` up to `floor` go, each or not: segments are used again at different times.
+    /// Drops some entries of `shard` up to `floor`: segments are used again at different times.
     pub fn forget(&mut self, shard: u32, floor: Point, random: &mut Random) {
         self.cells.retain(|_, cell| {
             let may_go = cell.entry.shard == shard && cell.entry.point() <= floor;
@@ -184,7 +184,7 @@ impl Memory {
         });
     }
 
-    /// Entries of `shard` go, each or not: a copy is dropped, and segments are used again later.
+    /// Drops some entries of `shard`: the copy is dropped, and segments are used again later.
     pub fn forget_some(&mut self, shard: u32, random: &mut Random) {
         let all = Point {
             term: Epoch(u64::MAX),
@@ -193,13 +193,14 @@ impl Memory {
         self.forget(shard, all, random);
     }
 
-    /// The entry of `shard` at `point` is lost, on all its places.
+    /// Loses the entry of `shard` at `point`, at all its places.
     pub fn lose(&mut self, shard: u32, point: Point) {
         self.cells
             .retain(|_, cell| cell.entry.shard != shard || cell.entry.point() != point);
     }
 
-    /// The power fails: of the cells that are not durable any part survives, torn or whole. Returns how many are torn.
+    /// The power fails: any of the cells that are not durable survive, torn or whole. Returns the number of torn
+    /// cells.
     pub fn power_fails(&mut self, torn_percent: u32, random: &mut Random) -> u64 {
         let mut torn = 0;
         self.cells

@@ -76,7 +76,7 @@ impl World {
         self.letters_end(node);
     }
 
-    /// A device loses an entry of which its node knows that it was on all copies. Another loss is one that no copy can see.
+    /// A device loses an entry that its node knows to be on all copies. No copy can notice any other loss.
     fn lose_entry(&mut self, node: usize, shard: u32) {
         let group = self.configuration.group(shard);
         let others = self.lossy.iter().any(|&(lossy, _)| lossy == shard);

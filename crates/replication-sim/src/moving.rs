@@ -33,7 +33,7 @@ impl World {
         let group = self.configuration.group(shard);
         let heirs: Vec<_> = group.in_sync.iter().copied().collect();
         let heir = heirs[any(&mut self.random, heirs.len())];
-        // The compare-and-set fails where the configuration has changed.
+        // The compare-and-set fails if the configuration has changed.
         if group.term != term || heir == node || self.nodes[node].epoch != self.configuration.epoch
         {
             return;

@@ -1,4 +1,4 @@
-//! A node: what it keeps durably, and what its process does for each shard.
+//! A node: its durable state, and the work of its process for each shard.
 
 use std::mem::replace;
 
@@ -21,10 +21,10 @@ pub enum Role {
     Leader(Box<Leader>),
 }
 
-/// A primary, and what its process keeps beside the machine.
+/// A primary, and the state that its process keeps beside the primary.
 pub struct Leader {
     pub primary: Primary<(Call, Told)>,
-    /// The state by which the primary decides: everything that it has stamped.
+    /// The state by which the primary decides: the result of all writes that were stamped.
     pub decided: State,
     pub has_been_granted: bool,
     /// The joiner, and the number of its join.
@@ -32,7 +32,7 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// The configuration that is in force names `copy`, or does not.
+    /// Hears whether the configuration that is in force names `copy`.
     pub fn hear_of(&mut self, copy: &NodeName, is_named: bool) {
         if is_named {
             self.primary.named(copy);
@@ -59,7 +59,7 @@ pub struct Held {
     /// Durable: the state at the floor.
     pub base: State,
     pub state: State,
-    /// A floor, and the state up to there, on their way to the device.
+    /// A floor, and the state up to that floor, on their way to the device.
     raising: Option<(Lineage, State)>,
     /// The place in the memory up to which the copy has looked.
     scanned: u64,
@@ -135,7 +135,7 @@ impl Node {
         }
     }
 
-    /// Looks at what has landed, in any order: entries become visible in no order across senders.
+    /// Looks at the landed entries in any order, because entries of several senders become visible in no order.
     pub fn scan(&mut self, shard: u32, random: &mut Random) {
         let memory = &self.memory;
         self.shards[shard as usize].scan(memory, random);
@@ -147,7 +147,7 @@ impl Node {
         self.shards[shard as usize].digest(memory, most);
     }
 
-    /// Begins to persist a floor, or has persisted it. A part of what lies below goes.
+    /// Begins to persist a floor, or finishes and lets a part of the entries below go.
     pub fn raise_floor(&mut self, shard: u32, random: &mut Random) {
         self.scan(shard, random);
         let held = &mut self.shards[shard as usize];
@@ -204,7 +204,7 @@ impl Node {
             || self.memory.has_durably(shard, word.point)
     }
 
-    /// The state that the durable part of this node amounts to: what a power cut would leave, judged by history and points alone.
+    /// The state that a power cut would leave on this node, judged by history and points alone.
     pub fn durable_state(&self, shard: u32) -> State {
         let held = &self.shards[shard as usize];
         let mut state = held.base.clone();
@@ -305,7 +305,7 @@ impl Held {
     }
 }
 
-/// Any of the numbers below `count`.
+/// A random number below `count`.
 pub fn any(random: &mut Random, count: usize) -> usize {
     random.random_range(0..count)
 }

@@ -51,9 +51,9 @@ pub struct Counts {
     pub answers: u64,
     /// Heirs that came to serve.
     pub takeovers: u64,
-    /// Nodes that came back.
+    /// Removed nodes that came back.
     pub joins: u64,
-    /// Shards that were handed over, and whose heir did not await a lease.
+    /// Shards that were handed over to an heir that awaited no lease.
     pub moves: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Outcome {
     pub claims: Vec<Claim>,
     /// At the end, of each shard: the nodes in sync, and the writes that each of them has, in the order of versions.
     pub copies: Vec<Vec<(usize, Vec<Word>)>>,
-    /// Follows from everything that was shown: equal runs have equal hashes.
+    /// The hash of everything that was shown: equal runs have equal hashes.
     pub hash: u64,
 }
 

@@ -26,7 +26,8 @@ impl World {
                 .leads(call.shard)
                 .is_some_and(|led| led < term)
         });
-        // Keys with a write that comes to nothing are answered no more, so an earlier primary is asked for reads mostly.
+        // A key whose write an earlier primary leaves unfinished gets no more answers, so clients mostly send reads to
+        // an earlier primary.
         let often = if call.wish == Wish::Get { 0.6 } else { 0.1 };
         let asked = match self.random.random_bool(often) {
             true => late.unwrap_or(primary),
@@ -56,7 +57,7 @@ impl World {
         call
     }
 
-    /// A node that leads the shard decides the call, and stamps it or keeps the answer.
+    /// A node that leads the shard decides the call, and stamps the write or keeps the answer.
     fn decide(&mut self, node: usize, call: Call) {
         let gap = self.random.random_range(1..3);
         let counter = self.nodes[node].counter;
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// A write that is done is on the fewest copies, all of them named by the configuration that the primary knows.
+    /// A write that is done is on at least the fewest copies, all named by the configuration that the primary knows.
     fn assert_copies(&self, node: usize, shard: u32, word: Word) {
         let named = self.nodes[node].known.group(shard).in_sync.iter();
         let found = named.filter(|&&copy| self.nodes[copy].has_durably(shard, word));

@@ -22,7 +22,7 @@ pub enum Letter {
     History(Lineage, Vec<Cell>),
     Confirmed,
     Consent(Consent),
-    /// Of a join, by its number: so is what follows.
+    /// A letter of a join, by the number of the join, like the letters below.
     Drop(u64, Lineage),
     Dropped(u64),
     Pull(u64, State),
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// Takes a step of the way of an heir.
+    /// Takes a step in the takeover by an heir.
     pub(crate) fn take_over(&mut self, node: usize, shard: u32) {
         if self.nodes[node].is_isolated {
             return;
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Begins to take over, where the configuration names this node.
+    /// Begins to take over, if the configuration names this node.
     fn stand(&mut self, node: usize, shard: u32) {
         let group = self.configuration.group(shard);
         let term = group.term;
@@ -239,8 +239,8 @@ impl World {
         self.judge_heir(node, shard, term, &state);
     }
 
-    /// The heir of the present term will be granted its lease. It has everything that was told, and so have all copies, durably. An heir of an earlier
-    /// term gets no lease, so nobody is told what it lacks.
+    /// Judges the heir of the present term, which will be granted its lease: this heir and all copies durably have everything that was told. An heir
+    /// of an earlier term gets no lease, so no client can notice what that heir lacks.
     fn judge_heir(&mut self, node: usize, shard: u32, term: Term, state: &State) {
         if self.configuration.group(shard).term != term {
             return;
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// A lease of an earlier term ends; that of the present one seldom.
+    /// Perhaps ends the leases of earlier terms, and seldom those of the present terms.
     pub(crate) fn end_leases(&mut self) {
         let ends = self.chance(40);
         let rare = !self.is_calm && self.chance(20);

@@ -12,7 +12,7 @@ pub struct Setup {
     pub keys: u8,
     /// Clients.
     pub clients: u32,
-    /// Calls after which nothing goes wrong any more.
+    /// The number of calls after which nothing goes wrong any more.
     pub calls: u64,
     /// The fewest copies of a write.
     pub min_copies: usize,
@@ -20,7 +20,7 @@ pub struct Setup {
     pub faults: Faults,
 }
 
-/// Chances of mishaps, for each event in a thousand unless said otherwise.
+/// Chances of mishaps: events in a thousand, unless a field states another unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// The power of a node fails.
@@ -35,7 +35,7 @@ pub struct Faults {
     pub stops_inside: u32,
     /// A connection ends.
     pub connection_ends: u32,
-    /// Of a hundred entries that land: those that an earlier one lets pass.
+    /// Of a hundred entries that land: those that overtake an earlier one.
     pub two_orders: u32,
     /// Of a hundred letters: those that get lost.
     pub mail_lost: u32,
@@ -51,7 +51,8 @@ pub struct Faults {
     pub removes: u32,
     /// A primary hands its shard over.
     pub moves: u32,
-    /// A primary is removed and does not hear of it: clients reach it, and neither letters nor configurations do.
+    /// A primary is removed and does not hear of it: clients reach that primary, but neither letters nor
+    /// configurations do.
     pub isolations: u32,
 }
 
@@ -71,7 +72,7 @@ impl Setup {
 }
 
 impl Faults {
-    /// Mishaps of `class` do not happen, by its name among the classes of faults of the simulated world.
+    /// Leaves out the mishaps of `class`, a fault class of the simulated world.
     pub fn leave_out(&mut self, class: &str) {
         match class {
             "power_cut" => (self.power, self.power_everywhere) = (0, 0),

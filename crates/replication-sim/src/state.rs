@@ -1,4 +1,4 @@
-//! The state of a shard, as an index has it.
+//! The state of a shard, as an index keeps it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use stonecast_replication::Point;
 /// A key.
 pub type Key = u8;
 
-/// A write, told from every other one by its number. A client that repeats a write repeats the number.
+/// A write, which its number tells from every other write. A client that repeats a write repeats the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
     /// The number.
@@ -28,11 +28,11 @@ pub struct Word {
 }
 
 /// The words of all keys, and the outcomes of all writes. A deleted key keeps its word here, so that oracles know the delete; primaries
-/// do not look at it.
+/// do not look at that word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub words: BTreeMap<Key, Word>,
-    /// By the numbers of the writes.
+    /// The words, by the numbers of their writes.
     pub done: BTreeMap<u64, Word>,
 }
 
@@ -49,7 +49,7 @@ impl State {
         assert_eq!(known, word, "a write was done twice");
     }
 
-    /// Takes everything of `other` that is not known, and of each key the later word.
+    /// Takes everything that only `other` knows, and the later word of each key.
     pub fn merge(&mut self, other: &Self) {
         for (&key, &word) in &other.words {
             let known = self.words.entry(key).or_insert(word);

@@ -1,4 +1,4 @@
-//! Connections for appends: one from each node to each other one, for all shards.
+//! Connections for appends: one from each node to each other node, for all shards.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,7 +15,7 @@ pub struct Wires {
     wires: BTreeMap<u64, Wire>,
     /// The connection that a sender uses for a receiver.
     links: BTreeMap<(usize, usize), u64>,
-    /// By sender and receiver. A connection that has ended may have left some.
+    /// The reports, by sender and receiver. A connection that has ended may have left some.
     reports: BTreeMap<(usize, usize), VecDeque<(u32, Report)>>,
     last: u64,
 }
@@ -27,7 +27,7 @@ pub struct Wire {
     from: usize,
     to: usize,
     on_the_way: VecDeque<Sent>,
-    /// Not flushed: places in the memory of the receiver.
+    /// Entries that are not flushed, with their places in the memory of the receiver.
     landed: Vec<(u64, Sent)>,
 }
 
@@ -74,7 +74,7 @@ impl Wires {
 }
 
 impl World {
-    /// A wire on which something is.
+    /// A wire that carries something.
     fn any_wire(&mut self) -> Option<u64> {
         let wires = self.wires.wires.iter();
         let used = wires.filter(|(_, wire)| !wire.on_the_way.is_empty() || !wire.landed.is_empty());
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// A primary appends to another node what was not sent, or connects again.
+    /// A primary appends unsent entries to another node, or connects again.
     pub(crate) fn send(&mut self, node: usize) {
         let to = any(&mut self.random, NODES);
         if to == node || !self.nodes[node].leads_something() {
@@ -108,14 +108,14 @@ impl World {
         }
     }
 
-    /// Later sends take a later connection than earlier ones.
+    /// Ends the connection, so that later sends take a later one.
     pub(crate) fn connect_anew(&mut self, from: usize, to: usize) {
         if let Some(connection) = self.wires.link(from, to) {
             self.wires.end(connection.0);
         }
     }
 
-    /// A node of another epoch accepts no connection.
+    /// Connects, unless `to` is in another epoch: such a node accepts no connection.
     fn connect(&mut self, node: usize, to: usize) {
         let epoch = self.nodes[node].epoch;
         if !self.nodes[to].runs() || self.nodes[to].epoch != epoch {
@@ -143,7 +143,7 @@ impl World {
         wire.expect("a link is a wire").on_the_way.extend(sent);
     }
 
-    /// An entry that `node` has, as it is made for `to`.
+    /// The bytes that `node` makes of its entry for `to`.
     pub(crate) fn cell_for(&self, node: usize, to: usize, entry: &Entry) -> Cell {
         let write = match entry.kind {
             Kind::Record => {
@@ -155,7 +155,8 @@ impl World {
         Cell::new(&append_key(to), *entry, write)
     }
 
-    /// An entry lands. Where entries of different sizes have queue pairs of their own, a later one may land before.
+    /// An entry lands. If entries of different sizes have queue pairs of their own, a later entry may land before
+    /// an earlier one.
     pub(crate) fn land(&mut self) {
         let two_orders = self.chance(10 * self.faults.two_orders);
         let Some(number) = self.any_wire() else {

@@ -16,11 +16,11 @@ use crate::settling::Mail;
 use crate::setup::{Faults, Setup};
 use crate::wires::Wires;
 
-/// Nodes of a world.
+/// The number of nodes of a world.
 pub const NODES: usize = 3;
-/// Shards of a world: one more than a worker needs to count versions for several.
+/// The number of shards of a world: with two, a worker counts versions for several shards.
 pub const SHARDS: u32 = 2;
-/// Events after which nothing goes wrong any more, whatever clients have got.
+/// The number of events after which nothing goes wrong any more, even if clients lack answers.
 const EVENTS_MAX: u64 = 4_000;
 
 /// A run on its way.
@@ -149,7 +149,8 @@ impl World {
         }
     }
 
-    /// The primary of the configuration has more to do than others, and so has an earlier one that knows of no later one.
+    /// Picks a node. The primary of the configuration is busier than others, and so is an earlier primary that does not
+    /// know its successor.
     fn busy_node(&mut self, shard: u32) -> usize {
         let group = self.configuration.group(shard);
         let (primary, term) = (group.primary, group.term);
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// An event of nodes whom nobody calls, and whose leases do not end.
+    /// An event in which no client calls and no lease ends.
     pub(crate) fn quiet_event(&mut self) {
         self.outcome.counts.events += 1;
         let shard = any(&mut self.random, SHARDS as usize) as u32;

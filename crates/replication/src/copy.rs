@@ -1,4 +1,4 @@
-//! One node's copy of a shard: what of it is there without a gap, and what may be digested.
+//! One node's copy of a shard: the part that is there without a gap, and the entries that may be digested.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,22 +9,22 @@ use crate::entry::{Entry, Kind};
 
 /// The copy of a shard on a node, as a backup and as a primary.
 ///
-/// Entries are found in any order: those of other shards, torn ones and places that are still empty lie between them. Each entry names
-/// the one before it in its shard, so gaps are gaps of this shard alone.
+/// A node finds entries in any order: entries of other shards, torn entries and empty places lie between them. Each entry names the one before it in its shard,
+/// so gaps are gaps of this shard alone.
 ///
-/// Everything here can be lost in a crash. A node that starts makes it anew from the lineage that it kept, and from the entries
-/// in its memory ([`ShardCopy::recover`]).
+/// A crash may lose everything here. A node that starts makes the copy anew from the lineage that the node kept, and from the entries in its memory
+/// ([`ShardCopy::recover`]).
 #[derive(Clone, Debug)]
 pub struct ShardCopy {
     shard: u32,
     lineage: Lineage,
     /// Whether the node has the lineage durably.
     is_kept: bool,
-    /// The end of the last history that was kept, as far as the present one has it.
+    /// The end of the last history that the node kept, or the end of the present history if that is lower.
     kept_end: Point,
-    /// Of each term above the floor: the last version without a gap below it.
+    /// The last version without a gap below it, by term; only terms above the floor have one.
     runs: BTreeMap<Term, u64>,
-    /// Entries without a gap below them that were not digested.
+    /// Entries without a gap below them that are not digested yet.
     chain: VecDeque<Entry>,
     /// Entries behind a gap: by term, then by the version before them.
     ahead: BTreeMap<Term, BTreeMap<u64, Entry>>,
@@ -35,7 +35,7 @@ pub struct ShardCopy {
 /// The fate of an entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// Everything up to here is there.
+    /// The copy has everything up to this point.
     Contiguous(Point),
     /// The entry lies behind a gap.
     Ahead,
@@ -63,20 +63,20 @@ pub enum NotAdopted {
     /// The history is of another cluster, or of this one before its configuration was restored.
     #[error("the history is of cluster {found}, and this copy of cluster {known}")]
     OtherCluster {
-        /// The heir's.
+        /// The cluster of the heir.
         found: Nonce,
-        /// The copy's.
+        /// The cluster of the copy.
         known: Nonce,
     },
     /// A later heir's history has been adopted.
     #[error("the history is of term {found}, and this copy in term {known}")]
     EarlierTerm {
-        /// The heir's.
+        /// The term of the heir.
         found: Term,
-        /// The copy's.
+        /// The term of the copy.
         known: Term,
     },
-    /// The heir has lost entries that were on all copies. The store deposes that heir: the configuration names another copy, and goes on without it.
+    /// The heir has lost entries that were on all copies. The store deposes that heir: the configuration names another copy, and drops the heir.
     #[error(
         "the history ends at {found}, and everything up to version {horizon} was on all copies: another copy must take over"
     )]
@@ -88,7 +88,7 @@ pub enum NotAdopted {
     },
 }
 
-/// A copy that lost entries which it is known to have had. The node must not lead the shard: it joins with an empty copy.
+/// A copy has lost entries that it must have. The node must not lead the shard: it joins with an empty copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the copy ends at {found}, and everything up to version {needed} was on all copies: it must be filled anew"
@@ -116,10 +116,10 @@ impl ShardCopy {
         }
     }
 
-    /// The copy after a start: from what was kept, and from all entries of the shard that are in memory.
+    /// The copy after a start, made from the kept lineage and from all entries of the shard in memory.
     ///
     /// # Errors
-    /// An entry of a later term than the node's: the node answered in a term that it had not made durable.
+    /// An entry is of a later term than the node: the node answered in a term that the node had not made durable.
     pub fn recover(
         shard: u32,
         lineage: Lineage,
@@ -184,7 +184,7 @@ impl ShardCopy {
         self.ahead.retain(|_, entries| !entries.is_empty());
     }
 
-    /// The entry that follows the end, if it is there: of the same term, or the first one of a later term.
+    /// The entry that follows the end, if the copy has it: an entry of the same term, or the first entry of a later term.
     fn take_next(&mut self) -> Option<Entry> {
         let end = self.end();
         let mut later = self.ahead.range_mut(end.term..);
@@ -198,8 +198,8 @@ impl ShardCopy {
         end.unwrap_or_default().max(self.lineage.floor)
     }
 
-    /// The version behind which the next entry of `term` follows: the last one of the term that is here without a gap; where there is none, the end of the terms
-    /// before, whose entries may still be missing here.
+    /// The version that the next entry of `term` follows: the last version of the term without a gap below it. A copy without such a version gives the end of
+    /// the earlier terms, whose entries may still be missing.
     pub fn end_in(&self, term: Term) -> u64 {
         let before = self.lineage.cuts.range(..term).next_back();
         let before = before.map(|(&term, &version)| Point { term, version });
@@ -208,7 +208,7 @@ impl ShardCopy {
         self.runs.get(&term).copied().unwrap_or(begin)
     }
 
-    /// Everything up to here was digested or published.
+    /// The point up to which everything was digested or published.
     pub fn digested(&self) -> Point {
         self.digested
     }
@@ -228,8 +228,7 @@ impl ShardCopy {
         self.horizon = self.horizon.max(horizon);
     }
 
-    /// The primary of this copy has published everything up to the horizon, which is how a primary digests. Entries above `kept` are still to
-    /// be sent to somebody.
+    /// The primary of this copy has published everything up to the horizon, which is how a primary digests. Another node still needs the entries above `kept`.
     pub(crate) fn published(&mut self, kept: u64) {
         let upto = self.horizon.min(kept);
         let published = self.chain.partition_point(|entry| entry.version <= upto);
@@ -254,7 +253,7 @@ impl ShardCopy {
         Some(next)
     }
 
-    /// Entries that were not digested, in order. They are on this copy, and possibly nowhere else.
+    /// Entries that are not digested yet, in order. They are on this copy, and possibly nowhere else.
     pub(crate) fn undigested(&self) -> &VecDeque<Entry> {
         &self.chain
     }
@@ -283,7 +282,7 @@ impl ShardCopy {
     /// The lineage that [`ShardCopy::raised_floor`] gave is durable. Returns whether entries up to its floor may go. `false`: the copy has entered a later term
     /// since, and the history of that term has the earlier floor.
     ///
-    /// A node writes the lineages of a shard one after the other, so what was written last is durable.
+    /// A node writes the lineages of a shard one after the other, so the lineage that was written last is the durable one.
     ///
     /// # Panics
     /// If the floor is above what was digested in the same term.
@@ -302,17 +301,17 @@ impl ShardCopy {
         true
     }
 
-    /// The history that the node keeps durably as soon as all entries that were found are durable, and confirms to the heir then; `None`: the copy does
-    /// not have everything that the heir has settled. A history that is durable before its entries would hide that they are lost.
+    /// The history that the node is to keep. The node makes the history durable after all entries that were found, and then confirms to the heir. `None`: the
+    /// copy lacks entries that the heir has settled. A history that is durable before its entries would hide the loss of those entries.
     pub fn to_keep(&self) -> Option<&Lineage> {
         let is_whole = self.end() >= self.lineage.end();
         (is_whole || mutant!(LineageBeforeEntries)).then_some(&self.lineage)
     }
 
-    /// [`ShardCopy::to_keep`] after the last entry of an heir's letter.
+    /// The same as [`ShardCopy::to_keep`], but for use after the last entry of an heir's letter.
     ///
     /// # Errors
-    /// Something is missing that the heir does not send, because it was on all copies. The copy tells the heir, which has the configuration go on without
+    /// The copy lacks entries that the heir does not send, because they were on all copies. The copy tells the heir, and the heir has the configuration drop
     /// the copy ([`Takeover::lacks`](crate::Takeover::lacks)).
     pub fn all_came(&self) -> Result<&Lineage, Incomplete> {
         self.to_keep().ok_or_else(|| Incomplete {
@@ -321,7 +320,7 @@ impl ShardCopy {
         })
     }
 
-    /// The history that [`ShardCopy::to_keep`] gave in `term` is durable. A history of another term says nothing: the copy has entered a later one since.
+    /// The history that [`ShardCopy::to_keep`] gave in `term` is durable. A history of another term says nothing: the copy has entered a later term since.
     pub fn kept(&mut self, term: Term) {
         if term == self.lineage.term {
             self.is_kept = true;
@@ -339,7 +338,7 @@ impl ShardCopy {
         kept.version.max(self.horizon)
     }
 
-    /// Whether everything is there that is known to have been on all copies. To be asked when all entries in memory were taken.
+    /// Checks that the copy has everything that was on all copies, as far as the copy knows. The caller has taken all entries in memory before.
     ///
     /// # Errors
     /// The copy has lost entries.
@@ -352,9 +351,9 @@ impl ShardCopy {
         Ok(())
     }
 
-    /// The lineage of a joiner that is appended everything above `begin`: all up to there comes by its pull.
+    /// The lineage of a joiner that pulls everything up to `begin`, and to which the primary appends everything above.
     ///
-    /// The floor is the place of an entry, also where `begin` was settled in an earlier term: copies without that floor must find that they have it.
+    /// The floor is the point of an entry, even if `begin` was settled in an earlier term: a copy with a lower floor must find that entry in its memory.
     pub(crate) fn lineage_of_joiner(&self, begin: u64) -> Lineage {
         let appended = self.chain.partition_point(|entry| entry.version <= begin);
         let below = self.chain.range(..appended).next_back();
@@ -370,7 +369,7 @@ impl ShardCopy {
         self.shard
     }
 
-    /// Closes all terms before `term`: the own log decides. Everything without a gap counts from now on, and nothing else of those terms.
+    /// Closes all terms before `term`, by the node's own log: of those terms everything without a gap counts from now on, and nothing else.
     pub(crate) fn close(&mut self, term: Term) {
         self.lineage.term = term;
         self.lineage.cuts = self.runs.clone();
@@ -378,10 +377,10 @@ impl ShardCopy {
         self.ahead.clear();
     }
 
-    /// Enters the term of an heir with the heir's history: what the heir does not have is void. What this copy does not have comes from the heir.
+    /// Enters the term of an heir with the heir's history: entries that the heir lacks are void, and entries that this copy lacks come from the heir.
     ///
     /// # Errors
-    /// The history is not that of an heir of this shard, or that of an heir without something that was on all copies. Nothing has changed.
+    /// The history is of another cluster or of an earlier heir, or the heir lacks entries that were on all copies. Nothing has changed.
     pub fn adopt(&mut self, heir: &Lineage) -> Result<(), NotAdopted> {
         self.check_heir(heir)?;
         let adopted = self.lineage.adopted(heir);
@@ -436,7 +435,7 @@ impl ShardCopy {
 }
 
 impl Entry {
-    /// Its place in the history of its shard.
+    /// The place of the entry in the history of its shard.
     pub fn point(&self) -> Point {
         Point {
             term: self.term,

@@ -6,13 +6,13 @@
 //!         `--------------------------- one line --------------------------------------'
 //! ```
 //!
-//! A backup finds entries by reading its own memory, in which a crash, a gap, an earlier use of the segment or a value of a client
-//! may have left anything. So an entry proves itself. The tag is a SipHash-2-4 of the header under the [`AppendKey`] of the receiving
-//! pool: it binds the receiver by the key, and it binds everything else by its bytes. The digest of the body stands in the header,
-//! so a scan trusts the size of the body before it reads the body: no content of a value makes a scan hash megabytes at each line.
+//! A backup finds entries by reading its own memory, in which a crash, a gap, an earlier use of the segment or a value of a client may have
+//! left anything. An entry therefore proves itself. The tag is a SipHash-2-4 of the header under the [`AppendKey`] of the receiving pool:
+//! it binds the receiver by the key, and it binds everything else by its bytes. The digest of the body stands in the header, so a scan
+//! trusts the size of the body before it reads the body: no content of a value makes a scan hash megabytes at each line.
 //!
-//! The tag does not bind the place. The receiver chooses the place after the sender has made the entry. What stands at a wrong
-//! place, an old entry inside a value or in a segment that was used again, is genuine; term and version tell that it is no news.
+//! The tag does not bind the place. The receiver chooses the place after the sender has made the entry. An entry at a wrong place, such as
+//! an old entry inside a value or in a segment that was used again, is genuine; its term and version show that the entry is no news.
 
 use std::mem::size_of;
 
@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of the header; the body follows.
 pub const HEADER_SIZE: usize = LINE_SIZE;
-/// Most bytes of a body.
+/// The most bytes of a body.
 pub const BODY_SIZE_MAX: usize = (2 << 20) - HEADER_SIZE;
 /// Entries begin at multiples of this number of bytes.
 pub const GRAIN: usize = LINE_SIZE;
@@ -49,10 +49,10 @@ struct HeaderBytes {
 
 const _: () = assert!(size_of::<HeaderBytes>() == HEADER_SIZE);
 
-/// Opens the log of one pool to appends by one cluster. Each pool draws two words of its own, and keeps them durably as long as entries lie
-/// in the pool.
+/// Opens the log of one pool to appends by one cluster. Each pool draws two random words, and keeps them durably as long as entries lie in
+/// the pool.
 ///
-/// Primaries of the pool's shards have the key, and no client has: the key is all that is needed to make entries. The nonce of the cluster
+/// The primaries of the pool's shards have the key, and no client has it: the holder of the key can make entries. The nonce of the cluster
 /// is a part of the key: after a configuration is restored under a new nonce, entries of the cluster before count nowhere.
 #[derive(Clone)]
 pub struct AppendKey {
@@ -62,7 +62,7 @@ pub struct AppendKey {
 }
 
 impl AppendKey {
-    /// From the two random words that the pool keeps, for primaries of the cluster `nonce`.
+    /// The key made of the two random words that the pool keeps, for primaries of the cluster `nonce`.
     pub fn new(words: [u64; 2], nonce: Nonce) -> Self {
         let nonce = match mutant!(NonceNotInKey) {
             true => Nonce::nil(),
@@ -93,7 +93,7 @@ impl AppendKey {
 pub enum Kind {
     /// A record. The body is opaque here.
     Record,
-    /// The commit horizon of a shard in which nothing else is written. It has no body, and the version before it.
+    /// The commit horizon of a shard in which nothing else is written. The entry has no body, and repeats the version before it.
     Horizon,
 }
 
@@ -112,7 +112,7 @@ impl Kind {
     }
 }
 
-/// The place of an entry among the writes of a shard, as its header says it.
+/// The place of an entry among the writes of a shard, as the header of the entry states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Number of the shard.
@@ -130,7 +130,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether the numbers can belong together. A horizon never covers the entry that carries it: no copy has the entry yet.
+    /// Whether the fields are consistent. A horizon never covers the entry that carries it: no copy has the entry yet.
     fn is_possible(&self, size: usize) -> bool {
         let kind = match self.kind {
             Kind::Record => self.version > self.previous && size > 0,
@@ -139,11 +139,11 @@ impl Entry {
         kind && self.term > Epoch(0) && self.horizon <= self.previous && size <= BODY_SIZE_MAX
     }
 
-    /// Writes the header in front of the body, which lies from byte [`HEADER_SIZE`] to the end of `bytes`: nothing is copied. The
-    /// entry is for the pool that has `key`. Bytes after it, up to the next multiple of [`GRAIN`], mean nothing.
+    /// Writes the header in front of the body, which lies from byte [`HEADER_SIZE`] to the end of `bytes` and is not copied. The entry is
+    /// for the pool that has `key`. Bytes after the entry, up to the next multiple of [`GRAIN`], mean nothing.
     ///
     /// # Panics
-    /// If the numbers cannot belong together, or the body is longer than [`BODY_SIZE_MAX`].
+    /// If the fields are inconsistent, or the body is longer than [`BODY_SIZE_MAX`].
     pub fn write_header(&self, key: &AppendKey, bytes: &mut [u8]) {
         let (header, body) = bytes.split_at_mut(HEADER_SIZE);
         assert!(
@@ -168,7 +168,7 @@ impl Entry {
     }
 }
 
-/// A header that is right: its pool's key made it. Its body has still to be read.
+/// A header with a right tag: a holder of the pool's key made it. The body has still to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The entry, without its body.
@@ -182,8 +182,8 @@ impl Header {
     /// Reads a header from a copy of its bytes: a sender that may still write the memory must not change what is judged.
     ///
     /// # Errors
-    /// No entry of the pool that has `key` begins there. None of the reasons is damage: a crash, an unfinished append or content of
-    /// an earlier use leave all of them.
+    /// No entry of the pool that has `key` begins there. No such error is damage: a crash, an unfinished append and content of an earlier
+    /// use leave each of them.
     pub fn read(key: &AppendKey, bytes: &[u8; HEADER_SIZE]) -> Result<Self, NotAnEntry> {
         let header = HeaderBytes::read_from_bytes(bytes).expect("the sizes are equal");
         if header.format.get() != FORMAT {
@@ -232,7 +232,7 @@ impl Header {
     /// The body has not arrived as a whole, or a crash has torn it.
     ///
     /// # Panics
-    /// If `body` is not of the size that the header says.
+    /// If `body` is not of the size that the header states.
     pub fn check_body(&self, key: &AppendKey, body: &[u8]) -> Result<(), NotAnEntry> {
         assert_eq!(body.len(), self.body_size, "the header says the size");
         let found = key.digest_of(body);
@@ -249,13 +249,13 @@ impl Header {
 /// Why bytes are no entry of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnEntry {
-    /// They are of another format, or nothing of the kind.
+    /// The bytes are of another format, or no entry at all.
     #[error("found format {found}, expected {FORMAT}")]
     Format {
         /// The number found.
         found: u32,
     },
-    /// They are torn, of another pool, or made by somebody that may not append.
+    /// The bytes are torn, of another pool, or made by a sender that may not append.
     #[error("found tag {found:#018x}, expected {expected:#018x}")]
     Tag {
         /// The tag found.
@@ -269,12 +269,12 @@ pub enum NotAnEntry {
         /// The number found.
         found: u32,
     },
-    /// The tag is right, and the numbers cannot belong together: a bug of the sender.
+    /// The tag is right, and the fields are inconsistent: a bug of the sender.
     #[error("the numbers of {entry:?} with a body of {body_size} bytes cannot belong together")]
     Impossible {
         /// The entry of the header.
         entry: Entry,
-        /// The size that it says.
+        /// The size of the body that the header states.
         body_size: usize,
     },
     /// The header is right, and the body is not its body.

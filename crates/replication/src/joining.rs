@@ -10,8 +10,8 @@ use crate::sending::{Connection, Progress};
 ///   fill ──▶ dropped: appends begin behind the horizon ──▶ pulled ──▶ awaited ──▶ named
 /// ```
 ///
-/// The pull brings what is published, and the appends bring everything above the horizon of the moment at which the join began: nothing
-/// lies between.
+/// The pull brings everything that is published, and the appends bring everything above the horizon at which the join began: no write lies
+/// between.
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub progress: Progress,
@@ -25,14 +25,14 @@ pub(crate) struct Joining {
 pub(crate) enum Stage {
     /// The joiner may still have entries of an earlier life.
     Dropping,
-    /// Entries are appended.
+    /// The primary appends entries to the joiner.
     Appending,
-    /// Everything that was published is durable there.
+    /// Everything that was published is durable on the joiner.
     Pulled,
 }
 
 impl Joining {
-    /// Everything above `horizon` will be appended, by connections later than `dropped`.
+    /// A joiner to which the primary appends everything above `horizon`, by connections later than `dropped`.
     pub fn above(horizon: u64, join: u64, dropped: Option<Connection>) -> Self {
         Self {
             progress: Progress::behind(dropped, horizon),
@@ -41,8 +41,8 @@ impl Joining {
         }
     }
 
-    /// The joiner reports that it has come to `stage` of its join `join`. A report of an earlier join says nothing: the joiner has dropped what it
-    /// reported.
+    /// The joiner reports that it has come to `stage` of its join `join`. A report of an earlier join says nothing: the joiner has dropped the
+    /// state that the report was about.
     pub fn comes_to(&mut self, stage: Stage, join: u64) {
         if join == self.join || mutant!(EarlierPullCounts) {
             self.stage = self.stage.max(stage);

@@ -14,14 +14,14 @@ use crate::sending::{Connection, Progress};
 ///   joiner ──(admit)──▶ awaited ──(named)──▶ awaited and named
 /// ```
 ///
-/// Awaited and named differ while a compare-and-set may have named a joiner, and nobody knows yet. Such a copy is waited for, because an heir may be that
-/// copy, and does not count for the fewest copies, because an heir may be without it.
+/// Awaited and named differ while a compare-and-set may have named a joiner and its outcome is unknown. The primary waits for such a copy, because that
+/// copy may become the heir. The copy does not count for the fewest copies, because an heir may not know of it.
 #[derive(Debug)]
 pub(crate) struct Peers {
     awaited: BTreeMap<NodeName, Progress>,
     named: BTreeSet<NodeName>,
     joiners: BTreeMap<NodeName, Joining>,
-    /// The last connection that brought entries to each node that is not sent to any more.
+    /// The last connection that brought entries, for each node that gets no more of them.
     earlier: BTreeMap<NodeName, Connection>,
 }
 
@@ -37,7 +37,7 @@ impl Peers {
         }
     }
 
-    /// The progress of `node`, if entries are sent to it.
+    /// The progress of `node`, if the primary sends entries to `node`.
     pub fn progress(&mut self, node: &NodeName) -> Option<&mut Progress> {
         let joining = self.joiners.get_mut(node);
         let open = joining.filter(|joining| joining.stage >= Stage::Appending);
@@ -89,7 +89,7 @@ impl Peers {
         self.earlier.insert(node.clone(), progress.connection());
     }
 
-    /// A joiner that has everything that is published is awaited from here on.
+    /// Awaits `joiner` from here on, if it has everything that is published. Returns whether the primary awaits `joiner`.
     pub fn admit(&mut self, joiner: &NodeName, published: u64) -> bool {
         let joining = self.joiners.get(joiner);
         if joining.is_some_and(|joining| joining.is_filled(published)) {

@@ -19,10 +19,10 @@ use crate::sending::{Connection, Report, ReportedOutOfOrder};
 ///      └─────▶ refuse ──────────────────────────────────────────────────────────┘
 /// ```
 ///
-/// `W` is a call that waits: a write that is to be published and answered, or an answer that appends nothing. The primary is one of its own
-/// copies, so its own persist is reported like that of the others.
+/// `W` is a call that waits: a write that is to be published and answered, or an answer that appends nothing. The primary is one of the copies, so the
+/// caller reports the primary's own persist like that of the others.
 ///
-/// A crash loses all of it: the process that starts again is no primary any more, since each start of a primary takes a new term.
+/// A crash loses all of this: a process that starts again is no longer a primary, since each start of a primary takes a new term.
 #[derive(Debug)]
 pub struct Primary<W> {
     copy: ShardCopy,
@@ -36,11 +36,11 @@ pub struct Primary<W> {
 /// The word of the primary's lease at the moment at which [`Primary::settle`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseSays {
-    /// It was not granted in this term yet.
+    /// The lease was not granted in this term yet.
     NotYet,
-    /// It holds.
+    /// The lease holds.
     Holds,
-    /// It is over, or nobody knows.
+    /// The lease is over, or may be.
     Over,
 }
 
@@ -58,16 +58,16 @@ pub enum Settled<W> {
 pub struct Resigned<W> {
     /// The node stays a copy.
     pub copy: ShardCopy,
-    /// Writes that were stamped and are not done: an heir may settle them or not. Their outcome is unknown.
+    /// Writes that were stamped and are not done. Their outcome is unknown, because an heir may settle them or not.
     pub unknown: Vec<W>,
-    /// Refusals that nobody was told. Their clients ask the next primary.
+    /// Refusals that were not told. Their clients ask the next primary.
     pub unanswered: Vec<W>,
 }
 
-/// Why a write was not stamped. Nothing of it exists.
+/// The reason for which a write was not stamped. The write leaves nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotStamped {
-    /// Too few nodes would keep it.
+    /// Too few nodes would keep the write.
     #[error(
         "the shard has {found} copies, and a write needs {needed}: add a node, or lower the fewest copies of the policy"
     )]
@@ -83,7 +83,7 @@ pub enum NotStamped {
 }
 
 impl<W> Primary<W> {
-    /// Begins with everything settled on all of `in_sync`, the primary itself included.
+    /// A primary that begins with everything settled on all of `in_sync`, itself included.
     pub(crate) fn new(copy: ShardCopy, in_sync: BTreeSet<NodeName>, min_copies: usize) -> Self {
         Self {
             peers: Peers::new(in_sync, copy.end().version),
@@ -95,12 +95,12 @@ impl<W> Primary<W> {
         }
     }
 
-    /// The term that is served.
+    /// The term in which the primary serves.
     pub fn term(&self) -> Term {
         self.copy.lineage().term
     }
 
-    /// The last version that was stamped. A worker gives higher ones.
+    /// The last version that was stamped. A worker gives a higher version to the next write.
     pub fn last(&self) -> u64 {
         self.copy.end().version
     }
@@ -115,7 +115,7 @@ impl<W> Primary<W> {
         self.copy.digested()
     }
 
-    /// Stamps a write that was decided. The caller persists it here and appends it to all copies, in the order of this call.
+    /// Stamps a write that was decided. The caller persists the write here and appends it to all copies, in the order of these calls.
     ///
     /// # Errors
     /// The write must not be done, and nothing has changed.
@@ -151,18 +151,18 @@ impl<W> Primary<W> {
         }
     }
 
-    /// The entries that are to be appended to `copy` next, in this order on `connection`. Each is given once for each connection.
+    /// The entries to append to `copy` next, in this order on `connection`. Each connection gets each entry once.
     ///
-    /// From the first call with a later connection on, everything that is not persisted is sent again, and earlier connections get nothing and say
-    /// nothing.
+    /// The first call with a later connection begins again with everything that is not persisted. From then on earlier connections get nothing, and their
+    /// reports say nothing.
     pub fn take_unsent(&mut self, copy: &NodeName, connection: Connection) -> Vec<Entry> {
         let chain = self.copy.undigested();
         let progress = self.peers.progress(copy);
         progress.map_or_else(Vec::new, |progress| progress.take_unsent(chain, connection))
     }
 
-    /// The horizon for a copy that was sent everything else: without it a backup of a shard in which nothing is written never digests the last
-    /// writes. Appended and reported like a record; `None`: the copy was told the horizon, or will be by entries that were not sent.
+    /// An entry with the horizon, for a copy that was sent everything else: without that entry a backup of an idle shard never digests the last writes.
+    /// The caller appends and reports the entry like a record. `None`: the copy knows the horizon, or will hear it from entries that are not sent yet.
     pub fn take_idle(&mut self, copy: &NodeName, connection: Connection) -> Option<Entry> {
         let idle = self.entry(self.last(), Kind::Horizon);
         let progress = self.peers.progress(copy)?;
@@ -170,8 +170,8 @@ impl<W> Primary<W> {
         is_due.then_some(idle)
     }
 
-    /// `copy` has an entry durably. Reports of a connection come in the order of sending, one for each entry. A report of an earlier connection or
-    /// term says nothing, nor does that of a node that is no copy any more.
+    /// Takes the report that `copy` has an entry durably. Reports of a connection come in the order of sending, one for each entry. A report of an earlier
+    /// connection or term says nothing, and neither does that of a node that is no longer a copy.
     ///
     /// # Errors
     /// Another entry comes next, and nothing has changed.
@@ -185,7 +185,7 @@ impl<W> Primary<W> {
         }
     }
 
-    /// A configuration without `copy` is in force: nobody waits for it any more. Not before: an heir may be that copy.
+    /// A configuration without `copy` is in force: the primary stops waiting for `copy`. Until then `copy` may become the heir.
     pub fn removed(&mut self, copy: &NodeName) {
         self.peers.removed(copy);
     }
@@ -195,12 +195,12 @@ impl<W> Primary<W> {
         self.peers.named(copy);
     }
 
-    /// Begins to fill `joiner`, in the join of number `join`: everything that is not on all copies, and everything that is stamped from now on, is
-    /// appended to it, too, and is kept until the joiner has persisted it.
+    /// Begins to fill `joiner`, in the join of number `join`: the primary also appends to the joiner everything that is not on all copies and everything
+    /// that is stamped from now on, and keeps those entries until the joiner has persisted them.
     ///
-    /// The joiner forgets all that it has of the shard and keeps the lineage that is returned, durably, before it accepts the first entry
-    /// ([`Primary::dropped`]). Called again, the joiner begins anew. Entries take a connection that is later than all that brought this node
-    /// entries before: a report of an earlier one may be of an entry that the joiner has dropped.
+    /// The joiner forgets all that it has of the shard and keeps the returned lineage durably, before it accepts the first entry ([`Primary::dropped`]).
+    /// Another call begins the join anew. Entries take a later connection than all connections that brought this node entries before: a report of an
+    /// earlier connection may be of an entry that the joiner has dropped.
     ///
     /// # Panics
     /// If `joiner` is awaited as a copy, or has begun a join of this number.
@@ -215,7 +215,7 @@ impl<W> Primary<W> {
         self.copy.lineage_of_joiner(begin)
     }
 
-    /// `joiner` has kept the lineage of its join `join`: it may be appended to, and may pull everything that is published.
+    /// `joiner` has kept the lineage of its join `join`: the primary may append to `joiner`, and `joiner` may pull everything that is published.
     pub fn dropped(&mut self, joiner: &NodeName, join: u64) {
         self.comes_to(joiner, Stage::Appending, join);
     }
@@ -231,15 +231,15 @@ impl<W> Primary<W> {
         }
     }
 
-    /// Whether the configuration may name `joiner` as in sync. It has everything that is published, and from the first `true` on it is awaited like
-    /// a copy, whatever becomes of the compare-and-set.
+    /// Whether the configuration may name `joiner` as in sync. Such a joiner has everything that is published. From the first `true` on the primary awaits
+    /// `joiner` like a copy, whether the compare-and-set succeeds or not.
     pub fn admit(&mut self, joiner: &NodeName) -> bool {
         let published = self.horizon();
         self.peers.admit(joiner, published)
     }
 
-    /// Keeps an answer that appends nothing (a conflict, an absent key, an outcome) until the version that it saw is on all copies: what it saw may be
-    /// stamped and not done. `None`: it saw that there is nothing, and the delete may be any of the writes that were stamped.
+    /// Keeps an answer that appends nothing (a conflict, an absent key, an outcome) until the version that the answer saw is on all copies: that write may
+    /// be stamped and not done. `None`: the answer saw no record, and any of the stamped writes may be the delete.
     pub fn refuse(&mut self, saw: Option<u64>, answer: W) {
         let saw = match saw {
             _ if mutant!(RefusalUncommitted) => 0,
@@ -250,7 +250,7 @@ impl<W> Primary<W> {
         self.refusals.entry(saw).or_default().push(answer);
     }
 
-    /// The version up to which all copies have everything, and enough of them are named. It does not fall: writes that were done stay done.
+    /// The version up to which all copies have everything, if enough of them are named. The version does not fall: writes that were done stay done.
     fn on_all_copies(&self) -> u64 {
         if self.peers.count() < self.min_copies && !mutant!(FewestAtStampAlone) {
             return self.horizon();
@@ -271,11 +271,11 @@ impl<W> Primary<W> {
         self.on_all_copies()
     }
 
-    /// The calls that may go on, in order. `None`: the lease is over, and the caller has the primary [resign](Self::resign).
+    /// The calls that may go on, in order. `None`: the lease is over, and the primary must [resign](Self::resign).
     ///
-    /// Before its first grant a primary serves, and tells nothing: an heir would not await the end of a lease that was never granted.
+    /// Before its first grant a primary serves and answers nothing: an heir does not await the end of a lease that was never granted.
     ///
-    /// `lease` is asked after the last report that was handed over: a primary that stood still must not tell what it saw before.
+    /// The caller reads `lease` after it has handed over the last report: a primary that stood still must not answer by an old state.
     pub fn settle(&mut self, lease: LeaseSays) -> Option<Vec<Settled<W>>> {
         if lease == LeaseSays::Over && !mutant!(LeaseUnchecked) {
             let refusals = mutant!(RefusalUnleased);
@@ -301,8 +301,8 @@ impl<W> Primary<W> {
         settled.map(Settled::Refused).collect()
     }
 
-    /// The lineage that the primary keeps durably, as [`ShardCopy::raised_floor`] of a copy: everything up to its floor is published, and joiners have it.
-    /// The index up to there is durable before.
+    /// The lineage that the primary keeps durably, like [`ShardCopy::raised_floor`] of a copy: everything up to its floor is published, and joiners have
+    /// it. The index up to the floor is durable before.
     pub fn raised_floor(&self) -> Option<Lineage> {
         self.copy.raised_floor()
     }
@@ -325,12 +325,12 @@ impl<W> Primary<W> {
         }
     }
 
-    /// Stamps nothing from here on, so that everything that waits comes to be settled; `false`: stamps again.
+    /// `true`: the primary stamps nothing from here on, so that everything that waits gets settled. `false`: the primary stamps again.
     pub fn drain(&mut self, drains: bool) {
         self.is_draining = drains;
     }
 
-    /// Whether a primary that drains has nothing left that waits.
+    /// Whether the primary drains and no call waits any more.
     pub fn is_drained(&self) -> bool {
         let waits = !self.writes.is_empty() || !self.refusals.is_empty();
         self.is_draining && !waits && self.horizon() == self.last()

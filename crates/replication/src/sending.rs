@@ -1,4 +1,4 @@
-//! The progress of a node that entries are sent to.
+//! The progress of a node to which a primary sends entries.
 
 use std::collections::VecDeque;
 
@@ -7,18 +7,18 @@ use stonecast_cluster::{NodeName, Term};
 
 use crate::entry::{Entry, Kind};
 
-/// Names a connection for appends, among all connections that a primary ever has to one node: a later one has a higher number.
+/// Names a connection for appends among all connections that a primary ever has to one node. A later connection has a higher number.
 ///
 /// Reports of a connection that has ended may still arrive, and the node may have dropped its copy since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Connection(pub u64);
 
 impl Connection {
-    /// The way from a primary to its own log, which is never replaced.
+    /// The connection from a primary to its own log, which is never replaced.
     pub const OWN: Self = Self(0);
 }
 
-/// Says that a node has an entry durably, as the plan for its platform says.
+/// Says that a node has an entry durably, by the plan for its platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The connection by which the entry was sent.
@@ -43,7 +43,7 @@ impl Report {
     }
 }
 
-/// A copy reports something that was not sent to it, or leaves out what was. End its connection.
+/// A copy reports an entry that was not sent to it, or leaves an entry out. The caller ends the connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{copy} reports {found:?}, where {expected:?} comes next")]
 pub struct ReportedOutOfOrder {
@@ -51,27 +51,27 @@ pub struct ReportedOutOfOrder {
     pub copy: NodeName,
     /// Version and kind of the entry that it reports.
     pub found: (u64, Kind),
-    /// The next entry that was sent to it; `None`: all that was sent is persisted.
+    /// The next entry that was sent to the copy; `None`: all entries that were sent are persisted.
     pub expected: Option<(u64, Kind)>,
 }
 
-/// Versions up to which a node was sent everything, and has everything durably.
+/// The versions up to which a node was sent everything, and has everything durably.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     /// The last connection that brought entries, perhaps before the node dropped its copy.
     connection: Connection,
-    /// The last connection of the life before that drop, which brings nothing and says nothing: its reports may be of entries that were dropped.
+    /// The last connection before that drop. It brings nothing and its reports say nothing, since they may be of entries that were dropped.
     dropped: Option<Connection>,
     sent: u64,
     persisted: u64,
     /// The highest horizon that was sent.
     told: u64,
-    /// Horizons on their way: the version behind which each was sent.
+    /// For each horizon on its way, the version behind which it was sent.
     horizons: VecDeque<u64>,
 }
 
 impl Progress {
-    /// Of a node that lacks nothing up to `version`.
+    /// The progress of a node that has everything up to `version`.
     pub fn up_to(version: u64) -> Self {
         Self {
             connection: Connection::OWN,
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// Of a node that lacks nothing up to `version`, and has dropped all that came by `dropped` and before.
+    /// The progress of a node that has everything up to `version`, and has dropped all that came by `dropped` and earlier connections.
     pub fn behind(dropped: Option<Connection>, version: u64) -> Self {
         Self {
             connection: dropped.unwrap_or_default(),
@@ -122,7 +122,7 @@ impl Progress {
         chain.range(first..).copied().collect()
     }
 
-    /// Entries that are not persisted are sent again, by `connection`.
+    /// Begins to send all entries that are not persisted again, by `connection`.
     fn begin(&mut self, connection: Connection) {
         self.connection = connection;
         self.told = 0;
@@ -132,7 +132,7 @@ impl Progress {
         }
     }
 
-    /// Whether the node, which was sent everything up to `last`, is to be told `horizon` by an entry of its own.
+    /// Whether `horizon` is to be sent in an entry of its own, after everything up to `last`.
     pub fn takes_horizon(&mut self, last: u64, horizon: u64, connection: Connection) -> bool {
         let is_open = connection == self.connection && !self.is_dropped(connection);
         let is_due = is_open && self.sent >= last && self.told < horizon;
@@ -171,7 +171,7 @@ impl Progress {
         Ok(())
     }
 
-    /// The entry whose report comes next. A horizon was sent behind the record whose version it repeats.
+    /// The entry whose report comes next. The primary sends a horizon behind the record whose version the horizon repeats.
     fn expected(&self, chain: &VecDeque<Entry>) -> Option<(u64, Kind)> {
         if self.horizons.front() == Some(&self.persisted) {
             return Some((self.persisted, Kind::Horizon));

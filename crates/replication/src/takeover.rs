@@ -24,11 +24,11 @@ pub enum Fence {
 pub enum Step {
     /// Quiesce all append queue pairs of these peers, and report each by [`Takeover::fenced`].
     Quiesce(BTreeSet<NodeName>),
-    /// Wait until all leases of earlier terms are over on the own clock, and report it by [`Takeover::leases_over`].
+    /// Wait until all leases of earlier terms are over on the clock of this node, and report that by [`Takeover::leases_over`].
     AwaitLeases,
     /// Take all entries that are in memory ([`Takeover::copy`]), then call [`Takeover::decide`].
     Read,
-    /// Persist what was found, then this history, and report it by [`Takeover::kept`].
+    /// Persist the entries that were found, then this history, and report that by [`Takeover::kept`].
     Keep(Lineage),
     /// Send history and entries to these copies, and report each that has persisted both by [`Takeover::confirmed`].
     Settle(BTreeSet<NodeName>),
@@ -45,11 +45,11 @@ pub enum Step {
 ///
 /// An heir with the [`Consent`] of its predecessor neither quiesces nor awaits leases.
 ///
-/// Acknowledged means: on every copy in sync. So the heir's log has everything that was acknowledged, and what it has beyond that was told
-/// to nobody: it is settled on all copies before anybody hears of it.
+/// An acknowledged write is on every copy in sync, so the heir's log has every acknowledged write. The log may have further entries that were told to no
+/// client: the heir settles them on all copies before it tells them.
 ///
-/// A crash of the heir on the way leaves copies that have kept its history, and others that have not. Nothing of the new term was told, so the
-/// next heir decides by its own log again.
+/// A crash of the heir before it serves leaves some copies with its history and some without. No client was told anything in the new term, so the next heir
+/// decides by its own log again.
 #[derive(Debug)]
 pub struct Takeover {
     term: Term,
@@ -68,20 +68,20 @@ enum Progress {
     Kept,
 }
 
-/// The word of a primary that it has ended with nothing left that waits ([`Primary::hand_over`]), and that the next change of the configuration
+/// A primary's statement that the primary has ended with no call left that waits ([`Primary::hand_over`]), and that the next change of the configuration
 /// named the heir.
 ///
-/// The predecessor gives it after three steps, in this order: it hands over, revokes what its readers hold, and then has the compare-and-set of its own
-/// term succeed. So it answers nothing any more, whatever its lease says, no entry of it that anybody waits for is on its way, and no other
-/// primary was between.
+/// The predecessor gives its consent after three steps, in this order: it hands over, revokes what its readers hold, and then changes the configuration by a
+/// compare-and-set of its own term. A predecessor that consents therefore answers nothing any more, even if its lease holds; no entry of it for which a call
+/// waits is on its way; and no other primary was between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consent {
     /// The term of the heir.
     pub to: Term,
 }
 
-/// A takeover in a term in which this copy has been. Each start of a primary takes a new term: in its old one it may have given versions
-/// and cuts that it does not know any more.
+/// A takeover in a term in which this copy has been. Each start of a primary takes a new term: in its old term the primary may have given versions and cuts
+/// that it no longer knows.
 ///
 /// Terms of other shards and the epoch of the node do not matter: one change may make a node lead several shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,14 +94,14 @@ pub struct TermNotNew {
 }
 
 impl Takeover {
-    /// Begins: `me` is the heir of `term`; an epoch that is not below it is durable on this node. `lost` are the nodes that
-    /// may append in earlier terms: all of `in_sync` and those that the configuration has removed, but `me`.
+    /// Begins the takeover by `me`, the heir of `term`. This node has made `term` or a later epoch durable before. `lost` are the nodes that may append in
+    /// earlier terms: all of `in_sync` and those that the configuration has removed, except `me`.
     ///
     /// # Errors
-    /// The copy has been in this term: a process that starts again, also in the middle of a takeover, needs another one.
+    /// The copy has been in this term. A process that starts again needs another term, even in the middle of a takeover.
     ///
     /// # Panics
-    /// If `me` is not in sync: a primary has everything.
+    /// If `me` is not in sync: only a copy in sync has everything.
     pub fn new(
         term: Term,
         me: &NodeName,
@@ -127,7 +127,7 @@ impl Takeover {
         })
     }
 
-    /// The next step. It stays the same until it is reported.
+    /// The next step, which stays the same until the caller reports it.
     pub fn next(&self) -> Step {
         if self.progress == Progress::Fencing {
             return self.next_fence();
@@ -161,10 +161,11 @@ impl Takeover {
         Step::Read
     }
 
-    /// The append queue pairs of `peer` have ended so. A report that comes after a [consent](Takeover::consented) says nothing: nobody is left to be fenced.
+    /// The append queue pairs of `peer` have ended, as `fence` says. A report after a [consent](Takeover::consented) says nothing: no peer is left to be
+    /// fenced.
     ///
     /// # Panics
-    /// Without consent, after [`Takeover::decide`]: the memory was looked at without that peer's end.
+    /// Without consent, after [`Takeover::decide`]: the heir has read the memory before that peer's appends ended.
     pub fn fenced(&mut self, peer: &NodeName, fence: Fence) {
         if let Some(known) = self.fences.get_mut(peer) {
             assert_eq!(self.progress, Progress::Fencing, "a fence after the look");
@@ -172,12 +173,12 @@ impl Takeover {
         }
     }
 
-    /// All leases of earlier terms are over on the own clock: the primaries' and those of their readers, which end within them.
+    /// All leases of earlier terms are over on the clock of this node: those of primaries, and those of their readers, which end within them.
     pub fn leases_over(&mut self) {
         self.leases_over = true;
     }
 
-    /// The predecessor consents. Its own fences and leases stand for those of all terms before it, so nobody is left to be fenced or awaited. The consent to
+    /// The predecessor consents. Its fences and leases stand for those of all earlier terms, so no peer is left to be fenced or awaited. The consent to
     /// another heir says nothing.
     pub fn consented(&mut self, consent: Consent) {
         if consent.to == self.term || mutant!(ConsentOfAnyTerm) {
@@ -192,18 +193,18 @@ impl Takeover {
         self.in_sync.remove(copy);
     }
 
-    /// The copy, to take what is in memory.
+    /// The copy, so that the caller can hand it the entries in memory.
     pub fn copy(&mut self) -> &mut ShardCopy {
         &mut self.copy
     }
 
-    /// The own log decides: everything without a gap is the history of the shard, and nothing else of earlier terms is.
+    /// Decides by the heir's own log: everything without a gap is the history of the shard, and nothing else of earlier terms is.
     ///
     /// # Errors
     /// The copy has lost entries, and must not lead: another copy takes over.
     ///
     /// # Panics
-    /// Before [`Step::Read`].
+    /// Before [`Step::Read`]: the memory may still change.
     pub fn decide(&mut self) -> Result<(), Incomplete> {
         assert_eq!(self.next(), Step::Read, "the memory may change yet");
         self.copy.is_complete()?;
@@ -225,18 +226,18 @@ impl Takeover {
         self.progress = Progress::Kept;
     }
 
-    /// The letter to every copy: the history, by which it judges, then all entries that may be missing there. It knows most of them.
+    /// The letter to every copy: the history, by which the copy judges, then all entries that the copy may lack. The copy knows most of them.
     ///
     /// # Panics
-    /// Before [`Step::Settle`]: a history that only its heir's memory has may be decided otherwise after a crash.
+    /// Before [`Step::Settle`]: the next heir may decide otherwise after a crash, while the history is only in the memory of this heir.
     pub fn history(&self) -> (Lineage, Vec<Entry>) {
         assert_eq!(self.progress, Progress::Kept, "the history is not durable");
         let entries = self.copy.undigested().iter().copied().collect();
         (self.copy.lineage().clone(), entries)
     }
 
-    /// `copy` has entered `term`, and has persisted all of [`Takeover::history`]. A confirmation of another term says nothing, nor does one of a
-    /// history that was not sent.
+    /// `copy` has entered `term`, and has persisted all of [`Takeover::history`]. A confirmation of another term, or of a history that was not sent, says
+    /// nothing.
     pub fn confirmed(&mut self, copy: &NodeName, term: Term) {
         let is_ours = term == self.term || mutant!(ConfirmationOfAnyTerm);
         if is_ours && self.progress == Progress::Kept {
@@ -244,8 +245,8 @@ impl Takeover {
         }
     }
 
-    /// `copy` has taken the whole letter of `term`, and lacks entries ([`ShardCopy::all_came`]). `true`: the heir waits for that copy in vain, and has the
-    /// configuration go on without the copy, then calls [`Takeover::removed`]. `false`: the report is one of another term, or of a copy that has confirmed.
+    /// `copy` has taken the whole letter of `term`, and lacks entries ([`ShardCopy::all_came`]). `true`: that copy will never confirm, so the heir has the
+    /// configuration drop the copy, and then calls [`Takeover::removed`]. `false`: the report is of another term, or the copy has confirmed.
     pub fn lacks(&self, copy: &NodeName, term: Term) -> bool {
         let is_ours = term == self.term && self.progress == Progress::Kept;
         is_ours && self.unconfirmed.contains(copy)

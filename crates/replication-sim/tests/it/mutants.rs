@@ -1,4 +1,4 @@
-//! Every seeded bug of replication is found by the world, which finds nothing without one.
+//! The world finds every seeded bug of replication, and finds nothing without one.
 
 use stonecast_base::hunts::{by_seeds, objects, quietly};
 

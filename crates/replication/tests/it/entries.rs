@@ -59,7 +59,8 @@ fn an_entry_is_read_as_it_was_made() {
     assert_eq!(read(&key(), &made(horizon, &key(), b"")), Ok(horizon));
 }
 
-/// The bytes of `docs/formats/append.md`, so that no change of the code changes the format unnoticed.
+/// The bytes are those of `docs/formats/append.md`: a change of the code that changes the format
+/// fails here.
 #[test]
 fn the_bytes_of_an_entry_are_those_of_its_format() {
     let bytes = made(entry(), &key(), BODY);

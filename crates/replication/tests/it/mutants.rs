@@ -1,4 +1,5 @@
-//! Seeded bugs that the world of replication seldom shows are found by stories of one machine, which find nothing without one.
+//! Stories of one machine find the seeded bugs that the world of replication seldom shows. Without a seeded bug they find
+//! nothing.
 
 use stonecast_base::hunts::{objects, quietly};
 use stonecast_base::mutants::{Mutant, plant};
@@ -13,7 +14,7 @@ const STORIES: [fn(); 5] = [
     stories::an_heir_with_consent_awaits_nobody_and_consent_to_another_heir_says_nothing,
 ];
 
-/// Stories that object to `mutant`.
+/// The number of stories that object to `mutant`.
 fn objections(mutant: Option<Mutant>) -> usize {
     plant(mutant);
     let objecting = STORIES.iter().filter(|story| objects(story));

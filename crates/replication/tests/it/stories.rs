@@ -1,4 +1,4 @@
-//! What one machine answers to one mistake.
+//! Stories of one machine that meets one mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -244,7 +244,7 @@ fn a_joiner_that_begins_anew_is_sent_to_and_heard_by_a_later_connection_alone() 
     primary.fill(&c, 2);
     primary.dropped(&c, 2);
     assert_eq!(primary.take_unsent(&c, old), []);
-    // Of the entry that the joiner has dropped.
+    // The report is of the entry that the joiner has dropped.
     assert_eq!(primary.persisted(&c, Report::of(old, &put)), Ok(()));
     assert_eq!(primary.take_unsent(&c, new), [put]);
 }
@@ -488,7 +488,7 @@ fn a_history_that_was_adopted_may_come_again() {
     assert_eq!(copy.end(), point(2, 7));
 }
 
-/// An heir would wait for ever.
+/// Without the report the heir would wait for ever.
 #[test]
 fn a_copy_that_lacks_entries_after_the_last_of_a_letter_says_so_and_its_heir_has_it_removed() {
     let mut copy = copy_with(&[record(1, 3, 0, 0)]);
@@ -608,7 +608,7 @@ fn a_copy_takes_no_entry_of_a_term_that_it_has_not_entered() {
     assert_eq!(copy.take(record(2, 5, 0, 0)), Err(refused));
 }
 
-/// What a copy has of a term counts up to the cut of the heir, and the heir's entries follow there.
+/// The copy's entries of a term count up to the cut of the heir, and the heir's entries follow there.
 #[test]
 fn an_heir_voids_what_it_does_not_have_and_may_give_the_same_versions() {
     let open = Lineage {
