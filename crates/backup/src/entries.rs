@@ -1,9 +1,9 @@
-//! Entries of replication, as the log of appends looks for them.
+//! Entries of replication, in the form in which the log of appends searches for them.
 
 use stonecast_log::{EntryFacts, EntryFormat};
 use stonecast_replication::{AppendKey, HEADER_SIZE, Header, Kind};
 
-/// Knows the entries that were made for one pool: for searches in its segments, and for turning them.
+/// Recognizes the entries made for one pool, while the pool's segments are searched or turned.
 pub struct Entries(AppendKey);
 
 impl Entries {
@@ -12,7 +12,8 @@ impl Entries {
         Self(key)
     }
 
-    /// The header of an entry. `None`: these bytes are no entry of the pool; its memory may have changed since a search found one.
+    /// The header of an entry. `None`: these bytes are no entry of the pool; the memory may have changed since a search found an
+    /// entry there.
     pub fn header(&self, entry: &[u8]) -> Option<Header> {
         Header::read(&self.0, entry.first_chunk()?).ok()
     }

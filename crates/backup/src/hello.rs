@@ -5,8 +5,8 @@
 //!   welcome   greeting 12    u64 number of the connection     16 bytes append key of the backup's pool
 //! ```
 //!
-//! The platform travels later, in the first notice: what a backup says of it names the window that READs go to, and a window is
-//! opened to a connection that stands.
+//! The platform travels later, in the first notice: its description names the window that READs go to, and a backup opens that
+//! window only to an established connection.
 
 use stonecast_cluster::{NodeName, Nonce};
 use stonecast_session::{Greeting, Mismatch, Protocol, Side};
@@ -19,7 +19,7 @@ const GREETING: Greeting = Greeting::of(Protocol {
 const NONCE_SIZE: usize = 16;
 const WELCOME_SIZE: usize = 24;
 
-/// The requester of a session: the node of a primary, and the cluster that it belongs to.
+/// The requester of a session: the node of a primary, and the cluster of that node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Nonce of the cluster's configuration.
@@ -28,7 +28,7 @@ pub struct Hello {
     pub node: NodeName,
 }
 
-/// Why a hello or a welcome is none.
+/// The reason for which bytes are no hello or no welcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unheard {
@@ -40,7 +40,7 @@ pub enum Unheard {
         "the {side} says {size} bytes that name nobody; use the same version of stonecast on both sides"
     )]
     Meaningless {
-        /// The side that says so.
+        /// The side that sent the bytes.
         side: Side,
         /// Bytes behind the greeting.
         size: usize,
@@ -48,7 +48,7 @@ pub enum Unheard {
 }
 
 impl Hello {
-    /// Whether the first bytes of a request to connect are for appends, in this version.
+    /// Whether the first bytes of a request to connect ask for appends, in this version of the protocol.
     pub fn is_said(said: &[u8]) -> bool {
         GREETING.hear(Side::Client, said).is_ok()
     }

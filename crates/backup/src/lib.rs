@@ -6,18 +6,18 @@
 //!                  report          <--- notices -----    Intake   look, settle     finds, makes durable, answers, fences
 //! ```
 //!
-//! A store above drives the rules of `stonecast-replication` with them: a link's [`Report`] is what a primary hears of its copies, and what an
-//! [`Intake`] finds is what a copy takes. `docs/design/0035-appends-between-nodes.md` has the reasons.
+//! A store above drives the rules of `stonecast-replication` with the two halves: a primary takes the [`Report`]s of its links, and a copy
+//! takes the entries that an [`Intake`] finds. `docs/design/0035-appends-between-nodes.md` has the reasons.
 //!
 //! Invariants:
-//! - A record that is reported lies whole and durable in the backup's pool, as the plan for the declared platform says.
+//! - A reported record lies whole and durable in the backup's pool, by the plan for the declared platform.
 //! - An intake hands each entry of an open stream on once, in the order of the stream.
-//! - A peer is [silent](Silence::Silent) when nothing of it lands any more, and when all that had landed was handed on.
-//! - A sender that pays finds room: credits do not drift, whatever became of earlier sessions.
+//! - A peer is [silent](Silence::Silent) when nothing from it lands any more, and everything that had landed was handed on.
+//! - A sender that pays finds room: credits do not drift, however earlier sessions ended.
 //! - No peer makes a side wait, or keep state, without a bound.
 //!
-//! A crash of the backup leaves what the log of appends promises: every reported entry that no floor settles is found again. A crash of the
-//! primary leaves nothing of a link; entries that were not reported may be persisted or not.
+//! After a crash of the backup, its next run finds every reported entry again that no floor settles, as the log of appends promises. A crash
+//! of the primary leaves nothing of a link; entries that were not reported may be persisted or not.
 #![forbid(unsafe_code)]
 
 mod entries;

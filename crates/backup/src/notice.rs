@@ -1,19 +1,19 @@
-//! Notices: all that a backup tells a primary on a connection.
+//! Notices: everything that a backup tells a primary on a connection.
 //!
 //! ```text
 //!   0 u64 connection    8 u64 credits granted so far    16 u32 rows    20 36 bytes terms, zero: none    56 u64 0
 //!   64  rows:  u32 shard    u32 standing, 0: reached, 1: closed    u64 term    u64 join    u64 version, of a closed stream 0
 //! ```
 //!
-//! Everything in a notice is a total or a fact that stays true, so the next notice may replace one that was never sent. One is under
-//! way at any time, whatever there is to tell.
+//! Everything in a notice is a total or a fact that stays true, so the next notice may replace one that was never sent. At most one
+//! notice is under way at any time.
 
 use stonecast_cluster::Epoch;
 use stonecast_persist::execute::RECEIVING_SIZE;
 
 use crate::stream::{Standing, StreamName, Told};
 
-/// Rows of the longest notice.
+/// The number of rows of the longest notice.
 pub(crate) const ROWS_MAX: usize = 6;
 const HEAD_SIZE: usize = 64;
 const ROW_SIZE: usize = 32;
@@ -23,7 +23,7 @@ const CLOSED: u32 = 1;
 /// Bytes of a notice.
 pub(crate) const NOTICE_SIZE: usize = HEAD_SIZE + ROWS_MAX * ROW_SIZE;
 
-/// See the module documentation.
+/// A notice, as the module documentation lays out its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub connection: u64,
@@ -58,7 +58,7 @@ impl Notice {
         bytes
     }
 
-    /// `None`: no backup says this.
+    /// Reads a notice. `None`: no backup sends such bytes.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; NOTICE_SIZE] = bytes.try_into().ok()?;
         let long = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("in bounds"));

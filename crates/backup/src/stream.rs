@@ -1,9 +1,9 @@
-//! Names of what is appended, and how far it is durable.
+//! The names of streams, and their standing on a backup.
 
 use stonecast_cluster::Term;
 
 /// The entries of a shard in one term, as one backup gets them. A node that leaves a shard and joins it again gets another stream:
-/// nothing that was said of the earlier one counts.
+/// answers about the earlier stream do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamName {
     /// Number of the shard.
@@ -21,11 +21,11 @@ pub(crate) struct Told {
     pub standing: Standing,
 }
 
-/// How a stream stands on a backup.
+/// The standing of a stream on a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Every entry up to this version is durable.
     Reached(u64),
-    /// The backup takes no more of it, for good.
+    /// The backup takes no more entries of the stream, for good.
     Closed,
 }

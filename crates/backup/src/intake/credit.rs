@@ -1,4 +1,4 @@
-//! Credits of one session, and those of sessions that have ended.
+//! The credits of one session, and the credits of sessions that have ended.
 //!
 //! ```text
 //!   granted  =  used (found and handed on)  +  in the peer's hands or on their way
@@ -6,12 +6,12 @@
 //!
 //! The receiver counts what it finds, so a peer that leaves a gap in its stream gets no more credit than a window.
 //!
-//! A session that ends leaves a *debt*: credits of which nobody knows whether a message that died has used them. Places are given out in
-//! the order of arrival. So when an entry of a later connection is found, all that ended sessions have used lies before that entry, and what is
-//! open there bounds their debts: mostly nothing. When every segment that a session may have written is settled, its debt is known.
+//! A session that ends leaves a *debt*: credits that a lost message may or may not have used. The queue gives out places in the order of arrival. So when an
+//! entry of a later connection is found, everything that ended sessions have used lies before that entry, and the open places there bound their debts. Mostly
+//! there are none. When every segment that a session may have written is settled, the debt of the session is known.
 //!
-//! A debt that is forgiven, or one that a completion proves, leaves places that stay empty though nobody owes them. The next entry may lie behind all of them, so a
-//! search goes so far, until an entry of a later connection is found or their segments are settled.
+//! A debt that is forgiven or proved by a completion leaves places that stay empty and that no session owes. The next entry may lie behind all of them, so a
+//! search reaches beyond them until an entry of a later connection is found or their segments are settled.
 
 use std::collections::VecDeque;
 
@@ -37,8 +37,8 @@ impl Window {
         }
     }
 
-    /// Credits to ask the queue for: where half the window is used, or where the longest entry cannot be paid. In a window of less than
-    /// two of the longest entries the first alone would wait for a sender that waits.
+    /// The credits to ask of the queue, once half the window is used or the longest entry cannot be paid. With the first rule alone, a window of less than two
+    /// longest entries would wait for a sender that itself waits.
     pub fn wanted(&self) -> u64 {
         let left = self.held();
         let is_short = left < self.size.div_ceil(2);
@@ -58,7 +58,7 @@ impl Window {
         self.granted += granted;
     }
 
-    /// Entries of so many credits were found. A peer that has used more than it was granted has taken what others paid for.
+    /// Notes that entries of `cost` credits were found. A peer that has used more than its grant has taken the room of others.
     pub fn use_up(&mut self, cost: u64) {
         self.used = self.granted.min(self.used + cost);
     }
@@ -68,12 +68,12 @@ impl Window {
         arrivals.saturating_sub(self.used)
     }
 
-    /// All that was granted.
+    /// All credits that were granted.
     pub fn granted(&self) -> u64 {
         self.granted
     }
 
-    /// Credits that the peer may still use, or has used for what was not found.
+    /// Credits that the peer may still use, or has used for entries that are not found yet.
     pub fn held(&self) -> u64 {
         self.granted - self.used
     }
@@ -88,19 +88,19 @@ struct Debt {
     until: Vec<u32>,
 }
 
-/// Credits of ended sessions of which nobody knows whether they were used.
+/// The credits that ended sessions may or may not have used.
 #[derive(Default)]
 pub(super) struct Debts {
     open: VecDeque<Debt>,
-    /// Places that stay empty and that nobody owes, of all sessions.
+    /// Places of all sessions that stay empty and that no session owes.
     lost: Debt,
     /// Grains of settled segments that no found entry explains.
     unexplained: u64,
 }
 
 impl Debts {
-    /// A session ended and held `credits`; it may have written into the segments `until`, by number. Connections that begin later have
-    /// numbers above `newest`: entries of the others may lie before those of the session.
+    /// A session ended with `credits`, and may have written into the segments with the numbers `until`. Connections that begin later have numbers above
+    /// `newest`: entries of earlier connections may lie before those of the session.
     pub fn add(&mut self, newest: u64, credits: u64, until: Vec<u32>) {
         if credits > 0 {
             self.open.push_back(Debt {
@@ -111,7 +111,7 @@ impl Debts {
         }
     }
 
-    /// All of them.
+    /// The credits of all open debts.
     pub fn held(&self) -> u64 {
         self.open.iter().map(|debt| debt.credits).sum()
     }
@@ -127,8 +127,8 @@ impl Debts {
         }
     }
 
-    /// An entry of `connection` was found, and `open` grains of unsettled segments have none. Returns the credits that sessions which had
-    /// ended before cannot have used.
+    /// An entry of `connection` was found, and `open` grains of unsettled segments have none. Returns the credits that sessions which ended before cannot have
+    /// used.
     pub fn bound(&mut self, connection: u64, open: u64) -> u64 {
         if self.lost.newest < connection {
             self.lost = Debt::default();
@@ -146,8 +146,8 @@ impl Debts {
         if mutant!(EndedCreditsKept) { 0 } else { unused }
     }
 
-    /// Forgives the oldest debt: nothing is left to give, so no entry would ever be found that bounds it. What its session has used is
-    /// given twice then, and a sender may wait for the next segment.
+    /// Forgives the oldest debt when no credits are left: no sender could send an entry that bounds the debt. Credits that the session has used are then given
+    /// twice, and a sender may wait for the next segment.
     pub fn forgive(&mut self) -> u64 {
         let Some(debt) = self.open.pop_front() else {
             return 0;
@@ -161,7 +161,7 @@ impl Debts {
         }
     }
 
-    /// Places for `credits` stay empty in the segments `until`, and nobody owes them; see [`Debts::add`].
+    /// Places for `credits` stay empty in the segments `until`, and no session owes them; see [`Debts::add`].
     pub fn lose(&mut self, newest: u64, credits: u64, until: Vec<u32>) {
         let lost = &mut self.lost;
         lost.newest = lost.newest.max(newest);
@@ -195,7 +195,7 @@ impl Debts {
 mod tests {
     use super::*;
 
-    /// Needs the look at the longest entry.
+    /// Needs the rule for the longest entry.
     #[test]
     fn a_peer_can_always_pay_the_longest_entry_once_all_that_it_sent_is_found_whatever_the_window()
     {
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!((debts.held(), debts.take_unused()), (0, 0));
     }
 
-    /// Needs the order of places: an entry of a later connection lies behind all that earlier ones have used.
+    /// Needs the order of places: an entry of a later connection lies behind all places that earlier connections have used.
     #[test]
     fn an_entry_of_a_later_connection_bounds_what_earlier_ones_have_used_by_what_is_open() {
         let mut debts = Debts::default();

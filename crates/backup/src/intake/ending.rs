@@ -15,20 +15,21 @@ use super::{Ended, Intake};
 use crate::hello::Welcome;
 use crate::notice::NOTICE_SIZE;
 
-/// Whether a peer that was fenced can still change what this node has.
+/// Whether a fenced peer can still change the memory of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// Nothing of it lands any more, and all that had landed was handed on.
+    /// Nothing from the peer lands any more, and everything that had landed was handed on.
     Silent,
-    /// It is being quieted, or its last bytes are searched.
+    /// The peer is being quieted, or the search for its last entries goes on.
     UnderWay,
-    /// It may still finish a write, and is asked again until its process goes on or is gone. Whoever cannot wait decides after its lease.
+    /// The peer may still finish a write. The intake asks again until the peer's process goes on or is gone. A store that cannot wait decides after
+    /// the peer's lease.
     Doubtful,
 }
 
 impl Intake {
-    /// Takes a request to connect, with what the peer said. It is accepted, refused with the reason, or waits until the earlier session of
-    /// the same node is over.
+    /// Takes a request to connect, with the peer's first bytes. The intake accepts the request, refuses it with the reason, or keeps it until the
+    /// earlier session of the same node is over.
     pub fn hear(&mut self, request: ConnectionRequest, said: &[u8]) {
         if let Err(refusal) = self.admit(request, said) {
             self.refuse(request, &refusal);
@@ -56,7 +57,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes a session. A device that has nothing left has told the peer so.
+    /// Makes a session. A device without room has refused the peer itself.
     fn accept(&mut self, request: ConnectionRequest, peer: NodeName) {
         let connection = self.terms.first_connection + self.gate.number();
         let welcome = Welcome {
@@ -92,12 +93,12 @@ impl Intake {
     }
 
     fn refuse(&self, request: ConnectionRequest, refusal: &Refusal) {
-        // A peer that is gone does not hear it.
+        // A peer that is gone does not hear the refusal.
         let _ = self.port.device().reject(request, &refusal.to_string());
     }
 
-    /// Ends the session of `peer`, and lets it in no more until it is [allowed](Intake::allow) again. [`Intake::silence`] says when
-    /// that is done.
+    /// Ends the session of `peer`, and refuses new ones until `peer` is [allowed](Intake::allow) again. [`Intake::silence`] says when the session
+    /// has ended.
     pub fn fence(&mut self, peer: &NodeName) {
         if let Some(request) = self.gate.refuse(peer) {
             let node = peer.clone();
@@ -108,12 +109,13 @@ impl Intake {
         }
     }
 
-    /// The progress of the end of a peer's session. The last entries of a silent peer are in what was found: take that once more.
+    /// The progress of the end of a peer's session. A caller that finds the peer silent calls [`Intake::take_found`] once more: the peer's last
+    /// entries are there.
     pub fn silence(&self, peer: &NodeName) -> Silence {
         let mut sessions = self.sessions.values();
         match sessions.find(|session| session.peer == *peer) {
             None if self.space.is_earlier_run_doubtful() => Silence::Doubtful,
-            // Any peer may have filled the segments that an earlier run left.
+            // An earlier run may have left entries of any peer.
             None if !self.is_left_searched() => Silence::UnderWay,
             None => Silence::Silent,
             Some(session) if session.is_doubtful() => Silence::Doubtful,
@@ -121,20 +123,20 @@ impl Intake {
         }
     }
 
-    /// Whether all entries that earlier runs left were handed on: until then nobody is silent, and a store does not know what it has.
+    /// Whether all entries that earlier runs left were handed on: until then no peer is silent, and a store does not know all of its entries.
     pub fn is_left_searched(&self) -> bool {
         let mut unsettled = self.space.unsettled();
         unsettled.all(|number| self.room.holds(number))
     }
 
     /// No process of an earlier run can write any more. The store asks the medium while
-    /// [`Pool::earlier_writers_are_gone`](super::Pool::earlier_writers_are_gone) was false: until then nobody is silent, and segments of the earlier
-    /// run are not used again.
+    /// [`Pool::earlier_writers_are_gone`](super::Pool::earlier_writers_are_gone) was false: until then no peer is silent, and segments of the
+    /// earlier run are not used again.
     pub fn trust_earlier_writers(&mut self) {
         self.space.buffers().trust_adopted();
     }
 
-    /// Ends all sessions, and lets nobody in any more. The segments stay as they are: a later run adopts them.
+    /// Ends all sessions, and refuses all nodes from here on. The segments stay as they are: a later run adopts them.
     pub fn close(&mut self) {
         for request in self.gate.shut() {
             let reason = "this backup is closing";
@@ -145,12 +147,12 @@ impl Intake {
         }
     }
 
-    /// Peers whose sessions are not over.
+    /// The peers whose sessions are not over.
     pub fn peers(&self) -> impl Iterator<Item = &NodeName> {
         self.sessions.values().map(|session| &session.peer)
     }
 
-    /// Goes on with the sessions that end.
+    /// Takes a step in each session that ends.
     pub(super) fn step_ends(&mut self, now: Nanoseconds, context: &mut Context<'_>) {
         let times = (now, self.terms.ask_again_ns);
         let mut over = Vec::new();
@@ -178,7 +180,7 @@ impl Intake {
             arrivals,
             ..
         } = session;
-        // Sessions that live on may have entries before those of this one.
+        // Other sessions may have entries before those of this session.
         let newest = self.terms.first_connection + self.gate.newest();
         self.room.forget((qp, newest), &window, arrivals);
         close(&self.port, qp, [memory]);

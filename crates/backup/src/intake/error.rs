@@ -1,4 +1,4 @@
-//! Failures of a backup, and causes of ends.
+//! Failures of a backup, and the causes for which sessions end.
 
 use stonecast_fabric::{DeviceError, DisconnectCause};
 use stonecast_log::LedgerFull;
@@ -6,20 +6,20 @@ use stonecast_media::PersistError;
 use stonecast_persist::NoPlan;
 use stonecast_persist::execute::{ExecuteError, NoCommit};
 
-/// Why an intake does not begin, or cannot go on.
+/// The reason for which an intake does not begin, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IntakeError {
-    /// Nothing survives on the declared platform.
+    /// No entry survives on the declared platform.
     #[error(transparent)]
     NoPlan(#[from] NoPlan),
-    /// This node's own stores have no way to survive.
+    /// The memory gives this node's own stores no way to survive.
     #[error(transparent)]
     NoCommit(#[from] NoCommit),
-    /// The memory is not what was declared.
+    /// The memory is not as declared.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
-    /// The window of a session does not pay the longest entry.
+    /// The window of a session is too small for the longest entry.
     #[error(
         "a window of {window} credits, and the longest entry costs {longest}: raise the window"
     )]
@@ -36,16 +36,17 @@ pub enum IntakeError {
     RoomTooSmall {
         /// Credits of all windows.
         windows: u64,
-        /// Credits of the posted segments without one.
+        /// Credits of the posted segments but one.
         room: u64,
     },
-    /// The medium failed: any of what was not durable may be lost. The pool has to be opened anew.
+    /// The medium failed: anything that was not durable may be lost. The owner has to open the pool
+    /// anew.
     #[error(transparent)]
     Medium(#[from] PersistError),
     /// The medium failed before.
     #[error("the medium has failed; open the pool anew")]
     Failed,
-    /// More shards than a ledger has room for.
+    /// The ledger has no room for so many shards.
     #[error(transparent)]
     LedgerFull(#[from] LedgerFull),
     /// No segment holds a ledger yet.
@@ -56,7 +57,7 @@ pub enum IntakeError {
     Device(#[from] DeviceError),
 }
 
-/// Why a session ends.
+/// The cause for which a session ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndCause {

@@ -7,7 +7,7 @@ use stonecast_fabric::ConnectionRequest;
 
 use crate::hello::{Hello, Unheard};
 
-/// Why a hello is refused, in words for the peer.
+/// The reason for which a hello is refused, in words for the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum Refusal {
@@ -33,11 +33,11 @@ pub(super) enum Refusal {
     ConnectedAgain { node: NodeName },
 }
 
-/// See the module documentation.
+/// The nodes that may append, and one waiting request for each node.
 pub(super) struct Gate {
     nonce: Nonce,
     allowed: BTreeSet<NodeName>,
-    /// Requests of peers whose earlier session has to end first, one for each.
+    /// Requests of peers whose earlier session has to end first, one for each peer.
     pending: BTreeMap<NodeName, ConnectionRequest>,
     connections: u64,
 }
@@ -56,13 +56,13 @@ impl Gate {
         self.allowed.insert(peer);
     }
 
-    /// Lets a peer in no more; its request that waited.
+    /// Refuses a peer from here on. Returns its request that waited.
     pub fn refuse(&mut self, peer: &NodeName) -> Option<ConnectionRequest> {
         self.allowed.remove(peer);
         self.pending.remove(peer)
     }
 
-    /// Lets nobody in any more; the requests that waited.
+    /// Refuses all peers from here on. Returns the requests that waited.
     pub fn shut(&mut self) -> Vec<ConnectionRequest> {
         self.allowed.clear();
         std::mem::take(&mut self.pending).into_values().collect()
@@ -81,7 +81,8 @@ impl Gate {
         }
     }
 
-    /// Keeps a request until the session before has ended; the request that it takes the place of.
+    /// Keeps a request until the peer's session has ended. Returns the request that this one
+    /// replaces.
     pub fn keep(
         &mut self,
         peer: NodeName,
@@ -95,12 +96,12 @@ impl Gate {
         self.pending.remove(peer)
     }
 
-    /// The last number that was given.
+    /// The last number that a connection got.
     pub fn newest(&self) -> u64 {
         self.connections
     }
 
-    /// A number for a connection. The first one of each run is 1.
+    /// Gives a number to a connection. The first number of each run is 1.
     pub fn number(&mut self) -> u64 {
         self.connections += 1;
         self.connections

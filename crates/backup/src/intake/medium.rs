@@ -1,4 +1,4 @@
-//! The memory that entries land in, and how it is made durable.
+//! The memory that entries land in, and the means to make it durable.
 
 use std::rc::Rc;
 
@@ -33,7 +33,7 @@ impl Medium {
         self.region.means()
     }
 
-    /// Persists what this node has stored in `spans`, and then forgets them: a future that is dropped leaves them to the next call.
+    /// Persists this node's stores in `spans`, and then clears `spans`: a future that is dropped leaves them to the next call.
     pub async fn persist(&self, spans: &mut Vec<Span>) -> Result<Persisted, PersistError> {
         if mutant!(DroppedPersistForgotten) {
             let forgotten = std::mem::take(spans);

@@ -47,18 +47,18 @@ pub use start::{IntakeOptions, Pool};
 pub use streams::Found;
 use streams::Streams;
 
-/// A session that is over: nothing of it lands any more, and all that had landed was handed on.
+/// A session that is over: nothing of it lands any more, and everything that had landed was handed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The node.
     pub peer: NodeName,
     /// Number of the connection.
     pub connection: u64,
-    /// Why.
+    /// The cause for which the session ended.
     pub cause: EndCause,
 }
 
-/// Takes the appends of other nodes. See the module documentation.
+/// Takes the appends of other nodes, for a store that calls it in a loop.
 pub struct Intake {
     port: Rc<Port>,
     inbox: Inbox,
@@ -81,54 +81,54 @@ struct Outbox {
 }
 
 impl Intake {
-    /// Lets `peer` append here, from its next hello on.
+    /// Lets `peer` append here, beginning with its next hello.
     pub fn allow(&mut self, peer: NodeName) {
         self.gate.allow(peer);
     }
 
-    /// Opens a stream: `peer` leads its shard in its term, and the history that this node keeps of the shard, without what cuts have voided, ends
-    /// at the version `after` and is durable. A version that was voided is stamped again in a later term: `after` must not cover it.
-    /// Before the peer appends; an earlier stream of the shard and term is closed. No stream opens again under the same name.
+    /// Opens a stream: `peer` leads its shard in its term, and this node's durable history of the shard, without the versions that cuts have voided, ends
+    /// at the version `after`. A voided version is stamped again in a later term, so `after` must not cover it. The store calls this before the peer
+    /// appends. An earlier stream of the shard and term is closed, and no stream opens again under the same name.
     pub fn open_stream(&mut self, stream: StreamName, peer: NodeName, after: u64) {
         let dropped = self.streams.open(stream, peer, after);
         self.charge_dropped(&dropped);
     }
 
-    /// Closes a stream: the term is over, or the shard has moved away. The primary hears it, and its link goes on with other streams. Entries that are
-    /// found later are strays.
+    /// Closes a stream: the term is over, or the shard has moved away. The primary hears of the close, and its link goes on with other streams. Entries of
+    /// the stream that are found later are strays.
     pub fn close_stream(&mut self, shard: u32, term: Term) {
         let dropped = self.streams.close(shard, term);
         self.charge_dropped(&dropped);
     }
 
-    /// Gives a blank segment away, to be filled by appends.
+    /// Gives the intake a blank segment for appends.
     pub fn lend(&mut self, lent: Lent) {
         self.space.lend(lent);
     }
 
-    /// Segments that are needed beyond those that can be used again.
+    /// The number of segments that the intake needs beyond those that it can use again.
     pub fn segments_wanted(&self) -> usize {
         self.space.wanted()
     }
 
-    /// Segments that could be filled with records again: their entries are settled, and appends do not need them now.
+    /// The number of segments that could hold records again: their entries are settled, and appends do not need the segments now.
     pub fn segments_spare(&self) -> usize {
         self.space.spare()
     }
 
-    /// Asks a segment back, with the log's memory of freed segments. [`Intake::settle`] turns one as soon as one is spare, when the floors that settle its
-    /// entries are durable elsewhere.
+    /// Asks for a segment back, with the log's memory of freed segments. [`Intake::settle`] turns a segment as soon as one is spare and the floors that
+    /// settle its entries are durable elsewhere.
     pub fn ask_back(&mut self, heritage: Heritage) {
         self.space.ask_back(heritage);
     }
 
-    /// Segments that went back since the last call: blank ones of records, durably, and the store's.
+    /// The segments that went back since the last call. They are durably blank segments of records, and belong to the store.
     pub fn take_returned(&mut self) -> Vec<SegmentState> {
         self.space.take_returned()
     }
 
-    /// The ledger, whose histories say what counts of the entries. A change is durable after [`Intake::keep_ledger`], and with each segment that is posted
-    /// later. Whoever raises a floor has written elsewhere, durably, what is needed below it.
+    /// The ledger, whose histories say which entries count. A change is durable after [`Intake::keep_ledger`], and with each segment that is posted later.
+    /// A store raises a floor after it has durably written elsewhere everything that it needs below the floor.
     pub fn ledger(&mut self) -> &mut Ledger {
         self.space.ledger()
     }
@@ -148,18 +148,18 @@ impl Intake {
         self.room.terms()
     }
 
-    /// Entries that were found since the last call: of each stream in its order, each once; strays as they were found.
+    /// The entries that were found since the last call: those of each stream in its order, each once; strays in the order in which they were found.
     pub fn take_found(&mut self) -> Vec<Found> {
         std::mem::take(&mut self.outbox.found)
     }
 
-    /// Sessions that are over since the last call. What they brought is in what [`Intake::take_found`] gives out before.
+    /// The sessions that ended since the last call. [`Intake::take_found`] gives their entries out before.
     pub fn take_ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.outbox.ended)
     }
 
-    /// Takes everything that has come, does a bounded step of the search, gives credits and sends notices. Wakes `context` when a peer
-    /// that was asked to be quiet is, and when a notice has arrived; nothing wakes it when an entry arrives.
+    /// Takes everything that has come, does a bounded step of the search, gives credits and sends notices. Wakes `context` when a peer has become quiet as
+    /// asked, and when a notice has arrived. The arrival of an entry wakes nothing.
     ///
     /// # Errors
     /// [`IntakeError::Failed`].
@@ -173,12 +173,12 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes durable what was found, as the plan says, so that the next look answers; and takes a step towards the next segment that is
-    /// wanted. Dropping the future loses nothing.
+    /// Makes found entries durable as the plan says, so that the next look answers. Takes a step towards the next segment that is wanted. Dropping the
+    /// future loses nothing.
     ///
     /// # Errors
-    /// [`IntakeError`]: the medium failed, and nobody hears of what was under way; or the device did not take the segment, which the next call
-    /// offers again.
+    /// [`IntakeError`]: the medium failed, and entries under way get no answer; or the device did not take the segment, and the next call offers the
+    /// segment again.
     pub async fn settle(&mut self) -> Result<(), IntakeError> {
         self.check()?;
         let persisted = self.receiver.persist().await;
@@ -195,13 +195,13 @@ impl Intake {
         }
     }
 
-    /// After a failure of the medium nothing of it is believed.
+    /// Passes a result on. After a failure of the medium the intake trusts nothing of the medium any more.
     fn judge<T>(&mut self, result: Result<T, IntakeError>) -> Result<T, IntakeError> {
         self.failed |= matches!(result, Err(IntakeError::Medium(_)));
         result
     }
 
-    /// Gives what there is to the sessions that have least.
+    /// Gives the free credits to the sessions that have least.
     fn refill(&mut self) {
         let open = self
             .sessions
@@ -236,7 +236,7 @@ impl Intake {
 }
 
 impl Drop for Intake {
-    /// Posted segments stay the device's until the device is gone.
+    /// Posted segments belong to the device until the device is gone.
     fn drop(&mut self) {
         for session in std::mem::take(&mut self.sessions).into_values() {
             stonecast_session::close(&self.port, session.qp, [session.memory]);

@@ -1,4 +1,5 @@
-//! The notices of one session: one notice under way, and the next one says everything that is new by then.
+//! The notices of one session: one notice is under way, and the next one tells everything that is new by
+//! then.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,11 +14,11 @@ use crate::stream::Told;
 
 type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
 
-/// See the module documentation.
+/// Sends the notices of one session, one at a time.
 pub(super) struct Notices {
     memory: MemoryRegion,
     connection: u64,
-    /// Told once.
+    /// The terms of this backup, told once.
     terms: Option<[u8; RECEIVING_SIZE]>,
     /// The total of credits that was told.
     granted: u64,
@@ -35,12 +36,12 @@ impl Notices {
         }
     }
 
-    /// The first notice says what this backup is.
+    /// Gives the first notice the terms of this backup.
     pub fn begin(&mut self, terms: [u8; RECEIVING_SIZE]) {
         self.terms = Some(terms);
     }
 
-    /// Whether the peer has not taken the notice before.
+    /// Whether a notice is still under way.
     pub fn is_busy(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
         let Some(completion) = &mut self.under_way else {
             return Ok(false);
@@ -56,7 +57,8 @@ impl Notices {
         }
     }
 
-    /// Sends what is new, if anything is. Not while a notice is under way.
+    /// Sends a notice of everything that is new, if anything is. The caller makes sure that no notice is
+    /// under way.
     pub fn send(
         &mut self,
         (port, qp): (&Rc<Port>, QueuePair),

@@ -1,4 +1,4 @@
-//! Room in posted segments, and the sessions that hold it.
+//! The room in posted segments, and the sessions that hold it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,14 +9,14 @@ use stonecast_log::{Consumption, UNIT_SIZE};
 
 use super::credit::{Debts, Window};
 
-/// The queue that senders append to, and the use of its room.
+/// The queue that senders append to, with the use of its room.
 pub(super) struct Room {
     queue: AppendQueue,
-    /// The device packs messages, and makes no completions.
+    /// Whether the device packs messages, and makes no completions of arrivals.
     packs: bool,
     /// Bytes of a segment that entries take.
     buffer_size: u32,
-    /// Grains that found entries of sessions explain, by segment that is posted and not settled.
+    /// The grains that found entries of sessions explain, for each segment that is posted and not settled.
     explained: BTreeMap<u32, u64>,
     debts: Debts,
 }
@@ -37,11 +37,11 @@ impl Room {
         self.queue.terms()
     }
 
-    /// Credits that a segment pays, whatever the sizes of entries.
+    /// The credits that a segment pays for entries of any sizes.
     pub fn room_of_buffer(&self) -> u64 {
         let terms = self.terms();
         let grains = u64::from(self.buffer_size / terms.grain);
-        // The longest entry may leave less than itself at the end.
+        // At the end of a segment, less than the longest entry may stay empty.
         (grains + 1).saturating_sub(terms.cost(terms.message_size_max))
     }
 
@@ -65,12 +65,12 @@ impl Room {
         self.queue.grant(sender, 0);
     }
 
-    /// Takes the completion of an arrival, which a device has that does not pack. Returns whether it has used a credit.
+    /// Takes the completion of an arrival, from a device that does not pack. Returns whether the arrival has used a credit.
     pub fn note_arrival(&mut self, arrival: &Received) -> bool {
         self.queue.note_arrival(arrival)
     }
 
-    /// Numbers of the segments in which nothing lands any more.
+    /// The numbers of the segments in which nothing lands any more.
     pub fn take_consumed(&mut self) -> Vec<u32> {
         let mut consumed = Vec::new();
         self.queue.take_consumed(&mut consumed);
@@ -85,27 +85,27 @@ impl Room {
         }
     }
 
-    /// A segment is settled. One that an earlier run posted has nothing to give.
+    /// A segment is settled. A segment that an earlier run posted gives no credits back.
     pub fn settle(&mut self, consumption: Consumption) {
         let Consumption { number, units } = consumption;
         let Some(explained) = self.explained.remove(&number) else {
             return;
         };
         let found = u64::from(units) * UNIT_SIZE / u64::from(self.terms().grain);
-        // The device left the segment because a message did not fit its rest, whatever is found there.
+        // The device left the segment because a message did not fit into the rest, so at least this much is used.
         let taken = found.max(self.room_of_buffer());
         self.queue.settle(number.into(), taken);
         self.debts.note_settled(number, (taken, explained));
         self.queue.give_back(self.debts.take_unused());
     }
 
-    /// An entry of `connection` was found, and so many units below the last entries have none.
+    /// An entry of `connection` was found, and `open_units` below the last entries hold no entry.
     pub fn bound(&mut self, connection: u64, open_units: u64) {
         self.queue
             .give_back(self.debts.bound(connection, open_units));
     }
 
-    /// Gives a session what its window wants, as far as there is room.
+    /// Gives a session the credits that its window wants, as far as the room goes.
     pub fn refill(&mut self, sender: QueuePair, window: &mut Window) {
         let wanted = window.wanted();
         if wanted == 0 {
@@ -118,8 +118,8 @@ impl Room {
         }
     }
 
-    /// Forgets a quiet sender, `arrivals` of whose messages completed; `newest` is the highest number of a connection. Where the device packs, nobody knows what became of credits that
-    /// no found entry has used, until all segments are settled that it may have written.
+    /// Forgets a quiet sender after `arrivals` completions of its messages; `newest` is the highest number of a connection. On a device that packs, credits
+    /// without a found entry may be used or not, until all segments are settled that the sender may have written.
     pub fn forget(&mut self, (sender, newest): (QueuePair, u64), window: &Window, arrivals: u64) {
         let unsettled = self.explained.keys().copied().collect();
         if !self.packs {
@@ -132,7 +132,7 @@ impl Room {
         self.queue.give_back(self.debts.take_unused());
     }
 
-    /// Credits of ended sessions for which places behind the last entry may stay empty.
+    /// The credits of ended sessions for which places behind the last entry may stay empty.
     pub fn lost(&self) -> u64 {
         self.debts.lost()
     }

@@ -9,7 +9,8 @@ use super::streams::{Found, Noted, Streams};
 use super::{Intake, Session};
 
 impl Intake {
-    /// Takes arrivals, which a device has that does not pack, events of sessions, and buffers that have come back.
+    /// Takes arrivals, which only a device without packing reports, events of sessions, and buffers that have come
+    /// back.
     pub(super) fn take_arrivals(&mut self) {
         while let Some(arrival) = self.inbox.take_received() {
             self.note_arrival(&arrival);
@@ -65,7 +66,7 @@ impl Intake {
             let entry = header.expect("the scan judged the same copy").entry;
             let place = Span::new(arrival.position, arrival.facts.size.into());
             let number = (arrival.position / segment_size) as u32;
-            // No session of this run has paid for what an earlier one left.
+            // No session of this run pays for entries that an earlier run left.
             let peer = streams.peer_of(&entry).filter(|_| room.holds(number));
             let session =
                 peer.and_then(|peer| sessions.values_mut().find(|session| session.peer == *peer));
@@ -86,7 +87,7 @@ impl Intake {
             };
             let first = outbox.found.len();
             let noted = streams.note(found, &mut outbox.found);
-            // A new entry is charged when it is handed on.
+            // The session of a new entry pays when the entry is handed on.
             if let (Noted::Again | Noted::Stray, Some(session)) = (noted, session) {
                 session.window.use_up(room.terms().cost(arrival.facts.size));
             }
@@ -105,7 +106,8 @@ impl Intake {
         }
     }
 
-    /// Units behind the last entry found in which something may have arrived: all credits that anybody may have used.
+    /// The units behind the last entry found in which something may have arrived. They stand for all credits that any
+    /// session may have used.
     fn under_way(&self) -> u32 {
         let held = self.sessions.values().map(|session| session.window.held());
         let credits = held.sum::<u64>() + self.room.lost();
@@ -113,7 +115,7 @@ impl Intake {
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 
-    /// Charges sessions for entries that waited behind a gap and are handed on no more.
+    /// Charges sessions for entries that waited behind a gap and will not be handed on.
     pub(super) fn charge_dropped(&mut self, dropped: &[Found]) {
         let terms = self.room.terms();
         for found in dropped {
@@ -122,7 +124,7 @@ impl Intake {
         }
     }
 
-    /// Charges a session that is over for what it brought and waits behind a gap.
+    /// Charges a session that is over for its entries that wait behind a gap.
     pub(super) fn charge_waiting(
         streams: &Streams,
         session: &mut Session,

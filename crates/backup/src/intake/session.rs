@@ -7,7 +7,7 @@
 //!                         doubtful
 //! ```
 //!
-//! A session is over when nothing of its peer can land any more, and when everything that had landed was found. Whoever fences a peer
+//! A session is over when nothing from its peer can land any more, and everything that had landed was found. A store that fences a peer
 //! waits for both: entries that were persisted and not found would count nowhere.
 
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use super::credit::Window;
 use super::error::EndCause;
 use super::notices::Notices;
 
-/// See the module documentation.
+/// One connection of a peer, with its credits and notices.
 pub(super) struct Session {
     pub peer: NodeName,
     pub connection: u64,
@@ -31,7 +31,7 @@ pub(super) struct Session {
     pub memory: MemoryRegion,
     pub window: Window,
     pub notices: Notices,
-    /// Messages that completed.
+    /// The number of messages that completed.
     pub arrivals: u64,
     pub stage: Stage,
 }
@@ -40,7 +40,7 @@ pub(super) enum Stage {
     Accepted,
     Open,
     Quieting(EndCause),
-    /// The peer may still finish a write. It is asked again at this moment.
+    /// The peer may still finish a write. The intake asks again at this moment.
     Doubtful(EndCause, Nanoseconds),
     Searching(EndCause, Search),
 }
@@ -58,15 +58,15 @@ impl Session {
         matches!(self.stage, Stage::Doubtful(..))
     }
 
-    /// Begins to end. The cause of an earlier begin stays.
+    /// Begins to end the session. A session that ends already keeps its first cause.
     pub fn end(&mut self, cause: EndCause) {
         if !self.is_ending() {
             self.stage = Stage::Quieting(cause);
         }
     }
 
-    /// Goes on to end; the cause when the session is over. A peer that may still write is asked again every `ask_again_ns`: it confirms
-    /// when it goes on, or is gone.
+    /// Takes a step towards the end. Returns the cause when the session is over. Asks a peer that may still write again every
+    /// `ask_again_ns`: the peer confirms when its process goes on or is gone.
     pub fn step_end(
         &mut self,
         (port, buffers): (&Rc<Port>, &mut Buffers),
@@ -84,13 +84,13 @@ impl Session {
         match port.device().poll_quiesce(self.qp, context) {
             Poll::Pending => None,
             Poll::Ready(Ok(())) => {
-                // Completions of arrivals go with the queue pair, and their slots with them.
+                // The queue pair takes the completions of arrivals with it, and their slots.
                 while port.pump() {}
                 buffers.trust(self.connection);
                 self.stage = Stage::Searching(cause.clone(), buffers.begin_search());
                 mutant!(FencedBeforeSearch).then_some(cause)
             }
-            // An error of any kind is a doubt: only the device can promise quiet.
+            // Any error means doubt: only the device can promise quiet.
             Poll::Ready(Err(_)) => {
                 buffers.doubt(self.connection);
                 self.stage = Stage::Doubtful(cause, now.saturating_add(ask_again_ns));

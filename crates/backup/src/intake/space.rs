@@ -1,4 +1,4 @@
-//! The segments that appends fill: turned, posted, searched, used again.
+//! The segments that appends fill. They are turned, posted, searched and used again.
 //!
 //! ```text
 //!   lent --turn--> posted --> consumed --> settled --floors--> reusable --turn--> posted
@@ -20,18 +20,18 @@ use super::medium::Medium;
 use super::room::Room;
 use crate::entries::Entries;
 
-/// A blank segment that the owner of the pool gives away, to be filled by appends.
+/// A blank segment that the owner of the pool gives to appends.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent {
     /// Number of the segment.
     pub number: u32,
-    /// Its state, where it was used before.
+    /// The state of the segment, if it was used before.
     pub before: Option<SegmentState>,
     /// The log's memory of freed segments.
     pub heritage: Heritage,
 }
 
-/// See the module documentation.
+/// The segments that appends fill, with the ledger that they keep.
 pub(super) struct Space {
     medium: Medium,
     entries: Entries,
@@ -39,7 +39,7 @@ pub(super) struct Space {
     buffers: Buffers,
     ledger: Ledger,
     lent: VecDeque<Lent>,
-    /// Segments that the owner of the pool asks back: what the log remembers of freed segments, for each.
+    /// For each segment that the owner of the pool asks back, the log's memory of freed segments.
     asked: VecDeque<Heritage>,
     returned: Vec<SegmentState>,
     turning: Option<Turning>,
@@ -58,7 +58,7 @@ struct Turning {
 }
 
 impl Space {
-    /// With segments that an earlier run left, and what it kept of them.
+    /// The space made of the segments and the ledger that an earlier run left.
     pub fn new(
         (medium, registered): (Medium, MemoryRegion),
         entries: Entries,
@@ -90,7 +90,7 @@ impl Space {
         &self.medium
     }
 
-    /// Units in which something may lie that arrived before an entry in segment `number`, and was not found.
+    /// The units in which something may lie that arrived before an entry in segment `number` and is not found yet.
     pub fn open_units_up_to(&self, number: u32) -> u64 {
         self.buffers.open_units_up_to(&self.medium.format, number)
     }
@@ -117,7 +117,7 @@ impl Space {
         self.lent.push_back(lent);
     }
 
-    /// Segments that the owner of the pool should lend now.
+    /// The number of segments that the owner of the pool should lend now.
     pub fn wanted(&self) -> usize {
         let turning = self.turning.iter().filter(|turning| !turning.is_return);
         let under_way = turning.count() + self.lent.len();
@@ -125,24 +125,24 @@ impl Space {
         self.buffers.wanted().saturating_sub(under_way + reusable)
     }
 
-    /// Segments that could go back now.
+    /// The number of segments that could go back now.
     pub fn spare(&self) -> usize {
         let free = self.returnable().count();
         let under_way = self.asked.len() + self.buffers.wanted();
         free.saturating_sub(under_way)
     }
 
-    /// Gives a segment back as soon as one is spare.
+    /// Has a segment go back as soon as one is spare.
     pub fn ask_back(&mut self, heritage: Heritage) {
         self.asked.push_back(heritage);
     }
 
-    /// Segments that are blank ones of records again, durably.
+    /// The segments that are durably blank segments of records again.
     pub fn take_returned(&mut self) -> Vec<SegmentState> {
         std::mem::take(&mut self.returned)
     }
 
-    /// Segments that may be used again, but for the one that keeps the ledger.
+    /// The segments that may be used again, without the segment that keeps the ledger.
     fn returnable(&self) -> impl Iterator<Item = SegmentState> {
         let home = self.home().map(|state| state.number);
         let free = self.buffers.reusable(self.ledger.lineages()).into_iter();
@@ -272,7 +272,7 @@ impl Space {
 
     /// Makes the ledger durable. Dropping the future loses nothing: the next call begins again.
     pub async fn keep_ledger(&mut self) -> Result<Persisted, IntakeError> {
-        // A ledger takes the slot that the one before it has left, which has to be durable by then.
+        // A ledger takes the slot that the ledger before has left, and that ledger has to be durable by then.
         if !self.unkept.is_empty() {
             let _durable = self.medium.persist(&mut self.unkept).await?;
         }

@@ -24,9 +24,9 @@ use super::streams::Streams;
 use super::{Intake, Outbox};
 use crate::entries::Entries;
 
-/// The pool that entries land in, as recovery found it.
+/// The pool that entries land in, as recovery found the pool.
 pub struct Pool {
-    /// Its log.
+    /// The log of the pool.
     pub region: Rc<dyn PersistentRegion>,
     /// The facts of the log.
     pub format: LogFormat,
@@ -34,10 +34,11 @@ pub struct Pool {
     pub key: [u64; 2],
     /// The newest ledger.
     pub ledger: Ledger,
-    /// Segments that appends fill. Nobody appends to them any more: their entries are found again, and they are used again.
+    /// The segments that appends filled in earlier runs. No peer appends to them any more: the intake finds their entries again, and
+    /// then uses the segments again.
     pub segments: Vec<SegmentState>,
-    /// Whether no process of an earlier run can still write to the log, as
-    /// [`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone) tells: over shared memory a peer that
+    /// Whether no process of an earlier run can still write to the log, by
+    /// [`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone): over shared memory a peer that
     /// stopped inside a write may have outlived the run.
     pub earlier_writers_are_gone: bool,
 }
@@ -53,21 +54,21 @@ pub struct IntakeOptions {
     pub platform: Platform,
     /// The failure that entries have to outlive.
     pub durability: Durability,
-    /// Most sessions, those that are ending included.
+    /// The most sessions, those that are ending included.
     pub sessions_max: usize,
-    /// Segments that are posted at any time.
+    /// The number of segments that are posted at any time.
     pub ahead: usize,
     /// Bytes of the longest entry.
     pub entry_size_max: u32,
     /// Bytes of the entries that one session may have under way.
     pub window_size: u64,
-    /// Units of each segment that a look examines.
+    /// The number of units of each segment that a look examines.
     pub look_units: u32,
-    /// Pause before a peer that may still write is asked again.
+    /// The pause before the intake asks a peer that may still write again.
     pub ask_again_ns: Nanoseconds,
-    /// Retries of a notice while its peer has no receive buffer; the session ends then.
+    /// The number of retries of a notice while its peer has no receive buffer. After the last retry the session ends.
     pub rnr_retry_count: u32,
-    /// Pause before each such retry.
+    /// The pause before each such retry.
     pub rnr_retry_delay_ns: Nanoseconds,
 }
 
@@ -82,14 +83,15 @@ pub(super) struct Terms {
     pub queues: Queues,
     /// Whether the plan has answers.
     pub answers: bool,
-    /// Whether the plan has READs, for which each peer gets a window.
+    /// Whether the plan has READs. For READs each peer gets a window.
     reads: bool,
     receiving: Receiving,
     means: Means,
     registered: MemoryRegion,
 }
 
-/// Bytes that a READ of the plan names: any of the memory that entries land in. The header of the log's first segment is no secret.
+/// The size of a READ of the plan, which may name any bytes of the memory that entries land in. The READs name the header of the log's
+/// first segment, which is no secret.
 const READ_SIZE: u64 = 8;
 
 impl Intake {
@@ -97,7 +99,7 @@ impl Intake {
     /// sessions: a notice each, and on a device that packs no messages a receive for each slot of the posted segments.
     ///
     /// # Errors
-    /// [`IntakeError`]: nothing survives here, or the memory is not what was declared, or the options contradict each other.
+    /// [`IntakeError`]: no entry survives here, or the memory is not as declared, or the options contradict each other.
     pub fn start(
         port: &Rc<Port>,
         pool: Pool,
@@ -107,7 +109,7 @@ impl Intake {
         let device = port.device();
         let receiver = AppendReceiver::new(pool.region.clone(), platform, durability)?;
         let medium = Medium::new(pool.region, pool.format, (platform, durability))?;
-        // Peers place entries without a key, and a key that opened the region would open all of the log.
+        // Peers place entries without a remote key, and a key of the region would open all of the log.
         let registered = device.register_persistent(medium.region.clone(), Access::NONE)?;
         let buffer_units = pool.format.segment_units() - first_unit(&pool.format);
         let room = Room::new(
@@ -169,7 +171,7 @@ impl Terms {
             flush: nowhere,
         };
         let means = medium.means();
-        // The terms of a session are checked before there is one.
+        // The terms are checked before the first session.
         let said = receiving.say(means, port.device().placing())?;
         let agreement = Agreement::hear(&said, options.durability);
         let agreement = agreement.expect("a receiver agrees with itself");
@@ -197,7 +199,7 @@ impl Terms {
         })
     }
 
-    /// The connection of a session stands: the peer gets its window, and hears what this backup is.
+    /// The connection of a session is established: the peer gets its window, and hears the terms of this backup.
     pub fn begin(&self, port: &Rc<Port>, session: &mut Session) {
         if !matches!(session.stage, Stage::Accepted) {
             return;

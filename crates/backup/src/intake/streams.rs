@@ -1,4 +1,4 @@
-//! Streams of entries, and which of them are known without a gap.
+//! Streams of entries, and the part of each that is known without a gap.
 //!
 //! ```text
 //!   reached 7      8 follows 7     9 follows 8    found: handed on in this order
@@ -6,12 +6,11 @@
 //!   durable 5      answers say this
 //! ```
 //!
-//! Entries are found in any order. They are handed on in the order of their chain, each once: an entry that was sent again after a
-//! reconnect is found twice. An answer speaks for all entries of a stream up to a version, so only the chain without a gap is answered
-//! for.
+//! A search finds entries in any order, and finds an entry twice that was sent again after a reconnect. The streams hand entries on in the order of their
+//! chain, each once. An answer speaks for all entries of a stream up to a version, so answers cover only the chain without a gap.
 //!
-//! A stream that was closed is remembered until another one of its shard closes. Its primary may not know, and goes on to append: the primary is told, and
-//! pays for the entries.
+//! A closed stream is remembered until another stream of its shard closes. Its primary may not know of the close and may go on to append: the primary is
+//! told, and pays for the entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,34 +28,34 @@ pub struct Found {
     pub entry: Entry,
     /// Its place in the log, header and body.
     pub place: Span,
-    /// The peer whose stream it belongs to, and its connection at the time. `None`: no stream of its shard and term is open, or
-    /// an earlier run left the entry.
+    /// The peer whose stream the entry belongs to, and the peer's connection at that time. `None`: no stream of the shard and term is open, or an earlier
+    /// run left the entry.
     pub sender: Option<(NodeName, u64)>,
 }
 
 /// The fate of an entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
-    /// It is of no stream here.
+    /// The entry is of no stream here.
     Stray,
-    /// It was known.
+    /// The entry was known.
     Again,
-    /// It is handed on, or waits for those before it.
+    /// The entry is handed on, or waits for entries before it.
     New,
 }
 
 struct Stream {
     peer: NodeName,
     join: u64,
-    /// Everything up to here was found without a gap.
+    /// The version up to which everything was found without a gap.
     reached: u64,
-    /// Everything up to here is durable.
+    /// The version up to which everything is durable.
     durable: u64,
     /// Entries behind a gap, by the version that each follows.
     waiting: BTreeMap<u64, Found>,
 }
 
-/// A stream that takes no more.
+/// A stream that takes no more entries.
 struct Closed {
     name: StreamName,
     peer: NodeName,
@@ -64,18 +63,18 @@ struct Closed {
     is_told: bool,
 }
 
-/// See the module documentation.
+/// The open streams, and the last closed stream of each shard.
 #[derive(Default)]
 pub(super) struct Streams {
     open: BTreeMap<(u32, Term), Stream>,
-    /// The last one of each shard.
+    /// The last closed stream of each shard.
     closed: BTreeMap<u32, Closed>,
-    /// Streams of which there is something to tell.
+    /// The streams whose state is to be told.
     news: BTreeSet<(u32, Term)>,
 }
 
 impl Streams {
-    /// Opens a stream. Returns the entries that waited in an earlier one of its shard and term, and wait for nothing now.
+    /// Opens a stream. Returns the entries that waited in an earlier stream of the same shard and term, and now wait in vain.
     #[must_use]
     pub fn open(&mut self, stream: StreamName, peer: NodeName, after: u64) -> Vec<Found> {
         let StreamName { shard, term, join } = stream;
@@ -89,12 +88,12 @@ impl Streams {
             waiting: BTreeMap::new(),
         };
         self.open.insert((shard, term), begun);
-        // Entries that came before were strays, of which nobody was told.
+        // Entries that came before were strays, and no answer has covered them.
         self.news.insert((shard, term));
         dropped
     }
 
-    /// Closes a stream, if it is open. Returns the entries that waited for others of it.
+    /// Closes a stream, if it is open. Returns the entries that waited for others of the stream.
     #[must_use]
     pub fn close(&mut self, shard: u32, term: Term) -> Vec<Found> {
         self.news.remove(&(shard, term));
@@ -111,7 +110,7 @@ impl Streams {
         stream.waiting.into_values().collect()
     }
 
-    /// The peer whose stream an entry belongs to, also where that stream was closed.
+    /// The peer whose open or closed stream an entry belongs to.
     pub fn peer_of(&self, entry: &Entry) -> Option<&NodeName> {
         let (shard, term) = (entry.shard, entry.term);
         let open = self.open.get(&(shard, term));
@@ -122,12 +121,12 @@ impl Streams {
         })
     }
 
-    /// Whether an entry is of an open stream.
+    /// Whether an entry belongs to an open stream.
     pub fn is_open(&self, entry: &Entry) -> bool {
         self.open.contains_key(&(entry.shard, entry.term))
     }
 
-    /// Takes an entry that was found, and adds what may be handed on to `next`, in order.
+    /// Takes an entry that was found, and adds the entries that may be handed on to `next`, in order.
     pub fn note(&mut self, found: Found, next: &mut Vec<Found>) -> Noted {
         let name = (found.entry.shard, found.entry.term);
         let Some(stream) = self.open.get_mut(&name) else {
@@ -135,14 +134,14 @@ impl Streams {
             return Noted::Stray;
         };
         if found.entry.kind == Kind::Horizon {
-            // A horizon belongs to no chain: what it says is true whenever it is read.
+            // A horizon belongs to no chain: its content is true at any time.
             next.push(found);
             return Noted::New;
         }
         let is_known = found.entry.version <= stream.reached
             || stream.waiting.contains_key(&found.entry.previous);
         if is_known {
-            // Its sender does not know what is durable here.
+            // The sender does not know what is durable here.
             self.news.insert(name);
             return Noted::Again;
         }
@@ -164,7 +163,7 @@ impl Streams {
         }
     }
 
-    /// Rows that `peer` was not told, up to a notice of them. Where the plan has no `answers`, a closed stream is all that there is to tell.
+    /// The rows that `peer` was not told, at most as many as a notice holds. If the plan has no `answers`, they tell of closed streams only.
     pub fn take_news(&mut self, peer: &NodeName, answers: bool) -> Vec<Told> {
         let closed = self.closed.values_mut();
         let untold = closed.filter(|closed| closed.peer == *peer && !closed.is_told);
@@ -197,7 +196,7 @@ impl Streams {
         rows
     }
 
-    /// A new session of `peer`: it does not know what is durable here.
+    /// Tells a new session of `peer` everything again: the peer does not know what is durable here.
     pub fn tell_again(&mut self, peer: &NodeName) {
         let streams = self.open.iter().filter(|(_, stream)| stream.peer == *peer);
         self.news.extend(streams.map(|(&name, _)| name));
@@ -207,7 +206,7 @@ impl Streams {
         }
     }
 
-    /// Bytes of each entry that `connection` brought and that waits behind a gap.
+    /// The bytes of each entry that `connection` brought and that waits behind a gap.
     pub fn waiting(&self, connection: u64) -> impl Iterator<Item = u64> {
         let all = self
             .open
@@ -306,7 +305,7 @@ mod tests {
         assert_eq!(versions(&next), [6, 6], "the store judges strays");
     }
 
-    /// Needs the memory of the stream: its primary does not know, and waits for an answer on each connection.
+    /// Needs the memory of the closed stream: its primary does not know of the close, and waits for an answer on each connection.
     #[test]
     fn a_stream_that_closes_is_told_to_each_session_of_its_peer_and_its_entries_have_a_sender() {
         let (mut streams, mut next) = (streams(), Vec::new());

@@ -1,4 +1,4 @@
-//! The beginning of a link: hello, welcome, and the first notice, which says what the backup is.
+//! The beginning of a link: hello, welcome, and the first notice, which describes the backup.
 
 use std::rc::Rc;
 
@@ -22,36 +22,35 @@ pub struct LinkOptions {
     pub hello: Hello,
     /// The failure that entries have to outlive.
     pub durability: Durability,
-    /// Most entries that are appended and not reported.
+    /// The most entries that are appended and not reported.
     pub entries_max: u32,
-    /// Bytes of memory that entries are sent from.
+    /// Bytes of the memory from which the link sends entries.
     pub staging_size: u64,
-    /// Longest time until the backup has said what it is. A backup that has to fence an earlier session of this node first takes
-    /// its time.
+    /// The longest wait for the backup's first notice. A backup that first has to fence an earlier session of this node takes longer.
     pub patience_ns: Nanoseconds,
-    /// Retries of a SEND while the backup has no receive buffer: a sender that pays seldom meets one.
+    /// The number of retries of a SEND while the backup has no receive buffer. A sender that pays seldom needs one.
     pub rnr_retry_count: u32,
-    /// Pause before each such retry.
+    /// The pause before each such retry.
     pub rnr_retry_delay_ns: Nanoseconds,
 }
 
-/// Why there is no link. Nothing of the connection is left.
+/// The reason for which no link was made. Nothing of the connection is left.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotLinked {
-    /// The backup refused, for the reason that it gives, or nothing listens there.
+    /// The backup refused and gave its reason, or nothing listens there.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The backup speaks another protocol.
     #[error(transparent)]
     Unheard(#[from] Unheard),
-    /// The connection ended before the backup had said what it is.
+    /// The connection ended before the backup's first notice.
     #[error("the backup accepted, and said nothing of itself: {0}")]
     NoTerms(#[from] Trouble),
-    /// The backup is not what the entries need.
+    /// The backup does not give the entries what they need.
     #[error(transparent)]
     NoAgreement(#[from] NoAgreement),
-    /// No word for as long as this side waits.
+    /// The backup sent nothing for as long as this side waits.
     #[error("no word from {address} for {waited_ns} ns")]
     Silent {
         /// The address.
@@ -71,7 +70,7 @@ impl BackupLink {
     /// of receives. A future that is dropped leaves nothing.
     ///
     /// # Errors
-    /// [`NotLinked`] names the reason, and the backup by its own words where it refused.
+    /// [`NotLinked`] names the reason, in the backup's own words if the backup refused.
     pub async fn connect(
         port: &Rc<Port>,
         runtime: &Rc<dyn Runtime>,
@@ -96,7 +95,7 @@ impl BackupLink {
         let endpoint = Endpoint::new(
             port,
             Queues {
-                // A batch has a READ behind its entries, and an entry at least.
+                // A batch has at least one entry, and a READ behind its entries.
                 send_capacity: 2 * options.entries_max,
                 receive_capacity: NOTICES,
                 shared_receive_queue: None,

@@ -1,4 +1,4 @@
-//! The requester's ear: notices of the backup, out of receive buffers that are posted again at once.
+//! The requester's ear: it takes the backup's notices out of receive buffers, and posts the buffers again at once.
 
 use stonecast_fabric::{ConnectionEvent, QueuePair};
 use stonecast_fabric::{DeviceError, DisconnectCause, Inbox, ReceiveQueue, Status};
@@ -6,10 +6,11 @@ use stonecast_session::{Endpoint, ReceiveBuffers};
 
 use crate::notice::{NOTICE_SIZE, Notice};
 
-/// Receive buffers for notices. A backup has one notice under way; the others wait for a program that stands still.
+/// Receive buffers for notices. A backup has one notice under way; the other buffers serve a program that stands
+/// still.
 pub(super) const NOTICES: u32 = 4;
 
-/// Why a connection to a backup has ended.
+/// The reason for which a connection to a backup has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Trouble {
@@ -21,10 +22,10 @@ pub enum Trouble {
         "the backup sent {size} bytes that are no notice; use the same version of stonecast on both sides"
     )]
     NotANotice {
-        /// Bytes of it.
+        /// Bytes of the message.
         size: usize,
     },
-    /// A notice of another connection.
+    /// A notice names another connection.
     #[error("a notice of connection {found} on connection {connection}")]
     OtherConnection {
         /// The number in the notice.
@@ -43,7 +44,7 @@ pub enum Trouble {
     /// The backup answers for more streams than a node can lead.
     #[error("the backup answers for more than {limit} streams")]
     TooManyStreams {
-        /// Most streams.
+        /// The most streams.
         limit: usize,
     },
     /// The device could not take or post a receive buffer.
@@ -54,7 +55,7 @@ pub enum Trouble {
     Appends(String),
 }
 
-/// See the module documentation.
+/// Takes the notices of one connection.
 pub(super) struct Ears {
     buffers: ReceiveBuffers,
     qp: QueuePair,
@@ -78,7 +79,7 @@ impl Ears {
         })
     }
 
-    /// The backup gave the connection its number.
+    /// Takes the number that the backup gave the connection.
     pub fn connected(&mut self, connection: u64) {
         self.connection = connection;
     }
@@ -87,7 +88,7 @@ impl Ears {
     pub fn take(&mut self, inbox: &Inbox) -> Result<Option<(Notice, u64)>, Trouble> {
         let arrival = loop {
             match inbox.take_received() {
-                // The end of the connection, which an event explains, flushes what nobody has used.
+                // The end of the connection, which an event explains, flushes the unused buffers.
                 Some(flushed) if flushed.status == Status::WorkRequestFlushed => {}
                 Some(arrival) => break arrival,
                 None => {
@@ -116,7 +117,7 @@ impl Ears {
     }
 }
 
-/// Whether a notice is of this connection, and goes on from what was granted.
+/// Checks that a notice is of this connection, and that it lowers no grant.
 fn judge(notice: &Notice, connection: u64, granted: u64) -> Result<(), Trouble> {
     if notice.connection != connection {
         let found = notice.connection;

@@ -7,11 +7,11 @@ use super::ears::Trouble;
 use super::sent::Posted;
 use crate::stream::StreamName;
 
-/// Why an entry was not taken. Nothing was done.
+/// The reason for which the link did not take an entry. The entry leaves nothing behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSent {
-    /// The backup has not granted enough. [`BackupLink::credited`](crate::BackupLink::credited) waits.
+    /// The backup has not granted enough credits. [`BackupLink::credited`](crate::BackupLink::credited) waits for them.
     #[error("an entry of {cost} credits, and the backup has granted {left}")]
     NoCredit {
         /// Cost of the entry.
@@ -19,13 +19,13 @@ pub enum NotSent {
         /// Credits that are left.
         left: u64,
     },
-    /// Too much is appended and not reported.
+    /// Too many entries, or too many bytes, are appended and not reported.
     #[error("{entries} entries are under way, and this one has no room; take reports first")]
     Full {
         /// Entries under way.
         entries: usize,
     },
-    /// No link to this backup ever takes the entry.
+    /// The entry is too long for every link to this backup.
     #[error(
         "an entry of {size} bytes, and the longest one has {longest}; cut the value into pieces"
     )]
@@ -43,12 +43,12 @@ pub enum NotSent {
     /// The device refused the batch. Its entries wait for the next flush.
     #[error(transparent)]
     Refused(DeviceError),
-    /// The connection has ended; [`BackupLink::report`](crate::BackupLink::report) says what that means for each entry.
+    /// The connection has ended; [`BackupLink::report`](crate::BackupLink::report) says which entries may be persisted.
     #[error("the connection has ended; connect again")]
     Ended,
 }
 
-/// The connection has ended. All that is known to be persisted was reported before.
+/// The connection has ended. All entries that are known to be persisted were reported before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "connection {connection} to a backup ended ({trouble}): {} entries may be persisted, {} were never sent", unknown.len(),
@@ -57,15 +57,15 @@ pub enum NotSent {
 pub struct LinkEnded {
     /// Number of the connection.
     pub connection: u64,
-    /// Why it ended.
+    /// The reason for which the connection ended.
     pub trouble: Trouble,
-    /// Entries that may be persisted, or not, or become so until the backup has fenced this session.
+    /// Entries that may be persisted, or may become so until the backup has fenced this session.
     pub unknown: Vec<Posted>,
     /// Entries that were never sent.
     pub never_sent: Vec<Posted>,
 }
 
-/// The backup grants nothing for as long as this side waits.
+/// The backup granted too few credits for as long as this side waits.
 #[derive(Debug, thiserror::Error)]
 #[error("no credit for an entry of {size} bytes in {waited_ns} ns: {left} credits are left")]
 pub struct NoCreditInTime {

@@ -1,4 +1,4 @@
-//! The requester's half: one primary node's way to one backup.
+//! The requester's half: the path from one primary node to one backup.
 //!
 //! ```text
 //!   append --> staging memory --> flush: SEND ... SEND, READ ----> segments of the backup
@@ -6,8 +6,8 @@
 //!   report <-- Persisted, with connection, stream and version
 //! ```
 //!
-//! A link lives as long as its connection. A new link has another number, and knows nothing of the entries of the one before: a primary
-//! sends again what was not reported.
+//! A link lives as long as its connection. A new link has another number, and knows nothing of the entries of the link before: a primary sends
+//! entries again that were not reported.
 
 mod connect;
 mod ears;
@@ -35,7 +35,7 @@ pub use sent::Posted;
 use sent::Sent;
 use staging::Staging;
 
-/// Appends the entries of all shards that one node leads to one backup. See the module documentation.
+/// Appends the entries of all shards that one node leads to one backup.
 pub struct BackupLink {
     endpoint: Endpoint,
     connection: u64,
@@ -54,7 +54,7 @@ struct Limits {
     entry_size_max: u32,
 }
 
-/// An entry is persisted on the backup. Everything that a primary has to compare is named: a report of an earlier connection, term or
+/// An entry is persisted on the backup. The report names everything that a primary has to compare: a report of an earlier connection, term or
 /// join says nothing of a later one.
 #[derive(Debug)]
 pub struct Report {
@@ -62,10 +62,10 @@ pub struct Report {
     pub connection: u64,
     /// The stream of the entry.
     pub stream: StreamName,
-    /// Its version.
+    /// The version of the entry.
     pub version: u64,
-    /// Its kind. A horizon repeats the version of the record before it, and an answer speaks for records: a horizon is reported when all
-    /// records before it are persisted, and losing it loses nothing.
+    /// The kind of the entry. A horizon repeats the version of the record before it, and an answer speaks for records: the link reports a
+    /// horizon when all records before it are persisted. The loss of a horizon loses nothing.
     pub kind: Kind,
     /// The proof.
     pub persisted: Persisted,
@@ -77,7 +77,7 @@ impl BackupLink {
         self.connection
     }
 
-    /// Takes an entry of a stream that is in its `join`, with the header that the backup's pool wants. The next
+    /// Takes an entry for a stream of the backup's `join`, and gives the entry the header that the backup's pool wants. The next
     /// [`BackupLink::flush`] sends it.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl BackupLink {
             offset,
             size: size as u32,
         };
-        // Credits were looked at, so the end of the connection is the one reason left.
+        // The credits suffice, so the end of the connection is the one reason left.
         self.appender.append(local).map_err(|_| NotSent::Ended)?;
         self.staging.push(offset, size);
         self.sent.push(posted);
@@ -137,7 +137,7 @@ impl BackupLink {
     }
 
     /// Gives a stream up: the backup has left the shard, or joined it again. Entries of the stream that were appended pass without a report, and
-    /// no more are taken. Other streams go on. A backup that closes a stream says so, and the link gives it up then.
+    /// the link takes no more of them. Other streams go on. The link also gives up a stream that the backup reports as closed.
     pub fn give_up(&mut self, stream: StreamName) {
         let standing = Standing::Closed;
         self.sent.note(Told { stream, standing });
@@ -178,18 +178,18 @@ impl BackupLink {
         }
     }
 
-    /// Sends what was taken, and waits until an entry of `size` bytes is paid for, for `patience_ns` at most. Entries that were paid
-    /// for and not sent would hold up the credits for this one.
+    /// Sends the entries that were taken, and waits for the credits for an entry of `size` bytes, for `patience_ns` at most. Entries that were
+    /// paid for and not sent would hold up the credits for this entry.
     ///
     /// # Errors
-    /// [`NoCreditInTime`]. The end of the connection is told by the next append.
+    /// [`NoCreditInTime`]. After the end of the connection the call succeeds, and the next append returns the error.
     pub async fn credited(
         &mut self,
         runtime: &Rc<dyn Runtime>,
         size: u32,
         patience_ns: Nanoseconds,
     ) -> Result<(), NoCreditInTime> {
-        // Entries that the device refuses wait for the next flush, and the time tells.
+        // Entries that the device refuses wait for the next flush, and the wait runs out of time.
         let _ = self.flush();
         let inbox = self.endpoint.inbox().clone();
         let granted = runtime.within(patience_ns, async {
@@ -215,7 +215,7 @@ impl BackupLink {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(trouble) => {
-                    // An appender that has failed hears no answer.
+                    // Answers come first: an appender that has failed hears none.
                     self.answer();
                     self.appender.fail(&trouble.to_string());
                     self.trouble = Some(trouble);
@@ -235,7 +235,7 @@ impl BackupLink {
         Ok(true)
     }
 
-    /// Tells the appender how far answers cover what was sent.
+    /// Tells the appender up to which entry answers cover everything.
     fn answer(&mut self) {
         if let Some(number) = self.sent.take_covered()
             && let Err(wrong) = self.appender.answered(number)
@@ -257,7 +257,7 @@ impl BackupLink {
                 kind,
             } = self.sent.pop();
             self.staging.pop();
-            // An entry of a stream that was given up has no answer: its turn came because others wait behind it.
+            // An entry of a stream that was given up gets no report: the entry passes so that entries behind it need not wait.
             if !self.sent.is_closed(stream) {
                 return Poll::Ready(Ok(Report {
                     connection: self.connection,

@@ -4,9 +4,9 @@
 //!   appended --flush--> posted --answer, for plans that have one--> covered --Persisted--> reported
 //! ```
 //!
-//! A backup answers by stream and version, and an appender counts entries: this is where one becomes the other. An answer says what is
-//! durable on the backup whatever connection brought it, so an answer may cover an entry that is not even posted. The number that the
-//! appender hears never exceeds what was posted.
+//! A backup answers by stream and version, and an appender counts entries: this module translates. An answer covers everything durable
+//! on the backup, by whichever connection it came, so an answer may cover an entry that is not even posted. The number that the
+//! appender hears never exceeds the number of posted entries.
 //!
 //! An entry of a stream that either side has given up waits for no answer: the entry passes, and is not reported.
 
@@ -18,17 +18,17 @@ use stonecast_replication::{Entry, Kind};
 use super::ears::Trouble;
 use crate::stream::{Standing, StreamName, Told};
 
-/// Most streams of one connection: many times the shards that a node leads, for all terms and joins in which it does.
+/// The most streams of one connection: many times the shards that a node leads, in all terms and joins.
 const STREAMS_MAX: usize = 1 << 16;
 
 /// An entry on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// Its stream.
+    /// The stream of the entry.
     pub stream: StreamName,
-    /// Its version.
+    /// The version of the entry.
     pub version: u64,
-    /// Its kind. A horizon repeats the version before it.
+    /// The kind of the entry. A horizon repeats the version before it.
     pub kind: Kind,
 }
 
@@ -46,12 +46,12 @@ impl Posted {
     }
 }
 
-/// See the module documentation.
+/// The entries of one connection that are not reported, and the state of their streams.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     /// Whether the plan has answers.
     answers: bool,
-    /// Entries that were not reported, oldest first.
+    /// Entries that are not reported yet, oldest first.
     entries: VecDeque<Posted>,
     /// Number of the last entry that was reported.
     reported: u64,
@@ -59,12 +59,12 @@ pub(super) struct Sent {
     posted: u64,
     /// Number up to which answers cover all entries.
     covered: u64,
-    /// How each stream stands.
+    /// The standing of each stream.
     streams: BTreeMap<StreamName, Standing>,
 }
 
 impl Sent {
-    /// For a plan that has answers, or none.
+    /// The start of a connection, whose plan has `answers` or none.
     pub fn new(answers: bool) -> Self {
         Self {
             answers,
@@ -72,7 +72,7 @@ impl Sent {
         }
     }
 
-    /// Entries that were appended and not reported.
+    /// The number of entries that were appended and not reported.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -81,7 +81,7 @@ impl Sent {
         self.entries.push_back(entry);
     }
 
-    /// All that was appended is posted.
+    /// Notes that all appended entries are posted.
     pub fn note_posted(&mut self) {
         self.posted = self.reported + self.entries.len() as u64;
     }
@@ -95,7 +95,7 @@ impl Sent {
         }
     }
 
-    /// Takes a row of an answer, or what the store says of a stream. A stream that is closed stays so.
+    /// Takes a row of an answer, or the store's word about a stream. A closed stream stays closed.
     pub fn note(&mut self, told: Told) {
         let known = self.streams.entry(key_of(told.stream));
         let known = known.or_insert(Standing::Reached(0));
@@ -112,7 +112,7 @@ impl Sent {
         self.streams.get(&key_of(stream)) == Some(&Standing::Closed)
     }
 
-    /// The number up to which answers cover all entries, where it has risen.
+    /// The number up to which answers cover all entries, if it has risen.
     pub fn take_covered(&mut self) -> Option<u64> {
         let before = self.covered;
         while self.answers
@@ -137,21 +137,21 @@ impl Sent {
         is_there || entry.kind == Kind::Horizon
     }
 
-    /// The oldest entry is persisted.
+    /// Takes the oldest entry, which is persisted.
     pub fn pop(&mut self) -> Posted {
         self.reported += 1;
-        // Without answers, entries are persisted that nothing covers.
+        // Without answers, entries become persisted that no answer covers.
         self.covered = self.covered.max(self.reported);
         self.entries.pop_front().expect("an entry was appended")
     }
 
-    /// All entries that were not reported.
+    /// All entries that are not reported yet.
     pub fn rest(&self) -> Vec<Posted> {
         self.entries.iter().copied().collect()
     }
 }
 
-/// The whole name: a stream of the same shard says nothing of this one.
+/// The whole name, because another stream of the same shard says nothing of this one.
 fn key_of(stream: StreamName) -> StreamName {
     match mutant!(EarlierJoinAnswers) {
         true => StreamName { join: 0, ..stream },
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Needs the whole name of the stream: the shard moved away and came back, and only what it got since counts.
+    /// Needs the whole name of the stream: the shard moved away and came back, and only entries since then count.
     #[test]
     fn an_answer_about_an_earlier_join_or_another_term_covers_nothing() {
         let mut sent = Sent::new(true);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(sent.take_covered(), None, "each number is told once");
     }
 
-    /// Needs the bound: an appender takes an answer beyond what it has posted for nonsense.
+    /// Needs the bound: an appender rejects an answer beyond the posted entries.
     #[test]
     fn an_answer_from_before_the_connection_covers_an_entry_when_it_is_posted() {
         let mut sent = Sent::new(true);
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(sent.rest().len(), 2);
     }
 
-    /// Needs the look at the standing: nobody ever answers for the entry.
+    /// Needs the check of the standing: no answer ever covers the entry.
     #[test]
     fn an_entry_of_a_closed_stream_waits_for_nothing_and_no_answer_opens_the_stream_again() {
         let mut sent = Sent::new(true);

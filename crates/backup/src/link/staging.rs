@@ -5,14 +5,14 @@
 //!                       ^ head    ^ tail
 //! ```
 //!
-//! Bytes are released in the order of the entries. Nothing is ever taken back from the head: the caller reserves when nothing
-//! stands in the way of the append any more. An empty ring begins at its start, so whatever fits the ring fits an empty one.
+//! Bytes are released in the order of the entries. The head never moves back: the caller reserves bytes only when the append
+//! cannot fail any more. An empty ring begins at its start, so an empty ring takes every entry that fits the ring at all.
 
 use std::collections::VecDeque;
 
 use stonecast_base::mutant;
 
-/// See the module documentation.
+/// A ring of entries, each in one piece.
 #[derive(Debug)]
 pub(super) struct Staging {
     size: u64,
@@ -48,7 +48,7 @@ impl Staging {
         self.entries.push_back((start, start + size));
     }
 
-    /// The oldest entry is sent, and the device is done with its bytes.
+    /// Releases the oldest entry, which is sent: the device is done with its bytes.
     pub fn pop(&mut self) {
         self.entries.pop_front().expect("an entry was staged");
     }
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Needs an empty ring to begin at its start, and full use of what lies before the tail.
+    /// Needs an empty ring to begin at its start, and full use of the bytes before the tail.
     #[test]
     fn an_empty_ring_takes_whatever_fits_it_wherever_the_entry_before_stood() {
         let mut ring = Staging::new(1024);

@@ -1,16 +1,16 @@
-//! Streams that are closed while others go on: nothing waits for them, and their entries are paid for.
+//! Streams that close while others go on: no entry waits for a closed stream, and its primary pays for its entries.
 
 use stonecast_backup::{BackupLink, NotSent};
 
 use crate::world::{Backup, Pair, Primary, Setup, Writer, open};
 
-/// Closes the stream of a writer; its primary does not know yet.
+/// Closes the stream of a writer, whose primary does not know yet.
 fn close(backup: &Backup, writer: &Writer) {
     let (shard, term) = (writer.stream.shard, writer.stream.term);
     backup.with(move |intake| intake.close_stream(shard, term));
 }
 
-/// Sends entries until nothing is left to pay for another.
+/// Sends entries until the credits are used up.
 fn spend(link: &mut BackupLink, writer: &mut Writer) {
     let refused = loop {
         if let Err(refused) = writer.append(link, 64) {
@@ -21,7 +21,7 @@ fn spend(link: &mut BackupLink, writer: &mut Writer) {
     link.flush().unwrap();
 }
 
-/// Needs the row of the closed stream: nobody answers for the entry that its primary had sent.
+/// Needs the row of the closed stream: no answer comes for the entry that its primary had sent.
 pub fn a_stream_that_its_backup_closes_holds_up_no_other() {
     let Pair {
         backup,
@@ -45,7 +45,7 @@ pub fn a_stream_that_its_backup_closes_holds_up_no_other() {
     let refused = writer.append(&mut link, 64).unwrap_err();
     assert!(matches!(refused, NotSent::Closed(of) if of == writer.stream));
     drop(link);
-    // The next connection hears it, too.
+    // The next connection also hears of the close.
     let mut link = primary.link();
     let refused = writer.append(&mut link, 64).unwrap_err();
     assert!(matches!(refused, NotSent::Closed(..)), "{refused}");
@@ -79,7 +79,8 @@ fn a_stream_that_its_primary_gives_up_holds_up_no_other() {
     assert!(matches!(refused, NotSent::Closed(..)), "{refused}");
 }
 
-/// Needs the charge for strays of a closed stream: they take a whole window, which its session needs for other streams.
+/// Needs the charge for strays of a closed stream: they take a whole window, which their session needs for other
+/// streams.
 pub fn entries_of_a_closed_stream_are_paid_for_and_their_session_goes_on() {
     for setup in [Setup::one_sided(), Setup::answered()] {
         let Pair {
@@ -103,7 +104,7 @@ fn strays_of_a_closed_stream_wedge_no_session() {
     entries_of_a_closed_stream_are_paid_for_and_their_session_goes_on();
 }
 
-/// Needs the charge at the close: nobody hands on what waits behind a gap then.
+/// Needs the charge at the close: entries that wait behind a gap are never handed on.
 #[test]
 fn entries_that_wait_when_their_stream_is_closed_or_opened_anew_are_paid_for() {
     for joins_again in [false, true] {
@@ -135,7 +136,7 @@ fn entries_that_wait_when_their_stream_is_closed_or_opened_anew_are_paid_for() {
     }
 }
 
-/// Strays that no stream explains: their session loses its window to them and no more, and others go on.
+/// The strays take the window of their session and nothing else, and other sessions go on.
 #[test]
 fn entries_of_a_stream_that_nobody_knows_cost_their_sender_a_window_and_others_nothing() {
     let setup = Setup::one_sided();

@@ -1,4 +1,4 @@
-//! Credits never wedge, and never drift.
+//! Credits never run out for good, and never drift.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use stonecast_replication::HEADER_SIZE;
 
 use crate::world::{Backup, Pair, Primary, Setup, Writer, babble, open, settled};
 
-/// Needs the refill where the longest entry cannot be paid: a window of one such entry is never half used while an entry of a line is out.
+/// Needs the refill when the longest entry cannot be paid: a window of one such entry is never half used while an entry of one line is out.
 pub fn a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever() {
     let setup = Setup {
         window_size: 1024,
@@ -32,7 +32,7 @@ fn credits_do_not_wedge_in_the_smallest_window() {
     a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever();
 }
 
-/// Needs the end of each session to give back what it held. Each session leaves most of its window unused, and dies in a batch.
+/// Needs the end of each session to give back its credits. Each session leaves most of its window unused, and dies in a batch.
 pub fn after_any_number_of_sessions_the_next_one_finds_the_room_that_there_is() {
     let setup = Setup {
         segments: 16,
@@ -51,7 +51,7 @@ pub fn after_any_number_of_sessions_the_next_one_finds_the_room_that_there_is() 
             primary.write(&mut link, &mut writer, 400);
         }
         primary.hear_last(&mut link, &writer);
-        // The last batch is lost in part, or not, with its process.
+        // The process dies and may take parts of the last batch with it.
         for _ in 0..3 {
             writer.append(&mut link, 100).unwrap();
         }
@@ -100,7 +100,7 @@ fn an_entry_that_nobody_can_pay_or_place_is_refused_and_nothing_has_changed() {
         matches!(refused, NotSent::NoCredit { cost: 16, .. }),
         "{refused}"
     );
-    // The backup stands still: waiting has a bound, and says what is missing.
+    // The backup stands still: the wait has a bound, and the error names the missing credits.
     let credited = link.credited(&primary.runtime, 964, 1_000_000);
     let late = world.block_on(credited).unwrap_err();
     assert_eq!((late.size, late.waited_ns), (964, 1_000_000));
@@ -139,8 +139,8 @@ fn staging_memory_never_refuses_what_fits_it() {
     memory_of_two_long_entries_sends_any_number_of_them();
 }
 
-/// Needs the search for entries that are settled when they come: they take many windows, which their session needs for others. Segments come round
-/// meanwhile, full of entries of earlier uses.
+/// Needs the search for entries that are settled when they come: they take many windows, which their session needs for other entries. Meanwhile
+/// segments come round, full of entries of earlier uses.
 pub fn entries_that_the_floors_settle_are_paid_for_and_their_session_goes_on() {
     for setup in [Setup::one_sided(), Setup::answered()] {
         let Pair {
@@ -153,7 +153,7 @@ pub fn entries_that_the_floors_settle_are_paid_for_and_their_session_goes_on() {
         backup.with(|intake| intake.ledger().keep(1, settled(1000), 0));
         let mut other = Writer::of(2);
         open(&backup, &other, "a");
-        // Twice what all segments hold.
+        // As many entries as fill all segments twice.
         while writer.last < 2 * 6 * 16 {
             primary.write(&mut link, &mut writer, 900);
             while link.take_report().unwrap().is_some() {}
@@ -171,7 +171,7 @@ fn settled_entries_wedge_no_session() {
     entries_that_the_floors_settle_are_paid_for_and_their_session_goes_on();
 }
 
-/// Needs the places of sessions that have ended in the bound of the search: more slots stay empty than a window has.
+/// Needs a bound of the search that counts the places of ended sessions: more slots stay empty than a window has.
 pub fn an_entry_behind_more_empty_slots_than_a_window_has_is_found() {
     let setup = Setup {
         features: Features::COMMON,

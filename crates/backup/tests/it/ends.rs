@@ -15,7 +15,7 @@ fn silence(backup: &Backup, node: &'static str) -> Silence {
 }
 
 /// Needs the search behind the quiet: READs make entries durable long before a slow search finds them, and an heir that reads the
-/// backup's log must see all that was reported.
+/// backup's log must see every reported entry.
 pub fn who_is_silent_has_nothing_left_that_was_reported_and_not_found() {
     let setup = Setup {
         look_units: 1,
@@ -53,7 +53,7 @@ fn a_fence_ends_behind_the_search() {
     who_is_silent_has_nothing_left_that_was_reported_and_not_found();
 }
 
-/// Needs the question asked again: the peer has left its write, and nobody tells.
+/// Needs the question to be asked again: the peer has left its write, and sends no word of that.
 pub fn a_peer_in_doubt_is_asked_again_and_silent_when_it_has_left() {
     let setup = Setup::answered();
     let Pair {
@@ -188,7 +188,7 @@ fn a_backup_that_closes_tells_all_and_a_later_run_finds_what_was_reported() {
     assert_eq!(primaries[0].reported(&mut link), Ok(2));
 }
 
-/// Needs the refusal of the one before: its node would wait for an answer that never comes.
+/// Needs the refusal of the earlier hello: its sender would wait for an answer that never comes.
 #[test]
 fn of_two_hellos_that_wait_for_the_end_of_a_session_the_later_one_is_accepted() {
     let setup = Setup {

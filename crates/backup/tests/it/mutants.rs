@@ -1,11 +1,11 @@
-//! Every seeded bug of backups is found by its story, which finds nothing without the bug.
+//! The story of each seeded bug of backups finds the bug, and finds nothing without it.
 
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
 use crate::{closings, credits, ends, pipeline, restarts, segments};
 
-/// The story that finds each.
+/// Each seeded bug with the story that finds it.
 const STORIES: [(Mutant, fn()); 14] = [
     (
         Mutant::FencedBeforeSearch,

@@ -9,7 +9,7 @@ use stonecast_replication::{HEADER_SIZE, Kind};
 
 use crate::world::{Backup, Pair, Primary, Setup, Writer, open, recover, settled};
 
-/// The kinds of plans, on devices that pack messages and on one that does not.
+/// The kinds of plans, on devices that pack messages and on devices that do not.
 fn setups() -> [(&'static str, Setup); 6] {
     let (one_sided, answered) = (Setup::one_sided(), Setup::answered());
     let process = Setup {
@@ -146,7 +146,7 @@ fn nothing_behind_a_gap_is_told() {
     an_entry_behind_a_gap_is_neither_handed_on_nor_reported();
 }
 
-/// Needs the join in answers: the backup has dropped what the earlier join brought, and stands still when it is sent again.
+/// Needs the join in answers: the backup has dropped the entries of the earlier join, and stands still when they are sent again.
 pub fn an_answer_about_an_earlier_join_persists_nothing_of_a_later_one() {
     let setup = Setup::answered();
     let Pair {
@@ -184,7 +184,8 @@ fn a_report_speaks_for_its_own_join() {
     an_answer_about_an_earlier_join_persists_nothing_of_a_later_one();
 }
 
-/// Needs a report of each entry: the rules of a primary count horizons, and take the next record for one out of order otherwise.
+/// Needs a report of each entry: the rules of a primary count horizons, and without their reports take the next record to be out of
+/// order.
 #[test]
 fn a_horizon_reaches_the_backup_and_is_reported_in_its_turn() {
     for setup in [Setup::one_sided(), Setup::answered()] {

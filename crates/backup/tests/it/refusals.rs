@@ -49,7 +49,7 @@ fn who_may_not_append_is_refused_by_name_with_the_reason() {
     assert_eq!(backup.with(|intake| intake.peers().count()), 1);
 }
 
-/// Needs the look at what entries have to outlive.
+/// Needs the check of the failure that entries have to outlive.
 #[test]
 fn a_backup_whose_entries_outlive_processes_alone_is_refused_by_who_survives_power_cuts() {
     let setup = Setup {
@@ -64,7 +64,7 @@ fn a_backup_whose_entries_outlive_processes_alone_is_refused_by_who_survives_pow
     assert!(matches!(refused, NotLinked::NoAgreement(_)), "{refused}");
 }
 
-/// A hello of any length, and a connection on which a stranger would send anything: neither side waits for ever.
+/// A stranger sends a hello of any length, or sends nothing: neither side waits for ever.
 #[test]
 fn a_hello_that_is_none_is_refused_and_a_backup_without_words_is_given_up() {
     let setup = Setup::one_sided();

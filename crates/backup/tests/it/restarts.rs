@@ -35,7 +35,7 @@ fn slow() -> Setup {
     }
 }
 
-/// Needs the look at adopted segments: no session tells of a peer of an earlier run.
+/// Needs the check of adopted segments: no session stands for a peer of an earlier run.
 #[test]
 fn nobody_is_silent_before_what_an_earlier_run_left_is_searched() {
     let (backup, _primary, writer) = restarted(slow(), 12, false);
@@ -71,7 +71,7 @@ fn writers_that_outlived_the_run_are_doubted() {
     who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found();
 }
 
-/// Needs the segment: the stream alone would name the session that its peer has by then.
+/// Needs the look at the segment: the stream alone would name the peer's present session.
 #[test]
 fn no_session_is_named_or_charged_for_entries_of_an_earlier_run() {
     let setup = Setup {
@@ -80,7 +80,7 @@ fn no_session_is_named_or_charged_for_entries_of_an_earlier_run() {
     };
     let (backup, primary, mut writer) = restarted(setup, 400, false);
     let left = writer.last;
-    // The stream begins behind what was found before, and the session is there before the search has ended.
+    // The stream begins behind the entries that were found before, and the session begins before the search has ended.
     let mut begun = Writer::of(1);
     begun.last = backup.versions(1).last().copied().unwrap_or(0);
     assert!(begun.last < left / 2);

@@ -24,7 +24,7 @@ fn segments_are_used_again_when_the_floors_settle_what_is_in_them() {
         mut link,
         ..
     } = Pair::begin(39, setup);
-    // Five times what all segments hold.
+    // As many entries as fill all segments five times.
     for _ in 0..5 * 4 * 16 {
         primary.write(&mut link, &mut writer, 900);
         while link.take_report().unwrap().is_some() {}
@@ -41,7 +41,8 @@ fn segments_are_used_again_when_the_floors_settle_what_is_in_them() {
     assert_eq!(backup.trouble(), None);
 }
 
-/// Needs the floors to be durable elsewhere first: the segment that goes back has held the last ledger that said them.
+/// Needs the floors to be durable elsewhere first: the segment that goes back has held the last ledger with those
+/// floors.
 pub fn a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries() {
     let setup = Setup {
         segments: 4,
@@ -102,7 +103,8 @@ fn segments_go_back_to_records() {
     a_segment_goes_back_to_records_behind_the_floors_that_settle_its_entries();
 }
 
-/// Needs the spans of a step to stay until they are durable: half of all calls are given up while a file is synced.
+/// Needs the spans of a step to stay until they are durable: the story gives up half of all calls while a file is
+/// synced.
 pub fn a_settle_that_is_dropped_half_way_is_done_again() {
     let setup = Setup::synced();
     let mut alone = Alone::start(51, &setup);
@@ -128,7 +130,7 @@ fn futures_may_be_dropped() {
     a_settle_that_is_dropped_half_way_is_done_again();
 }
 
-/// Calls that were given up neither take what was kept before nor hold up the next call.
+/// A call that was given up neither takes back earlier floors nor holds up the next call.
 #[test]
 fn floors_that_were_kept_outlive_a_power_cut_whatever_calls_were_given_up_since() {
     let setup = Setup::synced();

@@ -9,7 +9,7 @@ use stonecast_media::Backing as _;
 use super::recovery::{Left, recover};
 use super::{COMPLETIONS, KEY, Setup};
 
-/// An intake that nobody calls but the story.
+/// An intake that only the story calls.
 pub struct Alone {
     pub world: World,
     machine: Machine,

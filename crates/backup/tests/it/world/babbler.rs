@@ -1,4 +1,4 @@
-//! A node that says a right hello, and then sends what is no entry.
+//! A node that says a right hello, and then sends messages that are no entries.
 
 use stonecast_fabric::{LocalSpan, Operation, Status};
 use stonecast_session::{Endpoint, Queues};

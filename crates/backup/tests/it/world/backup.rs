@@ -19,7 +19,7 @@ const PAUSE_NS: u64 = 700;
 
 type Command = Box<dyn FnOnce(&mut Intake)>;
 
-/// See the module documentation.
+/// A backup's process, and the store's loop in it.
 pub struct Backup {
     pub world: Rc<World>,
     pub machine: Machine,
@@ -29,7 +29,7 @@ pub struct Backup {
     pub doubt: Rc<Doubt>,
     shared: Rc<Shared>,
     runs: u32,
-    /// Whether processes of earlier runs may still write, as the medium says at the next start.
+    /// Whether the medium says at the next start that processes of earlier runs may still write.
     pub have_writers_outlived: bool,
 }
 
@@ -42,7 +42,7 @@ struct Shared {
     trouble: RefCell<Option<String>>,
 }
 
-/// A device whose peers may be inside a write: so many questions are answered by a doubt.
+/// A device whose peers may be inside a write: it answers a number of questions with doubt.
 #[derive(Default)]
 pub struct Doubt {
     pub left: Cell<u32>,
@@ -84,7 +84,7 @@ impl Backup {
         backup
     }
 
-    /// A new process on what the pool holds.
+    /// Starts a new process on the content of the pool.
     pub fn restart(&mut self) {
         self.process = self.world.process(self.machine);
         let left = recover(&*self.region(), &self.setup.format());
@@ -137,7 +137,7 @@ impl Backup {
         }
     }
 
-    /// Lets the world go on until `is_so`, a bounded time.
+    /// Lets the world go on until `is_so`, for a bounded time.
     pub fn wait(&self, is_so: impl Fn(&Self) -> bool) {
         let until = self.world.now() + 50_000_000;
         while !is_so(self) {
@@ -163,7 +163,7 @@ impl Backup {
         SimBacking::new(&module).open_log(self.setup.log()).unwrap()
     }
 
-    /// Versions that were found of a shard, in the order in which they were handed on.
+    /// The versions of a shard that were found, in the order in which they were handed on.
     pub fn versions(&self, shard: u32) -> Vec<u64> {
         let found = self.shared.found.borrow();
         let of_shard = found.iter().filter(|found| found.entry.shard == shard);

@@ -29,7 +29,7 @@ pub const KEY: [u64; 2] = [0x51ed, 0xc0de];
 pub const NONCE: Nonce = Nonce::from_u128(17);
 pub const SEGMENT_SIZE: u64 = 16 * 1024;
 
-/// A backup's surroundings. Stories change what they are about.
+/// A backup's surroundings. Each story changes the fields that it is about.
 #[derive(Clone, Copy)]
 pub struct Setup {
     pub platform: Platform,

@@ -56,7 +56,7 @@ impl Primary {
         self.try_link().expect("the backup takes it")
     }
 
-    /// Waits until `size` bytes are paid for, as long as a sound backup may take.
+    /// Waits for the credits for `size` bytes, as long as a sound backup may take.
     pub fn credited(&self, link: &mut BackupLink, size: u32) {
         let credited = link.credited(&self.runtime, size, 5_000_000);
         self.world
@@ -64,7 +64,7 @@ impl Primary {
             .expect("who waits gets credit");
     }
 
-    /// Appends one entry and sends it, when it is paid for.
+    /// Appends one entry and sends it, once there are credits for it.
     pub fn write(&self, link: &mut BackupLink, writer: &mut Writer, body_size: usize) {
         self.credited(link, (HEADER_SIZE + body_size) as u32);
         writer.append(link, body_size).unwrap();
@@ -100,7 +100,7 @@ pub fn settled(version: u64) -> Lineage {
     }
 }
 
-/// A shard in a term: the entries that its primary makes.
+/// Makes the entries of a shard's primary in one term.
 #[derive(Clone, Debug)]
 pub struct Writer {
     pub stream: StreamName,

@@ -1,4 +1,4 @@
-//! The content of a pool, as a backup finds it when it starts.
+//! The content of a pool, as a backup that starts finds it.
 
 use std::collections::BTreeSet;
 
