@@ -1,4 +1,5 @@
-//! Hunts for seeded bugs: each bug is planted in turn, and a story or a seed must object to it, and to nothing without it.
+//! Hunts for seeded bugs. A hunt plants each bug in turn: a story or a seed must object to the bug, and must not object
+//! without it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +24,7 @@ pub fn objects(run: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(run)).is_err()
 }
 
-/// Plants each bug of `place`, and has the story told that `stories` names for the bug.
+/// Plants each bug of `place`, and runs the story that `stories` names for the bug.
 ///
 /// # Panics
 /// If a story does not object to its bug or objects without the bug, or if `stories` does not name each bug of `place` once.
@@ -47,7 +48,7 @@ pub fn by_seeds(place: &str, seeds_max: u64, run: impl Fn(u64)) -> usize {
         plant(Some(mutant));
         let seed = (0..seeds_max).find(|&seed| objects(|| run(seed)));
         plant(None);
-        // The bug has to be found, and not a fault of the seed.
+        // A seed that fails without the bug has found something else.
         let seed = seed.filter(|&seed| !objects(|| run(seed)))?;
         Some(format!("found after {} seeds", seed + 1))
     })

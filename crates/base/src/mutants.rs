@@ -5,8 +5,8 @@
 //!                                         with it: whether this thread has planted this bug
 //! ```
 //!
-//! A campaign (`cargo xtask mutants`) plants one mutant after the other and must find each. A mutant that no oracle finds
-//! shows a weak oracle, or a guard that nothing needs.
+//! A campaign (`cargo xtask mutants`) plants one mutant after the other, and its checks must find each. A mutant that no oracle
+//! finds shows a weak oracle, or a guard that nothing needs.
 //!
 //! Invariants: without the feature no mutant exists in the compiled program; with the feature at most one is planted per
 //! thread.
@@ -23,12 +23,12 @@ macro_rules! mutants {
             /// All mutants.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// Its name.
+            /// The name of the mutant.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)+ }
             }
 
-            /// Its effect.
+            /// The effect of the mutant.
             pub const fn what(self) -> &'static str {
                 match self { $(Self::$name => concat!($($what),+).trim_ascii(),)+ }
             }

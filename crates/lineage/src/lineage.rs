@@ -7,7 +7,7 @@ use stonecast_base::mutant;
 use crate::point::Point;
 use crate::term::{Nonce, Term};
 
-/// The history of a shard, as a copy keeps it durably: by it the copy judges every entry that it ever finds in its memory.
+/// The history of a shard, as a copy keeps it durably. The copy judges every entry in its memory by this history.
 ///
 /// ```text
 ///   term 1     1  2  3  4  5 | 6  7           cut at 5: 6 and 7 are void everywhere
@@ -16,29 +16,29 @@ use crate::term::{Nonce, Term};
 ///              `-floor-'                       nothing at or below the floor is news
 /// ```
 ///
-/// A closed term that is not named has no entry that counts.
+/// A closed term without a cut here has no entry that counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineage {
-    /// The cluster whose shard it is. Terms of another cluster mean nothing here.
+    /// The cluster that the shard belongs to. Terms of another cluster mean nothing here.
     pub nonce: Nonce,
-    /// The open term: what a primary of this term stamps counts.
+    /// The open term: all entries that the primary of this term stamps count.
     pub term: Term,
-    /// All up to here has been digested and is durable elsewhere.
+    /// Everything up to this point has been digested and is durable elsewhere.
     pub floor: Point,
-    /// Of each closed term above the floor: the last version that counts.
+    /// The last version that counts, for each closed term above the floor.
     pub cuts: BTreeMap<Term, u64>,
 }
 
 /// Whether an entry counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// It counts.
+    /// The entry counts.
     Counts,
-    /// It lies at or below the floor: an old entry, or its bytes inside a value.
+    /// The entry lies at or below the floor: it is old, or its bytes lie inside a value.
     Old,
-    /// It lies above the cut of its term: no copy counts it.
+    /// The entry lies above the cut of its term, and counts on no copy.
     Void,
-    /// It is of a term that this node has not entered.
+    /// The entry is of a term that this node has not entered.
     Later,
 }
 
@@ -69,9 +69,10 @@ impl Lineage {
         Judgement::Void
     }
 
-    /// Whether no entry of the term of `newest` up to that version is needed: each of them is old or void, and nothing of the term above the floor counts.
+    /// Whether all entries of the term of `newest`, up to its version, are old or void, and no entry of that term above the floor counts. None of them is
+    /// needed then.
     ///
-    /// A later history may make a void entry count. Its heir sends the entry again, so nobody needs the one that was void.
+    /// A later history may make a void entry count. The heir of that history sends the entry again, so the void one is not needed.
     pub fn settles(&self, newest: Point) -> bool {
         match self.judge(newest) {
             Judgement::Old => true,
@@ -83,7 +84,7 @@ impl Lineage {
         }
     }
 
-    /// The last version of a closed term at or above that of the floor that counts, or is old; 0: none.
+    /// The last version of `term` that counts or is old; 0: none. `term` is closed, and not below the floor's term.
     pub fn last_of(&self, term: Term) -> u64 {
         let cut = self.cuts.get(&term).copied().unwrap_or(0);
         match term == self.floor.term {
@@ -92,15 +93,15 @@ impl Lineage {
         }
     }
 
-    /// The last point that counts of the terms before `term`, or the floor, if the floor is later: the entry behind which the first one
-    /// of `term` was stamped.
+    /// The last point that counts in the terms before `term`, or the floor, if the floor is later. The first entry of `term` was stamped behind this
+    /// point.
     pub fn before(&self, term: Term) -> Point {
         let last = self.cuts.range(..term).next_back();
         let last = last.map(|(&term, &version)| Point { term, version });
         last.unwrap_or_default().max(self.floor)
     }
 
-    /// The history of a shard of which the node keeps nothing any more: nothing up to the open term counts or is needed.
+    /// The history of a shard that the node has dropped: no entry up to the open term counts or is needed.
     pub fn dropped(&self) -> Self {
         let (term, version) = (self.term, u64::MAX);
         Self {
@@ -117,8 +118,8 @@ impl Lineage {
         end.unwrap_or_default().max(self.floor)
     }
 
-    /// The history of an heir in its new term, as this copy keeps it. The heir knows nothing of what lies below its own floor. All that
-    /// lies there has been on all copies, so their own cuts of those terms are right.
+    /// The history of an heir in its new term, as this copy keeps it. The heir knows nothing of the entries below its own floor. Those entries have been
+    /// on all copies, so each copy's own cuts of their terms are right.
     pub fn adopted(&self, heir: &Self) -> Self {
         let below = self.cuts.range(..heir.floor.term);
         let mut cuts: BTreeMap<_, _> = below.map(|(&term, &last)| (term, last)).collect();
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(lineage.judge(at(7, 11)), Judgement::Later);
     }
 
-    /// Needs the look at the cut: a void entry would hold its segment until a later term has an entry.
+    /// Needs the comparison with the cut: a void entry would hold its segment until a later term has an entry.
     #[test]
     fn an_entry_above_a_cut_is_settled_with_the_last_one_that_counts() {
         let before = lineage(at(1, 11));

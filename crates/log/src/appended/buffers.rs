@@ -1,4 +1,4 @@
-//! The accounting of segments that are posted as buffers: which are being filled, which have come back, and which may be used again.
+//! The accounting of segments that are posted as buffers: some are being filled, some have come back, and some may be used again.
 //!
 //! ```text
 //!   posted ---------------> consumed ----------> settled ---------------> reusable
@@ -21,7 +21,7 @@ use crate::state::SegmentState;
 #[derive(Debug, Default)]
 pub struct Buffers {
     held: Vec<Held>,
-    /// Segments that may be filled at once, or are being filled.
+    /// The number of segments that are posted at any time.
     ahead: usize,
 }
 
@@ -29,32 +29,32 @@ pub struct Buffers {
 struct Held {
     state: SegmentState,
     scan: ArrivalScan,
-    /// Its buffer has come back, or is that of an earlier run.
+    /// Whether the segment's buffer has come back, or was posted by an earlier run.
     consumed: bool,
-    /// The highest version of a record that was found, by shard and term.
+    /// The highest version of the records that were found, by shard and term.
     newest: BTreeMap<(u32, Term), u64>,
-    /// Peers that may still write here, though nobody waits for them.
+    /// Peers that may still write here, although their sessions are over.
     doubtful: BTreeSet<u64>,
 }
 
-/// The peers of the run before, whose numbers nobody knows. No peer has this number.
+/// Stands for the peers of the run before, whose numbers are unknown. No peer has this number.
 const EARLIER_RUN: u64 = u64::MAX;
 
-/// A search of all that lay in the segments at one moment; see [`Buffers::begin_search`].
+/// A search for everything that lay in the segments at one moment; see [`Buffers::begin_search`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search(Vec<(u32, u32, u64)>);
 
-/// How much of a buffer was taken, for the credits of senders.
+/// The used part of a buffer, for the credits of senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consumption {
     /// Number of the segment.
     pub number: u32,
-    /// Units up to the end of the last entry found, places that stay empty included.
+    /// Units up to the end of the last entry found, with the places that stay empty.
     pub units: u32,
 }
 
 impl Buffers {
-    /// No segment, and `ahead` of them to be posted at any time: while one is being filled, others must be there, or senders wait.
+    /// Begins without a segment. `ahead` segments are to be posted at any time: while one is being filled, senders without another would wait.
     pub fn new(ahead: usize) -> Self {
         Self {
             held: Vec::new(),
@@ -62,15 +62,15 @@ impl Buffers {
         }
     }
 
-    /// Takes over a segment that an earlier run left. No peer appends to it any more: connections end with the run, and a machine
-    /// that lost power has none. Peers that may have outlived the run on the same machine are [doubtful](Self::doubt_adopted).
+    /// Takes over a segment that an earlier run left. No peer appends to the segment any more, because connections end with their run. Peers that may have
+    /// outlived the run on the same machine are [doubtful](Self::doubt_adopted).
     pub fn adopt(&mut self, format: &LogFormat, state: SegmentState) {
         self.posted(format, state);
         self.consumed(state.number);
     }
 
-    /// The segments that were adopted, before a search of them: writers of the earlier run may have outlived that run. The search of these segments does not
-    /// end, and they are not used again, until [`Buffers::trust_adopted`].
+    /// Doubts the adopted segments, before a search of them: writers of the earlier run may have outlived that run. Until [`Buffers::trust_adopted`], the
+    /// search of these segments does not end, and they are not used again.
     pub fn doubt_adopted(&mut self, format: &LogFormat) {
         for held in self.held.iter_mut().filter(|held| held.consumed) {
             held.scan = ArrivalScan::new(format, held.state.number);
@@ -78,7 +78,7 @@ impl Buffers {
         }
     }
 
-    /// No writer of the earlier run is left. All that they wrote is found.
+    /// No writer of the earlier run is left, so the search finds everything that they wrote.
     pub fn trust_adopted(&mut self) {
         for held in &mut self.held {
             if held.doubtful.remove(&EARLIER_RUN) {
@@ -93,7 +93,7 @@ impl Buffers {
         held.any(|held| held.doubtful.contains(&EARLIER_RUN))
     }
 
-    /// How many more segments to post now.
+    /// The number of further segments to post now.
     pub fn wanted(&self) -> usize {
         let posted = self.held.iter().filter(|held| !held.consumed).count();
         self.ahead.saturating_sub(posted)
@@ -102,7 +102,7 @@ impl Buffers {
     /// The segment of `state` is given to the device as a buffer, from [`first_unit`](super::first_unit) to its end.
     ///
     /// # Panics
-    /// Where it is one of these already.
+    /// If the segment is held already.
     pub fn posted(&mut self, format: &LogFormat, state: SegmentState) {
         let is_new = !self.numbers().any(|number| number == state.number);
         assert!(is_new, "segment {} is posted once", state.number);
@@ -115,8 +115,8 @@ impl Buffers {
         });
     }
 
-    /// Like [`Buffers::posted`], with what lay there before. All that arrives is found then, also what the floors settle before a
-    /// search comes to it: whoever counts what senders have used needs that.
+    /// Like [`Buffers::posted`], with the entries that lay there before. The search then finds everything that arrives, even entries that the floors settle
+    /// before the search finds them. The accounting of credits needs that.
     ///
     /// # Panics
     /// As [`Buffers::posted`].
@@ -133,7 +133,7 @@ impl Buffers {
         held.scan.close();
     }
 
-    /// A peer was asked to be quiet and has not confirmed it: it may still finish a write into any segment posted so far.
+    /// A peer has not confirmed that it is quiet: the peer may still finish a write into any segment posted so far.
     pub fn doubt(&mut self, peer: u64) {
         self.held.iter_mut().for_each(|held| {
             held.doubtful.insert(peer);
@@ -197,7 +197,7 @@ impl Buffers {
         free.map(|held| held.state).collect()
     }
 
-    /// Takes a reusable segment out: it is about to change its generation.
+    /// Takes out a reusable segment, which is about to change its generation.
     ///
     /// # Panics
     /// If `lineages` do not make the segment reusable.
@@ -209,8 +209,8 @@ impl Buffers {
         state
     }
 
-    /// Begins to look for everything that lies in the segments at this moment: for a peer that is quiet, and whose last bytes must be
-    /// known. Steps whose bounds cover what senders hold of credits do the work.
+    /// Begins to look for everything that lies in the segments at this moment, so that the last bytes of a quiet peer become known. Steps whose bounds cover
+    /// the credits of senders do the work.
     pub fn begin_search(&self) -> Search {
         let segment = |held: &Held| {
             let SegmentState {
@@ -237,8 +237,8 @@ impl Buffers {
         self.held.iter().map(|held| held.state)
     }
 
-    /// Units in which something may lie that arrived before an entry that was found in segment `number`, and that no search has found: those below the last entry found
-    /// there, and all of each segment that was posted before. A device leaves the end of a segment behind which something has arrived.
+    /// The units in which something may lie that arrived before an entry found in segment `number`, and that no search has found: the open units below the last
+    /// entry there, and those of all segments posted before. A device no longer fills the end of a segment once something has arrived in a later segment.
     pub fn open_units_up_to(&self, format: &LogFormat, number: u32) -> u64 {
         let mut open = 0;
         for held in &self.held {

@@ -7,11 +7,10 @@
 //!
 //! Beside the histories of shards ([`Lineages`]) a ledger has the meaning of the versions that this node has stamped ([`Versions`]).
 //!
-//! A ledger has a serial that grows by 1 with each ledger of the pool, in whatever segment: the highest one counts. A ledger is
-//! written to the slot of its segment that does not have the segment's newest one, so a crash while it is written leaves that.
-//! The checksum binds it to pool, segment and generation. A segment is posted after a ledger of its generation is durable in it.
-//! Later ones are of the same generation, or of the next one: that of a [`Turn`](super::Turn) that a crash interrupted, once or
-//! several times. So a segment without any of these is damaged.
+//! The serials of ledgers grow by 1 with each ledger of the pool, in any segment: the ledger with the highest serial counts. Of the two slots of a segment,
+//! a ledger takes the one without the segment's newest ledger, so a crash during the write leaves the newest ledger whole. The checksum binds a ledger to
+//! pool, segment and generation. A segment is posted after a ledger of its generation is durable in it. Later ledgers are of the same generation, or of the
+//! next one, if a crash interrupted a [`Turn`](super::Turn) once or several times. A segment without any of these ledgers is damaged.
 
 use stonecast_base::{Corruption, Span, hash};
 use stonecast_lineage::Lineage;
@@ -33,7 +32,7 @@ const MAGIC: [u8; 8] = *b"stonledg";
 const FORMAT: u32 = 2;
 /// Units of a segment for each unit of a slot.
 const SLOT_SHARE: u32 = 64;
-/// Units of the largest slot: 2,728 rows, of which a shard takes two, and one more where the node leads it.
+/// Units of the largest slot: 2,728 rows. A shard takes two rows, and one more if the node leads it.
 const SLOT_UNITS_MAX: u32 = 1024;
 const CHECKSUM_OFFSET: usize = std::mem::offset_of!(HeadBytes, checksum);
 
@@ -60,13 +59,13 @@ pub fn first_unit(format: &LogFormat) -> u32 {
     SEGMENT_HEADER_UNITS + 2 * slot_units(format)
 }
 
-/// The ledger has more rows than a segment of this size keeps. Nothing was written.
+/// The ledger has more rows than a segment of this size holds. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{rows} rows of terms, floors, cuts and versions, and a segment keeps {rows_max}: use larger segments, or let fewer shards have copies on this node"
 )]
 pub struct LedgerFull {
-    /// Rows that there are.
+    /// Rows of the ledger.
     pub rows: usize,
     /// Rows that a slot holds.
     pub rows_max: usize,
@@ -80,7 +79,7 @@ pub struct Ledger {
     home: Option<u32>,
 }
 
-/// What a slot holds, if it is whole.
+/// The whole content of a slot.
 struct Slot {
     serial: u64,
     generation: u32,
@@ -132,7 +131,7 @@ impl Ledger {
         Ok(newest)
     }
 
-    /// The histories of all shards of which the node keeps a copy: they say what counts.
+    /// The histories of all shards that the node keeps a copy of: they say which entries count.
     pub fn lineages(&self) -> &Lineages {
         &self.told.lineages
     }
@@ -142,16 +141,16 @@ impl Ledger {
     /// from then on. The change is durable when a later [`Ledger::write`] is persisted; a turn writes the ledger, too, so the entries of a history
     /// are durable before the history is kept here.
     ///
-    /// Whoever raises a floor has written durably elsewhere what is needed at or below it.
+    /// The caller raises a floor after it has durably written elsewhere everything that it needs at or below the floor.
     pub fn keep(&mut self, shard: u32, lineage: Lineage, given: u64) {
         self.told.versions.cut_off(shard, &lineage, given);
         self.told.lineages.keep(shard, lineage);
     }
 
-    /// The node drops its copy of `shard`, and begins anew with `lineage`, as a joiner or with a [dropped](Lineage::dropped) history. No record of the shard
-    /// that lies in the log counts from now on, also none that was digested. `version` is the next one of the node's counter: the counter gives it to no
-    /// record, and records that are written from now on are later. The change is durable when a later [`Ledger::write`] is persisted; until then
-    /// nothing of the new copy is written.
+    /// The node drops its copy of `shard`, and begins anew with `lineage`, as a joiner or with a [dropped](Lineage::dropped) history. From now on no record
+    /// of the shard that lies in the log counts, not even a digested one. `version` is the next version of the node's counter: no record gets it, and all
+    /// records written from now on have later versions. The change is durable when a later [`Ledger::write`] is persisted; until then nothing of the new
+    /// copy is written.
     pub fn drop_shard(&mut self, shard: u32, lineage: Lineage, version: u64) {
         self.told.versions.drop_shard(shard, version);
         self.told.lineages.keep(shard, lineage);
@@ -167,15 +166,15 @@ impl Ledger {
         &mut self.told.versions
     }
 
-    /// The segment with the newest ledger: it keeps its kind until a ledger was persisted in another one.
+    /// The segment with the newest ledger. The segment keeps its kind until a ledger is persisted in another segment.
     pub fn home(&self) -> Option<u32> {
         self.home
     }
 
-    /// Writes the ledger into the segment of `state`, which has its generation or is about to get it, and returns what the caller
-    /// must persist before anything relies on a change: before a history is confirmed, and before a segment is posted that a floor
-    /// set free. A crash before leaves the ledger before this one. The caller persists the span before it writes another ledger
-    /// into this segment: that one takes the other slot, and a crash may tear both.
+    /// Writes the ledger into the segment of `state`, which has that state's generation or is about to get it. Returns the span that the caller must persist
+    /// before anything relies on a change: before it confirms a history, and before it posts a segment that a floor set free. A crash before that leaves the
+    /// earlier ledger. The caller persists the span before it writes another ledger into this segment: that ledger takes the other slot, and a crash may
+    /// tear both.
     ///
     /// # Errors
     /// Nothing was written: there are too many rows.
@@ -218,9 +217,8 @@ impl Ledger {
     }
 }
 
-/// Clears the magics of both slots of segment `number`, unless appends filled it: where a ledger will stand, clients wrote the
-/// values that they liked, and one that looks like a ledger would settle what nobody settled. Returns what the caller must
-/// persist before a ledger is written there.
+/// Clears the magics of both slots of segment `number`, unless appends filled it. Clients wrote any values they liked into the slots, and a value that looks
+/// like a ledger would settle entries that no floor settled. Returns the spans that the caller must persist before a ledger is written there.
 pub(super) fn clear_forged(region: &dyn Region, format: &LogFormat, number: u32) -> Vec<Span> {
     let found = segment::read(region, format, number);
     if let HeaderFound::Valid {
@@ -250,11 +248,11 @@ fn checksum(head: &HeadBytes, format: &LogFormat, rows: &[u8]) -> u128 {
     hash::xxh3_128(&bound)
 }
 
-/// What a slot holds; `None`: nothing whole. A crash leaves that in the slot that was being written, and an earlier use of the
-/// segment in both.
+/// The ledger in a slot; `None`: the slot has no whole ledger. A crash leaves such a slot if it was being written, and an earlier use of the segment may
+/// leave two.
 ///
 /// # Errors
-/// The ledger is whole and of this other format.
+/// The ledger is whole, and of the format that is returned.
 fn read_slot(
     region: &dyn Region,
     format: &LogFormat,

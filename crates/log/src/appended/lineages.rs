@@ -1,4 +1,4 @@
-//! Which of the entries in the log of appends count.
+//! The histories that say which entries in the log of appends count.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use stonecast_lineage::{Judgement, Lineage, Point};
 
 use super::entry::EntryFacts;
 
-/// The histories of the shards of which this node keeps a copy.
+/// The histories of the shards that this node keeps a copy of.
 ///
 /// A later history may make an entry count that was void: the heir that cut the entry off never served. That heir's successor sends the
-/// entry again. So a void entry is not needed, and its bytes must not stay where they would take a place.
+/// entry again. A void entry is therefore not needed, and its bytes must not stay where they could take the place of an arriving entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineages {
     shards: BTreeMap<u32, Lineage>,
@@ -22,7 +22,7 @@ impl Lineages {
         self.shards.get(&shard)
     }
 
-    /// Keeps `lineage` as the history of `shard`, in the place of the one before. Floors rise and histories are adopted by the rules of
+    /// Keeps `lineage` as the history of `shard`, in place of the earlier one. Floors rise and histories are adopted by the rules of
     /// replication, or the node drops its copy and begins anew.
     pub fn keep(&mut self, shard: u32, lineage: Lineage) {
         let before = self.shards.insert(shard, lineage);
@@ -43,14 +43,14 @@ impl Lineages {
         self.shards.iter().map(|(&shard, lineage)| (shard, lineage))
     }
 
-    /// Whether nothing of `shard` in the term of `newest`, up to that version, is needed. For a segment whose highest version of that
-    /// term it is.
+    /// Whether no entry of `shard` in the term of `newest`, up to that version, is needed. `newest` is the highest version of that term
+    /// in a segment.
     pub fn settles(&self, shard: u32, newest: Point) -> bool {
         let lineage = self.of(shard);
         lineage.is_some_and(|lineage| lineage.settles(newest))
     }
 
-    /// Whether an entry is news. One of a term or a shard that the node has not entered is for the reader of the entries to refuse.
+    /// Whether an entry is news. The reader of the entries refuses those of a term or a shard that the node has not entered.
     pub(super) fn counts(&self, entry: &EntryFacts) -> bool {
         let judgement = self.judge(entry);
         matches!(judgement, Judgement::Counts | Judgement::Later) || mutant!(OldEntryCounts)

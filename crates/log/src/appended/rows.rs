@@ -21,7 +21,7 @@ const DROPPED: u32 = 9;
 /// Bytes of a row.
 pub(super) const ROW_SIZE: usize = size_of::<RowBytes>();
 
-/// A row: what is said of one shard, or of the records that this node stamped. `docs/formats/append-log.md` has the meaning of each
+/// A row: a fact about one shard, or about the records that this node stamped. `docs/formats/append-log.md` has the meaning of each
 /// number.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -65,7 +65,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// All rows. The cluster is said once for all histories that follow each other and are of it.
+    /// All rows. One row names the cluster for all histories of that cluster that follow.
     pub fn encode(&self) -> Vec<RowBytes> {
         let (mut rows, mut cluster) = (Vec::new(), Nonce::nil());
         for (shard, lineage) in self.lineages.iter() {
@@ -107,7 +107,7 @@ fn encode_lineage(shard: u32, lineage: &Lineage, rows: &mut Vec<RowBytes>) {
     }
 }
 
-/// The histories in rows about them; `None`: one of the rows is another one, or its shard has no term.
+/// The histories in `rows`; `None`: one of the rows is of another kind, or its shard has no term.
 fn decode_lineages(rows: &[RowBytes]) -> Option<Lineages> {
     let (mut lineages, mut cluster) = (Lineages::default(), Nonce::nil());
     let mut rows = rows.iter().peekable();
@@ -138,7 +138,7 @@ fn decode_lineages(rows: &[RowBytes]) -> Option<Lineages> {
     Some(lineages)
 }
 
-/// The fact about own records in a row; `None`: it is none that this program knows.
+/// The fact about own records in a row; `None`: this program does not know the row.
 fn version_row(row: &RowBytes) -> Option<VersionRow> {
     let (shard, first, last) = (row.shard.get(), row.term.get(), row.version.get());
     Some(match row.what.get() {

@@ -1,16 +1,16 @@
-//! The search for entries in a segment while appends fill it, and after.
+//! The search for entries in a segment, while appends fill the segment and afterwards.
 //!
 //! ```text
 //!   | entry | entry |  open  | entry |  open | entry |            room               |
 //!                   may still arrive, or never       ^ reach      ^ reach + under way
 //! ```
 //!
-//! Senders place entries side by side, and in any order of time: behind a place that is still empty, entries of other senders are
-//! found. So a scan keeps the *open* units, those without an entry up to the last one that was found, and looks at them again and
-//! again, with bounded work a step. An entry is reported when it is first found whole; nothing waits for what is open before it.
+//! Senders place entries side by side, and in any order of time: entries of other senders may stand behind a place that is still empty. A scan therefore keeps
+//! the *open* units, which have no entry and lie below the last entry found, and looks at them again and again, with bounded work in each step. A scan reports
+//! an entry when it first finds the entry whole, and waits for no open units before it.
 //!
-//! A whole entry may begin in open units and cover units of one that was reported: that one lay inside its value. It was genuine
-//! all the same, and its version tells that it is no news, or that it is early.
+//! A whole entry may begin in open units and cover units of an entry that was reported: the reported one lay inside its value. The reported entry was genuine
+//! all the same, and its version shows that it is no news, or that it is early.
 
 use std::ops::Range;
 
@@ -27,9 +27,9 @@ use crate::format::{LogFormat, UNIT_SIZE};
 pub struct Arrival<'a> {
     /// Bytes from the start of the log.
     pub position: u64,
-    /// What its header says.
+    /// The facts in the header of the entry.
     pub facts: EntryFacts,
-    /// A copy of it.
+    /// A copy of the entry.
     pub bytes: &'a [u8],
 }
 
@@ -43,13 +43,13 @@ pub struct ArrivalScan {
     reach: u32,
     /// Open units below the reach, ascending, each range followed by an entry.
     open: Vec<Range<u32>>,
-    /// The unit to look at next in this round over what is open.
+    /// The unit to look at next in this round over the open units.
     cursor: u32,
     /// The end of the round. It stays where it is while the reach moves on, so that each round ends.
     round_end: u32,
-    /// Rounds that have ended. One that was over before a step counts again.
+    /// The number of rounds that have ended. A round that is over before a step begins counts again.
     rounds: u64,
-    /// Nothing arrives any more.
+    /// Whether nothing arrives any more.
     closed: bool,
     settled: bool,
     /// The entries that lay here before. `None`: they are unknown, so only entries that count are news.
@@ -57,7 +57,7 @@ pub struct ArrivalScan {
 }
 
 impl ArrivalScan {
-    /// The search in segment `number`, which was just posted, or which a crash left.
+    /// The search in segment `number`, which was just posted, or was left by an earlier run.
     pub fn new(format: &LogFormat, number: u32) -> Self {
         let first = first_unit(format);
         Self {
@@ -75,7 +75,7 @@ impl ArrivalScan {
         }
     }
 
-    /// Also finds entries that have arrived and that the floors settle: all but `stale`.
+    /// Has the scan also find arrived entries that the floors settle: all entries but `stale`.
     #[must_use]
     pub fn finding_settled(self, stale: Stale) -> Self {
         Self {
@@ -94,19 +94,19 @@ impl ArrivalScan {
         }
     }
 
-    /// Whether every entry of the segment was reported, and what is open stays empty.
+    /// Whether every entry of the segment was reported, and the open units stay empty.
     pub fn is_settled(&self) -> bool {
         self.settled
     }
 
-    /// A number of rounds by which one has begun after this call and has ended: whatever lay in open units at this moment, within
-    /// the bound of each step, was found.
+    /// The number of rounds after which a whole round has passed since this call: the scan has then found everything that lay in open units at this moment,
+    /// within the bound of each step.
     pub(super) fn searched_at(&self) -> u64 {
-        // The round under way may have passed a unit before.
+        // The round under way may have passed some units already.
         self.rounds + 2
     }
 
-    /// Whether so many rounds have ended, or nothing is left to look for.
+    /// Whether `rounds` rounds have ended, or the scan is settled.
     pub(super) fn has_searched(&self, rounds: u64) -> bool {
         self.settled || self.rounds >= rounds
     }
@@ -116,16 +116,16 @@ impl ArrivalScan {
         self.reach
     }
 
-    /// Units without an entry below the reach, in ascending order. Once the scan is settled they are holes, for good.
+    /// The units below the reach that have no entry, in ascending order. Once the scan is settled, they are holes for good.
     pub fn open_units(&self) -> &[Range<u32>] {
         &self.open
     }
 
-    /// Looks at about `budget` units (an entry is looked at as a whole, whatever is left), and passes each entry that is found and
-    /// counts to `visit`, and those that are settled where it [finds](Self::finding_settled) them. `under_way` bounds the units behind the reach in which something may have arrived: what senders hold of
-    /// credits. Returns how many entries were found.
+    /// Looks at about `budget` units (the last entry as a whole), and passes each found entry that counts to `visit`. Passes settled entries on as well, if the
+    /// scan [finds](Self::finding_settled) them. `under_way` bounds the units behind the reach in which something may have arrived: the credits of senders.
+    /// Returns the number of entries found.
     ///
-    /// `lineages` are those of the moment at which the segment was posted, or later ones.
+    /// `lineages` are those at which the segment was posted, or later ones.
     pub fn step(
         &mut self,
         (region, format): (&dyn Region, &LogFormat),
@@ -140,7 +140,7 @@ impl ArrivalScan {
         let mut look = Look::new(place, entries, &counts);
         look.stale = stale.as_ref();
         let mut found = 0;
-        // Entries mostly arrive behind the last one. The other half of the budget is for those that do not.
+        // Entries mostly arrive behind the last one. The other half of the budget is for entries in open units.
         while !self.closed && look.looked < budget / 2 && self.reach < self.units {
             let unit = self.reach;
             let Some(arrival) = look.at(unit) else { break };
@@ -187,7 +187,7 @@ impl ArrivalScan {
         (unit < self.round_end).then_some(unit)
     }
 
-    /// Takes the units of an entry for decided.
+    /// Marks the units of an entry as decided.
     fn cover(&mut self, unit: u32, count: u32) {
         let end = unit + count;
         if unit > self.reach {
@@ -205,23 +205,23 @@ impl ArrivalScan {
     }
 }
 
-/// Units that an entry takes.
+/// The number of units that an entry takes.
 fn units_of(facts: &EntryFacts) -> u32 {
     facts.size.div_ceil(UNIT_SIZE as u32)
 }
 
-/// Looks at places of entries. Bytes are copied once, and the copy is judged and passed on.
+/// Looks at places of entries. A look copies the bytes once, judges the copy and passes the copy on.
 pub(super) struct Look<'r> {
     region: &'r dyn Region,
     format: &'r LogFormat,
     number: u32,
     entries: &'r dyn EntryFormat,
-    /// Whether an entry is one to look for.
+    /// Whether the look is for this entry.
     is_wanted: &'r dyn Fn(&EntryFacts) -> bool,
-    /// All entries but these are wanted, whatever they say.
+    /// If set, the look is for all entries but these.
     stale: Option<&'r Stale>,
     bytes: Vec<u8>,
-    /// Units copied so far.
+    /// The number of units copied so far.
     looked: u32,
 }
 
@@ -243,15 +243,14 @@ impl<'r> Look<'r> {
         }
     }
 
-    /// The line at `unit`, if an entry begins with it that is not wanted.
+    /// The line at `unit`, if it begins an entry that is not wanted.
     pub fn stale_at(&mut self, unit: u32) -> Option<[u8; UNIT_SIZE as usize]> {
         let line = self.line(unit);
         let facts = self.entries.header(&line)?;
         (!(self.is_wanted)(&facts)).then_some(line)
     }
 
-    /// The whole entry at `unit`, if there is one that is wanted. The body of another one is not read: a segment that is used again
-    /// is full of them.
+    /// The wanted whole entry at `unit`, if there is one. The look reads no body of an unwanted entry: a segment that is used again is full of them.
     pub fn at(&mut self, unit: u32) -> Option<Arrival<'_>> {
         let position = self.format.position(self.number, unit);
         self.looked += 1;
@@ -265,7 +264,7 @@ impl<'r> Look<'r> {
         self.bytes
             .resize((u64::from(units) * UNIT_SIZE) as usize, 0);
         self.region.read(position, &mut self.bytes);
-        // The first line may have changed since it was looked at.
+        // The first line may have changed since the first look.
         let line = self.bytes.first_chunk().expect("an entry has a line");
         let facts = self.judge(unit, line);
         let facts = facts.filter(|facts| facts.size == size)?;

@@ -2,8 +2,8 @@
 
 use crate::format::UNIT_SIZE;
 
-/// The places of entries that no longer counted when their segment was posted. Every other whole entry has arrived since, also one that
-/// the floors settle by the time at which a search finds it. Takes 8 bytes for each entry.
+/// The places of entries that no longer counted when their segment was posted. Every other whole entry has arrived since, even if the
+/// floors settle it before a search finds it. The type takes 8 bytes for each entry.
 #[derive(Clone, Debug, Default)]
 pub struct Stale(Vec<(u32, u32)>);
 
@@ -13,7 +13,7 @@ impl Stale {
         self.0.push((unit, mark_of(line)));
     }
 
-    /// Whether `line` stood at `unit`. An entry that arrives again exactly where it lay before is taken for stale.
+    /// Whether `line` stood at `unit`. An entry that arrives again exactly where it lay before counts as stale.
     pub(super) fn holds(&self, unit: u32, line: &[u8; UNIT_SIZE as usize]) -> bool {
         let at = self.0.binary_search_by_key(&unit, |&(unit, _)| unit);
         at.is_ok_and(|at| self.0[at].1 == mark_of(line))

@@ -1,4 +1,4 @@
-//! How a segment becomes one that appends fill, and how it becomes a blank segment of records again.
+//! The turn of a segment to one that appends fill, and back to a blank segment of records.
 //!
 //! ```text
 //!   to appends:   what counts by accident cleared | seal and ledger of the next generation | first header | second header | posted
@@ -18,11 +18,11 @@ use crate::seal::Heritage;
 use crate::segment::{self, SegmentKind};
 use crate::state::SegmentState;
 
-/// Units that one step looks at.
+/// The number of units that one step looks at.
 const UNITS_A_STEP: u32 = 4096;
 
-/// A segment that changes its kind, step by step. The caller persists what a step returns before the next one. A crash leaves the
-/// segment in one kind and generation or the other; a turn that a crash interrupted is begun again, or not at all.
+/// A segment that changes its kind, step by step. The caller persists the spans of a step before it takes the next step. A crash leaves the segment in
+/// one kind and generation or the other. The owner may begin an interrupted turn again.
 #[derive(Debug)]
 pub struct Turn {
     next: SegmentState,
@@ -36,18 +36,18 @@ enum Stage {
     /// Units from this one on may hold entries that count.
     Clear(u32),
     Facts,
-    /// The copy of the header that is next.
+    /// The next copy of the header.
     Header(usize),
     Done,
 }
 
-/// Writes the header of a segment that appends fill, of which one copy is damaged, and returns what the caller must persist.
+/// Writes both copies of the header of a segment that appends fill, after one copy was found damaged. Returns the spans that the caller must persist.
 pub fn mend_header(region: &dyn Region, format: &LogFormat, state: &SegmentState) -> [Span; 2] {
     let told = (SegmentKind::Appends, state.generation);
     [0, 1].map(|copy| segment::write_copy(region, format, state.number, told, copy))
 }
 
-/// What comes of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turned {
     /// Persist these spans, and take the next step.
@@ -57,11 +57,11 @@ pub enum Turned {
 }
 
 impl Turn {
-    /// Turns a blank segment into one that appends fill. `before` is its state where it was used before, and `heritage` what the
-    /// log remembers of freed segments, which each change of a generation carries on.
+    /// Turns a blank segment into one that appends fill. `before` is its state, if it was used before. `heritage` is the log's memory of freed
+    /// segments, which each change of a generation carries on.
     ///
     /// # Panics
-    /// Where the generations of the segment are [used up](SegmentState::may_be_used_again), or `before` says that records are in it.
+    /// If the generations of the segment are [used up](SegmentState::may_be_used_again), or `before` says that records are in it.
     pub fn to_appends(number: u32, before: Option<&SegmentState>, heritage: Heritage) -> Self {
         assert!(
             before.is_none_or(SegmentState::is_blank),
@@ -70,11 +70,12 @@ impl Turn {
         Self::new(number, before, heritage, SegmentKind::Appends)
     }
 
-    /// Turns a segment that appends have filled into a blank one of records. Its entries are
-    /// [settled](super::Buffers::reusable), and nobody appends to it any more.
+    /// Turns a segment that appends have filled into a blank one of records. Its entries are [settled](super::Buffers::reusable), and no peer appends
+    /// to it any more.
     ///
     /// # Panics
-    /// Where its generations are used up, or it is the [home](Ledger::home) of the newest ledger: write one elsewhere first.
+    /// If the generations of the segment are used up, or the segment is the [home](Ledger::home) of the newest ledger. The caller writes a ledger
+    /// elsewhere first.
     pub fn to_records(state: &SegmentState, heritage: Heritage, ledger: &Ledger) -> Self {
         keep_home(state.number, ledger);
         Self::new(state.number, Some(state), heritage, SegmentKind::Records)
@@ -103,15 +104,16 @@ impl Turn {
         }
     }
 
-    /// The entries in the segment of a turn to appends that is done, none of which is news: for [`Buffers::posted_over`](super::Buffers::posted_over).
+    /// The old entries in the segment, after a turn to appends is done. They are no news, and [`Buffers::posted_over`](super::Buffers::posted_over)
+    /// takes them.
     pub fn take_stale(&mut self) -> Stale {
         std::mem::take(&mut self.stale)
     }
 
-    /// Takes a step. `ledger` says what counts, and the segment gets a copy of it.
+    /// Takes a step. `ledger` says which entries count, and the segment gets a copy of `ledger`.
     ///
     /// # Errors
-    /// The ledger has more rows than the segment keeps. The segment stays what it was.
+    /// The ledger has more rows than the segment keeps. The segment keeps its kind.
     ///
     /// # Panics
     /// If the segment turns into one of records and has become the [home](Ledger::home) of the newest ledger.
@@ -147,8 +149,8 @@ impl Turn {
         Ok(Turned::Persist(spans))
     }
 
-    /// Clears the first word of each whole entry that counts or may count in a later history, wherever it stands: a copy of one inside a
-    /// value that was here before would take its place from an entry that arrives there. All others are old for good.
+    /// Clears the first word of each whole entry that counts or may count in a later history, at any place: a copy of such an entry inside an old
+    /// value would take the place of an entry that arrives there. All other entries are old for good.
     fn clear(
         &mut self,
         from: u32,

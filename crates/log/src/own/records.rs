@@ -1,4 +1,4 @@
-//! The history of a node's own records, as a scan of its log finds it.
+//! The history of a node's own records, made by a scan of its log.
 
 use std::collections::BTreeMap;
 
@@ -14,38 +14,38 @@ use crate::walk::Found;
 pub struct Link {
     /// Bytes from the start of the log.
     pub position: u64,
-    /// The term in which it was stamped.
+    /// The term in which the record was stamped.
     pub term: Term,
-    /// Its version.
+    /// The version of the record.
     pub version: u64,
-    /// The version before it in its shard.
+    /// The version of the record before it in its shard.
     pub previous: u64,
 }
 
-/// The history of the shards that a node led, as its log has it.
+/// The history of the shards that a node led, as the node's log has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// For each shard its records above the floor, in order and without a gap.
+    /// The records of each shard above its floor, in order and without a gap.
     pub chains: BTreeMap<u32, Vec<Link>>,
-    /// Positions of records that count as well: those at or below the floors of their shards.
+    /// Positions of the other records that count: those at or below the floors of their shards.
     pub settled: Vec<u64>,
     /// The first version that is missing before a record.
     pub missing: Option<u64>,
-    /// Number of records behind the missing version. None of them counts.
+    /// The number of records behind the missing version. None of them counts.
     pub behind_missing: u64,
     /// The highest version that a record has or a row of the ledger names.
     pub given: u64,
     /// The first version that no record of the history has.
     end: u64,
-    /// Shards and versions of the records that are there and never count.
+    /// Shards and versions of the records in the log that never count.
     void: Vec<(u32, u64)>,
 }
 
-/// Takes the records of a scan of the whole log, in any order, and makes the history of them.
+/// Takes the records of a scan of the whole log, in any order, and makes the history from them.
 pub struct OwnRecords<'a> {
     versions: &'a Versions,
     shard_of: &'a dyn Fn(&[u8]) -> u32,
-    /// Those above the settled version that are not skipped.
+    /// The records above the settled version that are not skipped.
     open: Vec<Open>,
     void: Vec<(u32, u64)>,
     given: u64,
@@ -59,7 +59,7 @@ struct Open {
 }
 
 impl<'a> OwnRecords<'a> {
-    /// `shard_of` tells the shard of a key: the same one on all nodes.
+    /// `shard_of` gives the shard of a key, which is the same on all nodes.
     pub fn new(versions: &'a Versions, shard_of: &'a dyn Fn(&[u8]) -> u32) -> Self {
         Self {
             versions,
@@ -91,7 +91,7 @@ impl<'a> OwnRecords<'a> {
         if verdict == OwnVerdict::Void {
             self.void.push((shard, version));
         }
-        // The version of a void record of one shard is not missing to the others.
+        // The version of a void record of one shard is not missing in the others.
         if version > self.versions.settled() && self.versions.expected_from(version) == version {
             self.open.push(Open {
                 version,
@@ -102,10 +102,10 @@ impl<'a> OwnRecords<'a> {
         verdict
     }
 
-    /// The history, of the log that messages call `file`.
+    /// The history of the log, which errors call `file`.
     ///
     /// # Errors
-    /// Two records have one version, or a record is of a shard or a term that the node did not lead: no crash leaves that.
+    /// Two records have one version, or a record is of a shard or a term that the node did not lead. No crash leaves such a log.
     pub fn finish(self, lineages: &Lineages, file: &str) -> Result<History, Corruption> {
         let Self {
             versions,
@@ -178,10 +178,10 @@ impl History {
         Ok(())
     }
 
-    /// Notes in `versions`, with which this history was found, that nothing behind its end counts, and drops ranges whose
-    /// records are gone. The caller makes that durable before a record is stamped. Later records get versions above [`given`](Self::given).
+    /// Notes in `versions`, by which this history was made, that no record behind its end counts, and drops the ranges whose records are
+    /// gone. The caller makes the change durable before it stamps a record. Later records get versions above [`given`](Self::given).
     pub fn note_in(&self, versions: &mut Versions) {
-        // If none is missing before a record, versions that a row names may still be lost with all behind them.
+        // Even if no version is missing before a record, the last versions that a row names may be lost.
         versions.skip(self.end, self.given);
         versions.forget_gone(&self.void);
     }

@@ -1,4 +1,4 @@
-//! How far the history is settled while records are stamped.
+//! The version up to which the history is settled, while the node stamps records.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use crate::appended::Lineages;
 /// The records of this node that no floor has settled, in the order of their versions.
 #[derive(Clone, Debug, Default)]
 pub struct Unsettled {
-    /// Version and shard.
+    /// The records, by version and shard.
     records: VecDeque<(u64, u32)>,
     last: u64,
 }
 
 impl Unsettled {
-    /// The records that recovery has found.
+    /// Begins with the records that recovery has found.
     pub fn of(history: &History) -> Self {
         let chains = history.chains.iter();
         let links =
@@ -30,10 +30,10 @@ impl Unsettled {
         }
     }
 
-    /// Notes a record that was stamped.
+    /// Notes a stamped record.
     ///
     /// # Panics
-    /// If a later one was noted.
+    /// If a later record was noted before.
     pub fn note(&mut self, version: u64, shard: u32) {
         assert!(
             version > self.last,
@@ -44,8 +44,8 @@ impl Unsettled {
         self.last = version;
     }
 
-    /// The version up to which everything is settled by `lineages` and `versions`. The caller raises [`Versions::settle`] to it, and
-    /// frees segments above the earlier version when that is durable.
+    /// The version up to which everything is settled by `lineages` and `versions`. The caller passes the version to [`Versions::settle`],
+    /// and frees segments with versions above the earlier one when the new one is durable.
     pub fn settled(&mut self, lineages: &Lineages, versions: &Versions) -> u64 {
         let is_settled = |&(version, shard): &(u64, u32)| {
             let point = versions.point_of(shard, version);

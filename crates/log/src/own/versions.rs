@@ -7,24 +7,24 @@ use stonecast_lineage::{Lineage, Point, Term};
 
 /// The meaning of the versions that a node has stamped.
 ///
-/// Ranges are kept by their first version; their last one belongs to them.
+/// A range is kept by its first version, and includes its last version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
     settled: u64,
-    /// Versions that no record of any shard has, or none that counts.
+    /// Versions without a record that counts, in any shard.
     skipped: BTreeMap<u64, u64>,
-    /// For each shard the terms that the node led, by the last version that the counter had given before.
+    /// For each shard, the terms in which the node led, by the last version that the counter had given before.
     led: BTreeMap<u32, BTreeMap<u64, Term>>,
-    /// For each shard the versions whose records are void: an heir has cut them off.
+    /// For each shard, the versions whose records an heir has cut off: those records are void.
     void: BTreeMap<u32, BTreeMap<u64, u64>>,
-    /// For each shard that was dropped the version that the counter gave to the last drop.
+    /// For each dropped shard, the version that the counter gave to the last drop.
     dropped: BTreeMap<u32, u64>,
 }
 
 /// The verdict on a record that a node stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnVerdict {
-    /// The record counts, whatever else is found.
+    /// The record counts, with or without other records.
     Counts,
     /// The history decides.
     Open,
@@ -43,17 +43,17 @@ pub(crate) enum VersionRow {
 }
 
 impl Versions {
-    /// Every own record up to this version is settled: at or below the floor of its shard, or void.
+    /// The version up to which every own record is settled: at or below the floor of its shard, or void.
     pub fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// Everything up to `version` is settled. A lower version than before changes nothing.
+    /// Notes that everything up to `version` is settled. A lower version than before changes nothing.
     pub fn settle(&mut self, version: u64) {
         self.settled = self.settled.max(version);
         let settled = self.settled;
         for terms in self.led.values_mut() {
-            // The last term that began at or below is that of the records above.
+            // The records above the settled version may be of the last term that began at or below it.
             let current = terms.range(..=settled).next_back().map(|(&given, _)| given);
             terms.retain(|&given, _| current.is_none_or(|current| given >= current));
         }
@@ -62,7 +62,7 @@ impl Versions {
     /// The node leads `shard` in `term`, and the counter has given the versions up to `given`.
     ///
     /// # Panics
-    /// If the node led the shard in this term or a later one before, or in one that began behind this version.
+    /// If the node has led the shard in this term or a later one, or in a term that began behind this version.
     pub fn lead(&mut self, shard: u32, term: Term, given: u64) {
         let terms = self.led.entry(shard).or_default();
         let before = terms.last_key_value();
@@ -73,13 +73,13 @@ impl Versions {
         terms.insert(given, term);
     }
 
-    /// The versions from `first` to `last` are not given, of whatever shard. A record that has one never counts.
+    /// Skips the versions from `first` to `last` in all shards. A record with one of these versions never counts.
     pub fn skip(&mut self, first: u64, last: u64) {
         add_range(&mut self.skipped, first, last);
     }
 
-    /// Own records of `shard` that lie above a cut of `lineage` are void for good: if a later heir has one of them, the heir sends its entry. The
-    /// counter has given the versions up to `given`.
+    /// Makes own records of `shard` that lie above a cut of `lineage` void for good: if a later heir has one of them, the heir sends its entry.
+    /// The counter has given the versions up to `given`.
     pub(crate) fn cut_off(&mut self, shard: u32, lineage: &Lineage, given: u64) {
         let Some(led) = self.led.get(&shard) else {
             return;
@@ -87,7 +87,7 @@ impl Versions {
         let void = self.void.entry(shard).or_default();
         let ends = led.keys().skip(1).copied().chain([given]);
         for ((&began, &term), end) in led.iter().zip(ends) {
-            // The cuts of terms before the floor's were there when the floor passed them.
+            // The cuts of terms before the floor's term were noted when the floor passed them.
             if (lineage.floor.term..lineage.term).contains(&term) {
                 let last = lineage.last_of(term).max(began);
                 add_range(void, last + 1, end);
@@ -95,7 +95,7 @@ impl Versions {
         }
     }
 
-    /// The node drops all its records of `shard`. The counter gives `version` to the drop, and to no record.
+    /// Drops all records of `shard` on this node. The counter gives `version` to the drop, and to no record.
     pub(crate) fn drop_shard(&mut self, shard: u32, version: u64) {
         self.skip(version, version);
         self.void.remove(&shard);
@@ -137,7 +137,7 @@ impl Versions {
         range_of(&self.skipped, version)
     }
 
-    /// The first version from `version` on that a record must have.
+    /// The first version at or above `version` that must have a record.
     pub(super) fn expected_from(&self, version: u64) -> u64 {
         let mut expected = version;
         while let Some((_, last)) = self.skipped_at(expected) {
@@ -157,7 +157,7 @@ impl Versions {
         Some(Point { term, version })
     }
 
-    /// The highest version that is named here. A record that is stamped gets a higher one.
+    /// The highest version that is named here. The next record gets a higher version.
     pub(super) fn highest(&self) -> u64 {
         let began = self.led.values().flat_map(BTreeMap::keys);
         let voided = self.void.values().flat_map(BTreeMap::values);
@@ -170,8 +170,8 @@ impl Versions {
         named.fold(self.settled, u64::max)
     }
 
-    /// Drops the ranges at or below the settled version in which a scan of the whole log found no record: `found` has the shards and
-    /// versions of the void records that are there, for a moved one the version that the counter was about to give.
+    /// Drops the ranges at or below the settled version in which a scan of the whole log found no record. `found` has the shards and versions of
+    /// the void records in the log. A moved record stands there with the version that the counter was about to give.
     pub(super) fn forget_gone(&mut self, found: &[(u32, u64)]) {
         let settled = self.settled;
         self.skipped.retain(|&first, last| {
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Needs the end of each term: what the node stamped of a shard in a later term is not above an earlier cut.
+    /// Needs the end of each term: a record that the node stamped in a later term is not above an earlier cut.
     #[test]
     fn a_history_voids_what_lies_above_the_cut_of_its_own_term() {
         let mut versions = Versions::default();
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(versions.settled(), 23, "nothing is unsettled again");
     }
 
-    /// Needs the search for the records that are left: without it a range goes too early, and its records count, or stays for ever.
+    /// Needs the search for the records that are left: without it a range goes too early, so that its records count, or the range stays for ever.
     #[test]
     fn a_range_goes_when_it_is_settled_and_no_record_of_it_is_left() {
         let mut versions = versions();
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(versions.judge(4, 8), OwnVerdict::Counts);
     }
 
-    /// Needs the union: the part of a range that another one inside it hides would count again.
+    /// Needs the union of ranges: the end of a range would count again if a shorter range inside it hid that end.
     #[test]
     fn ranges_that_touch_are_one() {
         let mut ranges = BTreeMap::new();

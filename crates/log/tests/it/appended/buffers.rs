@@ -1,4 +1,4 @@
-//! Which segments are posted, and which may be used again.
+//! The choice of the segments to post, and of those to use again.
 
 use stonecast_log::{Buffers, Consumption, Ledger, Lineages, SegmentState};
 use stonecast_media::Region;
@@ -72,7 +72,7 @@ fn a_segment_where_a_peer_that_stopped_may_still_write_waits_until_that_peer_is_
     assert_eq!(buffers.reusable(ledger.lineages()), []);
     buffers.trust(8);
     assert_eq!(buffers.reusable(ledger.lineages()), []);
-    // A segment that is posted later is none to which that peer may have been writing.
+    // That peer cannot have been writing to a segment that is posted later.
     buffers.posted(&pool(), posted(&memory, 0, &mut ledger));
     buffers.consumed(0);
     look(&memory, &mut buffers, &ledger);

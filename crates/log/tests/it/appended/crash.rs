@@ -1,5 +1,5 @@
-//! Any history of appends, looks, takeovers, reuse and power cuts, also in the middle of a turn: what was persisted and is needed is
-//! found, and what is settled or void is never told again.
+//! Any history of appends, looks, takeovers, reuse and power cuts, even in the middle of a turn: a scan finds every entry that was
+//! persisted and is needed, and never reports a settled or void entry again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,7 +27,7 @@ struct Placed {
     persisted: bool,
 }
 
-/// A node with one shard, the primary that appends to it, and what both must not forget.
+/// A node with one shard, the primary that appends to it, and the facts that both must not forget.
 struct History {
     memory: Memory,
     random: Box<dyn FnMut(u64) -> u64>,
@@ -38,13 +38,13 @@ struct History {
     /// Posted segments, and the unit at which the device places the next entry in the first of them.
     posted: VecDeque<u32>,
     unit: u32,
-    /// By segment: what was appended in this use of it.
+    /// The entries that were appended in the present use of each segment.
     placed: BTreeMap<u32, Vec<Placed>>,
-    /// The primary: its term, what it stamped, and which versions it has still to send.
+    /// The primary: its term, the entries that it stamped, and the versions that it has still to send.
     primary: Primary,
-    /// Everything up to this version is settled, durably.
+    /// The version up to which everything is durably settled.
     settled: u64,
-    /// Contiguous version that the node has seen.
+    /// The version up to which the node has digested everything.
     digested: u64,
     void: BTreeSet<(u64, u64)>,
     told: Found,
@@ -57,7 +57,7 @@ struct Primary {
     entries: BTreeMap<u64, Vec<u8>>,
     term_of: BTreeMap<u64, u64>,
     to_send: VecDeque<u64>,
-    /// Whether it has stamped in its term.
+    /// Whether the primary has stamped in its term.
     has_served: bool,
     /// Entries that heirs which never served have cut off, with their terms: the next heir may have them.
     cut_off: BTreeMap<u64, (u64, Vec<u8>)>,
@@ -73,7 +73,7 @@ impl Primary {
         Point { term, version }
     }
 
-    /// Its history above `floor`.
+    /// The primary's history above `floor`.
     fn lineage(&self, floor: u64) -> Lineage {
         let above = self.term_of.range(floor + 1..);
         let closed = above.filter(|(_, term)| **term < self.term);
@@ -128,7 +128,7 @@ impl History {
         }
     }
 
-    /// Appends what the primary has to send, or a new entry. Its value may hold an old one.
+    /// Appends an entry that the primary has still to send, or a new one. The value of a new entry may hold an old entry.
     fn append(&mut self) {
         if self.buffers.wanted() > 0 {
             self.post();
@@ -148,7 +148,7 @@ impl History {
             self.unit = FIRST;
             return;
         }
-        // A message of another sender, which never arrives, takes a place before.
+        // A message of another sender takes the place before, and never arrives.
         if self.any(6) == 0 && self.unit + 3 + units(&bytes) <= UNITS {
             self.unit += 3;
         }
@@ -232,7 +232,7 @@ impl History {
         }
     }
 
-    /// Writes what was digested elsewhere, and raises the floor.
+    /// Writes the digested entries elsewhere, and raises the floor.
     fn settle(&mut self) {
         self.look();
         let version = self.digested;
@@ -243,7 +243,8 @@ impl History {
         self.write_ledger();
     }
 
-    /// A new primary cuts the shard somewhere behind what is settled, or has what an heir before it, which never served, has cut off.
+    /// A new primary cuts the shard somewhere behind the settled part, or has the entries that an earlier heir, which never served,
+    /// has cut off.
     fn take_over(&mut self) {
         self.look();
         if self.buffers.numbers().next().is_none() {
@@ -369,19 +370,19 @@ impl History {
                 "{placed:?} was persisted"
             );
         }
-        // What a power cut leaves, the medium has.
+        // Entries that survive a power cut are durable.
         let told = &self.told;
         for placed in self.placed.values_mut() {
             placed.retain(|placed| told.contains_key(&placed.position));
             placed.iter_mut().for_each(|placed| placed.persisted = true);
         }
-        // The primary connects again, and sends what the node does not have.
+        // The primary connects again, and sends the entries that the node lacks.
         let above = self.primary.entries.range(self.digested + 1..);
         self.primary.to_send = above.map(|(&version, _)| version).collect();
     }
 }
 
-/// One history. Panics where a promise is broken.
+/// Runs one history. Panics if a promise is broken.
 pub fn run(seed: u64) {
     let mut history = History::new(seed);
     for _ in 0..STEPS {

@@ -1,4 +1,4 @@
-//! A segment is of one kind, whatever lies in it and wherever a crash comes, and it keeps a ledger.
+//! A segment is of one kind, with any content and after any crash, and the segment keeps a ledger.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn state_of(verdict: SegmentVerdict) -> SegmentState {
     }
 }
 
-/// A peer may append anything, records with right stamps included.
+/// A peer may append anything, even records with right stamps.
 #[test]
 fn what_appends_put_into_a_segment_is_never_a_record() {
     let memory = log();
@@ -56,7 +56,8 @@ fn what_appends_put_into_a_segment_is_never_a_record() {
     assert_eq!(state_of(verdict(&memory, 1)), state);
 }
 
-/// Each way in which a power cut leaves the words of the step that it interrupts, for the first use, a later one, and the way back.
+/// The story tries each way in which a power cut leaves the words of the step that it interrupts, for the first use, a later use,
+/// and the way back.
 #[test]
 fn a_turn_that_a_power_cut_interrupts_leaves_the_kind_before_or_after_it() {
     for stage in 0..5 {
@@ -101,7 +102,7 @@ fn a_segment_that_changes_its_kind_keeps_a_whole_header_and_its_heritage() {
                 }
             };
             take_steps(&memory, next, &mut ledger, stage);
-            // The copies of the header have fewer words that differ than there are bits.
+            // The copies of the header differ in fewer words than there are bits.
             let mut word = 0;
             memory.cut_power(|_, count| {
                 word = (word + 1) % 6;
@@ -128,7 +129,7 @@ fn a_segment_that_changes_its_kind_keeps_a_whole_header_and_its_heritage() {
 }
 
 /// Needs the choice of the slot, and the next generation among those that count: the second turn tears the only ledger of the
-/// generation that the header says.
+/// generation in the header.
 #[test]
 fn however_often_a_turn_is_interrupted_the_segment_keeps_a_ledger() {
     for stages in (0..4).flat_map(|first| (0..4).map(move |second| [first, second, 1, 3])) {
@@ -163,7 +164,7 @@ fn a_segment_without_a_ledger_is_damaged_and_the_message_says_what_is_missing() 
     assert!(error.to_string().contains("generation 1"), "{error}");
 }
 
-/// Needs the look at the format: the rows of another format would say something else.
+/// Needs the check of the format: the rows of another format would mean something else.
 #[test]
 fn a_ledger_of_another_format_is_refused_by_its_number() {
     for (found, number) in [(0u32, 1), (2, 2), (3, 3)] {
@@ -171,7 +172,7 @@ fn a_ledger_of_another_format_is_refused_by_its_number() {
         let mut ledger = Ledger::default();
         let state = posted(&memory, 1, &mut ledger);
         let position = pool().position(1, 4);
-        // The number of rows stands before: there are none.
+        // The number of rows stands before the format: there are none.
         memory.write(position + 24, &(u64::from(found) << 32).to_le_bytes());
         let mut head = vec![0; 48];
         memory.read(position, &mut head);
@@ -192,7 +193,7 @@ fn a_ledger_of_another_format_is_refused_by_its_number() {
     }
 }
 
-/// The newest one counts, whatever segment it stands in, and one of another pool is none.
+/// The newest ledger counts in any segment, and a ledger of another pool does not.
 #[test]
 fn the_newest_ledger_of_all_segments_counts() {
     let memory = log();
@@ -225,7 +226,7 @@ fn the_segment_with_the_newest_ledger_keeps_its_kind() {
     Turn::to_records(&state, Heritage::default(), &ledger);
 }
 
-/// Needs the look at each step: the ledger that moves the home is written after the turn began.
+/// Needs the check at each step: the ledger that moves the home is written after the turn began.
 #[test]
 #[should_panic(expected = "segment 1 has the newest ledger")]
 fn a_segment_that_gets_the_newest_ledger_during_its_turn_keeps_its_kind() {
@@ -258,7 +259,7 @@ fn bytes_of_a_client_that_look_like_a_newer_ledger_settle_nothing() {
     assert_eq!(read, ledger);
 }
 
-/// Needs the look for a seal: what the log remembers of freed segments would be forgotten without a word.
+/// Needs the look for a seal: without it the log would silently forget its freed segments.
 #[test]
 fn a_segment_that_was_used_before_and_has_no_seal_is_damaged() {
     let memory = log();
@@ -304,13 +305,13 @@ fn more_rows_than_a_slot_holds_are_refused_with_their_number_and_nothing_changes
     assert!(memory.bytes() == before);
 }
 
-/// Takes `stage` steps that become durable and one that does not, and cuts the power.
+/// Takes `stage` steps that become durable and one step that does not, and cuts the power.
 fn interrupt(memory: &Memory, turn: Turn, ledger: &mut Ledger, stage: u32, habit: u8) {
     take_steps(memory, turn, ledger, stage);
     crate::crash::cut_power(memory, u64::from(stage), habit);
 }
 
-/// Takes `stage` steps that become durable and one that does not.
+/// Takes `stage` steps that become durable and one step that does not.
 fn take_steps(memory: &Memory, mut turn: Turn, ledger: &mut Ledger, stage: u32) {
     for step in 0..=stage {
         match turn.step(memory, &pool(), &Format, ledger).unwrap() {

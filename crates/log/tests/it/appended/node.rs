@@ -50,7 +50,7 @@ impl EntryFormat for Format {
     }
 }
 
-/// The bytes of an entry of `SHARD` with this body.
+/// The bytes of an entry of `SHARD` with `body`.
 pub fn entry(term: u64, version: u64, body: &[u8]) -> Vec<u8> {
     entry_of(SHARD, term, version, false, body)
 }
@@ -78,7 +78,7 @@ pub fn units(bytes: &[u8]) -> u32 {
     (bytes.len() as u64).div_ceil(UNIT_SIZE) as u32
 }
 
-/// What was found, by position: term and version.
+/// The terms and versions of the entries found, by position.
 pub type Found = BTreeMap<u64, (u64, u64)>;
 
 /// A shard in term 1, of which everything up to `version` is settled.
@@ -91,7 +91,7 @@ pub fn settled(version: u64) -> Lineage {
     }
 }
 
-/// Takes all steps of a turn, each made durable.
+/// Takes all steps of a turn, and makes each durable.
 pub fn turn(memory: &Memory, mut turn: Turn, ledger: &mut Ledger) -> SegmentState {
     loop {
         match turn.step(memory, &pool(), &Format, ledger).unwrap() {
@@ -107,19 +107,19 @@ pub fn posted(memory: &Memory, number: u32, ledger: &mut Ledger) -> SegmentState
     turn(memory, first, ledger)
 }
 
-/// Places an entry, as a device does, and returns where.
+/// Places an entry, as a device does, and returns its span.
 pub fn place(memory: &Memory, number: u32, unit: u32, bytes: &[u8]) -> Span {
     let position = pool().position(number, unit);
     memory.write(position, bytes);
     Span::new(position, bytes.len() as u64).widen(UNIT_SIZE)
 }
 
-/// One step of a scan with a budget and a bound that do not matter.
+/// Takes one step of a scan, with a budget and a bound that suffice for everything.
 pub fn look(memory: &Memory, scan: &mut ArrivalScan, lineages: &Lineages) -> Vec<(u32, u64)> {
     look_within(memory, scan, lineages, (10_000, UNITS))
 }
 
-/// Units and versions of what a step of a scan finds, in the order in which it tells.
+/// The units and versions of the entries that a step of a scan finds, in the order of the step.
 pub fn look_within(
     memory: &Memory,
     scan: &mut ArrivalScan,

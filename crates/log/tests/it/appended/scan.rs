@@ -1,4 +1,4 @@
-//! What a scan finds while senders write, and what it takes for no news.
+//! The entries that a scan finds while senders write, and the entries that are no news to it.
 
 use std::collections::BTreeMap;
 use std::slice::from_ref;
@@ -16,7 +16,7 @@ fn scan() -> ArrivalScan {
     ArrivalScan::new(&pool(), 1)
 }
 
-/// Needs the look behind the reach, and the second look at what was open: nothing waits for a sender that has stopped.
+/// Needs the look behind the reach, and the second look at open units: no entry waits for a sender that has stopped.
 #[test]
 fn entries_behind_a_place_that_stays_empty_are_found_at_once_and_that_place_when_it_is_filled() {
     let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
@@ -58,7 +58,7 @@ fn an_entry_of_which_a_part_has_arrived_is_found_when_the_rest_has() {
     assert_eq!(look(&memory, &mut scan, &lineages), [(FIRST, 1)]);
 }
 
-/// The value of an entry holds a genuine older one. Its own header arrives last.
+/// The value of an entry holds a genuine older entry, and the header of the outer entry arrives last.
 #[test]
 fn an_entry_whose_value_held_another_one_is_found_though_that_one_was_found_first() {
     let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
@@ -105,7 +105,7 @@ fn old_entries_of_a_segment_that_is_used_again_are_no_news_and_new_ones_among_th
     assert_eq!(scan.reach(), FIRST + 11);
 }
 
-/// Needs the memory of what lay there: by the floors alone an entry that arrives late looks like one of an earlier use.
+/// Needs the memory of the old entries: by the floors alone an entry that arrives late looks like one of an earlier use.
 #[test]
 fn an_entry_that_the_floors_settle_before_it_is_found_is_found_and_one_of_an_earlier_use_is_not() {
     let memory = log();
@@ -154,7 +154,8 @@ fn a_copy_of_an_entry_that_still_counts_is_cleared_before_its_segment_is_used_ag
     );
 }
 
-/// Needs the clearing of void entries: the next heir has version 12, whose copy inside a value would take the place of what arrives there.
+/// Needs the clearing of void entries: the next heir has version 12, whose copy inside a value would take the place of the entry that
+/// arrives there.
 #[test]
 fn a_copy_of_an_entry_that_a_later_history_may_have_is_cleared_before_its_segment_is_used_again() {
     let memory = log();
@@ -196,7 +197,7 @@ fn a_mark_is_told_and_one_of_an_earlier_use_is_not() {
     assert_eq!(look(&memory, &mut scan, ledger.lineages()), [(FIRST, 9)]);
 }
 
-/// A header whose size reaches over the end is no entry here, even with a valid tag.
+/// A header whose size reaches beyond the end of the segment is no entry, even with a valid tag.
 #[test]
 fn an_entry_lies_in_one_segment_up_to_its_last_unit() {
     let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
@@ -266,7 +267,7 @@ fn a_step_reads_no_more_than_its_budget_and_one_entry_and_all_are_found_in_the_e
     );
 }
 
-/// Entries keep arriving behind the reach, as many as a step can look at.
+/// In each step as many entries arrive behind the reach as the step can look at.
 #[test]
 fn a_place_that_is_filled_late_is_found_while_the_budget_is_used_up_by_others() {
     let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
@@ -288,7 +289,7 @@ fn a_place_that_is_filled_late_is_found_while_the_budget_is_used_up_by_others() 
     assert!(late.is_some_and(|version| version < 20), "{late:?}");
 }
 
-/// Memory that counts what is read of it.
+/// Memory that counts the bytes that are read.
 struct Counted<'m> {
     memory: &'m Memory,
     read: std::cell::Cell<u64>,

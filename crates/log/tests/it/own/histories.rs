@@ -1,5 +1,5 @@
-//! Any history of stamps, takeovers, floors, reuse and power cuts: each acknowledged record is in the history of its shard, with its term
-//! and the version before it; the history has everything that was stamped up to some moment; and a record that did not count once never counts
+//! Any history of stamps, takeovers, floors, reuse and power cuts: each acknowledged record is in the history of its shard, with its term and
+//! the version before it; the history has everything that was stamped up to some moment; and a record that once did not count never counts
 //! again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +16,13 @@ const SHARDS: u32 = 3;
 const STEPS: u32 = 70;
 const SEEDS: u64 = 1_000;
 
-/// The facts about a shard that nobody may forget.
+/// The facts about a shard that must not be forgotten.
 #[derive(Default)]
 struct Shard {
-    /// Whether the node leads it.
+    /// Whether the node leads the shard.
     is_led: bool,
     term: Term,
-    /// The end of its history when this term began: all of that is on all copies.
+    /// The end of the history when this term began: everything up to there is on all copies.
     began: u64,
     floor: Point,
     /// The history above the floor, here or elsewhere: versions and their terms.
@@ -30,7 +30,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// The last version of its history.
+    /// The last version of the history.
     fn end(&self) -> u64 {
         let last = self.history.keys().next_back();
         last.copied().unwrap_or(self.floor.version)
@@ -56,13 +56,13 @@ struct World {
     node: Node,
     random: Box<dyn FnMut(u64) -> u64>,
     shards: BTreeMap<u32, Shard>,
-    /// The records that this node stamped and that count, by version: shard, and what the history says of them.
+    /// The records that this node stamped and that count, by version: their shards, and their links in the history.
     own: BTreeMap<u64, (u32, Link)>,
     /// Positions of records that came from elsewhere, and their shards.
     digested: BTreeMap<u64, u32>,
-    /// Everything stamped up to here was acknowledged.
+    /// The version up to which everything stamped here was acknowledged.
     persisted: u64,
-    /// Crashes after which a version was missing before a record.
+    /// The number of crashes after which a version was missing before a record.
     torn: u64,
 }
 
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// A shard that is led, or not.
+    /// A random shard that the node leads, or does not lead.
     fn pick(&mut self, is_led: bool) -> Option<u32> {
         let shards = self
             .shards
@@ -137,7 +137,7 @@ impl World {
         self.persisted = self.node.next - 1;
     }
 
-    /// A part of what is acknowledged of a shard is settled, durably or, before a power cut, perhaps.
+    /// Settles a part of the acknowledged records of a shard, durably, or with a power cut that may take the floor.
     fn raise_floor(&mut self) {
         let number = self.any(SHARDS.into()) as u32;
         let (floor, persisted) = (self.shards[&number].floor.version, self.persisted);
@@ -161,8 +161,8 @@ impl World {
         self.shards.get_mut(&number).unwrap().raise(floor);
     }
 
-    /// Another node takes a shard over, which may not have the last records of this one. It stamps some of its own, or dies before it serves,
-    /// and then the next heir has more, or fewer.
+    /// Another node takes a shard over, and may lack the last records of this node. That node stamps records of its own, or dies before it
+    /// serves: then the next heir has more records, or fewer.
     fn cut(&mut self) {
         let (Some(number), Some(segment)) = (self.pick(true), self.segment()) else {
             return;
@@ -174,7 +174,7 @@ impl World {
         let ends: Vec<u64> = std::iter::once(settled)
             .chain(ours.map(|(&version, _)| version))
             .collect();
-        // A cut is never durable before what counts below it.
+        // A cut is never durable before the records below it that count.
         self.persist();
         let history = self.shards[&number].history.clone();
         for _ in 0..1 + self.any(2) {
@@ -201,7 +201,7 @@ impl World {
         }
     }
 
-    /// The node leads a shard that it does not lead. Terms are far apart, or differ in their high bits alone.
+    /// The node begins to lead a shard. Terms are far apart, or differ only in their high bits.
     fn lead(&mut self) {
         let Some(number) = self.pick(false) else {
             return;
@@ -213,7 +213,7 @@ impl World {
         self.node.lead_in(number, shard.lineage(), shard.end());
     }
 
-    /// The node drops a shard that it does not lead, and joins it again with a copy that has everything up to here.
+    /// The node drops a shard that it does not lead, and joins the shard again with a copy that has everything up to now.
     fn drop_shard(&mut self) {
         let Some(number) = self.pick(false) else {
             return;
@@ -227,7 +227,7 @@ impl World {
         self.digested.retain(|_, of| *of != number);
     }
 
-    /// A segment whose records are settled is freed; the records are gone.
+    /// Frees a segment whose records are settled, and the records are gone.
     fn free(&mut self) {
         self.persist();
         let number = 1 + self.any(u64::from(SEGMENTS) - 1) as u32;
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// Whether no void record in a segment is needed to prove that later ones have none missing before them.
+    /// Whether no void record in a segment is needed to prove that no version is missing before later records.
     fn void_is_settled(&self, number: u32) -> bool {
         let look = self.node.look().unwrap();
         let settled = self.node.ledger.versions().settled();
@@ -259,7 +259,7 @@ impl World {
             .all(|segment| segment != u64::from(number))
     }
 
-    /// The process dies, or the power fails, perhaps in several recoveries one after the other.
+    /// The process dies, or the power fails, perhaps again during the recovery, and several times.
     fn crash(&mut self) {
         let (seed, habit) = (self.any(u64::MAX), self.any(6) as u8);
         cut_power(&self.node.memory, seed, habit);

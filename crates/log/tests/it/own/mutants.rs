@@ -1,4 +1,4 @@
-//! Every seeded bug of a node's own history is found by the histories, which find nothing without one.
+//! The histories find every seeded bug of a node's own history, and find nothing without one.
 
 use stonecast_base::hunts::by_seeds;
 

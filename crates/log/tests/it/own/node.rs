@@ -24,7 +24,7 @@ pub fn pool() -> LogFormat {
     format(SEGMENT_SIZE, SEGMENTS)
 }
 
-/// The shard of a key: the tests name it in the first byte.
+/// The shard of a key, which the tests put into the first byte.
 pub fn shard_of(key: &[u8]) -> u32 {
     key[0].into()
 }
@@ -39,18 +39,18 @@ pub struct Node {
     pub ledger: Ledger,
     pub unsettled: Unsettled,
     pub segments: BTreeMap<u32, SegmentState>,
-    /// The version that is given next.
+    /// The next version to give.
     pub next: u64,
     home: SegmentState,
     opening: u32,
     unpersisted: Vec<Span>,
 }
 
-/// The findings of a look at a log.
+/// The result of reading a log.
 pub struct Look {
     pub ledger: Ledger,
     pub history: History,
-    /// Positions of records that count whatever else is found.
+    /// Positions of records that count with or without other records.
     pub counts: BTreeSet<u64>,
     /// Positions of void records, by version.
     pub void: Vec<(u64, u64)>,
@@ -88,7 +88,7 @@ impl Node {
         end + 4 <= pool().segment_units()
     }
 
-    /// Stamps a record of `shard` at the end of a segment. Returns its version and its position.
+    /// Stamps a record of `shard` at the end of a segment. Returns the version and the position of the record.
     pub fn stamp(&mut self, number: u32, shard: u32) -> (u64, u64) {
         let version = self.next;
         self.next += 1;
@@ -97,7 +97,8 @@ impl Node {
         (version, position)
     }
 
-    /// Writes a record that was stamped elsewhere, with its version. Everything stamped here is durable.
+    /// Writes a record that was stamped elsewhere, with its version. Everything stamped here has to be durable
+    /// before.
     pub fn digest(&mut self, number: u32, shard: u32, version: u64) -> u64 {
         assert!(self.unpersisted.is_empty());
         self.write(number, (&key_of(shard), &[9; 50]), version, true)
@@ -164,7 +165,7 @@ impl Node {
             .for_each(SegmentState::note_durable);
     }
 
-    /// Seals what is durable.
+    /// Seals the durable records.
     pub fn seal(&mut self) {
         for state in self
             .segments
@@ -189,7 +190,7 @@ impl Node {
             .expect("a few rows")
     }
 
-    /// The history of `shard` that the ledger has.
+    /// The history of `shard` in the ledger.
     pub fn lineage(&self, shard: u32) -> Lineage {
         self.ledger
             .lineages()
@@ -198,7 +199,7 @@ impl Node {
             .unwrap_or_default()
     }
 
-    /// Leads `shard`, whose history ends at `end`, in `term`: the terms before have nothing above.
+    /// Leads `shard` in `term`. The history of `shard` ends at `end`: earlier terms have nothing above.
     pub fn lead(&mut self, shard: u32, term: u64, end: u64) {
         let mut lineage = self.lineage(shard);
         if end > lineage.end().version {
@@ -208,7 +209,7 @@ impl Node {
         self.lead_in(shard, lineage, end);
     }
 
-    /// Leads `shard` in the open term of `lineage`. Everything up to `end` was given.
+    /// Leads `shard` in the open term of `lineage`. The versions up to `end` were given before.
     pub fn lead_in(&mut self, shard: u32, lineage: Lineage, end: u64) {
         let (term, given) = (lineage.term, self.next - 1);
         self.ledger.keep(shard, lineage, given);
@@ -232,7 +233,7 @@ impl Node {
         self.keep_ledger();
     }
 
-    /// Raises the floor of `shard`, and notes what that settles; the ledger is to be kept.
+    /// Raises the floor of `shard`, and notes the records that the floor settles. The caller keeps the ledger.
     pub fn raise(&mut self, shard: u32, floor: Point) {
         let mut lineage = self.lineage(shard);
         lineage.floor = floor;
@@ -258,7 +259,8 @@ impl Node {
         *state = next;
     }
 
-    /// Recovers from what is in memory, as a store does: what was found is durable, sealed, and noted in the ledger.
+    /// Recovers from the memory, as a store does: makes the found records durable, seals them, and notes them in the
+    /// ledger.
     pub fn recover(self, found: Look) -> Self {
         let Look {
             mut ledger,

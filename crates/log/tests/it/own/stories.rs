@@ -1,4 +1,4 @@
-//! The shards that a node led, as it finds them after one crash.
+//! The shards that a node led, as the node finds them after one crash.
 
 use stonecast_base::Span;
 use stonecast_lineage::{Epoch, Lineage, Point};
@@ -7,7 +7,7 @@ use stonecast_media::Region as _;
 
 use super::node::{Look, Node};
 
-/// Versions and the versions before them, of a shard.
+/// The versions of a shard, each with the version before it.
 fn chain(look: &Look, shard: u32) -> Vec<(u64, u64)> {
     let chain = look.history.chains.get(&shard);
     let pair = |link: &Link| (link.version, link.previous);
@@ -19,7 +19,7 @@ fn at(term: u64, version: u64) -> Point {
     Point { term, version }
 }
 
-/// The history of a shard in `term`, with nothing below its floor and these cuts.
+/// The history of a shard in `term`, with these cuts and nothing below its floor.
 fn lineage(term: u64, cuts: &[(u64, u64)]) -> Lineage {
     let cuts = cuts.iter().map(|&(term, version)| (Epoch(term), version));
     Lineage {
@@ -56,7 +56,7 @@ fn each_shard_has_its_own_chain_in_one_log_with_one_counter() {
     assert_eq!(terms, [70_000, 5]);
 }
 
-/// Needs the counter of the whole log: the record that is missing was the first of its shard here, so nothing names it.
+/// Needs the counter of the whole log: the missing record was the first of its shard here, so no other record names it.
 #[test]
 fn the_history_of_all_shards_ends_where_one_misses_a_record_and_what_was_behind_it_never_comes_back()
  {
@@ -95,7 +95,7 @@ fn the_history_of_all_shards_ends_where_one_misses_a_record_and_what_was_behind_
     );
 }
 
-/// Needs the skip up to the version that a term names: the lost versions would be missing before what is acknowledged later.
+/// Needs the skip up to the version that a term names: the lost versions would be missing before records that are acknowledged later.
 #[test]
 fn versions_that_were_lost_at_the_end_are_not_missing_later() {
     let mut node = leader();
@@ -130,7 +130,8 @@ fn a_term_begins_behind_what_other_nodes_stamped_before_it() {
     );
 }
 
-/// Needs the history of the last heir in the place of the one before: the heir of term 70,001 never served, and that of term 70,002 has less.
+/// Needs the history of the last heir in place of the one before: the heir of term 70,001 never served, and the heir of term 70,002 has fewer
+/// records.
 #[test]
 fn a_record_is_stamped_behind_the_last_cut_also_where_an_earlier_one_was_higher() {
     let mut node = leader();
@@ -162,7 +163,7 @@ fn a_record_that_one_heir_cut_off_and_the_next_one_has_is_void_here_and_named_as
     assert_eq!(look.void.len(), 2);
 }
 
-/// Needs the row of the drop: a digested record is written like a moved one, which counts wherever it lies.
+/// Needs the row of the drop: a digested record is written like a moved one, and a moved record counts at any place.
 #[test]
 fn what_a_node_had_of_a_shard_before_it_dropped_the_shard_never_counts_again() {
     let mut node = leader();
