@@ -28,7 +28,7 @@ pub struct Hello {
     pub node: NodeName,
 }
 
-/// The reason for which bytes are no hello or no welcome.
+/// The reason why bytes are no hello or no welcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unheard {

@@ -113,7 +113,7 @@ impl Patience {
         }
     }
 
-    /// Counts an attempt that failed, and pauses before the next one. False: there is none.
+    /// Counts an attempt that failed, and pauses before the next one. Returns false if no attempt is left.
     pub(crate) async fn goes_on(&mut self, runtime: &Rc<dyn Runtime>) -> bool {
         self.attempts += 1;
         if self.attempts == ATTEMPTS_MAX {
@@ -136,8 +136,8 @@ impl Patience {
 /// by its argument. `Ok(None)`: nothing is left to do, and the configuration stays as it is. An attempt of unknown outcome is
 /// recognised by its number when the store is read.
 ///
-/// A store that does not answer is asked a dozen times, in some three seconds. A dropped future leaves an attempt of unknown
-/// outcome behind.
+/// If the store does not answer, the function asks a dozen times, in some three seconds. A dropped future leaves an attempt of
+/// unknown outcome behind.
 pub async fn change(
     store: &dyn ConfigStore,
     runtime: &Rc<dyn Runtime>,
@@ -228,7 +228,7 @@ async fn store_next(
     }
 }
 
-/// The configuration of the cluster `nonce`, with its revision. The inner error may disappear when the store is asked again.
+/// Reads the configuration of the cluster `nonce`, with its revision. The inner error may disappear in a later attempt.
 async fn read(
     store: &dyn ConfigStore,
     nonce: Nonce,

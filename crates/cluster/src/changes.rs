@@ -329,10 +329,10 @@ impl Configuration {
         })
     }
 
-    /// Names `node` as in sync: in its join with the number `join`, it has got everything. Only the primary, `by`, says
-    /// so. Before that, the primary waits for its appends to `node`, and its lease includes a grant of `node`
-    /// ([`PrimaryLease::admit`](crate::PrimaryLease::admit)). Otherwise `node` could depose the primary, and remove all
-    /// nodes that granted the lease, while the lease lasts.
+    /// Names `node` as in sync: `node` has received everything in its join with the number `join`. Only the primary,
+    /// `by`, may say so. Before that, the primary waits for its appends to `node`, and its lease includes a grant of
+    /// `node` ([`PrimaryLease::admit`](crate::PrimaryLease::admit)). Otherwise `node` could depose the primary, and
+    /// remove all nodes that granted the lease, while the lease lasts.
     ///
     /// A node that was removed and joins again while it is filled has dropped the content that it got. Its earlier join
     /// never finishes.

@@ -49,8 +49,8 @@ pub enum CreateError {
 /// Creates the cluster `nonce` in `store`, with no node and no group. Returns its configuration, which another writer may have
 /// changed since.
 ///
-/// A store that has a value keeps it, whatever that value is. A store that refuses is asked once. After an attempt of unknown
-/// outcome the store is read, and asked again, a dozen times: the nonce, which is drawn anew for each creation, shows whose
+/// A store keeps any value that it has. If the store refuses, the function does not ask again. After an attempt of unknown
+/// outcome, the function reads the store and tries again, a dozen times: each creation draws its own nonce, which shows whose
 /// cluster is there. A dropped future leaves an attempt of unknown outcome behind.
 pub async fn create(
     store: &dyn ConfigStore,
@@ -76,7 +76,7 @@ pub async fn create(
         };
         let error = match read {
             Ok(Some(stored)) => return found(store, &stored, nonce),
-            // The attempt of unknown outcome has done nothing so far, and of any number of such attempts one takes effect.
+            // No attempt of unknown outcome has taken effect so far, and only one of them ever can.
             Ok(None) => None,
             Err(error) => Some(error),
         };
@@ -89,7 +89,7 @@ pub async fn create(
     }
 }
 
-/// The cluster in the store is the one that was to be created, or it is in the way.
+/// Returns the cluster in the store if it is the created one, or the error that another cluster is there.
 fn found(
     store: &dyn ConfigStore,
     stored: &Stored,
@@ -107,7 +107,7 @@ fn found(
     }
 }
 
-/// The store had a value, and has none.
+/// The error of a store that had a value, and has none.
 fn contradiction(store: &dyn ConfigStore) -> StoreError {
     StoreError::Refused {
         store: store.name().to_owned(),

@@ -7,7 +7,7 @@
 //!
 //! Format 2 lacks copies that leave, and is read as a configuration in which none does. Its tag has no seed.
 //!
-//! The tag finds accidents, not attackers: whoever may write to the store may write a configuration.
+//! The tag finds accidents, not attackers: a program that may write to the store may write a configuration.
 
 use std::str;
 
@@ -18,9 +18,9 @@ use crate::configuration::Configuration;
 use crate::store::VALUE_SIZE_MAX;
 
 const MAGIC: &str = "stonecast-configuration";
-/// The format that is written.
+/// The format that this program writes.
 const VERSION: u32 = 3;
-/// The oldest format that is read. It lacks [`Group::leaving`](crate::Group).
+/// The oldest format that this program reads. It lacks [`Group::leaving`](crate::Group).
 const OLDEST: u32 = 2;
 /// Longest document, in bytes: a store may answer with any bytes.
 const SIZE_MAX: usize = VALUE_SIZE_MAX;

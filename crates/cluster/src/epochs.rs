@@ -37,10 +37,10 @@ impl Known {
 
 /// The place in a pool that keeps the node's epoch.
 pub trait EpochCell {
-    /// The reason why the epoch cannot be kept.
+    /// The reason why the cell cannot keep an epoch.
     type Error: fmt::Display;
 
-    /// The knowledge that is kept; `None` if the pool never was part of a cluster.
+    /// The knowledge in the cell; `None` if the pool never was part of a cluster.
     fn load(&self) -> Option<Known>;
 
     /// Keeps `known`, which is durable when the future is done. A crash meanwhile leaves the previous knowledge, or

@@ -1,6 +1,7 @@
-//! The state of a cluster as its configuration tells it: who keeps what, what an acknowledgement survives, what is needed next.
+//! The state of a cluster, derived from its configuration: the copies of each node, the failures that an acknowledgement
+//! survives, and the needs of the cluster.
 //!
-//! A configuration says nothing about what happens now: a node that failed a moment ago is still named.
+//! A configuration says nothing about the present moment: it still names a node that failed a moment ago.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -15,11 +16,11 @@ use crate::name::NodeName;
 pub struct Overview<'a> {
     /// The copies of each node.
     pub held: BTreeMap<&'a NodeName, Held>,
-    /// The groups, those with the same copies together: first those that lack most copies.
+    /// The groups, gathered by their copies. Groups that lack the most copies come first.
     pub placements: Vec<Placement<'a>>,
     /// The failures that every acknowledged write survives: the promise of the weakest copy in sync. `None` without a group.
     pub survives: Option<Durability>,
-    /// The nodes in sync that promise no more than that, if others promise more.
+    /// The nodes in sync that promise no more than `survives`, if others promise more.
     pub weakest: BTreeSet<&'a NodeName>,
     /// The needs of the cluster, the most urgent first.
     pub needs: Vec<Need>,
@@ -30,11 +31,11 @@ pub struct Overview<'a> {
 pub struct Held {
     /// Groups that the node leads.
     pub leads: usize,
-    /// Groups with which the node is in sync, those that it leads included.
+    /// Groups with which the node is in sync, including those that it leads.
     pub in_sync: usize,
     /// Groups that the node joins.
     pub joins: usize,
-    /// Groups that the node leaves, in sync with them until then.
+    /// Groups that the node leaves. It stays in sync with them until it has left.
     pub leaves: usize,
 }
 
@@ -43,39 +44,39 @@ pub struct Held {
 pub struct Placement<'a> {
     /// One of the groups: all have its primary, its nodes in sync, its joiners and its leavers.
     pub group: &'a Group,
-    /// Numbers of the shards among the groups, in ranges.
+    /// The numbers of the shards among the groups, as ranges.
     pub shards: Vec<RangeInclusive<u32>>,
-    /// Names of the back-ends among the groups.
+    /// The names of the back-ends among the groups.
     pub back_ends: Vec<&'a str>,
-    /// Copies that each group lacks and that no node joins for.
+    /// The number of copies that each group lacks and that no joining node will bring.
     pub missing: usize,
 }
 
 impl Placement<'_> {
-    /// Number of shards among the groups.
+    /// The number of shards among the groups.
     pub fn shard_count(&self) -> usize {
         self.shards.iter().map(|range| range.clone().count()).sum()
     }
 }
 
-/// Something that a cluster needs, or is doing.
+/// A need of a cluster, or a step that it is taking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Groups with fewer copies in sync than writes need.
     WritesRefused {
         /// Number of groups.
         groups: usize,
-        /// Copies in sync of the group that has fewest.
+        /// Copies in sync of the group that has the fewest.
         fewest: usize,
     },
-    /// Too few nodes for the shards to be placed.
+    /// There are too few nodes to place the shards.
     Nodes {
         /// Nodes that have to register.
         missing: usize,
     },
-    /// Enough nodes are registered, and the shards are not placed.
+    /// Enough nodes are registered, but the shards are not placed yet.
     Placing,
-    /// Groups that lack copies which no node joins for.
+    /// Groups lack copies that no joining node will bring.
     Copies {
         /// Number of groups.
         groups: usize,
@@ -87,7 +88,7 @@ pub enum Need {
         /// Number of copies.
         copies: usize,
     },
-    /// Copies that go once others have taken their place.
+    /// Copies that go once others have replaced them.
     Leaving {
         /// Number of copies.
         copies: usize,
@@ -224,7 +225,7 @@ impl Configuration {
         idle.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The steps that are missing before the shards are placed.
+    /// The need that must be met before the shards are placed.
     fn placement_need(&self) -> Option<Need> {
         let placed = |group: &Group| matches!(group.subject, Subject::Keys(_));
         if self.policy.shards == 0 || self.groups.iter().any(placed) {

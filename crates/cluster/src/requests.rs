@@ -1,4 +1,4 @@
-//! The requests of an operator. A request changes the configuration and moves no byte: nodes act on it.
+//! The requests of an operator. A request changes the configuration and moves no byte: the nodes act on the new configuration.
 //!
 //! ```text
 //!   request    the copy that is to come joins, the copy that is to go leaves     one change
@@ -6,7 +6,7 @@
 //!   leaving    the copy goes once as many others are in sync as the policy asks  relieved, leave
 //! ```
 //!
-//! So no request lowers the number of copies that have everything, but one: [`Configuration::dismiss`] takes a node out at once.
+//! Only one request lowers the number of complete copies: [`Configuration::dismiss`] takes a node out at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use crate::configuration::{Configuration, Group, NodeState, Subject};
 use crate::name::NodeName;
 use crate::placement::NotPlaced;
 
-/// Copies of each node that stay, or are to come.
+/// The number of copies of each node that stay or are to come.
 type Loads = BTreeMap<NodeName, usize>;
 
 impl Configuration {
-    /// `node` takes copies from here on: first those that groups lack, then copies of the nodes that keep most, up to its share. The copies
-    /// that a draining node still has stay.
+    /// Lets `node` take copies from here on: first copies that groups lack, then copies of the nodes that keep most, up to the share of
+    /// `node`. A draining node that is added keeps the copies that it still has.
     pub fn add(&self, node: &NodeName) -> Result<Self, Refusal> {
         if self.node(node)?.state == NodeState::Member {
             return Err(in_state(node, NodeState::Member));
@@ -30,7 +30,7 @@ impl Configuration {
         for group in &mut next.groups {
             group.leaving.remove(node);
             while group.kept().count() > usize::from(self.policy.replicas) {
-                // A copy that was to come in the place of this one; a group with more copies than that has them in sync.
+                // The last joiner was to replace the copy of `node`. A group without joiners has all of its copies in sync, and keeps them.
                 if group.joining.pop_last().is_none() {
                     break;
                 }
@@ -41,7 +41,7 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// The copies of `node` go to other nodes. Refused unless enough members remain for all copies.
+    /// Asks for all copies of `node` to go to other nodes. The request is refused unless enough members remain for all copies.
     pub fn drain(&self, node: &NodeName) -> Result<Self, Refusal> {
         if self.node(node)?.state == NodeState::Draining {
             return Err(in_state(node, NodeState::Draining));
@@ -62,10 +62,10 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// `node` is of this cluster no more. Refused if a group would have fewer copies in sync than writes need. Other members are filled in
-    /// its place, as far as there are any.
+    /// Takes `node` out of the cluster. The request is refused if a group would have fewer copies in sync than writes need. Other members are
+    /// filled in place of `node`, if there are any.
     ///
-    /// The node need not consent: it leaves all groups at once, so its peers fence it. If it starts again, it is a new node.
+    /// `node` need not consent: it leaves all groups at once, so its peers fence it. If `node` starts again, it is a new node.
     pub fn dismiss(&self, node: &NodeName) -> Result<Self, Refusal> {
         for group in self.groups_of(node) {
             self.spare_copy(group, node)?;
@@ -76,8 +76,9 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// A copy of `subject` moves to `to`, a member: the copy of `from`, or of the node that keeps most and leaves the others in as many power
-    /// zones. A group that lacks copies gives none away unless `from` says so.
+    /// Asks for a copy of `subject` to move to `to`, a member. The copy comes from `from`. Without `from` it comes from a node whose leave
+    /// costs the group no power zone, if possible, and among these from the node that keeps most copies. A group that lacks copies gives none
+    /// away unless `from` is given.
     pub fn move_copy(
         &self,
         subject: &Subject,
@@ -112,7 +113,7 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// The groups that `node` is to leave, and that do without it: as many others are in sync, and stay, as the policy asks for.
+    /// The groups that `node` is to leave and can leave now: as many other nodes are in sync and stay as the policy asks for.
     pub fn relieved<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = &'a Group> {
         let replicas = usize::from(self.policy.replicas);
         let leaves = self
@@ -122,7 +123,7 @@ impl Configuration {
         leaves.filter(move |group| group.in_sync.difference(&group.leaving).count() >= replicas)
     }
 
-    /// Copies that `group` lacks, and that no node joins for. A copy that leaves counts as gone.
+    /// The number of copies that `group` lacks, and that no joining node will bring. A copy that leaves counts as gone.
     pub(crate) fn lacking(&self, group: &Group) -> usize {
         usize::from(self.policy.replicas).saturating_sub(group.kept().count())
     }
@@ -171,7 +172,7 @@ impl Configuration {
         loads
     }
 
-    /// Lets copies of members stay, and begins joins, until no group lacks copies, as far as there are members for them.
+    /// Lets leaving copies of members stay, and begins joins, until no group lacks copies or no member is left for them.
     fn fill(&mut self) {
         let mut loads = self.loads();
         for index in 0..self.groups.len() {
@@ -191,7 +192,7 @@ impl Configuration {
         }
     }
 
-    /// The member for the next copy of `group`: in a power zone of its own if possible, and one that keeps few copies.
+    /// The member for the next copy of `group`. A member in a power zone without a copy is best, and then a member with few copies.
     fn best_for(&self, group: &Group, loads: &Loads) -> Option<NodeName> {
         let zones: BTreeSet<_> = group.kept().filter_map(|name| self.zone_of(name)).collect();
         let open = self.members().filter(|name| !group.has_copy(name));
@@ -223,8 +224,8 @@ impl Configuration {
         }
     }
 
-    /// The copy that `group` gives away for one on `to`: one whose power zone is not missed if possible, then of the node that keeps most, and
-    /// a backup rather than the primary.
+    /// The node whose copy `group` gives away for a copy on `to`. A node whose leave costs no power zone is best, then a node that keeps most
+    /// copies, then a backup.
     fn dispensable(&self, group: &Group, to: &NodeName, loads: &Loads) -> Option<NodeName> {
         let staying = group.in_sync.difference(&group.leaving);
         let worth = |name: &&NodeName| {
@@ -234,7 +235,7 @@ impl Configuration {
         staying.max_by_key(worth).cloned()
     }
 
-    /// Whether `group` lies in as many power zones with a copy on `to` instead of the one on `from`.
+    /// Whether `group` lies in as many power zones after its copy moves from `from` to `to`.
     fn keeps_zones(&self, group: &Group, from: &NodeName, to: &NodeName) -> bool {
         let zones_of = |names: BTreeSet<&NodeName>| {
             let zones = names.into_iter().filter_map(|name| self.zone_of(name));

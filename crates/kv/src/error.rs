@@ -27,7 +27,7 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// The reason for which an operation failed. [`StoreError::effect`] tells what the failure means for the data.
+/// The reason why an operation failed. [`StoreError::effect`] tells what the failure means for the data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {

@@ -64,7 +64,7 @@ pub struct Resigned<W> {
     pub unanswered: Vec<W>,
 }
 
-/// The reason for which a write was not stamped. The write leaves nothing behind.
+/// The reason why a write was not stamped. The write leaves nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotStamped {
     /// Too few nodes would keep the write.

@@ -1,4 +1,4 @@
-//! Failures of a backup, and the causes for which sessions end.
+//! Failures of a backup, and the causes that end sessions.
 
 use stonecast_fabric::{DeviceError, DisconnectCause};
 use stonecast_log::LedgerFull;
@@ -6,7 +6,7 @@ use stonecast_media::PersistError;
 use stonecast_persist::NoPlan;
 use stonecast_persist::execute::{ExecuteError, NoCommit};
 
-/// The reason for which an intake does not begin, or cannot go on.
+/// The reason why an intake does not begin, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IntakeError {
@@ -57,7 +57,7 @@ pub enum IntakeError {
     Device(#[from] DeviceError),
 }
 
-/// The cause for which a session ends.
+/// The cause that ends a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndCause {

@@ -7,7 +7,7 @@ use stonecast_fabric::ConnectionRequest;
 
 use crate::hello::{Hello, Unheard};
 
-/// The reason for which a hello is refused, in words for the peer.
+/// The reason why a hello is refused, in words for the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum Refusal {

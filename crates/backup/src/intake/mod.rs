@@ -54,7 +54,7 @@ pub struct Ended {
     pub peer: NodeName,
     /// Number of the connection.
     pub connection: u64,
-    /// The cause for which the session ended.
+    /// The cause of the end.
     pub cause: EndCause,
 }
 

@@ -34,7 +34,7 @@ pub struct LinkOptions {
     pub rnr_retry_delay_ns: Nanoseconds,
 }
 
-/// The reason for which no link was made. Nothing of the connection is left.
+/// The reason why no link was made. Nothing of the connection is left.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotLinked {

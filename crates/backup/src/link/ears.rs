@@ -10,7 +10,7 @@ use crate::notice::{NOTICE_SIZE, Notice};
 /// still.
 pub(super) const NOTICES: u32 = 4;
 
-/// The reason for which a connection to a backup has ended.
+/// The reason why a connection to a backup has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Trouble {

@@ -7,7 +7,7 @@ use super::ears::Trouble;
 use super::sent::Posted;
 use crate::stream::StreamName;
 
-/// The reason for which the link did not take an entry. The entry leaves nothing behind.
+/// The reason why the link did not take an entry. The entry leaves nothing behind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSent {
@@ -57,7 +57,7 @@ pub enum NotSent {
 pub struct LinkEnded {
     /// Number of the connection.
     pub connection: u64,
-    /// The reason for which the connection ended.
+    /// The reason why the connection ended.
     pub trouble: Trouble,
     /// Entries that may be persisted, or may become so until the backup has fenced this session.
     pub unknown: Vec<Posted>,

@@ -75,7 +75,7 @@ fn a_value_that_is_no_configuration_is_not_overwritten() {
 
 #[test]
 fn a_store_that_is_not_reached_is_asked_once() {
-    // Of the faults that the seeds draw, a refusal is one.
+    // Some seed draws a refusal as its fault.
     let refused = (0..50).find_map(|seed| {
         let store = Faulty::empty(seed, 100);
         let refused = create_in(&store, NONCE, seed).unwrap_err();

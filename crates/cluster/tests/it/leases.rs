@@ -1,9 +1,9 @@
 //! Leases on clocks that drift, with late messages and nodes that stop, die and start again.
 //!
 //! Three nodes keep one group. Time advances in small steps. Each node has a clock of its own, and hears of
-//! configurations and of leases late. After every step, two promises are judged by the conclusion that each node would
-//! draw from its own clock at that moment: no two terms have a primary with a lease, and no reader holds a lease of one
-//! term while the primary of another term holds its lease.
+//! configurations and of leases late. After every step, the oracle judges two promises by the conclusion that each node
+//! would draw from its own clock at that moment: no two terms have a primary with a lease, and no reader holds a lease
+//! of one term while the primary of another term holds its lease.
 
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random};
@@ -106,7 +106,7 @@ struct Run {
     world: World,
     random: Random,
     time: Nanoseconds,
-    /// The configuration that the store has.
+    /// The configuration in the store.
     stored: Configuration,
     nodes: Vec<Node>,
     readers: Vec<Reader>,

@@ -35,7 +35,7 @@ fn step(present: &Configuration, random: &mut Random) -> Option<Configuration> {
     joins.chain(leaves).choose(random).map(Result::unwrap)
 }
 
-/// The configuration after everything that was asked for.
+/// The configuration after all requests are carried out.
 fn settled(mut present: Configuration, random: &mut Random) -> Configuration {
     let mut steps = 0;
     while let Some(next) = step(&present, random) {
@@ -229,7 +229,7 @@ fn draw(present: &Configuration, random: &mut Random) -> Result<Configuration, R
 }
 
 /// In any order of requests, no request takes a group below the copies that writes need, only a removal takes a copy
-/// away at once, and everything that was asked for comes to an end.
+/// away at once, and all requests are carried out in the end.
 #[test]
 fn no_order_of_requests_takes_copies_that_are_needed() {
     for seed in 0..150 {

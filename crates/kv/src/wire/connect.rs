@@ -99,7 +99,7 @@ impl Hello {
             .unwrap_or_default()
     }
 
-    /// The reason for which the client is refused, if any.
+    /// The reason why the client is refused, if any.
     pub fn refusal(private_data: &[u8]) -> Option<Mismatch> {
         let heard = GREETING.hear(Side::Client, private_data);
         heard.err().or_else(|| {

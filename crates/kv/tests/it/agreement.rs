@@ -33,7 +33,7 @@ impl Served {
         self.opened.is_err()
     }
 
-    /// The reason for which the pool is refused.
+    /// The reason why the pool is refused.
     pub fn refusal(&self) -> Option<&str> {
         self.opened.as_ref().err().map(String::as_str)
     }

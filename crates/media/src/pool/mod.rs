@@ -316,7 +316,7 @@ impl Pool {
         self.was_copied
     }
 
-    /// The reason for which an opening with [`OpenMode::Serve`] would refuse the pool, as far as the header alone shows.
+    /// The reason why an opening with [`OpenMode::Serve`] would refuse the pool, as far as the header alone shows.
     /// For inspection.
     pub fn serving_refusal(&self) -> Option<MediaError> {
         refusal(&self.header, &*self.backing, OpenMode::Serve)

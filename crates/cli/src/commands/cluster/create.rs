@@ -52,7 +52,7 @@ struct Report<'a> {
     epoch: u64,
 }
 
-/// See the module documentation.
+/// Creates the cluster, and prints its nonce.
 pub fn run(flags: &Create) -> Result<(), Failure> {
     let policy = policy_of(flags)?;
     let open = OpenStore::open(&flags.store)?;

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `store.rs` | the store of the configuration: its flag, its reading, its failures |
 //! | `create.rs` | the first configuration |
-//! | `requests.rs` | what nodes are asked to do: copies to take, to give away, to move |
+//! | `requests.rs` | requests to the nodes: to take copies, to give copies away, to move copies |
 //! | `status/` | the state of the cluster, for people and as JSON |
 
 mod create;

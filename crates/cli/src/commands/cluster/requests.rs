@@ -91,34 +91,34 @@ pub struct NodeFlags {
 #[derive(Serialize)]
 struct Report {
     epoch: u64,
-    /// Copies that are being filled, those of earlier requests included.
+    /// Copies that are being filled, including those of earlier requests.
     joining: usize,
     /// Copies that go once others are complete.
     leaving: usize,
 }
 
-/// See [`Add`].
+/// Requests copies for a node.
 pub fn add(flags: &Add) -> Result<(), Failure> {
     let NodeFlags { node, store, json } = &flags.of;
     let asked = ask(store, |present| present.add(node))?;
     report(*json, &asked, &format!("{node} takes copies"))
 }
 
-/// See [`Drain`].
+/// Requests that a node give all of its copies away.
 pub fn drain(flags: &Drain) -> Result<(), Failure> {
     let NodeFlags { node, store, json } = &flags.of;
     let asked = ask(store, |present| present.drain(node))?;
     report(*json, &asked, &format!("{node} drains"))
 }
 
-/// See [`Remove`].
+/// Takes a node out of the configuration.
 pub fn remove(flags: &Remove) -> Result<(), Failure> {
     let NodeFlags { node, store, json } = &flags.of;
     let asked = ask(store, |present| present.dismiss(node))?;
     report(*json, &asked, &format!("{node} is removed"))
 }
 
-/// See [`Move`].
+/// Requests that a copy of a shard move to another node.
 pub fn move_shard(flags: &Move) -> Result<(), Failure> {
     let Move {
         shard, to, from, ..

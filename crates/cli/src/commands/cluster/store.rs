@@ -32,9 +32,10 @@ pub struct OpenStore {
 }
 
 impl OpenStore {
-    /// Opens the store. The store is not asked yet.
+    /// Opens the store, without a request to it.
     pub fn open(flags: &StoreFlags) -> Result<Self, Failure> {
-        // The configuration file is read behind the command line, so no flag that it completes is required there.
+        // The program reads the configuration file after the command line, so a flag that the file may set cannot
+        // be required on the command line.
         let address = flags.config_store.as_ref().ok_or_else(|| {
             Failure::usage(
                 "the store of the cluster's configuration is missing: --config-store URL, STONECAST_CONFIG_STORE, or \
@@ -72,7 +73,7 @@ pub fn writer() -> Result<Writer, Failure> {
     Ok(Writer::new(name, random_from_seed(seed)))
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes that no other process can guess.
 pub fn entropy<const SIZE: usize>() -> Result<[u8; SIZE], Failure> {
     let mut bytes = [0; SIZE];
     let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
@@ -80,7 +81,7 @@ pub fn entropy<const SIZE: usize>() -> Result<[u8; SIZE], Failure> {
     Ok(bytes)
 }
 
-/// The failure of a store. After an unknown outcome the state of the cluster tells what was done.
+/// The failure of a store. After an unknown outcome the state of the cluster shows whether the change was made.
 pub fn unanswered(error: &StoreError) -> Failure {
     match error {
         StoreError::Refused { .. } => Failure::operation(error.to_string()),

@@ -27,7 +27,7 @@ pub struct Status {
     pub json: bool,
 }
 
-/// See the module documentation.
+/// Prints the state of the cluster.
 pub fn run(flags: &Status) -> Result<(), Failure> {
     let open = OpenStore::open(&flags.store)?;
     let configuration = open.read()?;

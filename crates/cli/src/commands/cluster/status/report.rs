@@ -53,7 +53,7 @@ struct PlacementReport<'a> {
     joining: Vec<&'a NodeName>,
     leaving: Vec<&'a NodeName>,
     missing: usize,
-    /// Ranges of shards, the first one and the last one of each.
+    /// Ranges of shards: the first and the last shard of each.
     shards: Vec<[u32; 2]>,
     back_ends: Vec<&'a str>,
 }

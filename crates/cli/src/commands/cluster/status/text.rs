@@ -8,10 +8,10 @@ use stonecast_media::Durability;
 use super::words::{counted, list, sentence};
 use crate::output::{WIDTH, wrap};
 
-/// Most placements on a screen.
+/// The most placements on a screen.
 const PLACEMENTS_MAX: usize = 24;
 
-/// The screen.
+/// The text of the screen.
 pub fn screen(store: &str, configuration: &Configuration) -> String {
     let overview = configuration.overview();
     let mut text = summary(store, configuration, &overview);

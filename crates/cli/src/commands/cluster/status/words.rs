@@ -18,7 +18,7 @@ pub fn name(need: &Need) -> &'static str {
     }
 }
 
-/// A need, and what ends it.
+/// A need, and the steps that end it.
 pub fn sentence(need: &Need, configuration: &Configuration) -> String {
     let policy = &configuration.policy;
     match need {
@@ -86,7 +86,7 @@ pub fn list(names: impl IntoIterator<Item = impl Display>) -> String {
     names.join(", ")
 }
 
-/// A number, and the words for one or for several.
+/// A number, and the word for one or for several.
 pub fn counted(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
