@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use stonecast_fabric::Runtime;
 
-/// See the module documentation. `T` is the result of a task.
+/// Tasks that run side by side. `T` is the result of a task.
 pub struct Crowd<T> {
     running: Cell<usize>,
     ended: RefCell<Vec<T>>,

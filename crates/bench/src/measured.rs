@@ -2,7 +2,7 @@
 
 use crate::latency::Latencies;
 
-/// See the module documentation.
+/// The findings of a measured loop.
 #[derive(Clone, Default)]
 pub struct Measured {
     /// Operations that ended, failed ones included.

@@ -6,7 +6,7 @@ use stonecast_base::Random;
 /// One moment in this many is examined, unless all are.
 const MOMENTS: u32 = 20;
 
-/// See the module documentation.
+/// Chooses the moments at which power-cut states are examined.
 pub(crate) struct Moments {
     every: bool,
     /// Stores and answers at the last look.

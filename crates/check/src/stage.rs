@@ -30,7 +30,7 @@ const DOWN_NS: Nanoseconds = 300_000;
 /// Maximum number of events of a run. A longer run makes no progress.
 const EVENTS_MAX: u64 = 20_000_000;
 
-/// See the module documentation.
+/// The machines of a run, and the loop of its events.
 pub(crate) struct Stage<S: Subject> {
     pub world: World,
     pub subject: Rc<S>,

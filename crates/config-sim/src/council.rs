@@ -20,7 +20,7 @@ use crate::wire::Answer;
 /// The number of a seat.
 pub(crate) type Seat = usize;
 
-/// See the module documentation.
+/// The agreement of the seats of a service.
 pub(crate) struct Council {
     stored: RefCell<Option<Stored>>,
     leader: Cell<Option<Seat>>,

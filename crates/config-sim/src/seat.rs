@@ -27,7 +27,7 @@ pub(crate) const QUEUES: Queues = Queues {
 /// Completions of a seat: the number of simultaneous connections.
 const CONNECTIONS_MAX: u32 = 1024;
 
-/// See the module documentation.
+/// One process of a service.
 pub(crate) struct Seat {
     number: usize,
     council: Rc<Council>,

@@ -43,7 +43,7 @@ pub struct ConfigService {
     /// Whether the process of each seat runs.
     alive: RefCell<Vec<bool>>,
     observer: Rc<dyn Runtime>,
-    /// Counts failovers: an election that a later failover overtook elects nobody.
+    /// Counts failovers: an election that a later failover overtook elects no seat.
     failovers: Cell<u64>,
 }
 
@@ -112,7 +112,7 @@ impl ConfigService {
         self.council.leader()
     }
 
-    /// Lets the service fail over: nobody leads for a while, then the next running seat does. Each undecided compare-and-set
+    /// Lets the service fail over: no seat leads for a while, and then the next running seat does. Each undecided compare-and-set
     /// takes effect before that seat leads, or never.
     pub fn fail_over(self: &Rc<Self>) {
         let outage = self.council.election(self.options.election_ns_min);

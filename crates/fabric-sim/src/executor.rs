@@ -34,7 +34,7 @@ pub(crate) const ROOT: u32 = u32::MAX;
 /// The minimum cost of a poll, in picoseconds.
 const POLL_PS_MIN: u64 = 1000;
 
-/// All threads of a world. See the module documentation.
+/// All threads of a world, and their tasks.
 pub(crate) struct Executor {
     time: Rc<Time>,
     threads: RefCell<Vec<Thread>>,

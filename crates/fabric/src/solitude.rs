@@ -21,7 +21,7 @@ const IN_CALL_MAX: u32 = 16;
 /// Most batches that must let others run after a late batch.
 const PENANCE_MAX: u32 = 1 << 12;
 
-/// See the module documentation.
+/// Detects whether batches come one at a time.
 #[derive(Default)]
 pub(crate) struct Solitude {
     /// Batches that a task waits for.

@@ -31,7 +31,7 @@ use crate::shared::Seat;
 use crate::sizes::{INPUT_SIZES, INPUT_STEP_MAX, SHORT_BATCH, batch_size, request_size};
 use crate::transport::{Moved, Transport};
 
-/// See the module documentation.
+/// The connection of one client.
 pub struct Connection {
     context: Rc<Context>,
     session: Session,

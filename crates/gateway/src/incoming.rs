@@ -22,7 +22,7 @@ pub const INCOMING_SIZE_MAX: usize = SILENT_MAX + READ_SIZE + RECORD_SIZE_MAX;
 /// The bytes of a record's header; the last two are the record's length.
 const HEADER_SIZE: usize = 5;
 
-/// See the module documentation.
+/// The memory that rustls may hold for bytes that have arrived and are not yet consumed.
 #[derive(Debug, Default)]
 pub struct Incoming {
     header: [u8; HEADER_SIZE],

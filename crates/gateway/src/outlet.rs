@@ -49,7 +49,7 @@ struct Due {
     deadline: Nanoseconds,
 }
 
-/// See the module documentation.
+/// A client's socket, and the replies on their way to the socket.
 pub struct Outlet {
     thread: Rc<Thread>,
     transport: Transport,

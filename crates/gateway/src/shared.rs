@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::options::GatewayOptions;
 use crate::sizes::{VALUES_SIZE_MAX, request_size_max};
 
-/// See the module documentation.
+/// State that all threads of a gateway share.
 pub struct Shared {
     /// The options of the gateway.
     pub options: GatewayOptions,

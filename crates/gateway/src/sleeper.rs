@@ -23,7 +23,7 @@ use stonecast_fabric::Park;
 use crate::counters::Counters;
 use crate::reactor::Reactor;
 
-/// See the module documentation.
+/// Puts a thread to sleep until a socket or the store has something for it.
 pub struct Sleeper {
     device: Rc<dyn Park>,
     reactor: Rc<Reactor>,

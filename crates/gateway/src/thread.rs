@@ -14,7 +14,7 @@ use crate::memory::{NoBlock, Stock};
 use crate::reactor::Reactor;
 use crate::shared::Shared;
 
-/// See the module documentation.
+/// State that the connections of one thread share.
 pub struct Thread {
     /// Clock and timers.
     pub runtime: Rc<dyn Runtime>,

@@ -37,7 +37,7 @@ pub(crate) struct Sent {
     asked: Asked,
 }
 
-/// See the module documentation.
+/// Decides for one node: its own leases, its grants to others, and the changes that it asks for.
 pub(crate) struct Agent {
     name: NodeName,
     configuration: Rc<Configuration>,

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// See the module documentation.
+/// Wakes all tasks that wait for one thing.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: Cell<u64>,

@@ -41,7 +41,7 @@ impl Led {
     }
 }
 
-/// See the module documentation.
+/// The groups that a node leads, and the stage of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leads {
     led: BTreeMap<Subject, Led>,

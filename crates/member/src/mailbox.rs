@@ -29,7 +29,7 @@ pub const COMPLETIONS_PER_PEER: u32 = 6 * MESSAGES;
 /// Bytes of the receive buffers of one side.
 pub(crate) const MAILBOX_SIZE: u64 = MESSAGES as u64 * MESSAGE_SIZE as u64;
 
-/// See the module documentation.
+/// The messages of one peer, in order.
 pub(crate) struct Mailbox {
     inbox: Rc<Inbox>,
     qp: QueuePair,

@@ -24,7 +24,7 @@ pub(crate) struct Sessions {
     pub accepted: RefCell<BTreeMap<(NodeName, u64), QueuePair>>,
 }
 
-/// See the module documentation.
+/// The state that the tasks of a member share.
 pub(crate) struct Shared {
     pub port: Rc<Port>,
     pub runtime: Rc<dyn Runtime>,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::NodeName;
 
-/// See the module documentation.
+/// The time since each peer last answered, counted while this node runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Silence {
     /// Time since each peer answered.

@@ -36,7 +36,7 @@ pub(crate) struct View<'a> {
     pub silence: &'a Silence,
 }
 
-/// The moments at which the terms of groups were entered. See the module documentation.
+/// The moments at which the terms of groups were entered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
     entered: BTreeMap<Subject, (Term, Nanoseconds)>,

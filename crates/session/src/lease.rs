@@ -37,7 +37,7 @@ impl Opening {
     }
 }
 
-/// A right of one peer. See the module documentation.
+/// The right of one peer to touch memory through windows of its own.
 #[derive(Debug)]
 #[must_use = "memory that is leased is lost when its lease is dropped: end it"]
 pub struct Lease<O> {

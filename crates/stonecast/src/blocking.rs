@@ -29,7 +29,7 @@ pub fn connect(url: &str) -> Result<Client, Error> {
     Connector::new(url)?.connect_blocking()
 }
 
-/// A client whose calls wait. See the module documentation.
+/// A client whose calls wait for their answers.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;

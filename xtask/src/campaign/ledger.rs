@@ -21,7 +21,7 @@ pub struct Done {
     pub total: Total,
 }
 
-/// See the module documentation.
+/// The finished parts of a campaign.
 pub struct Ledger {
     /// `None` if the checkout was changed since its commit: then no earlier part counts.
     path: Option<PathBuf>,

@@ -65,7 +65,7 @@ pub enum ServerProcessError {
     },
 }
 
-/// See the module documentation.
+/// A process of `stonecast serve`. A drop ends the process and removes its folder.
 pub struct ServerProcess {
     child: Child,
     options: ServerOptions,

@@ -37,7 +37,7 @@ struct Duty {
     is_connected: Cell<bool>,
 }
 
-/// See the module documentation.
+/// Appends, as a subject of the checks.
 pub(crate) struct Appends {
     pub setup: Setup,
     pub testimony: Testimony<EntryId, PersistedEverywhere>,

@@ -44,7 +44,7 @@ struct Report<'a> {
     conclusion: &'a Conclusion,
 }
 
-/// See the module documentation.
+/// Collects the facts, and reports the conclusion.
 pub fn run(flags: &Doctor) -> Result<(), Failure> {
     let facts = Facts::collect(&Root::at(&flags.root), &flags.data);
     if let Some(error) = &facts.place.error {

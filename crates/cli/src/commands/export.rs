@@ -39,7 +39,7 @@ pub struct Export {
 /// The size of one write to the file, in bytes.
 const BUFFER_SIZE: usize = 1 << 20;
 
-/// See the module documentation.
+/// Prints every entry as NDJSON.
 pub fn run(flags: &Export) -> Result<(), Failure> {
     let session = Session::open(&flags.connection)?;
     let start = Instant::now();

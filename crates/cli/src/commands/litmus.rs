@@ -28,7 +28,7 @@ pub struct Litmus {
     pub json: bool,
 }
 
-/// See the module documentation.
+/// Judges the plans of the selected scenarios.
 pub fn run(flags: &Litmus) -> Result<(), Failure> {
     let Selection { scenarios, .. } = flags.selectors.select()?;
     let progress = Progress::of_count("proving", Some(scenarios.len() as u64));

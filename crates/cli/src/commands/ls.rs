@@ -47,7 +47,7 @@ struct Printed<'a> {
     version: u64,
 }
 
-/// See the module documentation.
+/// Prints the keys.
 pub fn run(flags: &Ls) -> Result<(), Failure> {
     let session = Session::open(&flags.connection)?;
     let mut output = BufWriter::with_capacity(BUFFER_SIZE, io::stdout().lock());

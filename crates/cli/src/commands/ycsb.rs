@@ -122,7 +122,7 @@ const DURABLE_PUTS_PER_SECOND_MAX: f64 = 1e6;
 /// The capacity of a pool, in bytes, is a multiple of this number.
 const CAPACITY_STEP: u64 = 256 << 20;
 
-/// See the module documentation.
+/// Runs the workload, and reports the result.
 pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     #[cfg(feature = "verbs")]
     if flags.fabric == Fabric::Verbs && flags.connect.is_none() {

@@ -23,7 +23,7 @@ pub struct Declaration {
     pub why: String,
 }
 
-/// See the module documentation.
+/// The conclusion from the facts of a machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conclusion {
     /// The platform, as far as its properties were seen.

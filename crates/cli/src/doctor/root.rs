@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 /// The most bytes that are read of a file. The kernel's files have a page; a longer file is not the kernel's.
 const SIZE_MAX: u64 = 1 << 20;
 
-/// See the module documentation.
+/// The folder below which the kernel shows its files: `/`, or a folder that stands for `/`.
 #[derive(Clone, Debug)]
 pub struct Root(PathBuf);
 

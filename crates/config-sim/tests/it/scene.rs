@@ -9,7 +9,7 @@ use stonecast_fabric_sim::{Machine, MachineOptions, MachineProfile, World};
 
 pub const SEATS: usize = 3;
 
-/// See the module documentation.
+/// A world with a service of three seats.
 pub struct Scene {
     pub service: Rc<ConfigService>,
     pub callers: Vec<Caller>,

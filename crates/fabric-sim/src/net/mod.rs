@@ -67,7 +67,7 @@ use nic::Nics;
 use queue_pair::Qp;
 pub(crate) use queue_pair::Stage;
 
-/// The state of all NICs. See the module documentation.
+/// The state of all NICs, and the messages between them.
 pub(crate) struct Net {
     pub time: Rc<Time>,
     pub faults: Rc<FaultState>,

@@ -15,7 +15,7 @@ use crate::image::{Image, PAGE_SIZE};
 use crate::persistent::lines::Store;
 use crate::persistent::module::{Module, Survivor};
 
-/// A machine's module at the moment of a power cut. See the module documentation.
+/// A machine's module at the moment of a power cut, with all of its possible states.
 #[derive(Clone)]
 pub struct Wreck {
     base: Survivor,

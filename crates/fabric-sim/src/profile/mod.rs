@@ -29,7 +29,7 @@ pub struct Figure {
 
 macro_rules! profile {
     ($($(#[doc = $meaning:literal])+ $name:ident: $unit:literal,)+) => {
-        /// A kind of machine with its network. See the module documentation.
+        /// A kind of machine with its network: the duration of each part.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct MachineProfile {
             /// The name on the command line.

@@ -243,7 +243,8 @@ impl AppendQueue {
         self.credits.granted -= granted.saturating_sub(used);
     }
 
-    /// Takes back credits of senders that were forgotten, of which nobody knew then whether they were used. They were not.
+    /// Takes back credits of forgotten senders that turned out unused. Their use was unknown when the senders were
+    /// forgotten.
     ///
     /// # Panics
     ///

@@ -46,7 +46,7 @@ use crate::{
 /// An arrival: the completion of a receive.
 pub type Received = WorkCompletion;
 
-/// Access of one thread to a device. See the module documentation.
+/// Access of one thread to a device.
 ///
 /// The sum of the send capacities of its queue pairs must not exceed the capacity of the port, and the same holds for
 /// receives; otherwise a completion queue can overrun, and futures whose completions were lost end only when

@@ -12,7 +12,7 @@ use super::pulse::Pulse;
 use crate::error::GatewayError;
 use crate::shared::Shared;
 
-/// See the module documentation.
+/// The admin port's view of the gateway and the store.
 pub struct Observer {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,

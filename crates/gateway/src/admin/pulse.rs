@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::shared::Shared;
 
-/// See the module documentation.
+/// Tells whether the threads that serve Redis clients make progress.
 pub struct Pulse {
     shared: Arc<Shared>,
     /// The rounds of each thread, and the time at which the count was last seen to grow.

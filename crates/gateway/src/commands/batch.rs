@@ -9,7 +9,7 @@ use super::session::Session;
 use crate::outlet::Outlet;
 use crate::resp::ReplyWriter;
 
-/// See the module documentation.
+/// A batch under way.
 pub struct Run<'r, 'a> {
     /// State that all connections of this thread share.
     pub context: &'r Context,

@@ -15,7 +15,7 @@ use crate::guesses::Guesses;
 use crate::resp::Commands;
 use crate::thread::Thread;
 
-/// See the module documentation.
+/// State that the commands of one thread share.
 pub struct Context {
     /// Sockets, memory, deadlines and counts of the thread.
     pub thread: Rc<Thread>,

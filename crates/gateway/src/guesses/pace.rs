@@ -5,7 +5,7 @@
 
 use stonecast_base::Nanoseconds;
 
-/// See the module documentation.
+/// A rate: some turns at once, and then one turn in each interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     interval: Nanoseconds,

@@ -7,7 +7,7 @@ use memmap2::MmapMut;
 
 use super::block::{NoBlock, Stock};
 
-/// See the module documentation.
+/// The received bytes that are still needed, in one piece.
 pub struct Buffer {
     stock: Rc<Stock>,
     block: Option<MmapMut>,

@@ -16,7 +16,7 @@ const LONG_SIZE: usize = 256 << 10;
 /// The most blocks that one system call sends.
 pub const SLICES_MAX: usize = 16;
 
-/// See the module documentation.
+/// Replies on their way to a client, in blocks.
 pub struct Chain {
     stock: Rc<Stock>,
     /// The blocks before the last, each with its number of bytes.

@@ -39,7 +39,7 @@ enum Progress {
     Found(Term, Nanoseconds),
 }
 
-/// See the module documentation.
+/// A reader that looks at a primary's memory under leases.
 pub struct Reader {
     process: Process,
     clock: Timing,

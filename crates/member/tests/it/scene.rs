@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-/// See the module documentation.
+/// A world with a cluster, and the oracle that judges its nodes.
 pub struct Scene {
     pub service: Rc<ConfigService>,
     pub seats: Vec<Machine>,

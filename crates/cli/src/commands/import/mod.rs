@@ -72,7 +72,7 @@ pub struct Transferred {
     pub seconds: f64,
 }
 
-/// See the module documentation. Connects only after the file was opened.
+/// Stores every entry of the file. Connects only after the file was opened.
 pub fn run(flags: &Import) -> Result<(), Failure> {
     let stop = Rc::new(Stop::on_signals()?);
     let source = input::open(flags.file.as_deref(), stop.clone())?;

@@ -29,7 +29,7 @@ struct Unanswered<'a> {
     no_plan: String,
 }
 
-/// See the module documentation.
+/// Prints the plans of the selected scenarios.
 pub fn run(flags: &Plan) -> Result<(), Failure> {
     let Selection { scenarios, profile } = flags.selectors.select()?;
     let mut proven = Vec::new();

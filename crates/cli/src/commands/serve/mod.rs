@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::signals::Stop;
 
-/// See the module documentation.
+/// Serves the pool until the process is asked to end.
 pub fn run(flags: &Serve) -> Result<(), Failure> {
     let serving = &Serving::of(flags)?;
     let stop = Stop::on_signals()?;

@@ -15,8 +15,8 @@ use std::thread;
 /// A key and its value.
 pub type Set = (Vec<u8>, Vec<u8>);
 
-/// See the module documentation. The proxy accepts connections as long as the process lives; each connection ends with
-/// its server.
+/// A proxy that notes the SETs that a server acknowledges. The proxy accepts connections as long as the process lives;
+/// each connection ends with its server.
 pub struct Proxy {
     /// The address for clients.
     pub address: SocketAddr,

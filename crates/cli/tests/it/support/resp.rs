@@ -18,7 +18,7 @@ pub enum Reply {
     List(Vec<Reply>),
 }
 
-/// See the module documentation.
+/// A Redis client of a few lines.
 pub struct RespClient {
     input: BufReader<TcpStream>,
     output: TcpStream,

@@ -22,7 +22,7 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
 }
 
-/// See the module documentation.
+/// A small client that sees every byte.
 pub struct Client {
     input: BufReader<TcpStream>,
     pub socket: TcpStream,

@@ -26,7 +26,7 @@ pub struct Bounds {
     pub buffer_size: Option<usize>,
 }
 
-/// See the module documentation. Killed when dropped.
+/// A store and its gateway in a process of their own. A drop kills the process.
 pub struct Process {
     child: Child,
     errors: PathBuf,

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use super::Client;
 
-/// See the module documentation.
+/// A store in a thread, and a gateway of the store.
 pub struct World {
     gateway: Option<GatewayHandle>,
     store: StoreThread,

@@ -44,9 +44,9 @@ impl Receiving {
     /// ([`Device::placing`](stonecast_fabric::Device::placing)).
     ///
     /// # Errors
-    /// Nobody may append durably here. [`ExecuteError::NoPlan`]: nothing survives on this platform, or it contradicts itself;
-    /// [`ExecuteError::Medium`]: the memory is not what was declared; [`ExecuteError::Placing`]: entries end in a cache, and
-    /// the platform says that they do not.
+    /// No peer can append durably here. [`ExecuteError::NoPlan`]: nothing survives on this platform, or it contradicts itself;
+    /// [`ExecuteError::Medium`]: the memory is not what was declared; [`ExecuteError::Placing`]: entries end in a cache, and the
+    /// platform says that they do not.
     pub fn say(
         &self,
         means: Means,

@@ -21,7 +21,7 @@ pub struct Route {
     pub port: Rc<Port>,
     /// The queue pair, whose peer takes its receive buffers from an append queue.
     pub qp: QueuePair,
-    /// 8 bytes of registered memory for what READs bring, which nobody looks at.
+    /// 8 bytes of registered memory for the bytes that READs bring. No code looks at them.
     pub scratch: LocalSpan,
     /// The target of READs.
     pub flush: RemoteAddress,

@@ -128,8 +128,8 @@ impl AppendReceiver {
     /// future half-way leaves them to the next call.
     ///
     /// # Errors
-    /// The medium failed, and each of the entries may be durable or not. Nobody hears of them, and none may be persisted
-    /// after: a second sync says nothing about what the first one lost.
+    /// The medium failed, and each of the entries may be durable or not. No answer covers them, and none may be persisted after: a
+    /// second sync says nothing about what the first one lost.
     ///
     /// # Panics
     /// After a failure.

@@ -275,7 +275,7 @@ fn is_shown(platform: &Platform, step: Step) -> bool {
 }
 
 /// Without the append nothing is there; without the READ, the write-back, or a wait, a power cut takes what was concluded. An
-/// answer that nobody sends, or that is for nothing that was sent, is one for which the appender waits in vain.
+/// answer that is never sent, or is for an entry that was never sent, leaves the appender waiting in vain.
 #[test]
 fn a_plan_of_appends_without_any_one_of_its_steps_loses_an_entry_or_never_ends() {
     let mut lost = BTreeSet::new();
