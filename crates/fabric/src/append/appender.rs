@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::AppendTerms;
 use crate::{DeviceError, LocalSpan, Operation, Port, QueuePair, Status};
 
-/// Appends to the memory of one receiver. See the [module documentation](super).
+/// Appends to the memory of one receiver, and pays with the credits that the receiver has granted.
 pub struct Appender {
     port: Rc<Port>,
     qp: QueuePair,

@@ -17,15 +17,15 @@
 //! themselves: a place may hold a whole message, a part of one, or earlier bytes.
 //!
 //! Invariants:
-//! - Messages of one sender lie in the order in which they were appended, whatever their sizes. There is no promise between
+//! - Messages of one sender lie in the order in which they were appended, with any sizes. There is no promise between
 //!   senders; a message may lie behind a place that is still empty.
 //! - The credits ever granted never exceed the grains that settled buffers took plus the grains that the other buffers take
 //!   at least. A sender that pays therefore always finds room, and waits for no other sender. A sender that does not pay
 //!   meets the retries of its own queue pair, which are bounded, and may take room that others paid for: peers are trusted
 //!   not to do so.
 //!
-//! A buffer is left when the next message does not fit its rest. So a buffer takes at least its grains less those of one
-//! longest message, plus one grain.
+//! The device leaves a buffer when the next message does not fit into the rest. A buffer therefore takes at least its
+//! grains less those of one longest message, plus one grain.
 
 mod appender;
 mod queue;

@@ -14,7 +14,7 @@ use crate::{
 /// Options of an [`AppendQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendOptions {
-    /// Most posted buffers.
+    /// The most posted buffers.
     pub buffers: u32,
     /// Bytes of the longest buffer.
     pub buffer_size_max: u32,
@@ -36,7 +36,7 @@ impl Default for AppendOptions {
     }
 }
 
-/// Memory that senders append to. See the [module documentation](super).
+/// Memory that senders append to, and the credits of each sender.
 pub struct AppendQueue {
     device: Rc<dyn Device>,
     queue: SharedReceiveQueue,
@@ -69,7 +69,7 @@ struct Slots {
     buffers: VecDeque<Cut>,
     /// Number of the first buffer, counted from the first buffer ever posted.
     first: u64,
-    /// Most slots of one buffer; identifiers of slots are computed from it.
+    /// The most slots of one buffer. The identifiers of slots are computed from this number.
     per_buffer: u64,
 }
 
@@ -183,9 +183,9 @@ impl AppendQueue {
         Ok(())
     }
 
-    /// Takes the completion of an arrival, whatever its status: a slot that a dying sender left half-filled is used up,
-    /// too. Needed if the device does not pack messages; otherwise there are no such completions. Returns true if the
-    /// completion belongs to this queue.
+    /// Takes the completion of an arrival, with any status: a slot that a dying sender left half-filled is also used up.
+    /// The caller needs this if the device does not pack messages; otherwise there are no such completions. Returns true if
+    /// the completion belongs to this queue.
     ///
     /// Senders are known by their queue pairs, from the first [`AppendQueue::grant`], which may grant no credits, until
     /// [`AppendQueue::forget`]. An identifier alone proves nothing: receive buffers of other queue pairs may have the same.

@@ -1,4 +1,4 @@
-//! What a receiver of appends says of itself, and the plan that its appenders make from it.
+//! A receiver of appends describes itself, and its appenders make their plan from the description.
 //!
 //! ```text
 //!   0 u32 platform, see `platform_code.rs`    4 u32 durability: 0 power, 1 process    8 u64 fingerprint of the plan's steps
@@ -19,34 +19,34 @@ use crate::plan::{NoPlan, Plan, plan_for};
 use crate::platform::Platform;
 use crate::scenario::{Operation, Update};
 
-/// Bytes that a receiver says.
+/// Bytes of a receiver's description.
 pub const RECEIVING_SIZE: usize = 36;
 
-/// A receiver of appends: what its appenders must know. The store says it when it connects, behind its own greeting or in a
-/// message.
+/// The facts about a receiver of appends that its appenders must know. The store sends them when it connects, behind its own greeting
+/// or in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiving {
     /// The declared platform of the memory that entries land in.
     pub platform: Platform,
-    /// What entries have to outlive.
+    /// The failure that entries have to outlive.
     pub durability: Durability,
-    /// What entries cost.
+    /// The cost of entries.
     pub terms: AppendTerms,
-    /// 8 bytes of the memory in which the receive buffers lie, readable by the appender. A READ there pushes all that the
-    /// appender has sent before: it names the way, not the bytes.
+    /// 8 bytes of the memory in which the receive buffers lie, readable by the appender. A READ of them pushes everything that the
+    /// appender has sent before: the path of the READ matters, not the bytes.
     pub flush: RemoteAddress,
 }
 
 impl Receiving {
-    /// The bytes to say. `means` are those of the memory that entries land in
-    /// ([`PersistentRegion::means`](stonecast_media::PersistentRegion::means)): appenders believe the platform, and where the plan is
-    /// one-sided nothing looks at the memory later. `placing` is what the device of the receive buffers says
+    /// The description, as bytes. `means` are those of the memory that entries land in
+    /// ([`PersistentRegion::means`](stonecast_media::PersistentRegion::means)): appenders believe the platform, and if the plan is
+    /// one-sided, no code looks at the memory later. `placing` is that of the device of the receive buffers
     /// ([`Device::placing`](stonecast_fabric::Device::placing)).
     ///
     /// # Errors
     /// No peer can append durably here. [`ExecuteError::NoPlan`]: nothing survives on this platform, or it contradicts itself;
-    /// [`ExecuteError::Medium`]: the memory is not what was declared; [`ExecuteError::Placing`]: entries end in a cache, and the
-    /// platform says that they do not.
+    /// [`ExecuteError::Medium`]: the memory is not as declared; [`ExecuteError::Placing`]: entries end in a cache, and the platform
+    /// says that they do not.
     pub fn say(
         &self,
         means: Means,
@@ -71,16 +71,16 @@ impl Receiving {
     }
 }
 
-/// Why an appender refuses a receiver. Nothing was made for the connection.
+/// The reason why an appender refuses a receiver. Nothing was made for the connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoAgreement {
-    /// Another number of bytes.
+    /// The description has another number of bytes.
     #[error(
         "a receiver of appends says {RECEIVING_SIZE} bytes of itself, not {found}; use the same version of stonecast on both sides"
     )]
     Size {
-        /// Bytes that were said.
+        /// Bytes of the description.
         found: usize,
     },
     /// The platform, durability or terms have no meaning here.
@@ -88,7 +88,7 @@ pub enum NoAgreement {
         "the receiver declares {what}, which has no meaning here; use the same version of stonecast on both sides"
     )]
     Meaningless {
-        /// What it says, in words.
+        /// The meaningless part of the description, in words.
         what: String,
     },
     /// The receiver's entries outlive processes, and have to outlive a power cut.
@@ -104,7 +104,7 @@ pub enum NoAgreement {
         /// The reason, and the remedy.
         reason: NoPlan,
     },
-    /// The appender's processor places entries where the plan counts on a NIC.
+    /// The appender's processor places entries, although the plan counts on a NIC.
     #[error(transparent)]
     Placing(#[from] PlacedInCache),
     /// Both sides plan differently for the same platform.
@@ -154,8 +154,8 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// The agreement with the receiver that `said` this of itself. Entries have to outlive what `wanted` says: a receiver whose
-    /// entries outlive processes alone is of no use to a store that promises to survive power cuts.
+    /// The agreement with the receiver whose description is `said`. Entries have to outlive the failure `wanted`: a receiver whose
+    /// entries outlive only processes is of no use to a store that promises to survive power cuts.
     ///
     /// # Errors
     /// [`NoAgreement`] names the receiver's platform and the remedy.
@@ -212,7 +212,7 @@ impl Agreement {
         })
     }
 
-    /// What the receiver said.
+    /// The receiver's description of itself.
     pub fn receiving(&self) -> &Receiving {
         &self.receiving
     }
@@ -227,7 +227,7 @@ impl Agreement {
     }
 }
 
-/// Refuses memory that is not what `platform` says. Entries that have to outlive processes alone may lie in any.
+/// Refuses memory that does not fit `platform`. Entries that have to outlive only processes may lie in any memory.
 pub(super) fn check_receiver(
     platform: &Platform,
     durability: Durability,
@@ -239,7 +239,7 @@ pub(super) fn check_receiver(
     }
 }
 
-/// The plan for entries on `platform` that have to outlive what `durability` says.
+/// The plan for entries on `platform` that have to outlive the failure `durability`.
 pub(super) fn append_plan(platform: &Platform, durability: Durability) -> Result<Plan, NoPlan> {
     plan_for(
         &platform.under(durability),
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// What a receiver on memory of that kind says.
+    /// The description of a receiver on memory of the right kind.
     fn said(receiving: &Receiving) -> Result<[u8; RECEIVING_SIZE], ExecuteError> {
         use PersistenceDomain::{Dmp, Mhp, PageFile, Volatile, Wsp};
         let means = match receiving.platform.persistence {
@@ -326,7 +326,7 @@ mod tests {
         );
     }
 
-    /// Needs the look at the durability that is wanted: a READ is the plan for both, and each would conclude.
+    /// Needs the comparison with the wanted durability: a READ is the plan for both failures, and each appender would conclude.
     #[test]
     fn a_receiver_that_outlives_processes_alone_is_refused_by_who_promises_to_survive_power_cuts() {
         let weak = said(&receiving(PersistenceDomain::Mhp, Durability::Process)).unwrap();
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Needs the check of the medium where it is said: nothing else looks at the memory where the plan is one-sided.
+    /// Needs the check of the medium in the description: with a one-sided plan, no other code looks at the memory.
     #[test]
     fn a_receiver_on_memory_that_is_not_what_it_declares_says_nothing() {
         let declared = receiving(PersistenceDomain::Mhp, Durability::Power);

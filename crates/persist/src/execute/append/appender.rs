@@ -14,7 +14,7 @@ use crate::execute::placing::{Side, check_placing};
 use crate::execute::witness::{Concluded, Persisted, Planned};
 use crate::program::Program;
 
-/// The way to a receiver: the store's own connection.
+/// The path to a receiver: the store's own connection.
 #[derive(Clone)]
 pub struct Route {
     /// The port of the queue pair.
@@ -39,16 +39,17 @@ impl Route {
 /// Appends to one receiver, durably, any number at a time: entries are gathered, go out together with
 /// [`flush`](Appender::flush), and are concluded in their order, each once.
 ///
-/// Entries belong to the device from [`Appender::append`] until they are concluded, or until the queue pair is destroyed, also
-/// when this value is dropped before.
+/// Entries belong to the device from [`Appender::append`] until they are concluded, or until the queue pair is destroyed, even if
+/// this value is dropped earlier.
 pub struct Appender {
     pipeline: Pipeline,
     planned: Planned,
 }
 
 impl Appender {
-    /// Appends through `qp` of `port`, as agreed. Has no credit yet. `scratch` is 8 bytes of registered memory for what READs bring;
-    /// the queue pair takes the requests of all batches under way, one for each message and one for each flush.
+    /// Appends through `qp` of `port`, as agreed. A new appender has no credit. `scratch` is 8 bytes of registered memory for the
+    /// bytes that READs bring. The queue pair takes the requests of all batches under way, one for each message and one for each
+    /// flush.
     ///
     /// # Errors
     /// [`NoAgreement::Placing`]: the device of `port` leaves entries in a cache, and the receiver declared that they go to memory.
@@ -79,7 +80,7 @@ impl Appender {
         self.pipeline.sender().add_credits(granted);
     }
 
-    /// What is left of them.
+    /// The credits left.
     pub fn credits(&self) -> u64 {
         self.pipeline.sender().credits()
     }
@@ -89,8 +90,8 @@ impl Appender {
         self.pipeline.sender().cost(size)
     }
 
-    /// Takes an entry, and returns its number: 1 for the first of this connection. It is sent by the next [`Appender::flush`], with
-    /// one doorbell for all entries since the last.
+    /// Takes an entry, and returns its number: 1 for the first entry of this connection. The next [`Appender::flush`] sends the
+    /// entry, with one doorbell for all entries since the last flush.
     ///
     /// # Errors
     /// Nothing was taken; [`NotAppended`] says why.
@@ -98,8 +99,8 @@ impl Appender {
         self.pipeline.append(entry)
     }
 
-    /// Sends all entries that were taken, and what makes them durable behind them. Waits for nothing; more may be appended and
-    /// flushed behind it.
+    /// Sends all entries that were taken, and behind them the requests that make them durable. The call waits for nothing; the
+    /// caller may append and flush more at once.
     ///
     /// # Errors
     /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call. A batch that does not fit the empty queue
@@ -108,8 +109,8 @@ impl Appender {
         self.pipeline.flush()
     }
 
-    /// Takes the receiver's answer, which the store has found among its messages. After a failure it changes nothing: take all
-    /// answers that have come before the end of the connection is told by [`Appender::fail`].
+    /// Takes the receiver's answer, which the store has found among its messages. After a failure the call changes nothing: the
+    /// store takes all answers that have come before it tells of the end of the connection by [`Appender::fail`].
     ///
     /// # Errors
     /// [`WrongAnswer`], with which the connection has failed.
@@ -117,7 +118,7 @@ impl Appender {
         self.pipeline.answered(number)
     }
 
-    /// Takes the end of the connection, for `cause`. What has not ended well by the time at which the failure is told becomes
+    /// Takes the end of the connection, for `cause`. Entries whose batches have not ended well when the failure is told become
     /// unknown.
     pub fn fail(&mut self, cause: &str) {
         self.pipeline.fail(cause.to_owned());
@@ -140,13 +141,13 @@ impl Appender {
         poll_fn(|context| self.poll_persisted(context)).await
     }
 
-    /// How far the entries have come.
+    /// The progress of the entries.
     pub fn standing(&self) -> Standing {
         self.pipeline.standing()
     }
 }
 
-/// Runs any program, also one that keeps no promise: to measure it, and to show that it loses entries.
+/// Runs any program, even one that keeps no promise, to measure the program and to show that it loses entries.
 pub struct AppendRehearsal(Pipeline);
 
 impl AppendRehearsal {

@@ -17,12 +17,13 @@
 //! | READ | SENDs, a READ of [`Receiving::flush`] | nothing |
 //! | answer | SENDs | each entry that has arrived; one write-back or sync for all that came together; one answer to each sender |
 //!
-//! The plan is the planner's for [`Operation::Append`](crate::Operation::Append) on the *receiver's* platform. The receiver says
-//! what it is ([`Receiving::say`]), the appender makes the same plan from that ([`Agreement::hear`]), and both compare.
+//! The plan is the planner's for [`Operation::Append`](crate::Operation::Append) on the *receiver's* platform. The receiver describes
+//! itself ([`Receiving::say`]), the appender makes the same plan from the description ([`Agreement::hear`]), and compares the two
+//! plans.
 //!
 //! Neither half owns a queue pair, a receive buffer of the store, or a task: a store brings its own connection, sends the answers
 //! among its own messages, and polls both halves in its own loop. A primary of several backups has an appender for each; "persisted
-//! on all of them, in order" is the join of their numbers, which is the store's.
+//! on all of them, in order" is the join of their numbers, which the store makes.
 //!
 //! Invariants:
 //! - Entries are numbered from 1 in the order of [`Appender::append`], and they are concluded in that order, each once.
@@ -35,9 +36,9 @@
 //!
 //! # What a crash leaves
 //!
-//! At the receiver, the place of each entry that was not concluded holds all of it, a part of it, or what was there before, and
-//! later entries may be there without it. So an entry proves itself, by a tag of the store over its bytes, and a store takes
-//! entries up to the first that is missing. An entry that was concluded is there as a whole.
+//! At the receiver, the place of each entry that was not concluded holds all of the entry, a part of it, or the earlier bytes, and
+//! later entries may be there without it. An entry therefore proves itself, by a tag of the store over its bytes, and a store takes
+//! entries up to the first missing one. An entry that was concluded is there as a whole.
 
 mod agreement;
 mod appender;

@@ -22,11 +22,11 @@ use crate::execute::witness::Concluded;
 
 type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
 
-/// Why an entry was not taken. Nothing was done, and no number was given to it.
+/// The reason why an entry was not taken. Nothing was done, and the entry has no number.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAppended {
-    /// The receiver has not granted enough.
+    /// The receiver has not granted enough credits.
     #[error(transparent)]
     NoCredit(#[from] AppendError),
     /// The connection failed before.
@@ -37,28 +37,28 @@ pub enum NotAppended {
     Refused(DeviceError),
 }
 
-/// How far the entries of an appender have come.
+/// The progress of an appender's entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// All entries up to this number are persisted.
     pub persisted: u64,
-    /// These were handed to the device and are not known to be persisted. While the connection lives they are under way. After it
-    /// has failed, each of them may be persisted, or not, or become so until the receiver has quiesced this sender.
+    /// These entries were handed to the device and are not known to be persisted. While the connection lives, they are under way.
+    /// After it has failed, each of them may be persisted, or may become so until the receiver has quiesced this sender.
     pub unknown: RangeInclusive<u64>,
-    /// These were never sent.
+    /// These entries were never sent.
     pub never_sent: RangeInclusive<u64>,
 }
 
-/// The connection failed, and no more entries will be concluded. What is persisted was given out before.
+/// The connection failed, and no more entries will be concluded. All entries that are persisted were given out before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the appends did not end well ({cause}): entries up to {} are persisted, {} may be, {} were never sent; connect again, and ask \
      the receiver what it has", standing.persisted, count(&standing.unknown), count(&standing.never_sent)
 )]
 pub struct AppendFailure {
-    /// What became of the entries.
+    /// The progress of the entries.
     pub standing: Standing,
-    /// The trouble.
+    /// The cause of the failure.
     pub cause: String,
 }
 
@@ -74,7 +74,7 @@ pub struct WrongAnswer {
     pub found: u64,
     /// The number in the answer before.
     pub answered: u64,
-    /// The entries that were sent, and would be answered.
+    /// The number of entries that were sent and may be answered.
     pub posted: u64,
 }
 
@@ -85,14 +85,14 @@ pub(super) struct Pipeline {
     steps: AppenderSteps,
     /// Requests that were not posted.
     batch: Vec<Operation>,
-    /// Batches whose end has not come, each with the number of its last entry.
+    /// Batches that have not ended, each with the number of its last entry.
     under_way: VecDeque<(u64, Completion)>,
     reached: Reached,
     failure: Option<String>,
     waker: Option<Waker>,
 }
 
-/// Numbers up to which all entries have come somewhere.
+/// The numbers up to which all entries have reached each stage.
 #[derive(Default)]
 struct Reached {
     appended: u64,
@@ -130,7 +130,7 @@ impl Pipeline {
         Ok(self.reached.appended)
     }
 
-    /// Posts the batch, with a READ behind it where the steps have one.
+    /// Posts the batch, with a READ behind it if the steps have one.
     pub fn flush(&mut self) -> Result<(), NotAppended> {
         self.check()?;
         if self.reached.posted == self.reached.appended {
@@ -163,7 +163,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The receiver says that all entries up to `number` are durable. After a failure, which may have been told, it is not heard.
+    /// Takes the receiver's answer that all entries up to `number` are durable. After a failure, which may have been told, the
+    /// answer is ignored.
     pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
         if self.failure.is_some() {
             return Ok(());
@@ -186,7 +187,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The connection has ended.
+    /// Notes that the connection has ended.
     pub fn fail(&mut self, cause: String) {
         self.failure.get_or_insert(cause);
         self.wake();
@@ -203,7 +204,7 @@ impl Pipeline {
             return Poll::Ready(Ok((self.reached.given, Concluded::at_the_end())));
         }
         if let Some(cause) = self.failure.clone() {
-            // What was told of the entries stays so, also where a later batch ends well.
+            // The standing that was told stays, even if a later batch ends well.
             self.under_way.clear();
             let standing = self.standing();
             return Poll::Ready(Err(AppendFailure { standing, cause }));
@@ -228,7 +229,7 @@ impl Pipeline {
                 Ok(status) => status.to_string(),
                 Err(error) => error.to_string(),
             };
-            // Whatever becomes of later batches, nothing behind a gap is concluded.
+            // No entry behind a gap is concluded, even if a later batch ends well.
             self.under_way.clear();
             return self.fail(cause);
         }
@@ -238,7 +239,7 @@ impl Pipeline {
         match self.steps.until {
             Until::Posted => self.reached.posted,
             Until::Completed => self.reached.completed,
-            // The answer alone says that they are durable; the completion, that their bytes may be used again.
+            // The answer says that the entries are durable, and the completion says that their bytes may be used again.
             Until::Answered if self.failure.is_some() => self.reached.answered,
             Until::Answered => self.reached.answered.min(self.reached.completed),
         }

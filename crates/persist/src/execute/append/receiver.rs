@@ -1,4 +1,4 @@
-//! The receiver's half: what has arrived is made durable, and each sender is told how far.
+//! The receiver's half: it makes arrived entries durable, and answers each sender.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ use crate::execute::error::ExecuteError;
 use crate::platform::Platform;
 use crate::program::Program;
 
-/// The receiver's part of the plan, for any number of senders. Where the plan is one-sided there is nothing to do, and a store
-/// need not look for arrivals for its senders' sake.
+/// The receiver's part of the plan, for any number of senders. If the plan is one-sided, there is nothing to do, and a store need
+/// not look for arrivals for its senders' sake.
 ///
 /// A store calls it in its loop:
 ///
@@ -31,7 +31,7 @@ pub struct AppendReceiver {
     failed: bool,
 }
 
-/// How far a sender's entries have come, by number.
+/// The progress of a sender's entries, by number.
 #[derive(Clone, Copy, Default)]
 struct Sender {
     arrived: u64,
@@ -54,11 +54,11 @@ pub struct OutOfOrder {
 }
 
 impl AppendReceiver {
-    /// For entries that land in `region`, declared to be `platform`, and have to outlive what `durability` says: as
-    /// [`Receiving`](super::Receiving) says it to appenders.
+    /// The receiver of entries that land in `region`, which is declared to be `platform`. The entries have to outlive the failure
+    /// `durability`. [`Receiving`](super::Receiving) tells appenders the same.
     ///
     /// # Errors
-    /// [`ExecuteError::NoPlan`], where nothing survives; [`ExecuteError::Medium`], where `region` is not what was declared.
+    /// [`ExecuteError::NoPlan`] if no entry survives; [`ExecuteError::Medium`] if `region` is not as declared.
     pub fn new(
         region: Rc<dyn PersistentRegion>,
         platform: &Platform,
@@ -69,7 +69,7 @@ impl AppendReceiver {
         Ok(Self::rehearsing(region, plan.program()))
     }
 
-    /// Runs any program, also one that keeps no promise. Its senders are [`AppendRehearsal`](super::AppendRehearsal)s.
+    /// Runs any program, even one that keeps no promise. Its senders are [`AppendRehearsal`](super::AppendRehearsal)s.
     pub fn rehearsing(region: Rc<dyn PersistentRegion>, program: &Program) -> Self {
         Self {
             region,
@@ -80,17 +80,17 @@ impl AppendReceiver {
         }
     }
 
-    /// Whether senders wait for answers. Where they do not, the other calls do nothing.
+    /// Whether senders wait for answers. If they do not, the other calls do nothing.
     pub fn answers(&self) -> bool {
         self.steps.answers
     }
 
-    /// Entry `number` of `sender` lies whole in `places` of the region: one for each of its messages, as those of other senders may
-    /// lie between them. Numbers count the entries of one connection, from 1. All its bytes were read, or the completions of its
-    /// receives were seen: either shows that the whole of it is visible.
+    /// Entry `number` of `sender` lies whole in `places` of the region: one place for each of its messages, as messages of other
+    /// senders may lie between them. Numbers count the entries of one connection, from 1. The caller has read all bytes of the
+    /// entry, or has seen the completions of its receives: either shows that the whole entry is visible.
     ///
     /// # Errors
-    /// [`OutOfOrder`], and nothing has changed: an answer is about all entries up to a number, so none may be left out.
+    /// [`OutOfOrder`], and nothing has changed: an answer is about all entries up to a number, so no entry may be left out.
     pub fn arrived(
         &mut self,
         sender: QueuePair,
@@ -116,20 +116,20 @@ impl AppendReceiver {
         Ok(())
     }
 
-    /// An entry lies whole in `places` of the region, and the store says itself whom it answers, and up to where:
-    /// [`AppendReceiver::persist`] makes all of these durable.
+    /// An entry lies whole in `places` of the region, and the store keeps account of the answers itself.
+    /// [`AppendReceiver::persist`] makes all of these places durable.
     pub fn take(&mut self, places: &[Span]) {
         if self.steps.writes_back {
             self.spans.extend_from_slice(places);
         }
     }
 
-    /// Makes all entries durable that have arrived, as the plan says. A crash inside leaves any part of them. Dropping the
-    /// future half-way leaves them to the next call.
+    /// Makes all arrived entries durable, as the plan says. A crash in the middle leaves any part of them. A future that is dropped
+    /// half-way leaves the entries to the next call.
     ///
     /// # Errors
     /// The medium failed, and each of the entries may be durable or not. No answer covers them, and none may be persisted after: a
-    /// second sync says nothing about what the first one lost.
+    /// second sync says nothing about the bytes that the first one lost.
     ///
     /// # Panics
     /// After a failure.
@@ -147,8 +147,9 @@ impl AppendReceiver {
         Ok(())
     }
 
-    /// For each sender of whom more has become durable since the last call: the number up to which all its entries are. Each is
-    /// said once, so where it cannot be sent the connection has to end: its sender would wait for ever.
+    /// The answers that are new since the last call: for each sender, the number up to which all its entries are durable. Each
+    /// answer is given once. If the caller cannot send an answer, the connection has to end, because the sender would wait for
+    /// ever.
     pub fn take_answers(&mut self) -> impl Iterator<Item = (QueuePair, u64)> {
         let news = |sender: &mut Sender| {
             let is_new = sender.durable > sender.answered;

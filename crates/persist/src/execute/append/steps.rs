@@ -6,7 +6,7 @@ use crate::step::{Party, Step};
 /// The end of an entry, for its appender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// It is handed to the device: a program without a wait, which promises nothing.
+    /// The entry is handed to the device: the program has no wait, and promises nothing.
     Posted,
     /// The last request of its batch has completed.
     Completed,

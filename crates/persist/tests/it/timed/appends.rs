@@ -22,7 +22,7 @@ use super::{SEEDS, SEEDS_MAX, STALL_NS_MAX};
 use crate::backup::{Backup, COMPLETIONS, Lent, Primary, is_whole};
 
 const CAPACITY: u64 = 1 << 16;
-/// Entries of a run; batches of two, of which both may be under way.
+/// Entries of a run, in batches of two. Several batches may be under way.
 const ENTRIES: u64 = 6;
 const BATCH: u64 = 2;
 /// Longest time until both sides know of their connection.
@@ -119,7 +119,7 @@ impl Stage {
         client.runtime().spawn(Box::pin(async move {
             let mut primary = Primary::new(&port);
             primary.connect("sim:backup").await;
-            // Until the backup knows of the connection, too, and answers at once.
+            // Waits until the backup also knows of the connection, so that it answers at once.
             runtime.sleep(SETTLED_NS).await;
             connected.set(true);
             let mut appender = AppendRehearsal::new(primary.route(lent), lent.terms, &program);
@@ -183,11 +183,11 @@ fn planned(platform: &Platform) -> Program {
     plan.program().clone()
 }
 
-/// The platforms on which entries take different ways, in the plan or in the world.
+/// The platforms on which entries take different paths, in the plan or in the world.
 fn platforms() -> Vec<Platform> {
     use PersistenceDomain::{Dmp, PageFile, Wsp};
     let mut platforms = Vec::new();
-    // Where other receive buffers lie does not matter.
+    // The place of other receive buffers does not matter.
     let in_dram = |base: &Platform| base.receive_buffers == ReceiveBuffers::Dram;
     for base in published_platforms().into_iter().filter(in_dram) {
         platforms.push(base);
@@ -239,7 +239,7 @@ fn no_entry_that_was_concluded_is_lost_by_a_power_cut_after_any_event() {
     assert!(all > 1_000, "power cuts leave many states, not {all}");
 }
 
-/// Each guard of the halves, left out.
+/// The story leaves out each guard of the two halves.
 #[cfg(feature = "mutants")]
 #[test]
 fn every_seeded_bug_of_durable_appends_is_found() {
@@ -262,8 +262,8 @@ fn every_seeded_bug_of_durable_appends_is_found() {
     }
 }
 
-/// Whether the simulated world shows the purpose of a step. It does not where the world is kinder than the litmus model: its NIC
-/// forgets nothing but by a power cut, and without DDIO its I/O controller holds visible bytes for less time than an answer takes.
+/// Whether the simulated world shows the purpose of a step. The world does not if it is kinder than the litmus model: its NIC
+/// forgets bytes only in a power cut, and without DDIO its I/O controller holds visible bytes for less time than an answer takes.
 fn is_shown(platform: &Platform, step: Step) -> bool {
     let resets = platform.persistence == PersistenceDomain::Wsp && !platform.trusted_nic_buffers;
     let drains = platform.ddio == Ddio::Off && platform.persistence == PersistenceDomain::Dmp;
@@ -274,7 +274,7 @@ fn is_shown(platform: &Platform, step: Step) -> bool {
     }
 }
 
-/// Without the append nothing is there; without the READ, the write-back, or a wait, a power cut takes what was concluded. An
+/// Without the append no entry is there; without the READ, the write-back, or a wait, a power cut takes concluded entries. An
 /// answer that is never sent, or is for an entry that was never sent, leaves the appender waiting in vain.
 #[test]
 fn a_plan_of_appends_without_any_one_of_its_steps_loses_an_entry_or_never_ends() {
