@@ -35,8 +35,8 @@ pub enum Look {
     Enough,
 }
 
-/// Maximum number of machines of which every selection is cut. Further machines are cut only together with all others, or in the
-/// random states.
+/// The most machines for which every selection is cut. Further machines are cut only together with all others, or in the random
+/// states.
 const MACHINES_MAX: usize = 8;
 
 /// The random search ends after this many known combinations for each new one.

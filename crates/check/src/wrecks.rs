@@ -6,8 +6,8 @@
 //!   machine 2:  nothing undecided   common order
 //! ```
 //!
-//! A machine that keeps its power counts as a machine of which everything survives, so the states of all machines contain the
-//! cuts of any of them.
+//! A machine that keeps its power counts as a machine whose bytes all survive, so the states of all machines contain the cuts
+//! of any of them.
 
 use std::ops::Range;
 
@@ -63,7 +63,7 @@ impl Wrecks {
         wreck.serials(unit)
     }
 
-    /// The bits of [`Fate::torn`] that matter for a unit of which `stores` survive whole.
+    /// The bits of [`Fate::torn`] that matter for a unit with `stores` whole stores.
     pub fn parts(&self, unit: usize, stores: u32) -> u8 {
         let (wreck, unit) = self.place(unit);
         wreck.parts(unit, stores)

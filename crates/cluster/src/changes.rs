@@ -201,8 +201,8 @@ impl Configuration {
 
     /// Registers the start of a node, which is new, or whose pool is known under this name.
     ///
-    /// - The node leaves each group of which its pool is no copy. If the node led such a group, another node in sync
-    ///   leads the group.
+    /// - The node leaves each group if its pool is no copy of the group. If the node led such a group, another node in
+    ///   sync leads the group.
     /// - The groups that the node still leads get a new term: nothing that the node stamped before its start is
     ///   continued.
     /// - The joins of the node end: a primary that fills the node begins anew.

@@ -278,7 +278,7 @@ impl Configuration {
         Some(&self.groups[index])
     }
 
-    /// The groups of which a node keeps a copy, or a part of a copy.
+    /// The groups for which a node keeps a copy, or a part of a copy.
     pub fn groups_of<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = &'a Group> {
         self.groups.iter().filter(move |group| group.has_copy(node))
     }

@@ -1,4 +1,4 @@
-//! The judgement on the pool of a node that starts: the groups of which the pool is a copy.
+//! The judgement on the pool of a node that starts: for each group, whether the pool is a copy.
 //!
 //! The change that registers the start decides ([`Configuration::register`]), so no configuration names a start whose copies are in doubt.
 
@@ -33,9 +33,8 @@ pub struct FoundCopy {
 pub struct Found {
     /// The worst event that the pool had to survive.
     pub survived: Survived,
-    /// The groups of which the pool keeps a record. A node persists that record before its first entry of a group. So
-    /// if a group has no record, no write to the group was acknowledged while this node was in sync: the copy is empty,
-    /// and whole.
+    /// The groups that have a record in the pool. A node persists that record before its first entry of a group. If a group has no record,
+    /// no write to the group was acknowledged while this node was in sync. Such a copy is empty, and whole.
     pub copies: BTreeMap<Subject, FoundCopy>,
 }
 

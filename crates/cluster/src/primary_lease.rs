@@ -117,8 +117,8 @@ impl PrimaryLease {
         counts.then(|| Asked::new(copy.clone(), self.epoch, now))
     }
 
-    /// Notes that the copy granted the request for `held_ns`, counted from sending. An answer of another epoch changes
-    /// nothing, nor does an answer that comes after a later one.
+    /// Notes that the copy granted the request for `held_ns`, counted from sending. An answer of another epoch, or one that comes
+    /// after a later answer, changes nothing.
     pub fn granted(&mut self, asked: &Asked, held_ns: Nanoseconds) {
         if asked.epoch != self.epoch {
             return;

@@ -18,7 +18,7 @@ pub struct Shared {
     pub resp: Option<SocketAddr>,
     /// Counts of each thread.
     pub threads: Vec<Arc<Counters>>,
-    /// Counts of the admin port, of which most stay zero.
+    /// Counts of the admin port. Most of them stay zero.
     pub admin: Arc<Counters>,
     /// Requests and replies of all connections.
     pub memory: Arc<Memory>,

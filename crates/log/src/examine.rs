@@ -260,7 +260,8 @@ impl Sink for Judged<'_, '_> {
     }
 }
 
-/// The generation of a segment of which no copy of the header is valid; `None` if it was never used.
+/// The generation of a segment without a valid copy of the header; `None` if the segment was never
+/// used.
 ///
 /// The header is persisted together with the first records. So a crash destroys it only in a
 /// segment in which nothing was durable, and each stamp there says so. Whole records then count

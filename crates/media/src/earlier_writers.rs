@@ -17,7 +17,7 @@ use std::io;
 
 use crate::description_lock::{others_hold, try_lock};
 
-/// Most earlier runs of which a process may still be alive.
+/// The most earlier runs with a process that may still be alive.
 const RUNS_MAX: i64 = 1 << 12;
 
 /// The runs before this one, as the locks of a log's inode show them.

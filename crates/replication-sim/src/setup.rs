@@ -31,23 +31,23 @@ pub struct Faults {
     pub deaths: u32,
     /// A process stands still.
     pub stops: u32,
-    /// Of a hundred stops: those in the middle of an append.
+    /// Stops in the middle of an append, of a hundred stops.
     pub stops_inside: u32,
     /// A connection ends.
     pub connection_ends: u32,
-    /// Of a hundred entries that land: those that overtake an earlier one.
+    /// Entries that overtake an earlier one, of a hundred that land.
     pub two_orders: u32,
-    /// Of a hundred letters: those that get lost.
+    /// Letters that get lost, of a hundred.
     pub mail_lost: u32,
-    /// Of a hundred cells that are not durable in a power cut: those that survive torn.
+    /// Cells that survive torn, of a hundred that are not durable in a power cut.
     pub torn: u32,
-    /// Of a hundred power cuts: those in which a device loses a durable entry.
+    /// Power cuts in which a device loses a durable entry, of a hundred.
     pub lost: u32,
     /// An entry of the cluster before it was restored comes to lie in the memory of a node.
     pub foreign: u32,
     /// Another node is made primary.
     pub changes_of_primary: u32,
-    /// Of a hundred changes of primary: those that remove the old one.
+    /// Changes that remove the old primary, of a hundred changes of primary.
     pub removes: u32,
     /// A primary hands its shard over.
     pub moves: u32,

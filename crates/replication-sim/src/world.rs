@@ -32,7 +32,7 @@ pub struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) wires: Wires,
     pub(crate) mail: Vec<Mail>,
-    /// By receiver and shard: letters of which some entries are still to come.
+    /// Letters that still have entries to bring, by receiver and shard.
     pub(crate) arriving: BTreeMap<(usize, u32), Arriving>,
     /// Shards and terms whose primary holds a lease.
     pub(crate) leases: Vec<(u32, Term)>,

@@ -246,7 +246,7 @@ impl Header {
     }
 }
 
-/// Why bytes are no entry of a pool.
+/// The reason why bytes are no entry of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnEntry {
     /// The bytes are of another format, or no entry at all.

@@ -157,7 +157,7 @@ impl EtcdError {
     }
 
     /// Whether nothing was done and another endpoint may be asked. A member with an expired certificate keeps no one from
-    /// the others, nor does a server that is not an etcd.
+    /// the others, and neither does a server that is not an etcd.
     pub fn is_of_one_endpoint(&self) -> bool {
         self.is_passing() || self.is_of_no_etcd() || matches!(self, Self::Tls { .. })
     }

@@ -90,7 +90,7 @@ pub fn settle<'a>(
     }
 }
 
-/// The replies of a unit of which nothing was done.
+/// The replies of a unit that had no effect.
 pub fn failed<'a>(unit: &[Operation<'a>], error: &CommandError) -> Replies<'a> {
     unit.iter().map(|_| Reply::Error(error.clone())).collect()
 }

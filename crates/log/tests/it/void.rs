@@ -35,7 +35,7 @@ impl<'m> Writer<'m> {
         }
     }
 
-    /// Writes a record with its stamp, of which only `arrived` bytes arrive.
+    /// Writes a record with its stamp, but only `arrived` bytes of it arrive.
     fn put(&mut self, sequence: u64, key: &[u8], value: &[u8], arrived: usize) -> Entry {
         let draft = Draft {
             kind: Kind::Put,

@@ -46,7 +46,7 @@ pub struct PolicyWords {
     pub remove_after_ns: Nanoseconds,
 }
 
-/// Three nodes with a lease of 10 ms, each of which leads one of three shards.
+/// Three nodes with a lease of 10 ms. Each node leads one of three shards.
 pub const THREE: Shape = Shape {
     nodes: 3,
     policy: PolicyWords {
@@ -69,7 +69,7 @@ pub struct Place {
     pub machine: Machine,
     clock: LocalClock,
     cell: Memory,
-    /// The groups of which the pool has lost something since its last start.
+    /// The groups whose content the pool has lost in part since its last start.
     pub lost: RefCell<BTreeSet<Subject>>,
     pub process: RefCell<Option<Process>>,
     pub member: Slot,

@@ -90,7 +90,7 @@ impl Primary {
     }
 }
 
-/// The history of a shard in term 1, of which everything up to `version` is settled.
+/// The history of a shard in term 1, in which everything up to `version` is settled.
 pub fn settled(version: u64) -> Lineage {
     let term = Epoch(1);
     Lineage {

@@ -81,7 +81,7 @@ pub fn units(bytes: &[u8]) -> u32 {
 /// The terms and versions of the entries found, by position.
 pub type Found = BTreeMap<u64, (u64, u64)>;
 
-/// A shard in term 1, of which everything up to `version` is settled.
+/// The history of a shard in term 1, in which everything up to `version` is settled.
 pub fn settled(version: u64) -> Lineage {
     let term = Epoch(1);
     Lineage {
