@@ -8,7 +8,6 @@
 //!   groups    0 below u32    4 count u32     8 exceptions, count times u32, ascending
 //! ```
 //!
-//! Numbers are little-endian. Groups are named by their place in the configuration that both sides are in. One ask
 //! Numbers are little-endian. Each group is named by its place in the configuration that both sides are in. One ask is
 //! for the leases of all groups that its sender leads, so the size of an ask does not grow with their number. A node
 //! whose epoch is behind is told the configuration, in pieces.
