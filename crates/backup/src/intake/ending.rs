@@ -57,7 +57,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes a session. A device without room has refused the peer itself.
+    /// Makes a session. If the device has nothing left, the peer has been told so.
     fn accept(&mut self, request: ConnectionRequest, peer: NodeName) {
         let connection = self.terms.first_connection + self.gate.number();
         let welcome = Welcome {

@@ -31,7 +31,7 @@ const SET_WORDS: usize = WAYS * ENTRY_WORDS;
 const DISTANCE_MASK: u64 = 0b11;
 const _: () = assert!(DISTANCE_MAX <= DISTANCE_MASK);
 
-/// See the module documentation.
+/// The places where keys were last found.
 pub(super) struct Locations {
     /// The sets, from the first number at a cache line. Zeroed memory costs nothing until it is touched.
     words: RefCell<Vec<u64>>,

@@ -9,7 +9,7 @@ use crate::metrics::{Report, SAMPLE};
 /// Least time between two reports, except before the last. Each report wakes the server, which then polls for a while.
 const REPORT_EVERY_NS: Nanoseconds = 1_000_000_000;
 
-/// See the module documentation.
+/// The counters of a client.
 #[derive(Default)]
 pub(super) struct Meter {
     /// Calls that were begun.

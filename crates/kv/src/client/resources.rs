@@ -22,7 +22,7 @@ const RECEIVES: usize = IN_FLIGHT_MAX + RECEIVES_SPARE;
 const RNR_RETRY_COUNT: u32 = 60_000;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 
-/// See the module documentation.
+/// The queue pair and the memory of a client.
 pub(super) struct Resources {
     pub endpoint: Endpoint,
     pub receives: ReceiveBuffers,

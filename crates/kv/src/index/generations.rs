@@ -15,7 +15,7 @@ const SPAN_NS_MAX: Nanoseconds = 500_000_000;
 /// Number of generations that words distinguish.
 pub(crate) const GENERATIONS: u32 = 1 << 10;
 
-/// See the module documentation.
+/// Generations of segments as a reader sees them.
 #[derive(Default)]
 pub(crate) struct Generations {
     come_round: Cell<bool>,

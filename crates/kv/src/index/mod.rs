@@ -57,7 +57,7 @@ const BUCKETS_PER_FETCH: u64 = 16;
 /// Bytes of a record that are fetched ahead for its hash: the header and most keys.
 const FETCH_SIZE: u64 = 2 * LINE_SIZE as u64;
 
-/// See the module documentation.
+/// The index of a shard, as the server writes it.
 pub(crate) struct Index {
     table: Table,
     len: u64,

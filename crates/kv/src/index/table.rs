@@ -17,7 +17,7 @@ use stonecast_media::Region;
 
 use crate::wire::{BUCKET_WORDS, CONTROL_OFFSET, KeyHash, MOVED, Word, table_size};
 
-/// See the module documentation.
+/// One table of the index.
 pub(crate) struct Table {
     memory: Rc<dyn Region>,
     bits: u32,

@@ -10,7 +10,7 @@ use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
 
-/// See the module documentation.
+/// Makes bytes of the log durable, by the plan of the medium.
 pub(super) struct Committer {
     /// The steps between the receipt of a write and its answer.
     commit: Commit,

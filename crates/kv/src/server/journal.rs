@@ -73,7 +73,7 @@ pub(super) enum NoSegment {
     Failed,
 }
 
-/// See the module documentation.
+/// The log as the server appends to it.
 pub(super) struct Journal {
     log: Rc<dyn PersistentRegion>,
     format: LogFormat,

@@ -8,7 +8,7 @@ use stonecast_fabric::Runtime;
 /// Least time between two messages of one kind.
 const AGAIN_NS: Nanoseconds = 60_000_000_000;
 
-/// See the module documentation.
+/// The latest trouble of one kind.
 pub(super) struct Noted<T> {
     runtime: Rc<dyn Runtime>,
     latest: Option<T>,

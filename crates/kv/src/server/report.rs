@@ -10,7 +10,7 @@ use crate::cleaning::Cleaning;
 use crate::metrics::Metrics;
 use crate::stat::Stat;
 
-/// See the module documentation.
+/// Makes the server's report of itself.
 pub(super) struct Reporter {
     log: Rc<dyn PersistentRegion>,
     capacity: u64,

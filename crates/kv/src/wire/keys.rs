@@ -36,7 +36,7 @@ pub(crate) struct Route {
 pub(crate) struct KeyHash(pub u64);
 
 impl KeyMap {
-    /// The way to `key`. XXH3 with a secret seed: without the seed, nobody can guess shards or buckets.
+    /// The way to `key`. XXH3 with a secret seed: without the seed, no client can guess shards or buckets.
     #[inline(always)]
     pub fn route(&self, key: &[u8]) -> Route {
         let hash = hash::xxh3_64(self.seed, key);

@@ -67,7 +67,7 @@ impl Seen {
     }
 }
 
-/// See the module documentation.
+/// A backing that fails on the command of a story.
 pub struct TroubledBacking {
     inner: Rc<dyn Backing>,
     trouble: Rc<Cell<Trouble>>,

@@ -13,7 +13,7 @@ use crate::wire::limits::LEASE_UNUSED_NS;
 use crate::wire::staging::staging_position;
 use crate::wire::{Accesses, Grant, Welcome};
 
-/// See the module documentation.
+/// The extents of this client, and the place of its next record.
 pub(super) struct Extents {
     format: LogFormat,
     /// Whether records go to staging memory.

@@ -14,7 +14,7 @@ use crate::wire::{Accesses, Answer, Grant, Release, Request, Verdict};
 use extents::Extents;
 pub(super) use extents::Spot;
 
-/// See the module documentation.
+/// The leases of this client.
 pub(super) struct Leases {
     connection: Rc<Connection>,
     extents: RefCell<Extents>,

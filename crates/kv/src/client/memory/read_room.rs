@@ -27,7 +27,7 @@ const PATIENCE_NS: Nanoseconds = 10_000_000;
 /// thread does not run and no completion is noticed.
 const LOOKS_MIN: u32 = 64;
 
-/// See the module documentation.
+/// Counts the READs that are posted and not completed.
 #[derive(Default)]
 pub(super) struct ReadRoom {
     posted: Cell<u64>,

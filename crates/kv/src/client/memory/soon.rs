@@ -29,7 +29,7 @@ const MEMORY_SIZE: u64 = (FIRST_READ_SIZE_MAX + LINE_SIZE) as u64;
 /// READs of one batch.
 const TOGETHER_MAX: usize = 2;
 
-/// See the module documentation.
+/// READs that complete soon, for which the client waits in the call.
 #[derive(Default)]
 pub(super) struct SoonReads {
     memory: RefCell<Option<(MemoryRegion, Rc<dyn Region>)>>,

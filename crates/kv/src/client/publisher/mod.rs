@@ -62,7 +62,7 @@ pub(super) fn plain_put<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
     }
 }
 
-/// See the module documentation.
+/// Overwrites keys without the server.
 pub(super) struct Publisher {
     connection: Rc<Connection>,
     memory: Rc<ServerMemory>,

@@ -20,7 +20,7 @@ use crate::error::StoreError;
 
 type Outcome = Result<Option<u64>, StoreError>;
 
-/// See the module documentation.
+/// The future of a GET.
 #[must_use = "futures do nothing unless they are awaited"]
 pub(crate) struct Get<'a> {
     reader: &'a Reader,

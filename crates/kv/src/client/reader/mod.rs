@@ -39,7 +39,7 @@ pub use many::Values;
 /// Buckets that are read to check a remembered location, at most.
 const RECALLED_BUCKETS: usize = 1 + DISTANCE_MAX as usize;
 
-/// See the module documentation.
+/// Reads keys by one-sided READs.
 pub(super) struct Reader {
     connection: Rc<Connection>,
     memory: Rc<ServerMemory>,

@@ -107,7 +107,7 @@ pub(crate) struct Recall {
     pub buckets: usize,
 }
 
-/// The look-up of one key in one table. See the module documentation.
+/// The look-up of one key in one table: a state machine without I/O.
 pub(crate) struct LookUp<W> {
     wanted: W,
     hash: KeyHash,

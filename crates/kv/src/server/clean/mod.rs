@@ -43,7 +43,7 @@ use crate::wire::Route;
 
 pub(super) use sweep::Sweeper;
 
-/// The state of the cleaner. See the module documentation.
+/// The state of the cleaner.
 #[derive(Default)]
 pub(super) struct Cleaner {
     victim: Option<Victim>,

@@ -9,7 +9,7 @@ use crate::wire::{Answer, AnswerWriter};
 
 const SLOTS: u64 = IN_FLIGHT_MAX as u64;
 
-/// See the module documentation.
+/// Answers to one client.
 pub(super) struct Answers {
     ring: AnswerRing,
     writer: AnswerWriter,

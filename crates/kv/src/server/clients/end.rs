@@ -66,7 +66,7 @@ fn ending(
     }
 }
 
-/// See the module documentation.
+/// Ends the leases and windows that clients lose.
 pub(in crate::server) struct Departures {
     /// Memory that clients lose, until no key opens it.
     revocations: Revocations<Leased>,

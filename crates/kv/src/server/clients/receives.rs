@@ -22,7 +22,7 @@ use crate::wire::limits::{IN_FLIGHT_MAX, REQUEST_SIZE_MAX, SERVER_RECEIVES};
 /// Buffers of a client with buffers of its own.
 pub(super) const OWN_RECEIVES: u32 = IN_FLIGHT_MAX as u32;
 
-/// See the module documentation.
+/// Receive buffers for the messages of clients.
 #[derive(Clone, Copy)]
 pub(in crate::server) enum Receives {
     Shared {

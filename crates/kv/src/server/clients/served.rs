@@ -6,7 +6,7 @@ use super::Sessions;
 use crate::metrics::{ClientPath, PathMetrics, Report};
 use crate::wire::Verdict;
 
-/// See the module documentation.
+/// The server's counters for the clients of each path.
 #[derive(Default)]
 pub(in crate::server) struct Served {
     paths: [PathMetrics; ClientPath::ALL.len()],

@@ -14,7 +14,7 @@ const QUIET_AFTER_ALL_NS: Nanoseconds = 1_500;
 /// Time between two checks during the wait.
 pub(super) const LOOK_NS: Nanoseconds = 500;
 
-/// See the module documentation.
+/// Decides how long a batch waits for more operations before a sync.
 #[derive(Default)]
 pub(super) struct Company {
     /// Operations of recent batches.

@@ -56,7 +56,7 @@ use gather::Gather;
 /// Operations that are published and answered before the following ones, so that their clients continue meanwhile.
 const ANSWERED_TOGETHER: usize = 32;
 
-/// See the module documentation.
+/// Serves arrivals in batches, each in the same steps.
 pub(super) struct Pipeline {
     runtime: Rc<dyn Runtime>,
     committer: Rc<Committer>,
@@ -90,7 +90,7 @@ impl Pipeline {
         }
     }
 
-    /// Serves all arrivals. See the module documentation. Returns the number of operations.
+    /// Serves all arrivals in one batch. Returns the number of operations.
     pub async fn serve(&mut self, state: &RefCell<State>) -> Result<usize, StoreError> {
         self.batch.clear();
         self.stamped.clear();

@@ -4,7 +4,7 @@ use super::batch::Write;
 use crate::server::shard::Shard;
 use crate::server::shards::Shards;
 
-/// See the module documentation.
+/// The room that a batch needs in the index of each shard.
 #[derive(Default)]
 pub(super) struct Room {
     /// The writes that are counted: so many of the batch.

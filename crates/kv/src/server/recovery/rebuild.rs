@@ -19,7 +19,7 @@ use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::occupancy::Occupancy;
 use crate::wire::{KeyMap, Route, Word};
 
-/// See the module documentation.
+/// Fills the indexes of all shards from the records of a scan.
 pub(crate) struct Rebuild {
     backing: Rc<dyn Backing>,
     log: Rc<dyn Region>,

@@ -30,7 +30,7 @@ pub(super) use publish::{Change, Move};
 pub(super) use tables::SharedTable;
 use tables::Tables;
 
-/// See the module documentation.
+/// The keys of one shard.
 pub(super) struct Shard {
     log: Rc<dyn PersistentRegion>,
     format: LogFormat,

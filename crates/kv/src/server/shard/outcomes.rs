@@ -13,7 +13,7 @@ use crate::wire::limits::OUTCOMES_MAX;
 /// Outcomes that each of many shards remembers, at most: tokens of one moment may all go to one shard.
 const OUTCOMES_OF_SHARD_MIN: usize = 1024;
 
-/// See the module documentation.
+/// The outcomes of the latest writes that carried tokens.
 pub(crate) struct Outcomes {
     /// Outcomes that are remembered, at most.
     max: usize,

@@ -38,7 +38,7 @@ enum NoGrowth {
     Device(#[from] DeviceError),
 }
 
-/// See the module documentation.
+/// The tables of an index as clients access them.
 pub(super) struct Tables {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,

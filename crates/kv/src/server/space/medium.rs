@@ -6,7 +6,7 @@ use stonecast_base::Span;
 use stonecast_log::LogFormat;
 use stonecast_media::{Backing, MediaError, Prepared};
 
-/// See the module documentation.
+/// The medium's space for segments.
 pub(super) struct Medium {
     backing: Rc<dyn Backing>,
     format: LogFormat,

@@ -14,7 +14,7 @@
 
 use stonecast_base::mutant;
 
-/// See the module documentation.
+/// The needed bytes of a segment, and the moment of the first death among its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
     /// Bytes of the records that the index names. If clients publish, publications are announced before they happen, and deaths

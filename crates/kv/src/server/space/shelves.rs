@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::Purpose;
 
-/// See the module documentation.
+/// Segments that are available to appenders.
 #[derive(Default)]
 pub(super) struct Shelves {
     /// Free segments. Puts take the first, and other purposes the last.

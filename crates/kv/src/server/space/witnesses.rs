@@ -34,7 +34,7 @@ pub(super) enum Telling {
     Settled,
 }
 
-/// See the module documentation.
+/// Stores the witness of each segment at its time.
 pub(crate) struct Witnesses {
     backing: Rc<dyn Backing>,
     format: LogFormat,
