@@ -25,11 +25,11 @@ use crate::layout::{PROTOCOL_VERSION, RING_CAPACITY};
 
 /// Longest packet.
 pub(crate) const PACKET_SIZE_MAX: usize = 4096;
-/// Most descriptors that a packet carries.
+/// The most descriptors that a packet carries.
 pub(crate) const DESCRIPTORS_MAX: usize = 4;
-/// Most bytes of private data.
+/// The most bytes of private data.
 pub(crate) const PRIVATE_DATA_SIZE_MAX: usize = 1024;
-/// Most bytes of a reason; longer reasons are truncated.
+/// The most bytes of a reason; longer reasons are truncated.
 const REASON_SIZE_MAX: usize = 1024;
 
 const MAGIC: [u8; 8] = *b"stncastM";

@@ -358,7 +358,7 @@ impl QueuePairState {
     }
 }
 
-/// Most changes of one batch that are executed at once.
+/// The most changes of one batch that are executed at once.
 const CHANGES_AT_ONCE_MAX: usize = 4;
 
 #[inline]

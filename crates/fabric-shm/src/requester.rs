@@ -36,7 +36,7 @@ struct Visit {
     executed: usize,
 }
 
-/// Most messages that are appended with one reservation. A receiver reaches them only after the last of them is copied.
+/// The most messages that are appended with one reservation. A receiver reaches them only after the last of them is copied.
 const RUN_MAX: usize = 64;
 
 impl QueuePairState {

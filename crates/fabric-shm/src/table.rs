@@ -1,6 +1,6 @@
 //! Objects by handle: an index and a generation in 32 bits, so that a handle of a removed object finds nothing.
 
-/// Most objects of one table: indexes have 16 bits.
+/// The most objects of one table: indexes have 16 bits.
 pub(crate) const TABLE_CAPACITY: usize = 1 << 16;
 
 #[derive(Debug)]

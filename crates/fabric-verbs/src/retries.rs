@@ -9,7 +9,7 @@
 //! The requester sends its wait to the responder when they connect; both compute the same pair from it: the full number of
 //! hardware retries, with the shortest pause that covers the wait.
 
-/// Most retries that the hardware counts; the next number means "for ever".
+/// The most retries that the hardware counts; the next number means "for ever".
 const HARDWARE_RETRIES_MAX: u8 = 6;
 
 /// The pauses of the InfiniBand specification (volume 1, table "Encoding for RNR NAK Timer Field"), in units of 10

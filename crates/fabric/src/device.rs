@@ -19,7 +19,7 @@ pub struct Capabilities {
     pub name: String,
     /// Longest SEND in bytes.
     pub send_size_max: u32,
-    /// Most bytes of private data in a connection request or its answer.
+    /// The most bytes of private data in a connection request or its answer.
     pub private_data_size_max: usize,
     /// Multi-packet shared receive queues.
     pub multi_packet: bool,
@@ -164,9 +164,9 @@ pub struct QueuePairOptions {
     /// Whether windows will be opened to the peer. Matters only if the device makes windows out of protection domains
     /// ([`Capabilities::protection_domains`]).
     pub windows: bool,
-    /// Most outstanding work requests on the send queue.
+    /// The most outstanding work requests on the send queue.
     pub send_capacity: u32,
-    /// Most outstanding receive buffers of the own receive queue.
+    /// The most outstanding receive buffers of the own receive queue.
     pub receive_capacity: u32,
     /// The number of retries of a send while the responder has no receive buffer; there is no "for ever".
     pub rnr_retry_count: u32,
@@ -177,7 +177,7 @@ pub struct QueuePairOptions {
 /// Options of a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedReceiveQueueOptions {
-    /// Most outstanding receive buffers.
+    /// The most outstanding receive buffers.
     pub capacity: u32,
     /// Each buffer takes many messages, placed by the requester's NIC without the responder's CPU. SENDs only.
     pub multi_packet: Option<MultiPacketOptions>,

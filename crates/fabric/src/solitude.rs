@@ -18,7 +18,7 @@ use std::cell::Cell;
 
 /// Batches in a row that are awaited in the call. A READ of a card takes some microseconds, so others wait for a few dozen.
 const IN_CALL_MAX: u32 = 16;
-/// Most batches that must let others run after a late batch.
+/// The most batches that must let others run after a late batch.
 const PENANCE_MAX: u32 = 1 << 12;
 
 /// Detects whether batches come one at a time.

@@ -46,7 +46,7 @@ pub fn request_size(capacity: usize, arguments: usize) -> usize {
     capacity + arguments.min(capacity / SENT_ARGUMENT_SIZE) * ARGUMENT_SIZE
 }
 
-/// Most bytes that the largest request within `limits` takes.
+/// The most bytes that the largest request within `limits` takes.
 pub fn request_size_max(limits: &RequestLimits) -> usize {
     let capacity = limits.size as usize + INPUT_STEP_MAX;
     let under_way = COMMAND_SIZE + WINDOW * WRITE_SIZE;

@@ -30,17 +30,17 @@ pub enum Message {
 /// A completion for which the requester waits. Completions come in posting order, so all earlier posts have completed, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Awaited {
-    /// Of the latest flush.
+    /// The completion of the latest flush.
     Flush,
-    /// Of a WRITE.
+    /// The completion of a WRITE.
     Write(Item),
-    /// Of a WRITE_WITH_IMM.
+    /// The completion of a WRITE_WITH_IMM.
     WriteImmediate(Item),
-    /// Of a SEND.
+    /// The completion of a SEND.
     Send(Message),
-    /// Of an append.
+    /// The completion of an append.
     Append(Message),
-    /// Of the latest READ.
+    /// The completion of the latest READ.
     Read,
 }
 

@@ -15,7 +15,7 @@ use crate::table::{ENTRY_KEY_SIZE, ENTRY_SIZE, NEIGHBOURHOOD};
 
 /// Bytes of the head array: one word for each head is the start of its region.
 pub(crate) const HEADS_SIZE: u64 = 4096;
-/// Most heads that the array holds.
+/// The most heads that the array holds.
 const HEADS_MAX: u8 = 128;
 /// The largest offset of 31 bits.
 pub(crate) const OFFSET_MAX: u64 = (1 << 31) - 1;

@@ -18,7 +18,7 @@ use crate::message::{HEADER_SIZE, Message};
 
 /// Entries of the completion queues that a server's port needs.
 pub const SERVER_COMPLETIONS: u32 = CLIENTS_MAX as u32 * ANSWERS as u32 * 2;
-/// Most clients at a time.
+/// The most clients at a time.
 pub(crate) const CLIENTS_MAX: usize = 128;
 /// Outstanding answers to one client.
 const ANSWERS: u64 = 16;

@@ -18,7 +18,7 @@ use crate::message::Message;
 pub(crate) const CLIENT_RECEIVES: u32 = 32;
 /// Entries of the completion queues that a client's port needs.
 pub const CLIENT_COMPLETIONS: u32 = 64;
-/// Most outstanding work requests of a client.
+/// The most outstanding work requests of a client.
 const SENDS: u32 = 16;
 /// RNR retries: the server posts a buffer again as soon as it has read it.
 const RNR_RETRY_COUNT: u32 = 60_000;

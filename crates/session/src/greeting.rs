@@ -123,7 +123,7 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// For a protocol that works on any platforms.
+    /// The greeting of a protocol that works on any platforms.
     pub const fn of(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -131,7 +131,7 @@ impl Greeting {
         }
     }
 
-    /// For a protocol whose promises depend on the platform: both sides must declare `platform`.
+    /// The greeting of a protocol whose promises depend on the platform: both sides must declare `platform`.
     pub const fn on(self, platform: PlatformCode) -> Self {
         Self {
             platform: Some(platform),

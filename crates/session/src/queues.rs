@@ -5,9 +5,9 @@ use stonecast_fabric::{DeviceError, Port, QueuePair, QueuePairOptions, SharedRec
 /// A queue pair as requested by a store. Its completion queues are those of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// Most outstanding work requests on the send queue.
+    /// The most outstanding work requests on the send queue.
     pub send_capacity: u32,
-    /// Most outstanding receive buffers of its own queue; at least 1.
+    /// The most outstanding receive buffers of its own queue; at least 1.
     pub receive_capacity: u32,
     /// The shared queue to take receive buffers from instead.
     pub shared_receive_queue: Option<SharedReceiveQueue>,

@@ -32,7 +32,7 @@ pub(crate) enum Visitor {
     Evicted,
 }
 
-/// For the timeline of a run.
+/// The words of the timeline of a run.
 impl fmt::Display for Visitor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {

@@ -46,9 +46,9 @@ use crate::backend::{Backend, Failure};
 /// Time limits for an etcd.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// For a connection.
+    /// The limit for a connection.
     pub connect: Duration,
-    /// For the whole answer to a read or a transaction.
+    /// The limit for the whole answer to a read or a transaction.
     pub answer: Duration,
     /// The time that a watch listens before it reads by itself: a silent etcd is noticed after that time.
     pub listen: Duration,

@@ -20,7 +20,7 @@ const UNLINKED: &str = ".unlinked-";
 /// Age at which the writer of such a file is taken for dead. A writer that was only stopped finds no file to link, so
 /// nothing is done.
 const UNLINKED_MAX: Duration = Duration::from_secs(3600);
-/// Most revisions that are superseded after one change: those that killed writers left.
+/// The most revisions that are superseded after one change: those that killed writers left.
 const SUPERSEDED_MAX: u32 = 64;
 /// Number of times that a value may be superseded while it is read.
 const LOOKS_MAX: u32 = 100;

@@ -55,7 +55,7 @@ const DESCRIPTOR_SIZE: u64 = 64;
 const SLOT_SIZE: u64 = 16;
 /// Bits of a cursor that count strides.
 const STRIDE_BITS: u32 = 24;
-/// Most strides of one buffer.
+/// The most strides of one buffer.
 pub(crate) const STRIDES_MAX: u64 = 1 << (STRIDE_BITS - 1);
 const PUBLISHED: u64 = 1 << 63;
 /// The message lies at the start of the next buffer.
@@ -66,7 +66,7 @@ pub(crate) const MESSAGE_SIZE_MAX: u32 = (1 << 30) - 1;
 /// The sizes of the parts of an append queue, known to both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AppendLayout {
-    /// Most posted buffers.
+    /// The most posted buffers.
     pub(crate) capacity: u32,
     /// Strides of all posted buffers together; a power of two.
     pub(crate) slots: u64,

@@ -16,7 +16,7 @@ use crate::socket::{self, Peer};
 
 /// Peers that may be connected without having sent anything. Further peers wait in the backlog.
 const GREETING_MAX: usize = 256;
-/// Most silent peers of one other user. Further peers of that user are turned away.
+/// The most silent peers of one other user. Further peers of that user are turned away.
 const GREETING_USER_MAX: usize = GREETING_MAX / 4;
 /// Time that a peer may take to send its request.
 const GREETING_NS: u64 = 5_000_000_000;

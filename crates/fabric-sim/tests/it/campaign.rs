@@ -34,7 +34,7 @@ const OPTIONS: AppendOptions = AppendOptions {
 };
 const BUFFERS: usize = 4;
 const BUFFER_SIZE: u32 = 8192;
-/// Most credits of a sender.
+/// The most credits of a sender.
 const CREDITS: u64 = 16;
 /// The interval at which the receiver polls and at which holes are searched for.
 const LOOK_NS: u64 = 1_000;

@@ -5,9 +5,9 @@ use std::net::TcpStream;
 
 use super::ControlError;
 
-/// Most bytes of a frame. The longest message is a connect with full private data.
+/// The most bytes of a frame. The longest message is a connect with full private data.
 pub(super) const FRAME_SIZE_MAX: usize = 4096;
-/// Most bytes that wait to be sent: a peer that reads nothing gets no more.
+/// The most bytes that wait to be sent: a peer that reads nothing gets no more.
 const OUTBOX_SIZE_MAX: usize = 64 * 1024;
 /// Bytes read from the socket at once.
 const READ_SIZE: usize = 4096;

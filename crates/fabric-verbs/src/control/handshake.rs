@@ -17,7 +17,7 @@ pub(super) const VERSION: u16 = 1;
 const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// Bytes that sealing adds to a message.
 const SEAL_SIZE: usize = 16;
-/// Most bytes of a message before it is sealed. The first messages of a handshake also carry a public key.
+/// The most bytes of a message before it is sealed. The first messages of a handshake also carry a public key.
 pub(super) const MESSAGE_SIZE_MAX: usize = FRAME_SIZE_MAX - SEAL_SIZE - 32;
 
 /// The beginning of the client's side. Its name follows.

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a key.
 const KEY_SIZE: usize = 32;
-/// Most bytes of a name.
+/// The most bytes of a name.
 pub(crate) const NAME_SIZE_MAX: usize = 64;
-/// Most bytes of a key file; a longer file is something else.
+/// The most bytes of a key file; a longer file is something else.
 const FILE_SIZE_MAX: u64 = 1 << 20;
 /// Rights of other users, which a key file must not give.
 const OTHERS: u32 = 0o077;

@@ -25,9 +25,9 @@ use super::profile::{PeerProfile, ProfileBytes};
 use super::ticket::TICKET_SIZE;
 use crate::path::{Endpoint, Gid};
 
-/// Most bytes of private data, in either direction.
+/// The most bytes of private data, in either direction.
 pub const PRIVATE_DATA_SIZE_MAX: usize = 1024;
-/// Most bytes of a reason; longer reasons are truncated.
+/// The most bytes of a reason; longer reasons are truncated.
 const REASON_SIZE_MAX: usize = 512;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -49,7 +49,7 @@ pub struct ControlOptions {
     pub back_off: BackOff,
     /// Time that a peer may take to prove its identity.
     pub handshake_patience: Duration,
-    /// Most peers that may be proving their identity at the same time.
+    /// The most peers that may be proving their identity at the same time.
     pub strangers_max: usize,
     /// The receiver of log lines about refused and lost peers.
     pub log: Log,

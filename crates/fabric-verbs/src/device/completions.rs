@@ -53,7 +53,7 @@ const POSITION: u64 = (1 << KIND_SHIFT) - 1;
 const SLOT_BITS: u32 = 24;
 
 impl WorkId {
-    /// Most slots of a shared receive queue.
+    /// The most slots of a shared receive queue.
     pub const SLOTS_MAX: u32 = 1 << SLOT_BITS;
 
     pub fn encode(self) -> u64 {

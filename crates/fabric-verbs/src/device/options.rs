@@ -28,7 +28,7 @@ pub struct VerbsOptions {
     pub back_off: BackOff,
     /// Time that a peer may take to prove its identity.
     pub handshake_patience: Duration,
-    /// Most peers that may be proving their identity at the same time.
+    /// The most peers that may be proving their identity at the same time.
     pub strangers_max: usize,
     /// Time that a packet waits for its answer before it is sent again: 4.096 microseconds times two to the power of this
     /// value, at most 31.

@@ -54,7 +54,8 @@ pub struct Setup {
     pub send_capacity: u32,
     /// Of both queue pairs.
     pub receive_capacity: u32,
-    /// Of the client's completion queues and, unless `server_receive_cq` is given, of the server's.
+    /// The capacity of the client's completion queues and, unless `server_receive_cq` is given, of the
+    /// server's.
     pub completion_capacity: u32,
     /// Of both queue pairs.
     pub rnr_retry_count: u32,

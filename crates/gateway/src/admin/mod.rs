@@ -35,7 +35,7 @@ use rustls::ServerConfig;
 use crate::error::{GatewayError, system};
 use crate::shared::{Shared, StopOnDrop};
 
-/// Most connections that the admin port has at a time.
+/// The most connections that the admin port has at a time.
 pub const CONNECTIONS_MAX: usize = stay::HEADS_MAX + stay::ANSWERS_MAX;
 
 /// Serves the admin port until the gateway is stopped.

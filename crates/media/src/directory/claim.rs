@@ -27,7 +27,7 @@ const OWN: [&str; 6] = [
 ];
 /// Names that the root of a new file system contains.
 const OF_FILE_SYSTEM: &str = "lost+found";
-/// Most foreign files that a refusal names.
+/// The most foreign files that a refusal names.
 const NAMED_MAX: usize = 5;
 
 /// A directory taken for a new pool.

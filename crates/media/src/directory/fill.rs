@@ -38,27 +38,27 @@ pub(super) struct Manner {
     /// and took 179 us and wrote 1 MiB after writes of 1 MiB. Small units take long to write: 6 ms for 4 MiB in units of
     /// 4 KiB, of which 3 ms are processor time, and syncs of the log wait for parts of that.
     write_size: u64,
-    /// Bytes between two syncs; `None` where nothing is ever synced. Every sync of the log also writes all pending zeros,
-    /// so few should be pending.
+    /// Bytes between two syncs; `None` if nothing is ever synced. Every sync of the log also writes all pending zeros, so few
+    /// should be pending.
     slice_size: Option<u64>,
     /// Whether the zeros go into large pages. Not for a file that is synced: a sync writes a whole page.
     large_pages: bool,
 }
 
 impl Manner {
-    /// For a log that is made durable by syncing its file.
+    /// The manner for a log that is made durable by syncing its file.
     pub const FILE_SYNC: Self = Self {
         write_size: 16 * KIB,
         slice_size: Some(512 * KIB),
         large_pages: false,
     };
-    /// For a log in persistent memory: the file system's metadata must be durable, and nothing waits for zeros.
+    /// The manner for a log in persistent memory: the file system's metadata must be durable, and no sync waits for zeros.
     pub const DIRECT: Self = Self {
         write_size: MIB,
         slice_size: Some(MIB),
         large_pages: false,
     };
-    /// For a log that survives processes only.
+    /// The manner for a log that survives only processes.
     pub const PROCESS: Self = Self {
         write_size: 2 * MIB,
         slice_size: None,

@@ -28,7 +28,7 @@ use crate::error::failed;
 const SYNC_FAILED: &str = "sync failed ";
 /// Bytes of the longest text.
 const TEXT_SIZE_MAX: usize = 1024;
-/// Most servers that may give up a pool while this server locks the pool.
+/// The most servers that may give up a pool while this server locks the pool.
 const TRIES_MAX: u32 = 16;
 
 /// The lock, held until dropped.

@@ -21,7 +21,7 @@ use stonecast_base::hash::xxh3_64;
 pub(crate) const HEADER_SIZE: usize = 24;
 /// Bytes of a part's place.
 pub(crate) const PLACE_SIZE: usize = 16;
-/// Most parts of an update.
+/// The most parts of an update.
 pub(crate) const PARTS_MAX: usize = 2;
 /// Seed of the tags, which distinguishes them from those of other formats ("persist" and a version).
 const TAG_SEED: u64 = u64::from_le_bytes(*b"persist1");

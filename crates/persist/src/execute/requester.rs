@@ -34,7 +34,7 @@ use crate::step::{Item, Step};
 /// Bytes of a buffer for an acknowledgement.
 const ACKNOWLEDGEMENT_SIZE: u32 = 64;
 const _: () = assert!(HEADER_SIZE <= ACKNOWLEDGEMENT_SIZE as usize);
-/// Most outstanding acknowledgements: more than a plan has.
+/// The most outstanding acknowledgements: more than a plan has.
 const ACKNOWLEDGEMENTS: u32 = 8;
 /// Bytes of all their buffers.
 const ACKNOWLEDGEMENTS_SIZE: u64 = ACKNOWLEDGEMENTS as u64 * ACKNOWLEDGEMENT_SIZE as u64;

@@ -42,7 +42,7 @@ const ACKNOWLEDGEMENT_SIZE: u64 = 64;
 const ACKNOWLEDGEMENTS_SIZE: u64 = AnswerRing::size(SEND_CAPACITY as u64, 0, ACKNOWLEDGEMENT_SIZE);
 /// Volatile receive buffers, if the layout has no persistent ones.
 const VOLATILE_BUFFERS: u32 = 64;
-/// Most sessions of a responder.
+/// The most sessions of a responder.
 const SESSIONS_MAX: u32 = 64;
 /// Retries towards a requester that is slow to post buffers for acknowledgements.
 const RNR_RETRY_COUNT: u32 = 1_000;

@@ -80,7 +80,7 @@ impl Certificates {
         options
     }
 
-    /// For a server with the certificate `name` that asks its clients for theirs.
+    /// The configuration of a server with the certificate `name` that asks its clients for theirs.
     pub fn server(&self, name: &str) -> Arc<ServerConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate(&self.path("ca.pem"))).unwrap();

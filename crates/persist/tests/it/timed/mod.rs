@@ -24,7 +24,7 @@ use stage::{Outcome, Run, run};
 const STALL_NS_MAX: u64 = 4_000;
 /// Number of orders of waiting that are tried.
 const SEEDS: u64 = 6;
-/// Most orders of waiting that are tried until one shows a loss.
+/// The most orders of waiting that are tried until one shows a loss.
 const SEEDS_MAX: u64 = 64;
 
 fn second_size(update: Update) -> Option<usize> {

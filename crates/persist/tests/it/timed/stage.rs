@@ -59,7 +59,8 @@ const BUFFERS: Span = Span::new(1 << 16, 8 * 256);
 const BUFFER_SIZE: u32 = 256;
 /// Bytes of the persistent region.
 const CAPACITY: u64 = 1 << 17;
-/// Most undecided lines of which every combination is judged; beyond that, those where one line differs from all others.
+/// The most undecided lines for which every combination is judged. With more lines, only combinations in which one line
+/// differs from all others are judged.
 const EXHAUSTIVE_MAX: usize = 7;
 
 struct Stage {
