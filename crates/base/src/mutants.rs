@@ -142,6 +142,8 @@ mutants! {
     LeaseNotAsked in "node", "one primary at a time";
     /// A node appends to a copy that has not said that it follows.
     SentUnfollowed in "node", "streams are open before entries come";
+    /// An heir looks at its memory while a primary that was dismissed may append.
+    DismissedNotFenced in "node", "quiesce before the look";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.

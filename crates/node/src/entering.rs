@@ -1,9 +1,11 @@
 //! Configurations: they give each shard its role.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stonecast_backup::Intake;
-use stonecast_cluster::{Configuration, Group, Term};
+use stonecast_base::mutant;
+use stonecast_cluster::{Configuration, Group, NodeName, Term};
 use stonecast_replication::{Lineage, ShardCopy, Takeover};
 
 use crate::node::Shared;
@@ -19,14 +21,23 @@ impl<C> State<C> {
         intake: &mut Intake,
         configuration: Rc<Configuration>,
     ) {
+        let before = self.others();
         self.configuration = configuration.clone();
         let others = self.others();
+        if !mutant!(DismissedNotFenced) {
+            // A node that the configuration does not name leads nothing, and may not have heard so.
+            before
+                .difference(&others)
+                .for_each(|peer| intake.fence(peer));
+        }
         for peer in &others {
             if !self.fences.keep_out(peer) {
                 intake.allow(peer.clone());
             }
         }
         self.peers.retain(|peer, _| others.contains(peer));
+        // A node that was dismissed is among those that nobody waits for any more.
+        let known = &before | &others;
         for group in &configuration.groups {
             let Some(number) = number_of(&configuration, &group.subject) else {
                 continue;
@@ -34,7 +45,7 @@ impl<C> State<C> {
             let begun = || Shard::new(number, group.subject.clone());
             self.shards.entry(number).or_insert_with(begun);
             match group.in_sync.contains(&self.me) {
-                true => self.enter_as_copy(shared, number, group),
+                true => self.enter_as_copy(shared, intake, (number, group), &known),
                 false => self.leave(shared, intake, number),
             }
         }
@@ -43,10 +54,11 @@ impl<C> State<C> {
     fn enter_as_copy<S: Store<Call = C>>(
         &mut self,
         shared: &Shared<S>,
-        number: u32,
-        group: &Group,
+        intake: &Intake,
+        (number, group): (u32, &Group),
+        known: &BTreeSet<NodeName>,
     ) {
-        let (nonce, others) = (self.configuration.nonce, self.others());
+        let nonce = self.configuration.nonce;
         let shard = self.shards.get_mut(&number).expect("it was entered");
         if matches!(shard.role, Role::Absent) {
             shard.copies(ShardCopy::new(number, Lineage::new(nonce)));
@@ -58,7 +70,7 @@ impl<C> State<C> {
         {
             shared.store.resigned(number, ended);
         }
-        let gone = others.iter().filter(|&peer| !group.in_sync.contains(peer));
+        let gone = known.iter().filter(|&peer| !group.in_sync.contains(peer));
         match &mut shard.role {
             Role::Leads(leads) => {
                 gone.for_each(|peer| leads.primary.removed(peer));
@@ -73,7 +85,7 @@ impl<C> State<C> {
                     .take()
                     .filter(|following| is_of_term(following.history.term));
                 if leads_so {
-                    self.stand(number, group);
+                    self.stand(intake, number, group);
                 }
             }
             Role::Absent => unreachable!("it is a copy"),
@@ -81,8 +93,12 @@ impl<C> State<C> {
     }
 
     /// Begins to take over, in a term that is new to the copy.
-    fn stand(&mut self, number: u32, group: &Group) {
-        let lost = self.others();
+    fn stand(&mut self, intake: &Intake, number: u32, group: &Group) {
+        let mut lost = self.others();
+        if !mutant!(DismissedNotFenced) {
+            // Among them is a primary that was dismissed: what it has appended until its fence may be answered.
+            lost.extend(intake.peers().cloned());
+        }
         let shard = self.shards.get_mut(&number).expect("it was entered");
         let Role::Copies(copies) = &shard.role else {
             return;

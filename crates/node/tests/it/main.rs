@@ -1,6 +1,7 @@
 //! Nodes that keep copies of shards, told as stories.
 
 mod campaign;
+mod dismissals;
 mod heirs;
 #[cfg(feature = "mutants")]
 mod mutants;

@@ -3,10 +3,10 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{heirs, restarts, writes};
+use crate::{dismissals, heirs, restarts, writes};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 3] = [
+const STORIES: [(Mutant, fn()); 4] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -18,6 +18,10 @@ const STORIES: [(Mutant, fn()); 3] = [
     (
         Mutant::SentUnfollowed,
         restarts::nodes_that_were_killed_come_back,
+    ),
+    (
+        Mutant::DismissedNotFenced,
+        dismissals::an_heir_has_what_a_dismissed_primary_answers,
     ),
 ];
 

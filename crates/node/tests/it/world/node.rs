@@ -7,7 +7,7 @@ use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pool};
 use stonecast_base::Random;
 use stonecast_cluster::{Found, Node as Described, NodeName, Nonce, Survived};
 use stonecast_config_sim::ConfigService;
-use stonecast_fabric::{ConnectionEvent, Port};
+use stonecast_fabric::{ConnectionEvent, Port, Runtime};
 use stonecast_fabric_sim::{
     Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
@@ -296,6 +296,12 @@ impl Place {
     pub fn node(&self) -> Option<Rc<Node<TestStore>>> {
         let running = self.running.borrow();
         running.as_ref()?.node.borrow().clone()
+    }
+
+    /// The tasks of the process.
+    pub fn runtime(&self) -> Option<Rc<dyn Runtime>> {
+        let running = self.running.borrow();
+        Some(running.as_ref()?.process.runtime())
     }
 
     pub fn store(&self) -> Option<Rc<TestStore>> {

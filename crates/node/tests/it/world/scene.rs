@@ -235,6 +235,27 @@ impl Scene {
         other.map(|(copy, map)| format!("{first} and {copy}: {:?}", differences(one, map)))
     }
 
+    /// Cuts a node off from the configuration alone.
+    pub fn cut_off_from_store(&self, index: usize, duration: Nanoseconds) {
+        let own = Some(self.places[index].machine);
+        for seat in self.seats.iter().copied().map(Some) {
+            self.world.block(own, seat, 0, duration);
+            self.world.block(seat, own, 0, duration);
+        }
+    }
+
+    /// Has another node dismiss the node at `index`.
+    pub fn dismiss(&self, index: usize) {
+        let name = self.places[index].name.clone();
+        let another = &self.places[(index + 1) % self.places.len()];
+        let node = another.node().expect("it runs");
+        let runtime = another.runtime().expect("it runs");
+        runtime.spawn(Box::pin(async move {
+            let dismissed = |present: &Configuration| present.dismiss(&name).map(Some);
+            node.member().change(dismissed).await.expect("it may go");
+        }));
+    }
+
     /// Cuts a node off from the other nodes, and from the configuration if `from_store`.
     pub fn cut_off(&self, index: usize, duration: Nanoseconds, from_store: bool) {
         let own = Some(self.places[index].machine);
