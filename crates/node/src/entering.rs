@@ -23,6 +23,7 @@ impl<C> State<C> {
     ) {
         let before = self.others();
         self.configuration = configuration.clone();
+        shared.post.enter(&configuration);
         let others = self.others();
         if !mutant!(DismissedNotFenced) {
             // A node that the configuration does not name leads nothing, and may not have heard so.

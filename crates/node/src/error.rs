@@ -1,6 +1,7 @@
 //! Why a node ends, and why it takes no write.
 
-use stonecast_backup::IntakeError;
+use stonecast_backup::{IntakeError, NotLinked};
+use stonecast_base::Nanoseconds;
 use stonecast_member::MemberError;
 use stonecast_replication::{LaterTerm, NotStamped};
 
@@ -37,8 +38,38 @@ pub enum NotServed {
     NotThePrimary {
         /// The shard.
         shard: u32,
+/// Why there is no link to a peer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoLink {
+    #[error("the configuration names no address")]
+    NoAddress,
+    #[error(transparent)]
+    NotLinked(#[from] NotLinked),
+    /// The entries that this node stamps do not fit there.
+    #[error(
+        "the longest entry has {found} bytes there, and {needed} here: give both nodes the same limit"
+    )]
+    ShortEntries { found: u32, needed: u32 },
+}
+
     },
     /// The primary takes no write at this moment.
     #[error(transparent)]
     NotStamped(#[from] NotStamped),
 }
+    /// A record without a byte is no record.
+    #[error("a record of shard {shard} without a byte: an entry has a body")]
+    Empty {
+        /// The shard.
+        shard: u32,
+    },
+    /// No copy takes the entry.
+    #[error(
+        "an entry of {size} bytes, and the longest one has {longest}; cut the value into pieces"
+    )]
+    TooLong {
+        /// Bytes of the entry, with its header.
+        size: u64,
+        /// Bytes of the longest.
+        longest: u32,
+    },

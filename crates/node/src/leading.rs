@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use stonecast_base::mutant;
-use stonecast_cluster::{NodeName, Term};
-use stonecast_replication::{Connection, Entry, LeaseSays, Report, Settled};
+use stonecast_base::{Nanoseconds, mutant};
+use stonecast_cluster::{NodeName, Subject, Term};
+use stonecast_member::Member;
+use stonecast_replication::{Connection, Entry, HEADER_SIZE, LeaseSays, Report, Settled};
 
 use crate::error::NotServed;
 use crate::heading::lease_says;
@@ -18,12 +19,25 @@ use crate::store::Store;
 #[must_use = "the records count when the batch is handed back"]
 pub struct OwnBatch(Vec<(u32, Report)>);
 
+/// The word of the lease of a primary.
+pub fn primary_lease(
+    member: &Member,
+    subject: &Subject,
+    term: Term,
+    now: Nanoseconds,
+) -> LeaseSays {
+    match mutant!(LeaseNotAsked) {
+        true => LeaseSays::Holds,
+        false => lease_says(member, subject, term, now),
+    }
+}
+
 impl<S: Store> Node<S> {
     /// Stamps a write of `shard` that was decided, with a version above all that the node has given. The caller writes the record of `body` into its own
     /// log, and then calls [`Node::send`].
     ///
     /// # Errors
-    /// The write must not be done, and nothing has changed.
+    /// The write must not be done, and nothing has changed. A body that no entry takes is refused here: behind the stamp all copies would wait for it.
     ///
     /// # Panics
     /// Unless `version` is above the last one of the shard.
@@ -34,6 +48,7 @@ impl<S: Store> Node<S> {
         body: &[u8],
         call: S::Call,
     ) -> Result<Entry, NotServed> {
+        self.fits(shard, body)?;
         let now = self.shared.runtime.now();
         self.with_leads(shard, |shard, leads| {
             let entry = leads.primary.stamp(version, call)?;
@@ -52,6 +67,19 @@ impl<S: Store> Node<S> {
             leads.primary.refuse(saw, call);
             Ok(())
         })
+    }
+
+    /// Whether every link takes an entry of `body`.
+    fn fits(&self, shard: u32, body: &[u8]) -> Result<(), NotServed> {
+        let (size, longest) = (
+            (HEADER_SIZE + body.len()) as u64,
+            self.shared.options.entry_size_max,
+        );
+        match body {
+            [] => Err(NotServed::Empty { shard }),
+            _ if size > longest.into() => Err(NotServed::TooLong { size, longest }),
+            _ => Ok(()),
+        }
     }
 
     fn with_leads<T>(
@@ -119,10 +147,7 @@ impl<C> State<C> {
                 continue;
             };
             let (term, now) = (leads.primary.term(), shared.runtime.now());
-            let lease = match mutant!(LeaseNotAsked) {
-                true => LeaseSays::Holds,
-                false => lease_says(&shared.member, &subject, term, now),
-            };
+            let lease = primary_lease(&shared.member, &subject, term, now);
             let Some(settled) = leads.primary.settle(lease) else {
                 let ended = shard.step_down().expect("it led");
                 shared.store.resigned(number, ended);

@@ -47,5 +47,6 @@ pub use error::{NodeError, NotServed};
 pub use leading::OwnBatch;
 pub use node::Node;
 pub use options::{Options, Place};
+pub use peer::PeerStatus;
 pub use start::Left;
 pub use store::{Ended, NotDurable, Store};

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use stonecast_backup::BackupLink;
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::NodeName;
-use stonecast_replication::{Connection, Entry, Kind, Point, Report};
+use stonecast_replication::{Connection, Entry, Kind, Point, Report, ReportedOutOfOrder};
 
+use crate::error::NoLink;
 use crate::letter::Says;
 use crate::node::Shared;
 use crate::peer::{Peer, Unsent};
@@ -17,21 +18,41 @@ use crate::store::Store;
 /// Connects to `peer`, once; the next attempt comes behind a pause.
 async fn connect<S: Store>(shared: Rc<Shared<S>>, peer: NodeName) {
     let addresses = shared.state.borrow().addresses(&peer);
-    let mut linked = None;
-    for address in addresses {
-        let (port, runtime) = (&shared.port, &shared.runtime);
-        let link = BackupLink::connect(port, runtime, &address, &shared.options.link).await;
-        linked = linked.or(link.ok());
-    }
-    if linked.is_none() {
+    let linked = link(&shared, &addresses).await;
+    if let Err(trouble) = &linked {
+        if let Some(way) = shared.state.borrow_mut().peers.get_mut(&peer) {
+            way.trouble = Some(trouble.to_string());
+        }
         shared.runtime.sleep(shared.options.repeat_ns).await;
     }
     let state = &mut *shared.state.borrow_mut();
-    let way = state.peers.entry(peer).or_default();
+    // A peer that was dismissed meanwhile gets no entries.
+    let Some(way) = state.peers.get_mut(&peer) else {
+        return;
+    };
     way.is_linking = false;
-    if let Some(link) = linked {
+    if let Ok(link) = linked {
         way.linked(link);
     }
+}
+
+/// A link to the first of `addresses` that accepts: a peer has one session of this node, and the next one would end it.
+async fn link<S: Store>(shared: &Shared<S>, addresses: &[String]) -> Result<BackupLink, NoLink> {
+    let (port, runtime, options) = (&shared.port, &shared.runtime, &shared.options);
+    let mut trouble = NoLink::NoAddress;
+    for address in addresses {
+        match BackupLink::connect(port, runtime, address, &options.link).await {
+            Ok(link) => {
+                let (found, needed) = (link.entry_size_max(), options.entry_size_max);
+                return match found < needed {
+                    true => Err(NoLink::ShortEntries { found, needed }),
+                    false => Ok(link),
+                };
+            }
+            Err(not_linked) => trouble = not_linked.into(),
+        }
+    }
+    Err(trouble)
 }
 
 impl<C: 'static> State<C> {
@@ -68,11 +89,12 @@ impl<C: 'static> State<C> {
         for (name, peer) in peers {
             while let Some(report) = peer.take_report() {
                 let heard = match report {
-                    Ok(report) => hear(shards.get_mut(&report.stream.shard), name, &report),
-                    Err(_ended) => false,
+                    Ok(report) => hear(shards.get_mut(&report.stream.shard), name, &report)
+                        .map_err(|wrong| wrong.to_string()),
+                    Err(ended) => Err(ended.to_string()),
                 };
-                if !heard {
-                    peer.end();
+                if let Err(trouble) = heard {
+                    peer.end(trouble);
                 }
             }
         }
@@ -137,14 +159,14 @@ impl<C: 'static> State<C> {
     }
 }
 
-/// Hands a report to the primary that it is for. False: the copy reports out of order.
+/// Hands a report to the primary that it is for.
 fn hear<C>(
     shard: Option<&mut Shard<C>>,
     from: &NodeName,
     report: &stonecast_backup::Report,
-) -> bool {
+) -> Result<(), ReportedOutOfOrder> {
     let Some(leads) = shard.and_then(Shard::leads) else {
-        return true;
+        return Ok(());
     };
     let report = Report {
         connection: Connection(report.connection),
@@ -152,7 +174,7 @@ fn hear<C>(
         version: report.version,
         kind: report.kind,
     };
-    leads.primary.persisted(from, report).is_ok()
+    leads.primary.persisted(from, report)
 }
 
 impl<C> Shard<C> {

@@ -1,18 +1,21 @@
 //! The handle of a node, and what its tasks share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::{ConnectionRequest, Port, Runtime};
 use stonecast_media::PersistentRegion;
 use stonecast_member::Member;
-use stonecast_replication::AppendKey;
+use stonecast_replication::{AppendKey, LeaseSays};
 
 use crate::error::NodeError;
 use crate::letter::{Letter, Says};
+use crate::leading::primary_lease;
 use crate::options::Options;
-use crate::post::Post;
+use crate::peer::{Peer, PeerStatus};
+use crate::post::{Hello, Post};
 use crate::state::State;
 use crate::store::Store;
 
@@ -58,7 +61,7 @@ impl<S: Store> Node<S> {
         if self.shared.member.take_request(request, private_data) {
             return true;
         }
-        if Post::is_hello(private_data) {
+        if Hello::is_said(private_data) {
             self.shared.post.accept(request, private_data);
             return true;
         }
@@ -70,11 +73,28 @@ impl<S: Store> Node<S> {
         is_hello
     }
 
-    /// The term in which the node serves `shard`; `None`: it does not.
+    /// The term in which the node serves `shard` at this moment; `None`: it does not. What depends on serving asks again behind all else that it needs.
     pub fn serves(&self, shard: u32) -> Option<Term> {
-        let mut state = self.shared.state.borrow_mut();
-        let leads = state.shards.get_mut(&shard)?.leads()?;
-        Some(leads.primary.term())
+        let shared = &self.shared;
+        let mut state = shared.state.borrow_mut();
+        let shard = state.shards.get_mut(&shard)?;
+        let (term, subject) = (shard.leads()?.primary.term(), &shard.subject);
+        let lease = primary_lease(&shared.member, subject, term, shared.runtime.now());
+        (lease == LeaseSays::Holds).then_some(term)
+    }
+
+    /// How the node reaches each peer that it has to reach, for its operator.
+    pub fn peers(&self) -> BTreeMap<NodeName, PeerStatus> {
+        let state = self.shared.state.borrow();
+        let status = |(name, peer): (&NodeName, &Peer)| {
+            let status = PeerStatus {
+                is_linked: peer.link.is_some(),
+                link_trouble: peer.trouble.clone(),
+                letter_trouble: self.shared.post.trouble(name),
+            };
+            (name.clone(), status)
+        };
+        state.peers.iter().map(status).collect()
     }
 
     /// Why the node has ended; `None`: it goes on, or its end was told.

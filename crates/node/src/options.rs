@@ -12,6 +12,9 @@ use stonecast_replication::AppendKey;
 pub struct Options {
     /// Options of the links to backups, with the hello of this node.
     pub link: LinkOptions,
+    /// Bytes of the longest entry that is stamped, with its header: no more than [`LinkOptions::staging_size`], and than every intake of the cluster
+    /// takes. A peer that takes less has no link, and its shards are not served.
+    pub entry_size_max: u32,
     /// Pause between two turns.
     pub pause_ns: Nanoseconds,
     /// Pause before a letter that was not answered is repeated, and before a link that failed is tried again.

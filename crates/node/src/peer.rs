@@ -15,12 +15,25 @@ pub struct Unsent {
     pub body: Rc<[u8]>,
 }
 
+/// How a node reaches a peer, for its operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Whether entries can be appended there.
+    pub is_linked: bool,
+    /// Why they cannot, or could not before: words for people.
+    pub link_trouble: Option<String>,
+    /// Why the last letter did not get there: words for people.
+    pub letter_trouble: Option<String>,
+}
+
 /// The way to a node that has copies of shards which this node leads.
 #[derive(Default)]
 pub struct Peer {
     pub link: Option<BackupLink>,
     /// Whether a task connects.
     pub is_linking: bool,
+    /// Why there is no link.
+    pub trouble: Option<String>,
     /// Of each shard: the term and the connection for which the peer has opened its streams, and what it had then.
     followed: BTreeMap<u32, (Term, u64, Point)>,
     /// Of each shard: when the last history was sent, and for what.
@@ -39,12 +52,15 @@ impl Peer {
 
     /// A new connection stands.
     pub fn linked(&mut self, link: BackupLink) {
-        self.end();
+        self.unsent.clear();
+        self.is_unflushed = false;
+        self.trouble = None;
         self.link = Some(link);
     }
 
-    /// Ends the connection. What was not reported is sent again by the next one.
-    pub fn end(&mut self) {
+    /// Ends the connection, for a reason in words for people. What was not reported is sent again by the next one.
+    pub fn end(&mut self, trouble: String) {
+        self.trouble = Some(trouble);
         self.link = None;
         self.unsent.clear();
         self.is_unflushed = false;
@@ -98,7 +114,9 @@ impl Peer {
                     self.is_unflushed = true;
                     self.unsent.pop_front();
                 }
-                Err(NotSent::TooLong { .. } | NotSent::Closed(_)) => return self.end(),
+                Err(refused @ (NotSent::TooLong { .. } | NotSent::Closed(_))) => {
+                    return self.end(refused.to_string());
+                }
                 // Credits and reports make room, and the end of the link is reported.
                 Err(_) => break,
             }

@@ -13,7 +13,7 @@ use crate::error::NodeError;
 use crate::fences::Fences;
 use crate::node::{Memory, Node, Shared};
 use crate::options::{Options, Place};
-use crate::post::{Post, Sender};
+use crate::post::{Hello, Post, Sender};
 use crate::shard::Shard;
 use crate::state::State;
 use crate::store::Store;
@@ -65,16 +65,22 @@ impl<S: Store> Node<S> {
         seat.found.copies.extend(copies);
         let (port, name, nonce) = (seat.port.clone(), seat.name.clone(), seat.cluster);
         let member = Member::start(seat).await?;
+        let configuration = member.configuration();
         let sender = Sender {
-            nonce,
-            name: name.clone(),
+            hello: Hello {
+                nonce,
+                incarnation: configuration.nodes[&name].incarnation,
+                name: name.clone(),
+            },
             patience_ns: options.link.patience_ns,
         };
+        let post = Rc::new(Post::new(&port, &runtime, sender));
+        post.enter(&configuration);
         let shared = Rc::new(Shared {
-            post: Rc::new(Post::new(&port, &runtime, sender)),
+            post,
             state: RefCell::new(State {
                 me: name,
-                configuration: member.configuration(),
+                configuration,
                 shards: found,
                 peers: BTreeMap::new(),
                 fences: Fences::default(),

@@ -122,8 +122,9 @@ impl<C> State<C> {
                 lineage,
             } => self.hear_history(from, shard, (connection, join), lineage),
             Says::Followed { connection, has } => {
-                let peer = self.peers.entry(from.clone()).or_default();
-                peer.followed(shard, (term, connection, has));
+                if let Some(peer) = self.peers.get_mut(from) {
+                    peer.followed(shard, (term, connection, has));
+                }
             }
             Says::Confirmed => self.hear_confirmed(from, shard, term),
         }

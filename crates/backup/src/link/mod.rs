@@ -77,6 +77,11 @@ impl BackupLink {
         self.connection
     }
 
+    /// Bytes of the longest entry that the link takes, with its header.
+    pub fn entry_size_max(&self) -> u32 {
+        self.limits.entry_size_max
+    }
+
     /// Takes an entry for a stream of the backup's `join`, and gives the entry the header that the backup's pool wants. The next
     /// [`BackupLink::flush`] sends it.
     ///

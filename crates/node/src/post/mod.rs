@@ -1,13 +1,14 @@
 //! The post between nodes: letters in one direction for each session.
 //!
 //! ```text
-//!   hello     greeting 12    16 bytes nonce of the cluster    name of the sender's node, to the end
+//!   hello     greeting 12    16 bytes nonce of the cluster    incarnation u64    name of the sender's node, to the end
 //!   welcome   greeting 12
 //! ```
 //!
 //! A node connects to a peer when it has something to say, and both sides keep the session. A letter that cannot be sent is dropped, with all that wait
-//! behind it: its sender repeats what matters. The node that a hello names is believed, as for appends.
+//! behind it: its sender repeats what matters. The node that a hello names is believed, as for appends, if the configuration names it in this start.
 
+mod hello;
 mod incoming;
 mod outgoing;
 
@@ -16,19 +17,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_cluster::{NodeName, Nonce};
+use stonecast_cluster::{Configuration, NodeName};
 use stonecast_fabric::{ConnectionRequest, Port, Runtime};
-use stonecast_session::{Greeting, Protocol, Queues, Side};
+use stonecast_session::Queues;
 
+pub use hello::Hello;
+use hello::{GREETING, Known};
 use incoming::Incoming;
 use outgoing::Outgoing;
 
-const GREETING: Greeting = Greeting::of(Protocol {
-    magic: *b"stcpostn",
-    name: "letters between nodes",
-    version: 1,
-});
-const NONCE_SIZE: usize = 16;
 /// Letters on their way in each session, at most.
 const LETTERS: u32 = 4;
 /// Letters that wait for a session, at most: more are dropped.
@@ -44,8 +41,7 @@ const QUEUES: Queues = Queues {
 
 /// The node that the post belongs to.
 pub struct Sender {
-    pub nonce: Nonce,
-    pub name: NodeName,
+    pub hello: Hello,
     /// Longest time until a peer accepts.
     pub patience_ns: Nanoseconds,
 }
@@ -57,6 +53,7 @@ pub struct Post {
     sender: Sender,
     outgoing: RefCell<BTreeMap<NodeName, Outgoing>>,
     incoming: RefCell<BTreeMap<NodeName, Incoming>>,
+    known: RefCell<Known>,
 }
 
 impl Post {
@@ -67,12 +64,22 @@ impl Post {
             sender,
             outgoing: RefCell::default(),
             incoming: RefCell::default(),
+            known: RefCell::default(),
         }
     }
 
-    /// Whether a hello is for the post.
-    pub fn is_hello(said: &[u8]) -> bool {
-        GREETING.hear(Side::Client, said).is_ok()
+    /// Hears the nodes of `configuration` from here on, each in the start that it names, and nobody else.
+    pub fn enter(&self, configuration: &Configuration) {
+        let nodes = configuration.nodes.iter();
+        let next: Known = nodes
+            .map(|(name, node)| (name.clone(), node.incarnation))
+            .collect();
+        let before = self.known.replace(next);
+        let known = self.known.borrow();
+        let stays = |peer: &NodeName| known.get(peer) == before.get(peer);
+        self.incoming.borrow_mut().retain(|peer, _| stays(peer));
+        let mut outgoing = self.outgoing.borrow_mut();
+        outgoing.retain(|peer, way| way.is_carried || known.contains_key(peer));
     }
 
     /// Sends a letter to the node that is reached at the first of `addresses` that accepts.
@@ -90,32 +97,23 @@ impl Post {
 
     /// Accepts a peer that said hello. An earlier session of it ends.
     pub fn accept(&self, request: ConnectionRequest, said: &[u8]) {
-        match self.judge(said) {
-            Ok(peer) => {
+        let judged = Hello::judge(said, self.sender.hello.nonce, &self.known.borrow());
+        match judged {
+            Ok(Hello { name, .. }) => {
                 let session = Incoming::accept(&self.port, request, &GREETING.say(&[]));
                 if let Some(session) = session {
-                    self.incoming.borrow_mut().insert(peer, session);
+                    self.incoming.borrow_mut().insert(name, session);
                 }
             }
             // A peer that is gone does not hear it.
-            Err(reason) => _ = self.port.device().reject(request, &reason),
+            Err(refused) => _ = self.port.device().reject(request, &refused.to_string()),
         }
     }
 
-    fn judge(&self, said: &[u8]) -> Result<NodeName, String> {
-        let said = GREETING.hear(Side::Client, said);
-        let said = said.map_err(|mismatch| mismatch.to_string())?;
-        let named = said.split_first_chunk::<NONCE_SIZE>();
-        let (nonce, name) = named.ok_or("the hello names nobody")?;
-        let (found, known) = (Nonce::from_bytes(*nonce), self.sender.nonce);
-        if found != known {
-            return Err(format!(
-                "a node of cluster {found}, and this one is of {known}"
-            ));
-        }
-        let name = std::str::from_utf8(name).ok();
-        let name = name.and_then(|name| name.parse().ok());
-        name.ok_or_else(|| "the hello names nobody".to_owned())
+    /// Why no letter reached `peer` lately.
+    pub fn trouble(&self, peer: &NodeName) -> Option<String> {
+        let outgoing = self.outgoing.borrow();
+        outgoing.get(peer)?.trouble.clone()
     }
 
     /// The letters that have come, with their senders.
@@ -132,11 +130,5 @@ impl Post {
             came.goes_on
         });
         letters
-    }
-
-    fn hello(&self) -> Vec<u8> {
-        let mut said = self.sender.nonce.as_bytes().to_vec();
-        said.extend_from_slice(self.sender.name.as_str().as_bytes());
-        GREETING.say(&said)
     }
 }

@@ -16,6 +16,8 @@ pub struct Outgoing {
     pub letters: VecDeque<Vec<u8>>,
     /// Whether a task carries them.
     pub is_carried: bool,
+    /// Why the last letter was not sent.
+    pub trouble: Option<String>,
     session: Option<Session>,
 }
 
@@ -28,17 +30,18 @@ struct Session {
 pub async fn carry(post: Rc<Post>, peer: NodeName, addresses: Vec<String>) {
     let mut session = with(&post, &peer, |way| way.session.take());
     while let Some(letter) = with(&post, &peer, |way| way.letters.pop_front()) {
-        if session.is_none() {
-            session = connect(&post, &addresses).await;
-        }
-        let sent = match &session {
-            Some(session) => session.send(&letter).await,
-            None => false,
+        let sent = send(&post, &addresses, session.take(), &letter).await;
+        let trouble = match sent {
+            Ok(goes_on) => {
+                session = Some(goes_on);
+                None
+            }
+            Err(trouble) => {
+                with(&post, &peer, |way| way.letters.clear());
+                Some(trouble)
+            }
         };
-        if !sent {
-            session = None;
-            with(&post, &peer, |way| way.letters.clear());
-        }
+        with(&post, &peer, |way| way.trouble = trouble);
     }
     with(&post, &peer, |way| {
         way.session = session;
@@ -51,28 +54,50 @@ fn with<T>(post: &Post, peer: &NodeName, call: impl FnOnce(&mut Outgoing) -> T) 
     call(outgoing.entry(peer.clone()).or_default())
 }
 
-async fn connect(post: &Post, addresses: &[String]) -> Option<Session> {
+/// Sends a letter by `session`, or by a new one where there is none, and returns the session.
+///
+/// # Errors
+/// The reason, in words for people.
+async fn send(
+    post: &Post,
+    addresses: &[String],
+    session: Option<Session>,
+    letter: &[u8],
+) -> Result<Session, String> {
+    let session = match session {
+        Some(session) => session,
+        None => connect(post, addresses).await?,
+    };
+    session.send(letter).await?;
+    Ok(session)
+}
+
+async fn connect(post: &Post, addresses: &[String]) -> Result<Session, String> {
+    let mut trouble = "the configuration names no address".to_owned();
     for address in addresses {
         let patience_ns = post.sender.patience_ns;
         let connecting = Session::connect(post, address);
         let connected = post.runtime.within(patience_ns, connecting).await;
-        if let Ok(Some(session)) = connected {
-            return Some(session);
+        let silent = |_elapsed| Err(format!("no word from {address} for {patience_ns} ns"));
+        match connected.unwrap_or_else(silent) {
+            Ok(session) => return Ok(session),
+            Err(reason) => trouble = reason,
         }
     }
-    None
+    Err(trouble)
 }
 
 impl Session {
-    async fn connect(post: &Post, address: &str) -> Option<Self> {
-        let endpoint = Endpoint::new(&post.port, QUEUES).ok()?;
-        let memory = endpoint.allocate(LETTER_SIZE.into()).ok()?;
-        let said = endpoint.connect(address, &post.hello()).await.ok()?;
-        GREETING.hear(Side::Server, &said).ok()?;
-        Some(Self { endpoint, memory })
+    async fn connect(post: &Post, address: &str) -> Result<Self, String> {
+        let endpoint = Endpoint::new(&post.port, QUEUES).map_err(words)?;
+        let memory = endpoint.allocate(LETTER_SIZE.into()).map_err(words)?;
+        let said = endpoint.connect(address, &post.sender.hello.say()).await;
+        let said = said.map_err(words)?;
+        GREETING.hear(Side::Server, &said).map_err(words)?;
+        Ok(Self { endpoint, memory })
     }
 
-    async fn send(&self, letter: &[u8]) -> bool {
+    async fn send(&self, letter: &[u8]) -> Result<(), String> {
         let port = self.endpoint.port();
         port.device().memory(self.memory).write(0, letter);
         let local = LocalSpan {
@@ -82,6 +107,13 @@ impl Session {
         };
         let send = Operation::Send { local };
         let sent = port.submit(self.endpoint.qp(), &[send]).await;
-        sent.is_ok_and(|status| status == Status::Success)
+        match sent.map_err(words)? {
+            Status::Success => Ok(()),
+            failed => Err(failed.to_string()),
+        }
     }
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }

@@ -29,10 +29,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         // No node is removed: a node that is away comes back.
-        let shape = Shape {
-            remove_after_ns: 2_000 * MS,
-            ..[Shape::THREE, Shape::ANSWERED][(seed % 2) as usize]
-        };
+        let shape = [Shape::THREE, Shape::ANSWERED][(seed % 2) as usize].patient();
         Self {
             scene: Scene::settled(shape, seed),
             open: Vec::new(),

@@ -2,17 +2,10 @@
 
 use crate::world::{MS, Scene, Shape};
 
-fn patient(shape: Shape) -> Shape {
-    Shape {
-        remove_after_ns: 2_000 * MS,
-        ..shape
-    }
-}
-
 /// Needs the answer that a copy follows: entries that come before their streams are open are of no stream.
 pub fn nodes_that_were_killed_come_back() {
     for shape in [Shape::THREE, Shape::ANSWERED] {
-        let scene = Scene::settled(patient(shape), 21);
+        let scene = Scene::settled(shape.patient(), 21);
         (0..30).for_each(|turn| scene.write(turn % 3, turn as u8));
         for index in 0..3 {
             scene.places[index].kill();
@@ -34,7 +27,7 @@ fn a_node_that_was_killed_comes_back_as_a_copy_with_everything() {
 #[test]
 fn after_a_power_cut_of_all_nodes_everything_that_was_answered_is_there() {
     for shape in [Shape::THREE, Shape::ANSWERED] {
-        let scene = Scene::settled(patient(shape), 22);
+        let scene = Scene::settled(shape.patient(), 22);
         (0..30).for_each(|turn| scene.write(turn % 3, turn as u8));
         for place in &scene.places {
             place.cut_power(&scene.world, 0);

@@ -1,6 +1,8 @@
 //! Writes on all copies, while nothing happens to the nodes.
 
-use crate::world::{MS, Scene, Shape};
+use stonecast_node::NotServed;
+
+use crate::world::{ENTRY_SIZE_MAX, MS, Scene, Shape};
 
 fn shapes() -> [Shape; 2] {
     [Shape::THREE, Shape::ANSWERED]
@@ -34,6 +36,44 @@ fn segments_are_used_again_when_what_they_have_was_digested() {
         assert!(scene.run_until(20 * MS, all), "turn {turn}");
     }
     scene.assert_agreement();
+}
+
+/// Needs the look at the body: all copies would wait for an entry that no link takes.
+#[test]
+fn a_record_that_no_entry_takes_is_refused_before_it_is_stamped() {
+    let scene = Scene::settled(Shape::THREE, 4);
+    let primary = scene.serving(0).expect("it is served");
+    let node = primary.node().expect("it runs");
+    let store = primary.store().expect("it runs");
+    let longest = ENTRY_SIZE_MAX;
+    let stamp = |size: usize| node.stamp(0, u64::MAX, &vec![7; size], store.nobody());
+    let too_long = NotServed::TooLong {
+        size: u64::from(longest) + 1,
+        longest,
+    };
+    assert_eq!(stamp(longest as usize - 63), Err(too_long));
+    assert_eq!(stamp(0), Err(NotServed::Empty { shard: 0 }));
+    scene.write(0, 1);
+    scene.assert_agreement();
+}
+
+/// Needs the reasons of links and letters.
+#[test]
+fn a_node_says_why_it_does_not_reach_a_peer() {
+    let scene = Scene::settled(Shape::THREE.patient(), 5);
+    let primary = scene.serving(0).expect("it is served");
+    let node = primary.node().expect("it runs");
+    let peer = &scene.places[(primary.index + 1) % 3];
+    let status = || node.peers()[&peer.name].clone();
+    assert!(status().is_linked && status().link_trouble.is_none());
+    peer.kill();
+    scene.run_for(5 * MS);
+    assert!(!status().is_linked);
+    let trouble = status().link_trouble.expect("it is told");
+    assert!(trouble.contains("sim:node-"), "{trouble}");
+    scene.start(peer.index);
+    assert!(scene.run_until(100 * MS, || status().is_linked));
+    assert_eq!(status().link_trouble, None);
 }
 
 /// Needs the wait for the own commit: both backups have the write long before.

@@ -7,5 +7,6 @@ mod recovery;
 mod scene;
 mod store;
 
+pub use node::{ENTRY_SIZE_MAX, Place};
 pub use scene::{MS, Scene, Shape};
 pub use store::Call;

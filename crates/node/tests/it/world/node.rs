@@ -30,6 +30,8 @@ use super::store::TestStore;
 pub const NONCE: Nonce = Nonce::from_u128(0x5707_eca5);
 const SEGMENT_SIZE: u64 = 16 * 1024;
 const SEGMENTS: u32 = 16;
+/// Bytes of the longest entry.
+pub const ENTRY_SIZE_MAX: u32 = 1024;
 
 /// How entries become durable at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,19 +81,17 @@ pub fn name(index: usize) -> NodeName {
     char::from(b'a' + index as u8).to_string().parse().unwrap()
 }
 
-pub fn address(index: usize) -> String {
-    format!("sim:node-{}", name(index))
+/// The addresses of a node: two ports of one device.
+pub fn addresses(index: usize) -> Vec<String> {
+    [1, 2]
+        .map(|port| format!("sim:node-{}-{port}", name(index)))
+        .into()
 }
 
 /// The node of pool `index + 1`.
 pub fn described(index: usize, plan: Plan) -> Described {
     let pool = Uuid::from_u128(index as u128 + 1);
-    Described::new(
-        pool,
-        Durability::Power,
-        plan.platform(),
-        vec![address(index)],
-    )
+    Described::new(pool, Durability::Power, plan.platform(), addresses(index))
 }
 
 impl Place {
@@ -142,7 +142,9 @@ impl Place {
     ) {
         let process = world.process(self.machine);
         let (port, runtime) = (process.port(4096).unwrap(), process.runtime());
-        port.device().listen(&address(self.index)).unwrap();
+        for address in addresses(self.index) {
+            port.device().listen(&address).unwrap();
+        }
         let region = self.region();
         let format = self.format();
         let (ledger, segments) = recover(&*region, &format);
@@ -223,7 +225,7 @@ impl Place {
             durability: Durability::Power,
             sessions_max: 3,
             ahead: 2,
-            entry_size_max: 1024,
+            entry_size_max: ENTRY_SIZE_MAX,
             window_size: 4096,
             look_units: 64,
             ask_again_ns: 20_000,
@@ -246,6 +248,7 @@ impl Place {
                 rnr_retry_count: 4,
                 rnr_retry_delay_ns: 10_000,
             },
+            entry_size_max: ENTRY_SIZE_MAX,
             pause_ns: 20_000,
             repeat_ns: 500_000,
             idle_ns: 300_000,

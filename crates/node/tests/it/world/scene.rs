@@ -39,6 +39,14 @@ impl Shape {
         plan: Plan::Answered,
         ..Self::THREE
     };
+
+    /// The same, where no node is removed for its silence.
+    pub fn patient(self) -> Self {
+        Self {
+            remove_after_ns: 2_000 * MS,
+            ..self
+        }
+    }
 }
 
 /// See the module documentation.

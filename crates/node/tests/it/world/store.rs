@@ -137,6 +137,18 @@ impl TestStore {
         self.parts.borrow_mut().calls.push(call);
     }
 
+    /// A call that nobody waits for.
+    pub fn nobody(&self) -> Waiting {
+        let call = Call {
+            shard: 0,
+            key: 0,
+            number: None,
+            attempt: 0,
+        };
+        let answer = Answer::Saw(None);
+        Waiting { call, answer }
+    }
+
     /// The state of a shard that is published or digested here.
     pub fn map(&self, shard: u32) -> Map {
         let parts = self.parts.borrow();
