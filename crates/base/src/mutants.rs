@@ -144,6 +144,8 @@ mutants! {
     SentUnfollowed in "node", "streams are open before entries come";
     /// An heir looks at its memory while a primary that was dismissed may append.
     DismissedNotFenced in "node", "quiesce before the look";
+    /// A node that has ended goes on to grant leases, and to renew its own.
+    FailedNodeGrants in "node", "every group is led again";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.

@@ -160,6 +160,12 @@ impl Member {
         }
     }
 
+    /// Ends the membership, as dropping does: the node leads nothing, asks for no lease and grants none from here on. What it granted before
+    /// holds until it runs out.
+    pub fn stop(&self) {
+        self.shared.end(MemberError::Stopped);
+    }
+
     /// The node's name.
     pub fn name(&self) -> &NodeName {
         &self.shared.identity.name
@@ -243,7 +249,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.shared.end(MemberError::Stopped);
+        self.stop();
     }
 }
 

@@ -7,7 +7,7 @@ use stonecast_replication::{LaterTerm, NotStamped};
 
 use crate::store::NotDurable;
 
-/// Why a node has ended. Its leases run out by themselves, and its copies are what is durable.
+/// Why a node has ended. It has resigned and renews no lease; its copies are what is durable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
@@ -20,6 +20,14 @@ pub enum NodeError {
     /// The medium of the store failed.
     #[error(transparent)]
     Store(#[from] NotDurable),
+    /// The medium of the store, or of the memory for appends, has not ended its work.
+    #[error(
+        "the medium has not ended its work in {waited_ns} ns: the node has given its shards up"
+    )]
+    MediumHangs {
+        /// The time.
+        waited_ns: Nanoseconds,
+    },
     /// The pool has an entry of a term that the node had not entered: its history was lost.
     #[error("shard {shard}: {later}")]
     LaterTerm {
@@ -30,14 +38,6 @@ pub enum NodeError {
     },
 }
 
-/// Why a write was not stamped. Nothing of it exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotServed {
-    /// Another node leads the shard, or nobody does.
-    #[error("this node does not lead shard {shard}: ask its primary")]
-    NotThePrimary {
-        /// The shard.
-        shard: u32,
 /// Why there is no link to a peer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoLink {
@@ -52,11 +52,15 @@ pub(crate) enum NoLink {
     ShortEntries { found: u32, needed: u32 },
 }
 
+/// Why a write was not stamped. Nothing of it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotServed {
+    /// Another node leads the shard, or nobody does.
+    #[error("this node does not lead shard {shard}: ask its primary")]
+    NotThePrimary {
+        /// The shard.
+        shard: u32,
     },
-    /// The primary takes no write at this moment.
-    #[error(transparent)]
-    NotStamped(#[from] NotStamped),
-}
     /// A record without a byte is no record.
     #[error("a record of shard {shard} without a byte: an entry has a body")]
     Empty {
@@ -73,3 +77,7 @@ pub(crate) enum NoLink {
         /// Bytes of the longest.
         longest: u32,
     },
+    /// The primary takes no write at this moment.
+    #[error(transparent)]
+    NotStamped(#[from] NotStamped),
+}

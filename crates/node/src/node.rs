@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use stonecast_base::mutant;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::{ConnectionRequest, Port, Runtime};
 use stonecast_media::PersistentRegion;
@@ -11,8 +12,8 @@ use stonecast_member::Member;
 use stonecast_replication::{AppendKey, LeaseSays};
 
 use crate::error::NodeError;
-use crate::letter::{Letter, Says};
 use crate::leading::primary_lease;
+use crate::letter::{Letter, Says};
 use crate::options::Options;
 use crate::peer::{Peer, PeerStatus};
 use crate::post::{Hello, Post};
@@ -105,15 +106,30 @@ impl<S: Store> Node<S> {
 
 impl<S: Store> Drop for Node<S> {
     fn drop(&mut self) {
-        self.shared.is_over.set(true);
+        self.shared.stop();
     }
 }
 
 impl<S: Store> Shared<S> {
-    /// The node ends.
+    /// The node ends: others lead what it led as soon as its leases have run out.
     pub fn fail(&self, error: NodeError) {
-        self.is_over.set(true);
+        self.stop();
+        let state = &mut *self.state.borrow_mut();
+        for (&number, shard) in &mut state.shards {
+            if let Some(ended) = shard.step_down() {
+                self.store.resigned(number, ended);
+            }
+        }
+        state.peers.clear();
         self.end.borrow_mut().get_or_insert(error);
+    }
+
+    /// Takes no further turn, and keeps no lease alive, its own or that of another node.
+    fn stop(&self) {
+        self.is_over.set(true);
+        if !mutant!(FailedNodeGrants) {
+            self.member.stop();
+        }
     }
 
     /// Sends a letter. One that is too long is not sent, and the shard waits.

@@ -19,6 +19,8 @@ pub struct Options {
     pub pause_ns: Nanoseconds,
     /// Pause before a letter that was not answered is repeated, and before a link that failed is tried again.
     pub repeat_ns: Nanoseconds,
+    /// Longest time that a turn waits for the node's own medium. A node that waits longer ends, so that others lead its shards.
+    pub medium_patience_ns: Nanoseconds,
     /// Time without writes of a shard after which its copies are told the horizon.
     pub idle_ns: Nanoseconds,
     /// Entries that are digested before the floor rises.

@@ -1,6 +1,7 @@
 //! The task of a node: one turn after the other.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -14,14 +15,33 @@ use crate::node::{Memory, Shared};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
+/// Parts of the patience with the medium.
+const PATIENCE_PARTS: u64 = 8;
+
 /// Takes turns until the node is over.
 pub async fn run<S: Store>(shared: Rc<Shared<S>>, mut intake: Intake) {
     while !shared.is_over.get() {
-        if let Err(error) = turn(&shared, &mut intake).await {
+        if let Err(error) = bounded_turn(&shared, &mut intake).await {
             shared.fail(error);
         }
         shared.runtime.sleep(shared.options.pause_ns).await;
     }
+}
+
+/// A turn that waits no longer than the node has patience with its medium. Time in which the node itself stands still counts as one part of many.
+async fn bounded_turn<S: Store>(
+    shared: &Rc<Shared<S>>,
+    intake: &mut Intake,
+) -> Result<(), NodeError> {
+    let waited_ns = shared.options.medium_patience_ns;
+    let mut turn = pin!(turn(shared, intake));
+    for _ in 0..PATIENCE_PARTS {
+        let part_ns = waited_ns / PATIENCE_PARTS;
+        if let Ok(ended) = shared.runtime.within(part_ns, turn.as_mut()).await {
+            return ended;
+        }
+    }
+    Err(NodeError::MediumHangs { waited_ns })
 }
 
 async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<(), NodeError> {

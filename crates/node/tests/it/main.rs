@@ -2,6 +2,7 @@
 
 mod campaign;
 mod dismissals;
+mod failures;
 mod heirs;
 #[cfg(feature = "mutants")]
 mod mutants;

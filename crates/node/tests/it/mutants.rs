@@ -3,10 +3,10 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{dismissals, heirs, restarts, writes};
+use crate::{dismissals, failures, heirs, restarts, writes};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 4] = [
+const STORIES: [(Mutant, fn()); 5] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -22,6 +22,10 @@ const STORIES: [(Mutant, fn()); 4] = [
     (
         Mutant::DismissedNotFenced,
         dismissals::an_heir_has_what_a_dismissed_primary_answers,
+    ),
+    (
+        Mutant::FailedNodeGrants,
+        failures::others_lead_what_a_node_with_a_broken_medium_led,
     ),
 ];
 

@@ -41,6 +41,7 @@ struct Parts {
     epochs: Option<Known>,
     /// How much longer than usual a commit takes.
     delay_ns: u64,
+    is_broken: bool,
 }
 
 impl Disk {
@@ -55,6 +56,15 @@ impl Disk {
 
     pub fn delay_ns(&self) -> u64 {
         self.0.borrow().delay_ns
+    }
+
+    /// Each commit that ends from here on fails, until the disk is mended.
+    pub fn is_to_break(&self, is_broken: bool) {
+        self.0.borrow_mut().is_broken = is_broken;
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.0.borrow().is_broken
     }
 
     /// How much there is to commit.

@@ -251,6 +251,7 @@ impl Place {
             entry_size_max: ENTRY_SIZE_MAX,
             pause_ns: 20_000,
             repeat_ns: 500_000,
+            medium_patience_ns: 40_000_000,
             idle_ns: 300_000,
             floor_after: 8,
         }

@@ -163,8 +163,8 @@ impl TestStore {
                 self.decide(&node, call);
             }
             let batch = node.send();
-            if self.disk.mark() > 0 {
-                self.commit().await.unwrap();
+            if self.disk.mark() > 0 && self.commit().await.is_err() {
+                return;
             }
             node.persisted_here(batch);
             self.runtime.sleep(BATCH_NS).await;
@@ -232,6 +232,10 @@ impl Store for TestStore {
         let mark = self.disk.mark();
         Box::pin(async move {
             self.runtime.sleep(COMMIT_NS + self.disk.delay_ns()).await;
+            if self.disk.is_broken() {
+                let reason = "the disk says no".to_owned();
+                return Err(NotDurable { reason });
+            }
             // Another commit may have taken a part of it meanwhile.
             self.disk.commit(mark.min(self.disk.mark()));
             Ok(())

@@ -1,0 +1,72 @@
+//! Nodes whose medium fails, or does not answer.
+
+use crate::world::{MS, Place, Scene, Shape};
+
+/// Breaks the medium of the primary of shard 0, and has the others write until the node notices.
+fn break_medium(seed: u64, how: impl FnOnce(&Place)) -> (Scene, usize) {
+    let scene = Scene::settled(Shape::THREE, seed);
+    (0..30).for_each(|turn| scene.write(turn % 3, 1));
+    let broken = scene.serving(0).expect("it is served").index;
+    how(&scene.places[broken]);
+    let led = (0..3).find(|&shard| {
+        scene
+            .serving(shard)
+            .is_some_and(|place| place.index != broken)
+    });
+    let (shard, led_by) = led
+        .and_then(|shard| Some((shard, scene.serving(shard)?.index)))
+        .expect("each node leads a shard");
+    for key in 0..20 {
+        scene.call(led_by, scene.new_write(shard, key));
+        scene.run_for(MS / 4);
+    }
+    (scene, broken)
+}
+
+fn others_lead(scene: &Scene, broken: usize) {
+    let led = scene.run_until(250 * MS, || {
+        (0..3).all(|shard| {
+            scene
+                .serving(shard)
+                .is_some_and(|place| place.index != broken)
+        })
+    });
+    assert!(led, "other nodes lead all shards: {:?}", scene.ends());
+    let node = scene.places[broken].node().expect("it runs");
+    assert!((0..3).all(|shard| node.serves(shard).is_none()));
+}
+
+/// Needs the end of the membership: peers grant the lease of a process that runs and asks.
+pub fn others_lead_what_a_node_with_a_broken_medium_led() {
+    let (scene, broken) = break_medium(51, |place| place.disk.is_to_break(true));
+    others_lead(&scene, broken);
+    let end = scene.places[broken].end();
+    assert!(end.is_some_and(|end| end.contains("the disk says no")));
+    (0..30).for_each(|turn| scene.write(turn % 3, 1));
+    scene.assert_agreement();
+}
+
+#[test]
+fn a_node_whose_medium_fails_gives_its_shards_up() {
+    others_lead_what_a_node_with_a_broken_medium_led();
+}
+
+/// Needs the bound of a turn.
+#[test]
+fn a_node_whose_medium_does_not_answer_gives_its_shards_up() {
+    let (scene, broken) = break_medium(52, |place| place.disk.slow_down(10_000 * MS));
+    others_lead(&scene, broken);
+    let end = scene.places[broken].end();
+    assert!(end.is_some_and(|end| end.contains("has not ended its work")));
+}
+
+/// Needs the look at the lease: nothing but the clock has told the node that it leads no more.
+#[test]
+fn a_node_serves_no_longer_than_its_lease_whatever_its_turns_wait_for() {
+    let (scene, slow) = break_medium(53, |place| place.disk.slow_down(30 * MS));
+    let node = scene.places[slow].node().expect("it runs");
+    assert!(node.serves(0).is_some(), "its membership goes on");
+    scene.cut_off(slow, 100 * MS, true);
+    scene.run_for(12 * MS);
+    assert_eq!(node.serves(0), None);
+}
