@@ -37,6 +37,8 @@ struct Run {
     explorer: Explorer<Appends>,
     mishaps: Vec<(u64, Mishap)>,
     moments: Moments,
+    /// The time at which the last process that stands still goes on.
+    stands_still_until: Nanoseconds,
 }
 
 /// Runs `setup`.
@@ -72,6 +74,7 @@ impl Run {
             mishaps: schedule(setup, &mut random),
             random,
             moments: Moments::new(setup.every_moment),
+            stands_still_until: 0,
         };
         (0..setup.senders).for_each(|sender| run.start_sender(sender));
         run
@@ -172,6 +175,7 @@ impl Run {
             Mishap::HostHung => {
                 if let Some(process) = self.stage.nodes[node as usize].process() {
                     process.pause(duration);
+                    self.note_standstill(duration);
                     let name = self.stage.subject.name(node);
                     self.stage
                         .mark(format!("{name} stands still for {duration} ns"));
@@ -180,6 +184,7 @@ impl Run {
             }
             Mishap::SenderPaused => {
                 self.stage.clients[sender as usize].process.pause(duration);
+                self.note_standstill(duration);
                 let name = format!("sender {sender}");
                 self.stage
                     .mark(format!("{name} stands still for {duration} ns"));
@@ -187,6 +192,7 @@ impl Run {
             }
             Mishap::Suspended => {
                 self.stage.world.suspend(machine, duration);
+                self.note_standstill(duration);
                 self.stage.mark(format!(
                     "the machine of {owner} is suspended for {duration} ns"
                 ));
@@ -203,6 +209,11 @@ impl Run {
         }
     }
 
+    fn note_standstill(&mut self, duration: Nanoseconds) {
+        let until = self.stage.world.now() + duration;
+        self.stands_still_until = self.stands_still_until.max(until);
+    }
+
     fn hit(&mut self, fault: Fault, name: &'static str) {
         self.stage.world.hit(fault);
         self.stage.count(name);
@@ -217,7 +228,8 @@ impl Run {
         }
     }
 
-    /// Lets everything heal. Then each sender must persist more entries, and be connected to all receivers.
+    /// Lets everything heal. Then each sender must persist more entries, and be connected to all receivers. Healing wakes
+    /// no process that stands still, and such a receiver accepts no connection before it goes on.
     fn heal_and_go_on(&mut self) {
         self.stage.world.heal();
         self.stage.mark("everything has healed".to_owned());
@@ -226,7 +238,7 @@ impl Run {
         self.stage.healed_until = Some(self.stage.world.now() + PROGRESS_NS);
         subject.add_entries(PROGRESS);
         while !subject.is_idle() && self.step() {}
-        let settled = self.stage.world.now() + SETTLING_NS;
+        let settled = self.stage.world.now().max(self.stands_still_until) + SETTLING_NS;
         self.stage.healed_until = Some(settled + SETTLING_NS);
         while self.stage.world.now() < settled && self.step() {}
         if self.stage.is_sound() {

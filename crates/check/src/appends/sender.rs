@@ -29,8 +29,10 @@ const PATIENCE_NS: Nanoseconds = 50_000_000;
 /// Time without progress after which a sender with work connects again. If the peer's farewell is lost, a sender that
 /// waits for credits does not notice the end of the connection.
 const SILENCE_NS: Nanoseconds = 200_000_000;
-/// The pause before a sender connects again.
+/// The shortest and the longest pause before a sender connects again. A session costs each receiver that it reached a
+/// buffer, even if it never reached the others, so a sender that fails again and again slows down.
 const RETRY_NS: Nanoseconds = 200_000;
+const RETRY_NS_MAX: Nanoseconds = 100_000_000;
 /// The shortest and the longest pause between two looks.
 const PAUSE_NS: Nanoseconds = 1_000;
 const PAUSE_NS_MAX: Nanoseconds = 1_000_000;
@@ -73,15 +75,20 @@ struct Session {
 /// Appends until the run is over.
 pub(super) async fn live(appends: Rc<Appends>, process: Process, sender: u32, seed: u64) {
     let mut random = random_from_seed(seed);
+    let mut pause = RETRY_NS;
     while !appends.is_over() {
         let id = appends.begin_session(sender);
-        if let Some(mut session) = Session::open(&appends, &process, id).await {
-            appends.note_connected(sender, true);
-            session.run(&appends, &process, &mut random).await;
-            appends.note_connected(sender, false);
-            session.give_up(&appends);
-        }
-        process.runtime().sleep(RETRY_NS).await;
+        pause = match Session::open(&appends, &process, id).await {
+            Some(mut session) => {
+                appends.note_connected(sender, true);
+                session.run(&appends, &process, &mut random).await;
+                appends.note_connected(sender, false);
+                session.give_up(&appends);
+                RETRY_NS
+            }
+            None => RETRY_NS_MAX.min(pause * 2),
+        };
+        process.runtime().sleep(pause).await;
     }
 }
 
