@@ -88,6 +88,18 @@ struct Violation {
     found: String,
 }
 
+/// A line that `stonecast-lab sim --json` prints.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Run(Run),
+    /// The last line, if a seed broke a promise. The runs say more.
+    Failure {
+        #[serde(rename = "error")]
+        _error: String,
+    },
+}
+
 /// A class of faults, as `stonecast-lab sim --faults --json` prints it.
 #[derive(Debug, Deserialize)]
 struct Class {
@@ -108,12 +120,31 @@ struct Sum {
     /// Seeds in which each of [`COURSE`] happened, and those in which all did.
     course: [u64; COURSE.len()],
     whole_course: u64,
-    broken: u64,
+    /// Seeds that broke a promise.
+    broken: Vec<u64>,
     hashes: BTreeMap<u64, String>,
     time: Duration,
 }
 
 impl Sum {
+    /// Adds the runs of `scenario` that `output` names, a line for each seed, and prints the promises that were broken.
+    fn read(&mut self, scenario: &str, output: impl BufRead) -> Result<()> {
+        for line in output.lines() {
+            let line = line.context("reading the output of stonecast-lab sim")?;
+            let line: Line = serde_json::from_str(&line)
+                .with_context(|| format!("stonecast-lab sim printed {line}"))?;
+            let Line::Run(run) = line else { continue };
+            for Violation { promise, found } in &run.violations {
+                println!(
+                    "BROKEN: {promise}: {found}\n  replay: stonecast-lab sim {scenario} --seed {}",
+                    run.seed
+                );
+            }
+            self.add(run);
+        }
+        Ok(())
+    }
+
     fn add(&mut self, run: Run) {
         self.seeds += 1;
         self.events += run.events;
@@ -129,10 +160,10 @@ impl Sum {
             .zip(happened)
             .for_each(|(seeds, happened)| *seeds += u64::from(happened));
         self.whole_course += u64::from(happened == [true; COURSE.len()]);
-        self.hashes.insert(run.seed, run.hash);
         if !run.violations.is_empty() {
-            self.broken += 1;
+            self.broken.push(run.seed);
         }
+        self.hashes.insert(run.seed, run.hash);
     }
 
     fn tell(&self, scenario: &str) {
@@ -146,7 +177,7 @@ impl Sum {
             self.operations,
             self.crash_states,
             self.crash_states as f64 / seconds,
-            self.broken,
+            self.broken.len(),
         );
     }
 }
@@ -184,19 +215,8 @@ impl Binary {
             .context("starting stonecast-lab sim")?;
         let output = child.stdout.take().expect("stdout is a pipe");
         let before = sum.seeds;
-        for line in BufReader::new(output).lines() {
-            let line = line.context("reading the output of stonecast-lab sim")?;
-            let run: Run = serde_json::from_str(&line)
-                .with_context(|| format!("stonecast-lab sim printed {line}"))?;
-            for Violation { promise, found } in &run.violations {
-                println!(
-                    "BROKEN: {promise}: {found}\n  replay: stonecast-lab sim {scenario} --seed {}",
-                    run.seed
-                );
-            }
-            sum.add(run);
-        }
-        let broken = sum.broken > 0;
+        sum.read(scenario, BufReader::new(output))?;
+        let broken = !sum.broken.is_empty();
         let status = child.wait().context("waiting for stonecast-lab sim")?;
         ensure!(
             sum.seeds - before == count,
@@ -248,7 +268,7 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
     let mut full = Sum::default();
     binary.run(FULL, 0, FULL_SEEDS, &mut full)?;
     full.tell(FULL);
-    checks.note("no seed breaks a promise", full.broken == 0);
+    checks.note("no seed breaks a promise", full.broken.is_empty());
     checks.note(
         "each seed has a thousand operations",
         full.operations >= FULL_SEEDS * FULL_OPERATIONS,
@@ -271,11 +291,11 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
     );
 
     let mut crashes = Sum::default();
-    while full.crash_states + crashes.crash_states < CRASH_STATES && crashes.broken == 0 {
+    while full.crash_states + crashes.crash_states < CRASH_STATES && crashes.broken.is_empty() {
         binary.run(CRASHES, crashes.seeds, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
     }
     crashes.tell(CRASHES);
-    checks.note("no crash state breaks a promise", crashes.broken == 0);
+    checks.note("no crash state breaks a promise", crashes.broken.is_empty());
     checks.note(
         "a million crash states were judged",
         full.crash_states + crashes.crash_states >= CRASH_STATES,
@@ -286,20 +306,23 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
     copies.tell(COPIES);
     checks.note(
         "no cut of several machines breaks a promise",
-        copies.broken == 0,
+        copies.broken.is_empty(),
     );
 
     let mut appends = Sum::default();
     binary.run(APPENDS, 0, APPENDS_SEEDS, &mut appends)?;
     appends.tell(APPENDS);
-    checks.note("no mishap of appends breaks a promise", appends.broken == 0);
+    checks.note(
+        "no mishap of appends breaks a promise",
+        appends.broken.is_empty(),
+    );
 
     let mut replication = Sum::default();
     binary.run(REPLICATION, 0, REPLICATION_SEEDS, &mut replication)?;
     replication.tell(REPLICATION);
     checks.note(
         "no mishap of replication breaks a promise",
-        replication.broken == 0,
+        replication.broken.is_empty(),
     );
 
     let mut again = Sum::default();
@@ -405,17 +428,17 @@ fn speed(binary: &Binary) -> Result<()> {
 }
 
 /// The totals of one scenario.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Total {
     pub seeds: u64,
     pub operations: u64,
     pub crash_states: u64,
     /// Seeds that broke a promise.
-    pub broken: u64,
+    pub broken: Vec<u64>,
 }
 
 impl Sum {
-    fn total(&self) -> Total {
+    fn into_total(self) -> Total {
         Total {
             seeds: self.seeds,
             operations: self.operations,
@@ -433,17 +456,17 @@ impl Binary {
             self.run(scenario, seeds.start, seeds.end - seeds.start, &mut sum)?;
         }
         sum.tell(scenario);
-        Ok(sum.total())
+        Ok(sum.into_total())
     }
 
     /// Runs seeds of a scenario from `first` on until `states` crash states were judged, or a promise was broken.
     pub fn run_crash_states(&self, scenario: &str, first: u64, states: u64) -> Result<Total> {
         let mut sum = Sum::default();
-        while sum.crash_states < states && sum.broken == 0 {
+        while sum.crash_states < states && sum.broken.is_empty() {
             self.run(scenario, first + sum.seeds, CRASH_SEEDS_AT_A_TIME, &mut sum)?;
             sum.tell(scenario);
         }
-        Ok(sum.total())
+        Ok(sum.into_total())
     }
 }
 
@@ -457,7 +480,7 @@ pub fn fresh_seeds(time: Duration) -> Result<bool> {
     println!("fresh seeds from {seed} on");
     let start = Instant::now();
     let mut sums = FRESH.map(|(scenario, count)| (scenario, count, Sum::default()));
-    while start.elapsed() < time && sums.iter().all(|(.., sum)| sum.broken == 0) {
+    while start.elapsed() < time && sums.iter().all(|(.., sum)| sum.broken.is_empty()) {
         for (scenario, count, sum) in &mut sums {
             binary.run(scenario, seed, *count, sum)?;
             seed += *count;
@@ -466,7 +489,7 @@ pub fn fresh_seeds(time: Duration) -> Result<bool> {
     }
     let sums = sums.map(|(.., sum)| sum);
     coverage(&binary.classes()?, &sums);
-    Ok(sums.iter().all(|sum| sum.broken == 0))
+    Ok(sums.iter().all(|sum| sum.broken.is_empty()))
 }
 
 #[cfg(test)]
@@ -486,6 +509,24 @@ mod tests {
         let mut sum = Sum::default();
         sum.add(run(1, fault));
         sum
+    }
+
+    #[test]
+    fn a_batch_with_a_broken_seed_is_counted_to_its_end_and_the_seed_is_named() {
+        let line = |seed: u64, violations: &str| {
+            format!(
+                "{{\"seed\":{seed},\"hash\":\"0f\",\"events\":5,\"operations\":3,\"crash_states\":2,\"faults_hit\":{{}},\
+                 \"course\":{{}},\"violations\":[{violations}]}}\n"
+            )
+        };
+        let violation = r#"{"promise":"redundancy is restored","found":"no copy"}"#;
+        let error =
+            r#"{"error":"failed","status":1,"message":"1 of 3 seeds broke a promise: 536"}"#;
+        let output = line(535, "") + &line(536, violation) + &line(537, "") + error;
+        let mut sum = Sum::default();
+        sum.read("appends", output.as_bytes()).unwrap();
+        assert_eq!((sum.seeds, &*sum.broken), (3, &[536][..]));
+        assert!(sum.read("appends", &b"{\"seed\":538}"[..]).is_err());
     }
 
     #[test]

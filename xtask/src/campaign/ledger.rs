@@ -18,6 +18,8 @@ pub struct Done {
     pub of: u64,
     pub percent: f64,
     pub seconds: f64,
+    /// Whether no seed broke a promise, or every seeded bug was found.
+    pub holds: bool,
     pub total: Total,
 }
 
@@ -90,6 +92,7 @@ mod tests {
             of: 4,
             percent: 100.0,
             seconds: 1.5,
+            holds: true,
             total: Total::default(),
         }
     }

@@ -50,13 +50,14 @@ pub fn run(options: &Options) -> Result<bool> {
         let binary = Binary::build(&metadata)?;
         for order in due {
             let start = Instant::now();
-            let total = total(&metadata, &binary, order, options)?;
+            let (holds, total) = run_order(&metadata, &binary, order, options)?;
             ledger.note(Done {
                 order: order.to_owned(),
                 part: options.part.number,
                 of: options.part.of,
                 percent: options.percent,
                 seconds: start.elapsed().as_secs_f64(),
+                holds,
                 total,
             })?;
         }
@@ -72,7 +73,7 @@ pub fn run(options: &Options) -> Result<bool> {
     };
     print!("{}", campaign.report(&ledger));
     let mut parts = names().flat_map(|order| ledger.parts(order, options.percent, options.part.of));
-    Ok(parts.all(|done| done.total.broken == 0))
+    Ok(parts.all(|done| done.holds))
 }
 
 /// All orders, by name.
@@ -99,22 +100,24 @@ fn due(options: &Options, ledger: &Ledger) -> Result<Vec<&'static str>> {
     Ok(names().filter(is_wanted).filter(is_due).collect())
 }
 
-/// Runs a part of an order.
-fn total(metadata: &Metadata, binary: &Binary, name: &str, options: &Options) -> Result<Total> {
+/// Runs a part of an order. Returns whether all is well, and the totals.
+fn run_order(
+    metadata: &Metadata,
+    binary: &Binary,
+    name: &str,
+    options: &Options,
+) -> Result<(bool, Total)> {
     let Some(order) = ORDERS.iter().find(|order| order.scenario == name) else {
         let arguments = ["--control", CONTROL_SEEDS].map(str::to_owned);
-        let found = mutants::run(metadata, &arguments)?;
-        return Ok(Total {
-            broken: u64::from(!found),
-            ..Total::default()
-        });
+        return Ok((mutants::run(metadata, &arguments)?, Total::default()));
     };
-    match order.share(options.percent, options.part) {
-        Share::Seeds(seeds) => binary.run_seeds(order.scenario, seeds),
+    let total = match order.share(options.percent, options.part) {
+        Share::Seeds(seeds) => binary.run_seeds(order.scenario, seeds)?,
         Share::CrashStates { first, states } => {
-            binary.run_crash_states(order.scenario, first, states)
+            binary.run_crash_states(order.scenario, first, states)?
         }
-    }
+    };
+    Ok((total.broken.is_empty(), total))
 }
 
 /// Returns the commit of the checkout, and whether the checkout is unchanged since.
@@ -171,6 +174,7 @@ mod tests {
                 of: 2,
                 percent: 100.0,
                 seconds: 0.0,
+                holds: true,
                 total: Total::default(),
             })
             .unwrap();

@@ -46,10 +46,16 @@ impl Campaign<'_> {
                 "| {order} | {} | {} | {states} | {} |\n",
                 sum(parts, |done| done.total.seeds),
                 sum(parts, |done| done.total.operations),
-                sum(parts, |done| done.total.broken),
+                sum(parts, |done| done.total.broken.len() as u64),
             );
         }
         report += &format!("| all | | | {all_states} | |\n\n");
+        for (order, parts) in &orders {
+            let broken = parts.iter().flat_map(|done| &done.total.broken);
+            for seed in broken {
+                report += &format!("BROKEN: stonecast-lab sim {order} --seed {seed}\n");
+            }
+        }
         for (order, parts) in &orders {
             let is_done = |number: &u64| parts.iter().any(|done| done.part == *number);
             let missing = (1..=of).filter(|number| !is_done(number));
@@ -61,7 +67,7 @@ impl Campaign<'_> {
         }
         report
             + match mutants.first() {
-                Some(done) if done.total.broken == 0 => {
+                Some(done) if done.holds => {
                     "Every seeded bug was found, and nothing in the unchanged store.\n"
                 }
                 Some(_) => "NOT every seeded bug was found, or something in the unchanged store.\n",
@@ -75,12 +81,12 @@ mod tests {
     use super::*;
     use crate::sim::Total;
 
-    fn done(order: &str, part: u64) -> Done {
+    fn done(order: &str, part: u64, broken: &[u64]) -> Done {
         let total = Total {
             seeds: 5,
             operations: 5_200,
             crash_states: 750,
-            broken: 0,
+            broken: broken.to_vec(),
         };
         Done {
             order: order.to_owned(),
@@ -88,16 +94,18 @@ mod tests {
             of: 2,
             percent: 0.1,
             seconds: 45.0,
+            holds: broken.is_empty(),
             total,
         }
     }
 
     #[test]
-    fn a_report_names_the_commit_sums_the_parts_and_says_what_was_not_done() {
+    fn a_report_names_the_commit_sums_the_parts_and_says_what_is_broken_and_what_was_not_done() {
         let folder = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::open(folder.path(), "0123456789ab", true).unwrap();
-        for (order, part) in [("kv", 1), ("kv", 2), ("copies", 2)] {
-            ledger.note(done(order, part)).unwrap();
+        let parts = [("kv", 1, &[][..]), ("kv", 2, &[]), ("copies", 2, &[7, 9])];
+        for (order, part, broken) in parts {
+            ledger.note(done(order, part, broken)).unwrap();
         }
         let campaign = Campaign {
             commit: "0123456789ab",
@@ -113,10 +121,12 @@ mod tests {
 | scenario | seeds | operations | crash states | seeds that broke a promise |
 | --- | --- | --- | --- | --- |
 | kv | 10 | 10400 | 1500 | 0 |
-| copies | 5 | 5200 | 750 | 0 |
+| copies | 5 | 5200 | 750 | 2 |
 ";
         assert!(report.starts_with(begin), "{report}");
         assert!(report.contains("| all | | | 2250 | |\n"), "{report}");
+        let broken = "BROKEN: stonecast-lab sim copies --seed 7\nBROKEN: stonecast-lab sim copies --seed 9\n";
+        assert!(report.contains(broken), "{report}");
         assert!(
             report.contains("NOT RUN of copies, in 2 parts: 1.\n"),
             "{report}"
