@@ -1,15 +1,15 @@
 //! One endpoint of an etcd: requests over kept connections, within bounds.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
 use serde_json::Value;
-use ureq::http::Response;
-use ureq::tls::TlsConfig;
-use ureq::{Agent, Body, Timeout};
 
 use super::Bounds;
 use super::error::{EtcdError, Sent};
+use super::http::{Answer, Http, HttpError};
 use super::login::Login;
 use super::messages::{
     Header, Heard, Key, Range, Refusal, first_words_of, parse_swap, parse_token, parse_watch,
@@ -29,36 +29,7 @@ pub struct Member {
     token: Option<String>,
     tls: Option<TlsFiles>,
     bounds: Bounds,
-    agents: Agents,
-}
-
-/// Connections, and the bounds of the requests over them.
-#[derive(Clone)]
-struct Agents {
-    calls: Agent,
-    watches: Agent,
-}
-
-impl Agents {
-    fn new(bounds: Bounds, tls: Option<&TlsConfig>) -> Self {
-        let agent = |bound: Duration| {
-            let config = Agent::config_builder()
-                .proxy(None)
-                .max_redirects(0)
-                .http_status_as_error(false)
-                .user_agent("stonecast")
-                .timeout_connect(Some(bounds.connect))
-                .timeout_global(Some(bound));
-            match tls {
-                Some(tls) => config.tls_config(tls.clone()).build().new_agent(),
-                None => config.build().new_agent(),
-            }
-        };
-        Self {
-            calls: agent(bounds.answer),
-            watches: agent(bounds.listen),
-        }
-    }
+    http: Http,
 }
 
 impl Member {
@@ -68,7 +39,7 @@ impl Member {
         endpoint: &str,
         address: &EtcdAddress,
         bounds: Bounds,
-        tls: Option<&TlsConfig>,
+        tls: Option<&Arc<ClientConfig>>,
         login: Option<&Login>,
     ) -> Self {
         Self {
@@ -77,7 +48,7 @@ impl Member {
             token: None,
             tls: address.tls.clone(),
             bounds,
-            agents: Agents::new(bounds, tls),
+            http: Http::new(endpoint, bounds.connect, tls.cloned()),
         }
     }
 
@@ -102,11 +73,11 @@ impl Member {
     /// Reads the files of TLS, and begins new connections with them. Returns whether that succeeded. Unusable files change
     /// nothing: another program may be writing them.
     fn read_files(&mut self) -> bool {
-        let tls = self.tls.as_ref().and_then(|files| read(files).ok());
-        if let Some(tls) = &tls {
-            self.agents = Agents::new(self.bounds, Some(tls));
-        }
-        tls.is_some()
+        let Some(Ok(tls)) = self.tls.as_ref().map(read) else {
+            return false;
+        };
+        self.http = Http::new(&self.endpoint, self.bounds.connect, Some(tls));
+        true
     }
 
     /// Stores `value` if the key is at revision `expected`, and returns whether it did.
@@ -127,11 +98,11 @@ impl Member {
     pub fn listen(&mut self, key: &Key, revision: u64) -> Result<bool, EtcdError> {
         let end = Instant::now() + self.bounds.listen;
         // A read over a kept connection succeeds when the certificates of new connections have expired.
-        let response = self.with_renewed_files(|member| {
+        let answer = self.with_renewed_files(|member| {
             member.authenticate()?;
-            member.post(&member.agents.watches, "/v3/watch", &key.watch(revision))
+            member.post("/v3/watch", &key.watch(revision), member.bounds.listen)
         })?;
-        let mut lines = BufReader::new(response.into_body().into_reader().take(ANSWER_SIZE_MAX));
+        let mut lines = BufReader::new(answer.take(ANSWER_SIZE_MAX));
         loop {
             let mut line = Vec::new();
             match lines.read_until(b'\n', &mut line) {
@@ -177,32 +148,22 @@ impl Member {
     }
 
     fn ask_once(&self, path: &str, request: &Value) -> Result<Vec<u8>, EtcdError> {
-        let mut response = self.post(&self.agents.calls, path, request)?;
-        let body = response.body_mut().with_config().limit(ANSWER_SIZE_MAX);
-        body.read_to_vec().map_err(|error| self.failed(error))
+        let answer = self.post(path, request, self.bounds.answer)?;
+        let bytes = answer.into_bytes(ANSWER_SIZE_MAX);
+        bytes.map_err(|error| self.failed(error))
     }
 
     /// Sends a request. Returns the head of its answer, unless the answer is a refusal.
-    fn post(
-        &self,
-        agent: &Agent,
-        path: &str,
-        request: &Value,
-    ) -> Result<Response<Body>, EtcdError> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let url = format!("{scheme}://{}{path}", self.endpoint);
-        let mut post = agent.post(url).content_type("application/json");
-        if let Some(token) = &self.token {
-            post = post.header("Authorization", token);
-        }
-        let sent = post.send(request.to_string().as_bytes());
-        let mut response = sent.map_err(|error| self.failed(error))?;
-        let status = response.status().as_u16();
+    fn post(&self, path: &str, request: &Value, within: Duration) -> Result<Answer, EtcdError> {
+        let (token, body) = (self.token.as_deref(), request.to_string());
+        let answer = self.http.post(path, token, &body, within);
+        let answer = answer.map_err(|error| self.failed(error))?;
+        let status = answer.status;
         if status == 200 {
-            return Ok(response);
+            return Ok(answer);
         }
-        let body = response.body_mut().with_config().limit(ANSWER_SIZE_MAX);
-        let body = body.read_to_vec().map_err(|error| self.failed(error))?;
+        let body = answer.into_bytes(ANSWER_SIZE_MAX);
+        let body = body.map_err(|error| self.failed(error))?;
         let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
         Err(EtcdError::Refused {
             endpoint: self.endpoint.clone(),
@@ -215,32 +176,24 @@ impl Member {
         })
     }
 
-    fn failed(&self, error: ureq::Error) -> EtcdError {
-        let (endpoint, reason) = (self.endpoint.clone(), error.to_string());
-        if let (Some(files), Some(error)) = (&self.tls, of_tls(&error)) {
-            let reason = explain(error, files);
-            return EtcdError::Tls { endpoint, reason };
-        }
-        match error {
-            ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed
-            | ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => {
-                EtcdError::NotReached { endpoint, reason }
+    fn failed(&self, error: HttpError) -> EtcdError {
+        let endpoint = self.endpoint.clone();
+        match (error, &self.tls) {
+            (HttpError::NotReached(reason), _) => EtcdError::NotReached { endpoint, reason },
+            (HttpError::Tls(error), Some(files)) => {
+                let reason = explain(&error, files);
+                EtcdError::Tls { endpoint, reason }
             }
-            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                EtcdError::NotReached { endpoint, reason }
-            }
-            ureq::Error::Io(error) if is_hanging_up(&error) => {
-                let reason = format!("{reason}; {}", self.why_it_hangs_up());
+            (HttpError::Failed(error), _) if is_hanging_up(&error) => {
+                let reason = format!("{error}; {}", self.why_it_hangs_up());
                 EtcdError::NoAnswer { endpoint, reason }
             }
-            ureq::Error::Io(_) | ureq::Error::Timeout(_) => {
+            (HttpError::Failed(error), _) => {
+                let reason = error.to_string();
                 EtcdError::NoAnswer { endpoint, reason }
             }
-            _ => EtcdError::Garbage {
-                endpoint,
-                reason: first_words_of(&reason),
-            },
+            (HttpError::Garbage(reason), _) => self.garbage(reason),
+            (HttpError::Tls(error), None) => self.garbage(error.to_string()),
         }
     }
 
@@ -269,15 +222,6 @@ impl Member {
             endpoint: self.endpoint.clone(),
             reason: first_words_of(&reason.to_string()),
         }
-    }
-}
-
-/// The error of rustls in `error`, either directly or inside a system error during a transfer.
-fn of_tls(error: &ureq::Error) -> Option<&rustls::Error> {
-    match error {
-        ureq::Error::Rustls(error) => Some(error),
-        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
-        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@
 //!   mod.rs      choice of the endpoint, meaning of an answer for the store
 //!   seen        what the answers told, and which members they vouch for
 //!   member      one request to one endpoint: bounds, credentials
+//!   http        POSTs over kept connections, within bounds
 //!   login       user and password
 //!   tls         certificates and keys from files, and failed handshakes
 //!   files       files with and without secrets, and their faults
@@ -22,6 +23,7 @@
 
 mod error;
 mod files;
+mod http;
 mod login;
 mod member;
 mod messages;

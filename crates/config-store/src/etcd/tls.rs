@@ -3,62 +3,43 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
-use ureq::tls::{Certificate, ClientCert, PrivateKey, TlsConfig};
 
 use super::files::{UnusableFile, read_file, read_secret, unusable};
 use crate::address::{Identity, TlsFiles};
 
-/// Reads `files`. rustls has accepted the returned files: `ureq` panics on a certificate and a key that do not match.
-pub fn read(files: &TlsFiles) -> Result<TlsConfig, UnusableFile> {
-    let authorities = certificates(&files.cacert)?;
+/// Reads `files` into a configuration for connections.
+pub fn read(files: &TlsFiles) -> Result<Arc<ClientConfig>, UnusableFile> {
     let mut roots = RootCertStore::empty();
-    for authority in &authorities {
-        let added = roots.add(authority.clone());
+    for authority in certificates(&files.cacert)? {
+        let added = roots.add(authority);
         added.map_err(|error| unusable(&files.cacert, error))?;
     }
-    let provider = Arc::new(default_provider());
-    let identity = files.identity.as_ref();
-    let client_cert = identity.map(|identity| client_cert(identity, roots, provider.clone()));
-    let config = TlsConfig::builder()
-        .root_certs(authorities.iter().map(certificate).into())
-        .client_cert(client_cert.transpose()?)
-        .unversioned_rustls_crypto_provider(provider);
-    Ok(config.build())
-}
-
-fn client_cert(
-    identity: &Identity,
-    roots: RootCertStore,
-    provider: Arc<CryptoProvider>,
-) -> Result<ClientCert, UnusableFile> {
-    let chain = certificates(&identity.cert)?;
-    let certs: Vec<_> = chain.iter().map(certificate).collect();
-    let text = read_secret(&identity.key)?;
-    let no_key = |error: &dyn ToString| {
-        let reason = format!("there is no unencrypted key in it: {}", error.to_string());
-        unusable(&identity.key, reason)
-    };
-    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| no_key(&error))?;
-    let for_ureq = PrivateKey::from_pem(&text).map_err(|error| no_key(&error))?;
-    ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider has suites for all versions")
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key)
-        .map_err(|error| {
-            let key = identity.key.display();
-            unusable(&identity.cert, format!("with the key {key}: {error}"))
-        })?;
-    Ok(ClientCert::new_with_certs(&certs, for_ureq))
+        .with_root_certificates(roots);
+    let Some(Identity { cert, key }) = &files.identity else {
+        return Ok(Arc::new(builder.with_no_client_auth()));
+    };
+    let chain = certificates(cert)?;
+    let config = builder.with_client_auth_cert(chain, private_key(key)?);
+    let config = config.map_err(|error| {
+        let key = key.display();
+        unusable(cert, format!("with the key {key}: {error}"))
+    })?;
+    Ok(Arc::new(config))
 }
 
-fn certificate(certificate: &CertificateDer<'_>) -> Certificate<'static> {
-    Certificate::from_der(certificate).to_owned()
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, UnusableFile> {
+    let key = PrivateKeyDer::from_pem_slice(&read_secret(path)?);
+    key.map_err(|error| {
+        let reason = format!("there is no unencrypted key in it: {error}");
+        unusable(path, reason)
+    })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, UnusableFile> {

@@ -2,6 +2,7 @@
 
 mod contract;
 mod etcd_answers;
+mod etcd_connections;
 mod etcd_members;
 mod etcd_sharing;
 mod etcd_tls;
