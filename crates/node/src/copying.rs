@@ -1,4 +1,4 @@
-//! Copies: they follow the history of an heir, and digest what is on all copies.
+//! Copies: they follow the history of an heir, and digest the entries that are on all copies.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ impl<C> State<C> {
         }
     }
 
-    /// A history that this copy follows is durable, behind all that it names.
+    /// A history that this copy follows is durable, after all entries of the history.
     pub fn kept_as_copy<S: Store<Call = C>>(
         &mut self,
         shared: &Shared<S>,
@@ -139,7 +139,7 @@ impl<C> State<C> {
 }
 
 impl<C> Shard<C> {
-    /// Adopts the history that was told, when nothing of earlier senders lands any more.
+    /// Adopts the history that was told, once no entry of earlier senders lands any more.
     fn follow(&mut self, intake: &mut Intake, fences: &mut Fences) {
         let Role::Copies(copies) = &mut self.role else {
             return;
@@ -203,14 +203,14 @@ impl<C> Shard<C> {
         }
     }
 
-    /// Closes all streams. Entries that are found later are judged by the copy alone.
+    /// Closes all streams. Only the copy judges entries that are found later.
     pub fn close_streams(&mut self, intake: &mut Intake) {
         for term in std::mem::take(&mut self.streams).into_keys() {
             intake.close_stream(self.number, term);
         }
     }
 
-    /// The history that is to be durable: all that it names is found, and durable.
+    /// The history to make durable, once all of its entries are found and durable.
     fn to_keep(&self) -> Option<Keeping> {
         let Role::Copies(copies) = &self.role else {
             return None;

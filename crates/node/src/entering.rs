@@ -107,7 +107,8 @@ impl<C> State<C> {
         let copy = copies.copy.clone();
         let in_sync = group.in_sync.clone();
         let begun = Takeover::new(group.term, &self.me, copy, in_sync, lost);
-        // A node that has been in the term waits for another one: the configuration names an heir, or the start takes a new term.
+        // A node that has been in the term waits for another term: the configuration names an heir, or the start takes a new
+        // term.
         if let Ok(takeover) = begun {
             shard.role = Role::TakesOver(Box::new(TakesOver {
                 takeover,

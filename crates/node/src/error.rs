@@ -1,4 +1,4 @@
-//! Why a node ends, and why it takes no write.
+//! The reasons why a node ends, and why it takes no write.
 
 use stonecast_backup::{IntakeError, NotLinked};
 use stonecast_base::Nanoseconds;
@@ -11,10 +11,10 @@ use crate::store::NotDurable;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// The node is no member of its cluster any more, or never became one.
+    /// The node is no longer a member of its cluster, or never became one.
     #[error(transparent)]
     Member(#[from] MemberError),
-    /// The memory for appends failed, or was not what was declared.
+    /// The memory for appends failed, or is not as declared.
     #[error(transparent)]
     Intake(#[from] IntakeError),
     /// The medium of the store failed.
@@ -52,10 +52,10 @@ pub(crate) enum NoLink {
     ShortEntries { found: u32, needed: u32 },
 }
 
-/// Why a write was not stamped. Nothing of it exists.
+/// The reason why a write was not stamped. The write leaves nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotServed {
-    /// Another node leads the shard, or nobody does.
+    /// Another node leads the shard, or no node does.
     #[error("this node does not lead shard {shard}: ask its primary")]
     NotThePrimary {
         /// The shard.

@@ -1,4 +1,4 @@
-//! Peers that are kept out while somebody looks at what they have left in the memory.
+//! Peers that are kept out while a shard takes the entries that they have left in the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,16 @@ use stonecast_backup::{Intake, Silence};
 use stonecast_cluster::NodeName;
 
 /// The fences of a node. One queue pair of a peer carries all shards, so a fence for one shard keeps the peer out for all of them; the peer connects again
-/// when nobody asks for the fence any more.
+/// when no shard asks for the fence any more.
 #[derive(Debug, Default)]
 pub struct Fences {
-    /// Peers that are kept out, and whether somebody has asked in this turn.
+    /// Peers that are kept out, each with whether a shard has asked for that in this turn.
     kept_out: BTreeMap<NodeName, bool>,
 }
 
 impl Fences {
-    /// Keeps `peer` out, until nobody asks in a turn. Whether nothing of it lands any more, in the intake whose entries were taken.
+    /// Keeps `peer` out, until a turn in which no shard asks. Returns whether entries of `peer` may still land in the intake, whose entries were taken
+    /// before.
     pub fn ask(&mut self, intake: &mut Intake, peer: &NodeName) -> Silence {
         let before = self.kept_out.insert(peer.clone(), true);
         if before.is_none() {
@@ -23,7 +24,7 @@ impl Fences {
         intake.silence(peer)
     }
 
-    /// Ends a turn: lets the peers of `known` in again for whom nobody has asked.
+    /// Ends a turn: lets those peers of `known` in again whose fence no shard has asked for.
     pub fn end_turn(&mut self, intake: &mut Intake, known: &BTreeSet<NodeName>) {
         self.kept_out.retain(|peer, asked| {
             let stays = std::mem::replace(asked, false);

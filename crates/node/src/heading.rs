@@ -12,7 +12,7 @@ use crate::shard::{Leads, Role, Shard, TakesOver};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
-/// The word of the lease of `subject` in `term`.
+/// The state of the lease of `subject` in `term`.
 pub fn lease_says(member: &Member, subject: &Subject, term: Term, now: Nanoseconds) -> LeaseSays {
     match member.lease(subject) {
         Some((of, end)) if of == term && now < end => LeaseSays::Holds,
@@ -21,7 +21,7 @@ pub fn lease_says(member: &Member, subject: &Subject, term: Term, now: Nanosecon
 }
 
 impl<C> State<C> {
-    /// Takes the steps that can be taken now of everything that this node takes over.
+    /// Takes all steps that are possible now, for each shard that this node takes over.
     pub fn step_heirs<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake) {
         for number in self.numbers() {
             let fences = &mut self.fences;
@@ -39,7 +39,7 @@ impl<C> State<C> {
             }
             if heir.takeover.next() == Step::Read {
                 if heir.takeover.decide().is_err() {
-                    // The copy has lost entries: another one takes over when this one has no lease.
+                    // The copy has lost entries: another copy takes over once this node has no lease.
                     shard.step_down();
                     continue;
                 }
@@ -55,7 +55,7 @@ impl<C> State<C> {
                     why: Why::Heir,
                 }),
                 Step::Serve => self.serve(shared, number),
-                // Fences and leases are asked for in each turn, and links settle.
+                // Each turn asks for fences and leases, and links settle.
                 _ => {}
             }
         }
@@ -113,8 +113,8 @@ impl<C> State<C> {
 }
 
 impl TakesOver {
-    /// Keeps all peers out that may append in earlier terms, until nothing of them lands. Who connects again is sent nothing before this node follows, which
-    /// it does not.
+    /// Keeps all peers out that may append in earlier terms, until no entry of them lands. A peer that connects again sends nothing before this node answers
+    /// that it follows, and an heir does not follow.
     fn keep_out(&mut self, fences: &mut Fences, intake: &mut Intake) {
         let Step::Quiesce(open) = self.takeover.next() else {
             return;

@@ -1,4 +1,4 @@
-//! Primaries: what the pipeline of a store calls, and what waits for copies.
+//! Primaries: the calls of a store's pipeline, and the calls that wait for copies.
 
 use std::rc::Rc;
 
@@ -58,7 +58,8 @@ impl<S: Store> Node<S> {
         })
     }
 
-    /// Keeps an answer of `shard` that appends nothing until what it saw is on all copies; see [`Primary::refuse`](stonecast_replication::Primary::refuse).
+    /// Keeps an answer of `shard` that appends nothing until the write that it saw is on all copies; see
+    /// [`Primary::refuse`](stonecast_replication::Primary::refuse).
     ///
     /// # Errors
     /// The node does not serve the shard.
@@ -98,7 +99,7 @@ impl<S: Store> Node<S> {
     }
 
     /// Appends everything that was stamped to all copies, as far as there is credit, with one doorbell for each; turns send the rest. The batch names
-    /// what the next commit of the own log makes durable: the caller commits, and hands the batch to [`Node::persisted_here`].
+    /// the records that the next commit of the own log makes durable: the caller commits, and hands the batch to [`Node::persisted_here`].
     pub fn send(&self) -> OwnBatch {
         let state = &mut *self.shared.state.borrow_mut();
         state.send_stamped();
@@ -139,7 +140,7 @@ impl<C> State<C> {
         }
     }
 
-    /// Gives out what is settled. A primary without lease resigns.
+    /// Gives out the calls that are settled. A primary without a lease resigns.
     pub fn settle<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
         for (&number, shard) in &mut self.shards {
             let subject = shard.subject.clone();
@@ -163,7 +164,7 @@ impl<C> State<C> {
         }
     }
 
-    /// The copies that a shard of this node is sent to.
+    /// The copies to which this node sends the entries of a shard.
     pub fn targets(&self, shard: &Shard<C>) -> Vec<NodeName> {
         match &shard.role {
             Role::Leads(_) => {

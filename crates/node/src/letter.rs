@@ -1,4 +1,4 @@
-//! Letters: what nodes say to each other about the history of a shard.
+//! Letters: the messages between nodes about the history of a shard.
 //!
 //! ```text
 //!   0 kind u32    4 shard u32    8 term u64    16 ...
@@ -7,8 +7,7 @@
 //!   3 confirmed
 //! ```
 //!
-//! Numbers are little-endian. A letter may get lost, and come late or twice: each names the term that it is about, and its sender repeats it until it is
-//! answered.
+//! Numbers are little-endian. A letter may get lost, or come late or twice. Each letter names its term, and its sender repeats it until an answer comes.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +46,7 @@ pub enum Says {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("found {size} bytes that are no letter of this version")]
 pub struct NotALetter {
-    /// Bytes that were found.
+    /// The number of bytes.
     pub size: usize,
 }
 
@@ -55,12 +54,12 @@ pub struct NotALetter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a history of {cuts} cuts, and a letter holds {CUTS_MAX}")]
 pub struct TooManyCuts {
-    /// Cuts that there are.
+    /// Cuts of the history.
     pub cuts: usize,
 }
 
 impl Letter {
-    /// Its bytes.
+    /// The bytes of the letter.
     pub fn encode(&self) -> Result<Vec<u8>, TooManyCuts> {
         let kind: u32 = match self.says {
             Says::History { .. } => 1,
@@ -98,7 +97,7 @@ impl Letter {
         Ok(bytes)
     }
 
-    /// The letter that a peer sent.
+    /// Reads the letter that a peer sent.
     pub fn decode(bytes: &[u8]) -> Result<Self, NotALetter> {
         let size = bytes.len();
         read(bytes).ok_or(NotALetter { size })
@@ -213,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Needs the comparison with the term: a cut of the open term would hide what the heir stamps.
+    /// Needs the comparison with the term: a cut of the open term would hide the heir's entries.
     #[test]
     fn a_history_with_a_cut_of_its_own_term_or_a_later_one_is_no_letter() {
         let [history, ..] = letters();

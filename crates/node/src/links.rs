@@ -15,7 +15,7 @@ use crate::shard::{Role, Shard};
 use crate::state::State;
 use crate::store::Store;
 
-/// Connects to `peer`, once; the next attempt comes behind a pause.
+/// Connects to `peer`, in one attempt. The next attempt comes after a pause.
 async fn connect<S: Store>(shared: Rc<Shared<S>>, peer: NodeName) {
     let addresses = shared.state.borrow().addresses(&peer);
     let linked = link(&shared, &addresses).await;
@@ -78,7 +78,7 @@ impl<C: 'static> State<C> {
         self.peers.values_mut().for_each(Peer::send);
     }
 
-    /// Sends what was stamped.
+    /// Sends the entries that were stamped.
     pub fn send_stamped(&mut self) {
         self.queue_unsent(None);
         self.peers.values_mut().for_each(Peer::send);
@@ -132,7 +132,7 @@ impl<C: 'static> State<C> {
         }
     }
 
-    /// Hands entries to the links of copies that follow; with the time, horizons of idle shards, too.
+    /// Hands entries to the links of copies that follow. With a time, also hands over the horizons of idle shards.
     fn queue_unsent(&mut self, idle: Option<(Nanoseconds, Nanoseconds)>) {
         for number in self.numbers() {
             let targets = self.targets(&self.shards[&number]);

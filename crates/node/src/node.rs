@@ -1,4 +1,4 @@
-//! The handle of a node, and what its tasks share.
+//! The handle of a node, and the state that its tasks share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -34,13 +34,13 @@ pub(crate) struct Shared<S: Store> {
     pub post: Rc<Post>,
     pub memory: Memory,
     pub state: RefCell<State<S::Call>>,
-    /// Requests to connect that are the intake's.
+    /// Requests to connect that are for the intake.
     pub requests: RefCell<Vec<(ConnectionRequest, Vec<u8>)>>,
     pub is_over: Cell<bool>,
     pub end: RefCell<Option<NodeError>>,
 }
 
-/// The memory that entries are found in.
+/// The memory in which entries are found.
 pub(crate) struct Memory {
     pub region: Rc<dyn PersistentRegion>,
     pub key: AppendKey,
@@ -52,12 +52,12 @@ impl<S: Store> Node<S> {
         self.shared.member.name()
     }
 
-    /// The membership of the node: leases, configuration and changes. Events are the node's.
+    /// The membership of the node: leases, configuration and changes. The node takes the events itself.
     pub fn member(&self) -> &Member {
         &self.shared.member
     }
 
-    /// Takes the request of a peer that said `private_data`, and returns true. False: no node says this, and the request is still the caller's.
+    /// Takes the request of a peer that said `private_data`, and returns true. Returns false if the peer is no node: the request is still the caller's.
     pub fn take_request(&self, request: ConnectionRequest, private_data: &[u8]) -> bool {
         if self.shared.member.take_request(request, private_data) {
             return true;
@@ -132,7 +132,7 @@ impl<S: Store> Shared<S> {
         }
     }
 
-    /// Sends a letter. One that is too long is not sent, and the shard waits.
+    /// Sends a letter. A letter that is too long is not sent, and the shard waits.
     pub fn write_to(&self, state: &State<S::Call>, to: &NodeName, letter: &Letter) {
         if let Ok(bytes) = letter.encode() {
             self.post.send(to, &state.addresses(to), bytes);

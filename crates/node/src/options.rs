@@ -17,7 +17,7 @@ pub struct Options {
     pub entry_size_max: u32,
     /// Pause between two turns.
     pub pause_ns: Nanoseconds,
-    /// Pause before a letter that was not answered is repeated, and before a link that failed is tried again.
+    /// Pause before an unanswered letter is repeated, and before a failed link is tried again.
     pub repeat_ns: Nanoseconds,
     /// Longest time that a turn waits for the node's own medium. A node that waits longer ends, so that others lead its shards.
     pub medium_patience_ns: Nanoseconds,
@@ -29,10 +29,10 @@ pub struct Options {
 
 /// The memory that appends of other nodes fill.
 pub struct Place {
-    /// The half that takes them, begun on the node's port.
+    /// The half that takes the appends, begun on the node's port.
     pub intake: Intake,
-    /// The log that they are in.
+    /// The log that the entries are in.
     pub region: Rc<dyn PersistentRegion>,
-    /// The key by which they prove themselves.
+    /// The key by which the entries prove themselves.
     pub key: AppendKey,
 }

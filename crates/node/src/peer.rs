@@ -1,4 +1,4 @@
-//! The way to another node.
+//! The path to another node.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub struct PeerStatus {
     pub letter_trouble: Option<String>,
 }
 
-/// The way to a node that has copies of shards which this node leads.
+/// The path to a node that has copies of shards which this node leads.
 #[derive(Default)]
 pub struct Peer {
     pub link: Option<BackupLink>,
@@ -34,9 +34,9 @@ pub struct Peer {
     pub is_linking: bool,
     /// Why there is no link.
     pub trouble: Option<String>,
-    /// Of each shard: the term and the connection for which the peer has opened its streams, and what it had then.
+    /// For each shard, the term and the connection for which the peer has opened its streams, and the end of its copy then.
     followed: BTreeMap<u32, (Term, u64, Point)>,
-    /// Of each shard: when the last history was sent, and for what.
+    /// For each shard, the term, the connection and the time of the last history that was sent.
     pub told: BTreeMap<u32, (Term, u64, Nanoseconds)>,
     /// Entries that wait for credit on the present link.
     unsent: VecDeque<Unsent>,
@@ -50,7 +50,7 @@ impl Peer {
         self.link.as_ref().map(BackupLink::connection)
     }
 
-    /// A new connection stands.
+    /// Takes a new connection.
     pub fn linked(&mut self, link: BackupLink) {
         self.unsent.clear();
         self.is_unflushed = false;
@@ -66,7 +66,8 @@ impl Peer {
         self.is_unflushed = false;
     }
 
-    /// The peer has opened the streams of `shard` in `term` for the connection `by`, and has everything up to `has`. What it said of an earlier one is over.
+    /// The peer has opened the streams of `shard` in `term` for the connection `by`, and has everything up to `has`. Its words about an earlier connection
+    /// are over.
     pub fn followed(&mut self, shard: u32, (term, by, has): (Term, u64, Point)) {
         let known = self.followed.entry(shard).or_default();
         if (known.0, known.1) <= (term, by) {
@@ -103,7 +104,7 @@ impl Peer {
         self.unsent.push_back(unsent);
     }
 
-    /// Sends as much as there is credit for, with one doorbell. An entry that the link never takes ends it.
+    /// Sends as many entries as there is credit for, with one doorbell. An entry that the link never takes ends the link.
     pub fn send(&mut self) {
         let Some(link) = &mut self.link else {
             return;

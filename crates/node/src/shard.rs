@@ -1,4 +1,4 @@
-//! A shard on this node: the role of the node, and what it knows of the entries.
+//! A shard on this node: the role of the node, and the entries that the node knows.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -42,14 +42,14 @@ pub struct Following {
     pub progress: Followed,
 }
 
-/// How far a copy has followed a history.
+/// The progress of a copy that follows a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Followed {
-    /// Earlier senders are kept out first.
+    /// The copy first keeps earlier senders out.
     Told,
-    /// It judges what is found, and streams are open.
+    /// The history judges the entries that are found, and streams are open.
     Adopted,
-    /// It is durable, and so is all that it names.
+    /// The history is durable, and so are all of its entries.
     Kept,
 }
 
@@ -70,14 +70,14 @@ pub struct Leads<C> {
     pub digested: u64,
 }
 
-/// See the module documentation.
+/// A shard on this node.
 pub struct Shard<C> {
     pub number: u32,
     pub subject: Subject,
     pub role: Role<C>,
     /// The bodies of entries that were not digested here, or not sent to all copies.
     pub bodies: BTreeMap<Point, Rc<[u8]>>,
-    /// Streams that are open in the intake: by term, the peer and its join.
+    /// Streams that are open in the intake: the peer and its join, by term.
     pub streams: BTreeMap<Term, (NodeName, u64)>,
 }
 
@@ -92,7 +92,7 @@ impl<C> Shard<C> {
         }
     }
 
-    /// Becomes a copy that follows nobody.
+    /// Becomes a copy that follows no other node.
     pub fn copies(&mut self, copy: ShardCopy) {
         self.role = Role::Copies(Box::new(Copies {
             copy,
@@ -101,7 +101,7 @@ impl<C> Shard<C> {
         }));
     }
 
-    /// The copy, in the roles in which entries of others are taken.
+    /// The copy, in the roles that take entries of other nodes.
     pub fn copy(&mut self) -> Option<&mut ShardCopy> {
         match &mut self.role {
             Role::Copies(copies) => Some(&mut copies.copy),
@@ -110,7 +110,7 @@ impl<C> Shard<C> {
         }
     }
 
-    /// Takes an entry that was found, and keeps its body where the entry counts.
+    /// Takes an entry that was found, and keeps its body if the entry counts.
     pub fn take(&mut self, entry: Entry, body: Rc<[u8]>) -> Result<(), LaterTerm> {
         let Some(copy) = self.copy() else {
             return Ok(());
@@ -138,7 +138,7 @@ impl<C> Shard<C> {
         }
     }
 
-    /// Ends the lead, or the way to it, and stays a copy. Returns the calls that waited.
+    /// Ends the lead, or the takeover, and stays a copy. Returns the calls that waited.
     pub fn step_down(&mut self) -> Option<Ended<C>> {
         match std::mem::replace(&mut self.role, Role::Absent) {
             Role::Leads(leads) => {

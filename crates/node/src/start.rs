@@ -1,4 +1,4 @@
-//! The start of a node: what its pool has, and its place in the cluster.
+//! The start of a node: the content of its pool, and its place in the cluster.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ pub struct Left {
 }
 
 impl<S: Store> Node<S> {
-    /// Makes the copies of what the pool has, registers the node, and starts its task. `shards` is the number of ranges into which the cluster splits the
-    /// key hashes. The content of the pool that `seat` names is completed by what is found.
+    /// Makes the copies from the content of the pool, registers the node, and starts its task. `shards` is the number of ranges into which the cluster
+    /// splits the key hashes. The function adds the copies that it finds to the content of the pool in `seat`.
     ///
     /// # Errors
     /// [`NodeError`]: the pool is damaged, or the node is not registered. Nothing of the node runs.
@@ -115,7 +115,7 @@ fn recovered<C>(number: u32, subject: Subject, left: Left) -> Result<Shard<C>, N
     Ok(shard)
 }
 
-/// Takes entries that an earlier run left. Those of shards without a history are of a copy that was dropped.
+/// Takes entries that an earlier run left. Entries of a shard without a history are of a dropped copy.
 fn take_left<C>(
     memory: &Memory,
     intake: &mut Intake,

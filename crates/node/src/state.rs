@@ -10,36 +10,36 @@ use crate::fences::Fences;
 use crate::peer::Peer;
 use crate::shard::Shard;
 
-/// See the module documentation.
+/// The state of a node.
 pub struct State<C> {
     pub me: NodeName,
     pub configuration: Rc<Configuration>,
     pub shards: BTreeMap<u32, Shard<C>>,
     pub peers: BTreeMap<NodeName, Peer>,
     pub fences: Fences,
-    /// Histories that are to be durable, in this turn.
+    /// Histories to make durable in this turn.
     pub keepings: Vec<Keeping>,
 }
 
-/// A history that is to be durable, after everything that was found and digested.
+/// A history to make durable, after everything that was found and digested.
 pub struct Keeping {
     pub shard: u32,
     pub history: Lineage,
     pub why: Why,
 }
 
-/// Why a history is kept.
+/// The reason why a history is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// This node has decided the history, as an heir.
     Heir,
-    /// This node follows it.
+    /// This node follows the history.
     Follows,
     /// Everything below its floor was digested.
     Floor,
 }
 
-/// The number of the shard that `subject` is; `None`: it is no range of keys.
+/// The number of the shard `subject`; `None`: `subject` is no range of keys.
 pub fn number_of(configuration: &Configuration, subject: &Subject) -> Option<u32> {
     match subject {
         Subject::Keys(range) => {

@@ -1,4 +1,4 @@
-//! The store above a node: what the node asks of it.
+//! The store above a node: the calls that a node makes to the store.
 
 use stonecast_backup::Lent;
 use stonecast_cluster::{Pending, Term};
@@ -15,13 +15,13 @@ pub trait Store: 'static {
     /// their history, each once in a run. A crash before the next [`Store::commit`] may take the record; the entry comes again then.
     fn digest(&self, entry: &Entry, body: &[u8]);
 
-    /// Notes the history of `shard`, in the place of the one before, for the next [`Store::commit`]. A crash leaves one of the two.
+    /// Notes the history of `shard`, in place of the earlier one, for the next [`Store::commit`]. A crash leaves one of the two.
     fn keep(&self, shard: u32, history: &Lineage);
 
-    /// Makes durable all that was digested and noted, and all records that were stamped, before the call.
+    /// Makes everything durable that was digested, noted or stamped before the call.
     ///
     /// # Errors
-    /// The medium failed, and nobody knows what is durable. The node ends.
+    /// The medium failed, and any of these may be durable or not. The node ends.
     fn commit(&self) -> Pending<'_, Result<(), NotDurable>>;
 
     /// The node serves `shard` in `term`, and the history of the shard ends at the version `last`: later versions are above it.
@@ -30,7 +30,7 @@ pub trait Store: 'static {
     /// A call of a shard that is served may go on: its write is on all copies, so it is published and answered; or its refusal is answered.
     fn settled(&self, shard: u32, settled: Settled<Self::Call>);
 
-    /// The node serves `shard` no more. Its copy stays with the node.
+    /// The node no longer serves `shard`. The copy stays with the node.
     fn resigned(&self, shard: u32, resigned: Ended<Self::Call>);
 
     /// The node keeps no copy of `shard` any more: its records and its history go.
@@ -45,12 +45,12 @@ pub trait Store: 'static {
 pub struct Ended<C> {
     /// Writes that were stamped and are not done. Their outcome is unknown.
     pub unknown: Vec<C>,
-    /// Refusals that nobody was told.
+    /// Refusals that were not told.
     pub unanswered: Vec<C>,
 }
 
 impl<C> Ended<C> {
-    /// Of a primary that resigned; its copy stays with the node.
+    /// The calls of a primary that resigned, and its copy, which stays with the node.
     pub(crate) fn of(resigned: Resigned<C>) -> (stonecast_replication::ShardCopy, Self) {
         let Resigned {
             copy,

@@ -50,7 +50,7 @@ async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<(
     if keepings.is_empty() {
         return Ok(());
     }
-    // A history that is durable before its entries would hide that they are lost.
+    // A history that is durable before its entries would hide the loss of those entries.
     shared.store.commit().await?;
     for Keeping { shard, history, .. } in &keepings {
         shared.store.keep(*shard, history);
@@ -63,7 +63,7 @@ async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<(
     Ok(())
 }
 
-/// Takes what has come to the intake, and makes it durable.
+/// Takes the arrivals of the intake, and makes them durable.
 async fn look<S: Store>(shared: &Shared<S>, intake: &mut Intake) -> Result<(), NodeError> {
     for (request, said) in shared.requests.take() {
         intake.hear(request, &said);
@@ -83,20 +83,20 @@ pub async fn look_once(store: &impl Store, now: u64, intake: &mut Intake) -> Res
     Ok(())
 }
 
-/// Everything of a turn that does not wait.
+/// The part of a turn that does not wait.
 fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Keeping>, NodeError> {
     let state = &mut *shared.state.borrow_mut();
     state.take_found(&shared.memory, intake)?;
-    // Ended sessions are connected again by their peers.
+    // The peers of ended sessions connect again.
     let _ended = intake.take_ended();
     while let Some(event) = take_event(shared)? {
-        // The lease is asked in each turn, so its begin and its end are no news.
+        // Each turn reads the lease, so its begin and its end are no news.
         if let MemberEvent::Entered(configuration) = event {
             state.enter(shared, intake, configuration);
         }
     }
     for (from, bytes) in shared.post.take() {
-        // Bytes that are no letter say nothing: the sender runs another version.
+        // Bytes that are no letter are ignored: the sender runs another version.
         if let Ok(letter) = Letter::decode(&bytes) {
             state.read(&from, letter);
         }

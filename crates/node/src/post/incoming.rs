@@ -11,7 +11,7 @@ use stonecast_session::{ReceiveBuffers, accept, close};
 use super::{LETTERS, QUEUES};
 use crate::letter::LETTER_SIZE;
 
-/// See the module documentation. Dropping it ends the session.
+/// A session by which a peer sends letters. A drop ends the session.
 pub struct Incoming {
     port: Rc<Port>,
     inbox: Inbox,
@@ -28,7 +28,7 @@ pub struct Came {
 }
 
 impl Incoming {
-    /// Accepts `request`. `None`: the device has no more, and has told the peer so.
+    /// Accepts `request`. `None`: the device has nothing left, and the peer has been told so.
     pub fn accept(port: &Rc<Port>, request: ConnectionRequest, welcome: &[u8]) -> Option<Self> {
         let inbox = Inbox::new(port);
         let accepted = accept(port, request, |making| {
@@ -49,7 +49,7 @@ impl Incoming {
         })
     }
 
-    /// Takes what has come.
+    /// Takes the letters that have come.
     pub fn take(&self) -> Came {
         let mut letters = Vec::new();
         while let Some(arrival) = self.inbox.take_received() {

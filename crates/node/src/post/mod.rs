@@ -26,9 +26,9 @@ use hello::{GREETING, Known};
 use incoming::Incoming;
 use outgoing::Outgoing;
 
-/// Letters on their way in each session, at most.
+/// The most letters on their way in each session.
 const LETTERS: u32 = 4;
-/// Letters that wait for a session, at most: more are dropped.
+/// The most letters that wait for a session. Further letters are dropped.
 const WAITING_MAX: usize = 256;
 const QUEUES: Queues = Queues {
     send_capacity: LETTERS,
@@ -46,7 +46,7 @@ pub struct Sender {
     pub patience_ns: Nanoseconds,
 }
 
-/// See the module documentation.
+/// The letters between this node and its peers.
 pub struct Post {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
@@ -82,7 +82,7 @@ impl Post {
         outgoing.retain(|peer, way| way.is_carried || known.contains_key(peer));
     }
 
-    /// Sends a letter to the node that is reached at the first of `addresses` that accepts.
+    /// Sends a letter to a node, at the first of `addresses` that accepts.
     pub fn send(self: &Rc<Self>, to: &NodeName, addresses: &[String], letter: Vec<u8>) {
         let mut outgoing = self.outgoing.borrow_mut();
         let way = outgoing.entry(to.clone()).or_default();
@@ -95,7 +95,7 @@ impl Post {
         }
     }
 
-    /// Accepts a peer that said hello. An earlier session of it ends.
+    /// Accepts a peer that said hello. An earlier session of that peer ends.
     pub fn accept(&self, request: ConnectionRequest, said: &[u8]) {
         let judged = Hello::judge(said, self.sender.hello.nonce, &self.known.borrow());
         match judged {
@@ -105,7 +105,7 @@ impl Post {
                     self.incoming.borrow_mut().insert(name, session);
                 }
             }
-            // A peer that is gone does not hear it.
+            // A peer that is gone does not hear the reason.
             Err(refused) => _ = self.port.device().reject(request, &refused.to_string()),
         }
     }

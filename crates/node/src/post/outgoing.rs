@@ -26,7 +26,7 @@ struct Session {
     memory: MemoryRegion,
 }
 
-/// Sends all letters to `peer`. Those that cannot be sent are dropped.
+/// Sends all letters to `peer`. Letters that cannot be sent are dropped.
 pub async fn carry(post: Rc<Post>, peer: NodeName, addresses: Vec<String>) {
     let mut session = with(&post, &peer, |way| way.session.take());
     while let Some(letter) = with(&post, &peer, |way| way.letters.pop_front()) {

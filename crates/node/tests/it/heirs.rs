@@ -18,7 +18,7 @@ fn the_shards_of_a_dead_node_are_led_by_others_with_all_that_was_answered() {
     }
 }
 
-/// Needs the lease: the node goes on to believe that it leads until it hears of its heir, and would answer a read by what was overwritten.
+/// Needs the lease: the node believes that it leads until it hears of its heir, and would answer a read with an overwritten value.
 pub fn a_primary_that_is_cut_off_answers_nothing() {
     let scene = Scene::settled(Shape::THREE, 12);
     (0..9).for_each(|turn| scene.write(turn % 3, 1));
@@ -36,7 +36,7 @@ pub fn a_primary_that_is_cut_off_answers_nothing() {
     scene.finish(call);
     scene.write(0, 1);
     let answers = scene.oracle.borrow().answers;
-    // The write that has no copies is of another key: a read of its own would wait for it.
+    // The write without copies is of another key: a read of the same key would wait for that write.
     let read = Call {
         number: None,
         key: 1,

@@ -1,4 +1,4 @@
-//! Every seeded bug of nodes is found by its story, which finds nothing without the bug.
+//! The story of each seeded bug of nodes finds the bug, and finds nothing without it.
 
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;

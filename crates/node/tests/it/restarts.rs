@@ -1,4 +1,4 @@
-//! Nodes that come back with what their pools have.
+//! Nodes that come back with the content of their pools.
 
 use crate::world::{MS, Scene, Shape};
 

@@ -20,7 +20,7 @@ fn a_write_is_on_all_three_nodes_before_it_is_answered_and_copies_digest_it() {
     }
 }
 
-/// Needs the floors: each node has appends of many times its memory.
+/// Needs the floors: each node gets appends of many times its memory.
 #[test]
 fn segments_are_used_again_when_what_they_have_was_digested() {
     let scene = Scene::settled(Shape::THREE, 2);
@@ -76,7 +76,7 @@ fn a_node_says_why_it_does_not_reach_a_peer() {
     assert_eq!(status().link_trouble, None);
 }
 
-/// Needs the wait for the own commit: both backups have the write long before.
+/// Needs the wait for the node's own commit: both backups have the write long before.
 pub fn a_primary_answers_behind_its_own_commit() {
     let scene = Scene::settled(Shape::THREE, 3);
     let primary = scene.serving(0).expect("it is served");

@@ -1,4 +1,5 @@
-//! The durable part of the minimal store: records and histories. What was not committed is lost in a power cut, from some change on.
+//! The durable part of the minimal store: records and histories. A power cut loses the changes that were not committed, from some
+//! change on.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ pub struct Content {
     pub histories: BTreeMap<u32, Lineage>,
 }
 
-/// See the module documentation.
+/// The durable part of the minimal store.
 #[derive(Clone, Default)]
 pub struct Disk(Rc<RefCell<Parts>>);
 
@@ -39,7 +40,7 @@ struct Parts {
     durable: Content,
     pending: Vec<Change>,
     epochs: Option<Known>,
-    /// How much longer than usual a commit takes.
+    /// The time by which a commit takes longer than usual.
     delay_ns: u64,
     is_broken: bool,
 }
@@ -49,7 +50,7 @@ impl Disk {
         self.0.borrow_mut().pending.push(change);
     }
 
-    /// Commits that begin from here on take so much longer.
+    /// Makes commits that begin from here on take `delay_ns` longer.
     pub fn slow_down(&self, delay_ns: u64) {
         self.0.borrow_mut().delay_ns = delay_ns;
     }
@@ -67,12 +68,12 @@ impl Disk {
         self.0.borrow().is_broken
     }
 
-    /// How much there is to commit.
+    /// The number of changes to commit.
     pub fn mark(&self) -> usize {
         self.0.borrow().pending.len()
     }
 
-    /// The first `mark` changes are durable.
+    /// Makes the first `mark` changes durable.
     pub fn commit(&self, mark: usize) {
         let parts = &mut *self.0.borrow_mut();
         for change in parts.pending.drain(..mark) {

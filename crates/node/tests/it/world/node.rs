@@ -33,7 +33,7 @@ const SEGMENTS: u32 = 16;
 /// Bytes of the longest entry.
 pub const ENTRY_SIZE_MAX: u32 = 1024;
 
-/// How entries become durable at a node.
+/// The plan by which entries become durable at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// READs make entries durable.
@@ -63,14 +63,14 @@ pub struct Running {
     pub end: Rc<RefCell<Option<NodeError>>>,
 }
 
-/// See the module documentation.
+/// A node beyond the life of its process.
 pub struct Place {
     pub index: usize,
     pub name: NodeName,
     pub machine: Machine,
     pub disk: Disk,
     pub running: RefCell<Option<Running>>,
-    /// The power failed since the last start.
+    /// Whether the power failed since the last start.
     pub lost_power: Cell<bool>,
     module: Rc<Module>,
     plan: Plan,
@@ -257,7 +257,7 @@ impl Place {
         }
     }
 
-    /// Ends the process, as `kill -9` would. What it has written stays.
+    /// Ends the process, as `kill -9` would. Its writes stay.
     pub fn kill(&self) {
         if let Some(running) = self.running.take() {
             running.process.kill();
@@ -265,7 +265,7 @@ impl Place {
         }
     }
 
-    /// Cuts the power: what was not durable is lost, but the first `kept` changes.
+    /// Cuts the power: everything that was not durable is lost, except the first `kept` changes.
     pub fn cut_power(&self, world: &World, kept: usize) {
         world.cut_power(self.machine);
         self.running.take();
@@ -283,7 +283,7 @@ impl Place {
         }
     }
 
-    /// Why the node has ended by itself.
+    /// The reason why the node has ended by itself.
     pub fn end(&self) -> Option<String> {
         let running = self.running.borrow();
         let running = running.as_ref()?;

@@ -16,7 +16,7 @@ pub enum Answer {
     Saw(Option<Word>),
 }
 
-/// See the module documentation.
+/// The answers that clients heard, and the calls that wait for one.
 #[derive(Default)]
 pub struct Oracle {
     /// The last attempt of each call that waits for an answer, with the newest word of its key that was told before the call.

@@ -27,14 +27,14 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Three nodes with a lease of 10 ms, each of which leads one of three shards; READs make entries durable.
+    /// Three nodes with a lease of 10 ms. Each node leads one of three shards, and READs make entries durable.
     pub const THREE: Self = Self {
         shards: 3,
         plan: Plan::OneSided,
         remove_after_ns: 60 * MS,
     };
 
-    /// The same, where backups answer.
+    /// The same, but backups answer.
     pub const ANSWERED: Self = Self {
         plan: Plan::Answered,
         ..Self::THREE
@@ -49,7 +49,7 @@ impl Shape {
     }
 }
 
-/// See the module documentation.
+/// A cluster in its world.
 pub struct Scene {
     pub places: Vec<Place>,
     pub oracle: Rc<RefCell<Oracle>>,
@@ -58,7 +58,7 @@ pub struct Scene {
     seats: Vec<Machine>,
     shape: Shape,
     numbers: Cell<u64>,
-    /// Last, so that what runs in it goes first.
+    /// The last field, so that everything that runs in the world is dropped first.
     pub world: World,
 }
 
@@ -113,14 +113,14 @@ impl Scene {
         self.places[index].start(&self.world, &self.service, &self.oracle, settings);
     }
 
-    /// Prints a line with the time, where `NODE_TRACE` is set.
+    /// Prints a line with the time, if `NODE_TRACE` is set.
     pub fn show(&self, line: &str) {
         if std::env::var_os("NODE_TRACE").is_some() {
             println!("{:>12} {line}", self.world.now());
         }
     }
 
-    /// The configuration that the service has.
+    /// The configuration in the service.
     pub fn stored(&self) -> Configuration {
         Configuration::decode(&self.service.value().unwrap().bytes).unwrap()
     }
@@ -143,7 +143,7 @@ impl Scene {
         (0..self.shape.shards).all(|shard| self.serving(shard).is_some())
     }
 
-    /// Why nodes have ended by themselves.
+    /// The reasons why nodes have ended by themselves.
     pub fn ends(&self) -> [Option<String>; 3] {
         [0, 1, 2].map(|index| self.places[index].end())
     }
@@ -233,7 +233,7 @@ impl Scene {
         copies.filter_map(map).collect()
     }
 
-    /// Two copies of a shard that differ, and the writes by which they do.
+    /// Two copies of a shard that differ, and the writes in which they differ.
     fn disagreement(&self, shard: u32) -> Option<String> {
         let maps = self.maps(shard);
         let [(first, one), rest @ ..] = &maps[..] else {

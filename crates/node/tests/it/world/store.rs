@@ -29,7 +29,7 @@ pub struct Call {
     pub attempt: u64,
 }
 
-/// A write, as a map has it.
+/// A write in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     pub point: Point,
@@ -50,7 +50,7 @@ impl Map {
     }
 }
 
-/// See the module documentation.
+/// The minimal store.
 pub struct TestStore {
     pub name: usize,
     disk: Disk,
@@ -89,7 +89,7 @@ fn read(body: &[u8]) -> (u8, u64) {
 }
 
 impl TestStore {
-    /// The store on what `disk` has, and what the node needs of it.
+    /// The store on the content of `disk`, and the parts of it that the node needs.
     pub fn open(
         name: usize,
         disk: &Disk,
@@ -236,7 +236,7 @@ impl Store for TestStore {
                 let reason = "the disk says no".to_owned();
                 return Err(NotDurable { reason });
             }
-            // Another commit may have taken a part of it meanwhile.
+            // Another commit may have taken a part of the changes meanwhile.
             self.disk.commit(mark.min(self.disk.mark()));
             Ok(())
         })
