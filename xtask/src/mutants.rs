@@ -15,11 +15,15 @@ use crate::step::cargo;
 use crate::tally::counts_of;
 
 /// The tests that hunt bugs below any store, by package. Each test plants its own bug.
-const HUNTS: [(&str, &str); 9] = [
+const HUNTS: [(&str, &str); 10] = [
     ("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     (
         "stonecast-fabric-sim",
         "every_seeded_bug_of_appends_is_found",
+    ),
+    (
+        "stonecast-kv",
+        "every_seeded_bug_of_the_store_in_a_cluster_is_found",
     ),
     (
         "stonecast-member",

@@ -34,8 +34,8 @@ macro_rules! mutants {
             }
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider, `clocks` for
-            /// the clocks of providers, `persist/append` for the two sides of durable appends, `replication/machines` for rules
-            /// that the world of replication seldom shows.
+            /// the clocks of providers, `kv/cluster` for the store in a cluster, `persist/append` for the two sides of durable appends,
+            /// `replication/machines` for rules that the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
@@ -136,6 +136,10 @@ mutants! {
     ClaimIgnored in "kv", "lost update";
     /// Recovery takes all keys for keys of the first shard.
     RecoveredIntoOneShard in "kv", "lost key";
+    /// A server takes requests of terms in which it does not lead the shard any more.
+    RequestOutlivesTerm in "kv/cluster", "a retried write is done once";
+    /// A client asks for the outcome of a write with a version that another node named.
+    SinceOfConnection in "kv/cluster", "a retried write is done once";
     /// A node reports its own copy before the commit of its log.
     OwnCommitNotAwaited in "node", "acknowledged means on all copies";
     /// A node gives out what is settled without asking for its lease.

@@ -28,12 +28,13 @@ const DIRECTED_SEEDS_MAX: u64 = 200;
 const CONTROL_MIN: u64 = 500;
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of `appends`, tests of
 /// `member` those of `clocks`.
-const ELSEWHERE: [&str; 11] = [
-    "backup",
+const ELSEWHERE: [&str; 12] = [
     "append-log",
     "appends",
+    "backup",
     "clocks",
     "cluster",
+    "kv/cluster",
     "member",
     "node",
     "own-log",

@@ -5,6 +5,7 @@
 
 use stonecast_base::{Corruption, MIB};
 use stonecast_fabric::DeviceError;
+use stonecast_lineage::Epoch;
 use stonecast_media::MediaError;
 use stonecast_persist::execute::NoCommit;
 
@@ -82,6 +83,14 @@ pub enum StoreError {
     /// The server refused the request as invalid.
     #[error("the server refused the request as invalid; nothing was done")]
     Invalid,
+    /// The server does not lead the key's shard in the term that the client named.
+    #[error(
+        "the server does not lead the key's shard: the cluster has changed, up to epoch {epoch} at least. This attempt has done nothing"
+    )]
+    NotPrimary {
+        /// The epoch of the configuration that the server knows.
+        epoch: Epoch,
+    },
     /// The token belongs to a write so long ago that the server has forgotten the outcome.
     #[error(
         "the write was first sent too long ago, and the server has forgotten its outcome. Find out by reading"
@@ -161,6 +170,7 @@ impl StoreError {
             | Self::IndexFull
             | Self::SpaceFailed
             | Self::Invalid
+            | Self::NotPrimary { .. }
             | Self::Publishers
             | Self::Publication { .. }
             | Self::Corrupt(_)

@@ -16,7 +16,7 @@ use crate::direct::client::ADDRESS;
 const ANSWER_SIZE: u64 = 1024;
 const RECEIVES: u64 = 8;
 /// Bytes of an answer about access, and of one about a lease.
-const ACCESS_SIZE: usize = 44;
+const ACCESS_SIZE: usize = 52;
 const LEASE_SIZE: usize = 28;
 /// Bytes that can be sent: more than a segment of the smallest size.
 const SEND_SIZE: u64 = 1 << 19;

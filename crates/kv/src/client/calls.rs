@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use stonecast_lineage::Term;
 use stonecast_log::{Condition, Draft};
 
 use super::meter::Call;
@@ -17,6 +18,35 @@ use crate::wire::limits::check_key;
 use crate::wire::{Answer, Request, table_size};
 
 impl Client {
+    /// Enters `term` of `shard`, in which this client takes the server for the shard's primary: each later request for the shard is of
+    /// that term. One request, unless the client is in the term already.
+    ///
+    /// Fails with [`StoreError::NotPrimary`] if the server does not lead the shard in that term; the client then stays in the term
+    /// that it was in. Fails with [`StoreError::Invalid`] if there is no such shard.
+    pub async fn enter(&self, shard: u32, term: Term) -> Result<(), StoreError> {
+        if shard >= self.shards() {
+            return Err(StoreError::Invalid);
+        }
+        self.inner.memory.enter(shard, term).await
+    }
+
+    /// The term of `shard` that this client has entered last.
+    #[inline]
+    pub fn term(&self, shard: u32) -> Option<Term> {
+        self.inner.connection.terms.of(shard)
+    }
+
+    /// The number of shards.
+    pub fn shards(&self) -> u32 {
+        self.inner.connection.welcome.keys().shards
+    }
+
+    /// The shard of `key`.
+    #[inline]
+    pub fn shard_of(&self, key: &[u8]) -> u32 {
+        self.inner.connection.welcome.keys().route(key).shard
+    }
+
     /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent; the content of `value`
     /// is then unspecified. The returned value is durable, and was the key's value at some moment during the call.
     #[inline]
@@ -144,12 +174,23 @@ impl Client {
             return Ok(Written::Done(version));
         }
         let (draft, token) = (plain_put(key, value), token.number());
-        self.store(&Draft {
-            condition,
-            token,
-            ..draft
-        })
-        .await
+        let written = self
+            .store(&Draft {
+                condition,
+                token,
+                ..draft
+            })
+            .await?;
+        self.note_written(key, written);
+        Ok(written)
+    }
+
+    /// Notes the version of a write with a token, for the next token of the key's shard.
+    fn note_written(&self, key: &[u8], written: Written) {
+        if let Written::Done(version) = written {
+            let terms = &self.inner.connection.terms;
+            terms.note(self.shard_of(key), version);
+        }
     }
 
     async fn store(&self, draft: &Draft<'_>) -> Result<Written, StoreError> {
@@ -191,7 +232,11 @@ impl Client {
         if let Some(version) = token.begin_attempt(&self.inner.connection, key).await? {
             return Ok(Some(Written::Done(version)));
         }
-        self.remove(token.number(), key, condition).await
+        let removed = self.remove(token.number(), key, condition).await?;
+        if let Some(written) = removed {
+            self.note_written(key, written);
+        }
+        Ok(removed)
     }
 
     async fn remove(

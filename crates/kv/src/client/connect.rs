@@ -12,6 +12,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
 use stonecast_fabric::{ConnectionEvent, Inbox, Port, Runtime, Status, select};
+use stonecast_lineage::Term;
 use stonecast_session::ConnectError;
 use zerocopy::IntoBytes as _;
 
@@ -84,6 +85,19 @@ impl Client {
         runtime: Rc<dyn Runtime>,
         address: &str,
     ) -> Result<Self, StoreError> {
+        let first = (0, Term::default());
+        Self::connect_to(first, options, port, runtime, address).await
+    }
+
+    /// Like `connect_with`, to a node of a cluster: the node at `address` leads the shard `first.0` in the term `first.1`. Otherwise the
+    /// error is [`StoreError::NotPrimary`]. Every other shard needs [`Client::enter`] before its first use.
+    pub async fn connect_to(
+        first: (u32, Term),
+        options: ClientOptions,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        address: &str,
+    ) -> Result<Self, StoreError> {
         let resources = Resources::new(&port)?;
         let (endpoint, hello) = (&resources.endpoint, Hello::new(options.path));
         let said = match endpoint.connect(address, hello.as_bytes()).await {
@@ -102,7 +116,7 @@ impl Client {
         let connection = Rc::new(Connection::new(runs, qp, welcome, resources, ring_size));
         let arrivals = take_answers(inbox, listener, Rc::downgrade(&connection));
         runtime.spawn(Box::pin(arrivals));
-        let memory = Rc::new(ServerMemory::open(connection).await?);
+        let memory = Rc::new(ServerMemory::open(connection, first).await?);
         Ok(Self::new(&options, memory))
     }
 }

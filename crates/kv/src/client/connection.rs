@@ -17,11 +17,13 @@ use stonecast_fabric::{
     DeviceError, LocalSpan, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest, Received,
     Runtime,
 };
+use stonecast_lineage::Epoch;
 use stonecast_log::LogFormat;
 
 use super::meter::{Call, Meter};
 use super::pending::{Ended, Pending, RequestHandle};
 use super::resources::{RECEIVES_SPARE, Resources};
+use super::terms::Terms;
 use crate::error::StoreError;
 use crate::wire::limits::ROOM_WAIT_NS;
 use crate::wire::{Answer, Request, Verdict, Welcome, next_answer};
@@ -40,6 +42,7 @@ pub(super) struct Connection {
     pub format: LogFormat,
     pub resources: Resources,
     pub meter: Meter,
+    pub terms: Terms,
     /// Receive buffers that are free and not posted.
     reposts: RefCell<Vec<ReceiveRequest>>,
     pending: RefCell<Pending>,
@@ -65,6 +68,7 @@ impl Connection {
             format: welcome.format(),
             resources,
             meter: Meter::default(),
+            terms: Terms::new(welcome.keys().shards),
             reposts: RefCell::default(),
             pending: RefCell::new(Pending::new(ring_size)),
             latest: Cell::new(welcome.sequence.get()),
@@ -134,6 +138,15 @@ impl Connection {
     /// The latest version that this client knows.
     pub fn latest(&self) -> u64 {
         self.latest.get()
+    }
+
+    /// The latest version that this client knows of the writes to `shard`. A write to the shard that this client sends from now on gets
+    /// a later one. The versions of several nodes say nothing about each other.
+    pub fn latest_of(&self, shard: u32) -> u64 {
+        match self.terms.of(shard) {
+            None | Some(Epoch(0)) => self.latest(),
+            Some(_) => self.terms.latest(shard).unwrap_or(0),
+        }
     }
 
     /// Notes a version that a write has got.

@@ -12,6 +12,7 @@
 //!       leases     extents that records are written to
 //!     memory       the server's memory: addresses, and READs in the call, soon, or posted
 //!     connection   requests and their answers
+//!       terms        in which the server is the primary of a shard
 //!       resources    what is made on the device
 //! ```
 //!
@@ -33,6 +34,7 @@ mod publisher;
 mod reader;
 mod resources;
 mod scan;
+mod terms;
 mod writer;
 mod yardstick;
 

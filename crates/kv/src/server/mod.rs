@@ -25,6 +25,7 @@ mod clean;
 mod clients;
 mod commit;
 mod journal;
+mod leads;
 mod noted;
 mod pipeline;
 pub(crate) mod recovery;
@@ -39,6 +40,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{Access, ConnectionEvent, DeviceError, Port, Runtime};
+use stonecast_lineage::{Epoch, Term};
 use stonecast_media::{Backing, Blob, MediaError, Pool};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
@@ -262,6 +264,17 @@ impl Server {
         store_checkpoint(&*self.pool.backing(), &bytes, &sealed)?;
         self.pool.close()?;
         Ok(Closing::Clean)
+    }
+
+    /// Notes that this server leads the shard `number` in `term`, or no longer leads it, in the configuration of `epoch`. A server
+    /// leads all of its shards in term 0 until the first call. Requests of clients that named another term are refused from
+    /// this moment on, with `epoch`; nothing is said about requests that were taken before.
+    ///
+    /// # Panics
+    ///
+    /// Unless the pool has a shard of that number.
+    pub fn lead(&self, epoch: Epoch, number: u32, term: Option<Term>) {
+        self.state.borrow_mut().shards.lead(epoch, number, term);
     }
 
     /// The reason why the medium gave no space, for the messages of the program that runs the server: once, and again if the

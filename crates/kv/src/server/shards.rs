@@ -1,27 +1,30 @@
 //! All shards of a node: even ranges of key hashes, each with a [`Shard`] of its own. The node's log holds the records of all.
 //!
-//! This server serves each of its shards alone: there is no other copy. A node that only keeps copies of a shard, or has nothing of
-//! it, says so in [`Shards::served`], which decides whether clients may read the index of a shard and ask for its outcomes.
+//! A server without a cluster leads each of its shards alone: there is no other copy. [`Leads`] says which shards a node of a
+//! cluster leads, and in which terms. [`Shards::refusal`] asks it before each request of a client for a shard is served.
 
 use std::rc::Rc;
 
 use stonecast_fabric::{DeviceError, Port, Runtime};
+use stonecast_lineage::{Epoch, Term};
 use stonecast_log::{LogFormat, RECORD_START_SIZE};
 use stonecast_media::{PersistentRegion, Pool};
 use stonecast_persist::Persisted;
 
 use super::journal::Journal;
+use super::leads::Leads;
 use super::recovery::rebuild::Keys;
 use super::recovery::survey::keys_of;
 use super::shard::{Change, Move, Shard};
 use crate::error::StoreError;
 use crate::index::Table;
-use crate::wire::{KeyMap, Route, Verdict};
+use crate::wire::{Answer, KeyMap, Route, Verdict};
 
 /// See the module documentation.
 pub(super) struct Shards {
     log: Rc<dyn PersistentRegion>,
     keys: KeyMap,
+    leads: Leads,
     all: Vec<Shard>,
 }
 
@@ -47,6 +50,7 @@ impl Shards {
         Ok(Self {
             log: pool.log(),
             keys,
+            leads: Leads::alone(keys.shards),
             all: (0..).zip(found).map(shard).collect::<Result<_, _>>()?,
         })
     }
@@ -66,9 +70,16 @@ impl Shards {
         &mut self.all[number as usize]
     }
 
-    /// The shard with a number that a client names, if this node serves that shard.
-    pub fn served(&self, number: u32) -> Option<&Shard> {
-        self.all.get(number as usize)
+    /// Why this node refuses a request for the shard `number` that a client sent in the term `named`; `None` if the node leads the
+    /// shard in that term.
+    #[inline]
+    pub fn refusal(&self, number: u32, named: Term) -> Option<Answer> {
+        self.leads.refusal(number, named)
+    }
+
+    /// Notes that this node leads the shard `number` in `term`, or no longer leads it, in the configuration of `epoch`.
+    pub fn lead(&mut self, epoch: Epoch, number: u32, term: Option<Term>) {
+        self.leads.change(epoch, number, term);
     }
 
     /// The shard in which clients publish overwrites: they do so only in a pool of one shard.

@@ -41,6 +41,7 @@ verdicts! {
     10 Forgotten: "0", "outcome: forgotten, since too many later writes had tokens; unknown";
     11 MediumFull: "0", "the file system that the pool lies on is full: nothing was done";
     12 DoneReturn: "version", "done, as 0; other clients wait for room, and the client returns its leases for puts";
+    13 NotPrimary: "epoch of the node", "not the primary: the node does not lead the shard in the term that the client named, nothing was done";
 }
 
 impl Verdict {
@@ -78,6 +79,7 @@ message! {
     index_rkey: U32, "rkey of the index, read-only";
     log_rkey: U32, "rkey of the log, read-only";
     staging_rkey: U32, "rkey of the staging memory, write-only; 0: none";
+    version: U64, "the latest version that the node has given: a write of the client that comes later gets a higher one";
 }
 
 message! {
@@ -151,6 +153,8 @@ pub(crate) struct Accesses {
     pub index_rkey: u32,
     pub log_rkey: u32,
     pub staging_rkey: u32,
+    /// The latest version that the node has given.
+    pub version: u64,
 }
 
 /// One answer.
@@ -333,6 +337,7 @@ impl From<&Accesses> for AccessBody {
             index_rkey: U32::new(accesses.index_rkey),
             log_rkey: U32::new(accesses.log_rkey),
             staging_rkey: U32::new(accesses.staging_rkey),
+            version: U64::new(accesses.version),
         }
     }
 }
@@ -348,6 +353,7 @@ impl From<&AccessBody> for Accesses {
             index_rkey: body.index_rkey.get(),
             log_rkey: body.log_rkey.get(),
             staging_rkey: body.staging_rkey.get(),
+            version: body.version.get(),
         }
     }
 }
@@ -388,6 +394,7 @@ mod tests {
             index_rkey: 6,
             log_rkey: 7,
             staging_rkey: 8,
+            version: 9 << 40,
         };
         let answers = [
             Answer::Verdict {

@@ -47,6 +47,7 @@ message! {
     session: U64, "number of the connection, for questions about the outcome of a write that was sent through it";
     publication: U16, "1: the client may ask for the rights to publish; 0: not";
     shards: U16, "number of shards, 1 to 32; each has an index";
+    key_seed: U64, "seed of the hash of a key; the pools of a cluster have the same";
 }
 
 /// The reason why a client rejects a server's welcome.
@@ -154,7 +155,7 @@ impl Welcome {
     /// The division of the pool's keys among its shards.
     pub fn keys(&self) -> KeyMap {
         KeyMap {
-            seed: self.tag_key.get(),
+            seed: self.key_seed.get(),
             shards: self.shards.get().into(),
         }
     }

@@ -50,7 +50,7 @@ mod tests {
             let size = random.random_range(0..96);
             let mut bytes: Vec<u8> = (0..size).map(|_| random.random()).collect();
             if let Some(first) = bytes.first_mut() {
-                *first %= 12;
+                *first %= 14;
             }
             let _ = (
                 Request::parse(&bytes),

@@ -1,5 +1,6 @@
 //! The requests that a client sends by SEND.
 
+use stonecast_lineage::{Epoch, Term};
 use stonecast_log::Condition;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
@@ -25,8 +26,9 @@ pub(crate) enum Request<'a> {
     Stat { page: u8 },
     /// The client's report of its calls, see [`crate::metrics`].
     Report(&'a [u8]),
-    /// Open the index of `shard`, log and staging memory as they are at the moment.
-    Access { shard: u32 },
+    /// Open the index of `shard`, log and staging memory as they are at the moment. Each later request of this client for the shard
+    /// is of `term`.
+    Access { shard: u32, term: Term },
     /// The client has stopped reading index number `table`.
     LeaveIndex { table: u32 },
     /// Ask for the outcome of the write with `token` to a key of `shard`, which its client sent through `session` knowing no version
@@ -56,7 +58,7 @@ message! {
     reserved: [u8; 2], "zero";
     size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome: number of the shard";
     token: U64, "delete, outcome: token";
-    number: U64, "delete: version that the condition names; outcome: latest version that the client knew";
+    number: U64, "delete: version that the condition names; outcome: latest version that the client knew; access: the term in which the client takes the server for the primary of the shard, 0 without a cluster";
     session: U64, "outcome: session of the first attempt";
 }
 
@@ -114,9 +116,10 @@ impl<'a> Request<'a> {
                 header.size = U32::new(bytes.len() as u32);
                 tail = bytes;
             }
-            Self::Access { shard } => {
+            Self::Access { shard, term } => {
                 header.kind = 6;
                 header.size = U32::new(shard);
+                header.number = U64::new(term.0);
             }
             Self::LeaveIndex { table } => {
                 header.kind = 7;
@@ -170,6 +173,7 @@ impl<'a> Request<'a> {
             5 if tail.len() == header.size.get() as usize => Some(Self::Report(tail)),
             6 if tail.is_empty() => Some(Self::Access {
                 shard: header.size.get(),
+                term: Epoch(header.number.get()),
             }),
             7 if tail.is_empty() => Some(Self::LeaveIndex {
                 table: header.size.get(),
@@ -236,7 +240,13 @@ mod tests {
             ),
             (4, Request::Stat { page: 3 }),
             (5, Request::Report(&[7; REPORT_SIZE])),
-            (6, Request::Access { shard: 6 }),
+            (
+                6,
+                Request::Access {
+                    shard: 6,
+                    term: Epoch(7),
+                },
+            ),
             (7, Request::LeaveIndex { table: 5 }),
             (
                 8,

@@ -74,6 +74,7 @@ fn welcome(random: &mut Random) -> Vec<u8> {
     bytes.extend_from_slice(&random.random_range(0..2u16).to_le_bytes());
     let shards = [1u16, 1, 7][random.random_range(0..3)];
     bytes.extend_from_slice(&shards.to_le_bytes());
+    bytes.extend_from_slice(&[9; 8]);
     if random.random_bool(0.3) {
         let at = random.random_range(0..bytes.len());
         bytes[at] = random.random();
@@ -119,7 +120,7 @@ fn answer(
             bytes.extend_from_slice(&[3; 16]);
         }
         9 => {
-            bytes.push(random.random_range(0..12));
+            bytes.push(random.random_range(0..14));
             bytes.extend_from_slice(&random.random::<u64>().to_le_bytes());
         }
         _ => {
@@ -135,6 +136,7 @@ fn answer(
                 bytes.extend_from_slice(&address.to_le_bytes());
             }
             (0..3).for_each(|_| bytes.extend_from_slice(&memory.rkey.0.to_le_bytes()));
+            bytes.extend_from_slice(&random.random::<u64>().to_le_bytes());
         }
     }
     let offset = BUFFER * BUFFERS;

@@ -26,6 +26,8 @@ mod locations;
 mod loopback;
 mod meddling;
 mod metrics;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod order;
 #[path = "../../../fabric-shm/tests/it/pause.rs"]
 mod pause;
@@ -37,6 +39,7 @@ mod rights;
 mod room;
 mod shards;
 mod sharing;
+mod terms;
 mod tokens;
 mod trouble;
 mod whole_segments;

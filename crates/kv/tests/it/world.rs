@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use stonecast_fabric::{Port, Runtime};
 use stonecast_kv::{
@@ -41,6 +41,8 @@ pub struct World {
     pub meddler: Rc<Meddler>,
     /// The result of the latest `run` of the server.
     pub ended: Rc<RefCell<Option<Result<(), StoreError>>>>,
+    /// The server, while a story runs.
+    pub server: RefCell<Weak<Server>>,
     /// The state in which the latest closed server left the pool.
     pub closing: Cell<Option<Closing>>,
 }
@@ -89,6 +91,7 @@ impl Default for World {
             seen: Rc::default(),
             meddler: Rc::default(),
             ended: Rc::default(),
+            server: RefCell::default(),
             closing: Cell::default(),
         }
     }
@@ -197,6 +200,7 @@ impl World {
             .listen(&self.address())
             .expect("the address is free");
         let server = Rc::new(server);
+        self.server.replace(Rc::downgrade(&server));
         let ended = self.ended.clone();
         let serving = server.clone();
         let done = Rc::new(Cell::new(false));

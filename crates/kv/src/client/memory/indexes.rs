@@ -19,6 +19,7 @@ use std::rc::{Rc, Weak};
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::{RemoteAddress, Rkey};
+use stonecast_lineage::{Epoch, Term};
 
 use super::ServerMemory;
 use crate::error::StoreError;
@@ -111,7 +112,7 @@ impl ServerMemory {
         self.indexes.of(shard)
     }
 
-    /// The index of the first shard, which is open from the connect on.
+    /// The index of the first shard, which is open from the connect on unless the server is a node of a cluster.
     #[inline(always)]
     pub fn first_index(&self) -> OpenIndex {
         self.index(0).expect("open since the connect")
@@ -140,8 +141,21 @@ impl ServerMemory {
             // Another call was faster.
             return Ok(index);
         }
-        let accesses = self.connection.ask_access(shard).await?;
+        let term = self.connection.terms.of(shard).unwrap_or_default();
+        let accesses = self.connection.ask_access(shard, term).await?;
         Ok(self.indexes.note(shard, &accesses))
+    }
+
+    /// Enters `term` of `shard`, and opens the index that the server has of the shard in that term.
+    pub async fn enter(&self, shard: u32, term: Term) -> Result<(), StoreError> {
+        let _turn = self.asking.lock().await;
+        if self.connection.terms.of(shard) == Some(term) {
+            // Another call was faster.
+            return Ok(());
+        }
+        let accesses = self.connection.ask_access(shard, term).await?;
+        self.switch(shard, &accesses);
+        Ok(())
     }
 
     /// Begins the next era, and returns the one that has ended.
@@ -158,13 +172,28 @@ impl ServerMemory {
             // Another read was faster.
             return Ok(());
         }
-        let accesses = self.connection.ask_access(seen.shard).await?;
+        let term = self.connection.terms.of(seen.shard).unwrap_or_default();
+        let accesses = self.connection.ask_access(seen.shard, term).await?;
         if accesses.table == seen.table {
             return Err(StoreError::Protocol {
                 what: "the server marks its index as moved, and names no newer one",
             });
         }
-        self.indexes.note(seen.shard, &accesses);
+        self.switch(seen.shard, &accesses);
+        Ok(())
+    }
+
+    /// Switches to the index of `shard` that the server has opened, and gives the earlier one back once none of its READs is in
+    /// flight.
+    fn switch(&self, shard: u32, accesses: &Accesses) {
+        let earlier = self.index(shard);
+        self.indexes.note(shard, accesses);
+        let Some(table) = earlier
+            .map(|index| index.table)
+            .filter(|&it| it != accesses.table)
+        else {
+            return;
+        };
         let ended = self.begin_era();
         let connection = self.connection.clone();
         self.connection.runtime.spawn(Box::pin(async move {
@@ -173,30 +202,38 @@ impl ServerMemory {
             }
             drop(ended);
             // A server that is gone takes nothing back.
-            let table = seen.table;
             let _ = connection.request(Request::LeaveIndex { table }).await;
         }));
-        Ok(())
     }
 }
 
 impl super::Connection {
-    /// Asks for access to the index of `shard`, the log and staging memory, and checks the server's answer.
-    pub(super) async fn ask_access(&self, shard: u32) -> Result<Accesses, StoreError> {
+    /// Enters `term` of `shard`: asks for access to the index of the shard, the log and staging memory, and checks the server's answer.
+    pub(super) async fn ask_access(&self, shard: u32, term: Term) -> Result<Accesses, StoreError> {
         for _ in 0..READ_RETRIES_MAX {
-            match self.request(Request::Access { shard }).await? {
+            match self.request(Request::Access { shard, term }).await? {
                 Answer::Access(accesses) => {
                     let log_size = self.format.segment_size * u64::from(self.format.segment_count);
                     let staging_size = self.welcome.staging_size.get().into();
                     return match accesses.fault(log_size, staging_size) {
                         Some(what) => Err(StoreError::Protocol { what }),
-                        None => Ok(accesses),
+                        None => {
+                            self.terms.enter(shard, term, accesses.version);
+                            Ok(accesses)
+                        }
                     };
                 }
                 Answer::Verdict {
                     verdict: Verdict::Busy,
                     ..
                 } => self.runtime.sleep(BUSY_PAUSE_NS).await,
+                Answer::Verdict {
+                    verdict: Verdict::NotPrimary,
+                    version,
+                } => {
+                    let epoch = Epoch(version);
+                    return Err(StoreError::NotPrimary { epoch });
+                }
                 _ => break,
             }
         }

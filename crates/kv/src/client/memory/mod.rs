@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use stonecast_base::{Corruption, LINE_SIZE};
 use stonecast_fabric::{DeviceError, ReadInto, RemoteAddress, Rkey, Status};
+use stonecast_lineage::Term;
 
 use super::connection::Connection;
 use super::fair_lock::FairLock;
@@ -61,15 +62,21 @@ pub(super) struct ServerMemory {
 }
 
 impl ServerMemory {
-    /// The memory that the server opens to the client of `connection`, a new connection.
-    pub async fn open(connection: Rc<Connection>) -> Result<Self, StoreError> {
+    /// The memory that the server opens to the client of `connection`, a new connection. The server leads the shard `first` in `term`.
+    pub async fn open(
+        connection: Rc<Connection>,
+        (first_shard, term): (u32, Term),
+    ) -> Result<Self, StoreError> {
         let execution = match connection.port.device().capabilities() {
             can if can.read_now => Execution::InCall,
             can if can.read_soon => Execution::Soon,
             _ => Execution::Posted,
         };
         let shards = connection.welcome.keys().shards;
-        let first = connection.ask_access(0).await?;
+        if first_shard >= shards {
+            return Err(StoreError::Invalid);
+        }
+        let first = connection.ask_access(first_shard, term).await?;
         let memory = Self {
             connection,
             execution,
@@ -81,7 +88,7 @@ impl ServerMemory {
             read_room: ReadRoom::default(),
             soon: SoonReads::default(),
         };
-        memory.indexes.note(0, &first);
+        memory.indexes.note(first_shard, &first);
         Ok(memory)
     }
 

@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_fabric::Operation;
+use stonecast_lineage::Epoch;
 use stonecast_log::{
     Condition, Draft, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX, record_size,
 };
@@ -203,6 +204,9 @@ impl Writer {
             Verdict::Failed => StoreError::NotPersisted,
             Verdict::Invalid => StoreError::Invalid,
             Verdict::IndexFull => StoreError::IndexFull,
+            Verdict::NotPrimary => StoreError::NotPrimary {
+                epoch: Epoch(number),
+            },
             Verdict::SpaceFailed => StoreError::SpaceFailed,
             _ => StoreError::Protocol {
                 what: "the verdict does not fit the request",

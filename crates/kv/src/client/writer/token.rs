@@ -17,7 +17,8 @@
 //! Only effects are remembered. A conditional write whose condition did not hold, or a write for which there was no space, has
 //! done nothing, and its next attempt is decided anew.
 
-use stonecast_base::hash;
+use stonecast_base::{hash, mutant};
+use stonecast_lineage::Epoch;
 
 use super::Writer;
 use crate::client::connection::Connection;
@@ -28,7 +29,8 @@ use crate::wire::{Answer, Request, Verdict};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     number: u64,
-    /// The latest version that the client knew before the first attempt.
+    /// Every attempt that was done has a later version: the lowest of the latest versions that the client knew of the key's shard
+    /// before each attempt. The nodes of a cluster count their versions apart.
     since: u64,
     /// The connection of the latest attempt.
     session: u64,
@@ -64,9 +66,10 @@ impl Token {
         connection: &Connection,
         key: &[u8],
     ) -> Result<Option<u64>, StoreError> {
+        let shard = connection.welcome.keys().route(key).shard;
         if self.attempted {
             let request = Request::Outcome {
-                shard: connection.welcome.keys().route(key).shard,
+                shard,
                 token: self.number,
                 since: self.since,
                 session: self.session,
@@ -88,12 +91,26 @@ impl Token {
                     verdict: Verdict::Failed,
                     ..
                 } => return Err(StoreError::NotPersisted),
+                Answer::Verdict {
+                    verdict: Verdict::NotPrimary,
+                    version,
+                } => {
+                    let epoch = Epoch(version);
+                    return Err(StoreError::NotPrimary { epoch });
+                }
                 _ => {
                     return Err(StoreError::Protocol {
                         what: "the answer to a question for an outcome is no outcome",
                     });
                 }
             }
+        }
+        if !mutant!(SinceOfConnection) {
+            let known = connection.latest_of(shard);
+            self.since = match self.attempted {
+                true => self.since.min(known),
+                false => known,
+            };
         }
         self.attempted = true;
         self.session = connection.welcome.session.get();

@@ -12,13 +12,14 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
 use super::answers::Answers;
 use super::receives::{OWN_RECEIVES, Receives};
-use super::{Session, Sessions, Windows};
+use super::{Session, Sessions, Terms, Windows};
 use crate::metrics::ClientPath;
 use crate::server::journal::Sequences;
 use crate::server::noted::Noted;
+use crate::server::recovery::survey::keys_of;
 use crate::server::{ClientPolicy, ServerOptions};
 use crate::wire::limits::{IN_FLIGHT_MAX, STAGING_SIZE};
-use crate::wire::{Hello, Welcome};
+use crate::wire::{Hello, KeyMap, Welcome};
 
 /// RNR retries of answers. The client posts a receive for each operation in flight, so an answer always finds a receive.
 const RNR_RETRY_COUNT: u32 = 100;
@@ -29,7 +30,7 @@ pub(in crate::server) struct Admission {
     port: Rc<Port>,
     options: ServerOptions,
     format: LogFormat,
-    shards: u16,
+    keys: KeyMap,
     opening: u32,
     secret: [u64; 2],
     /// Whether a persist is a sync of a file. A sync write-protects each page that a client has written, with an interrupt of the
@@ -54,7 +55,7 @@ impl Admission {
             port,
             options,
             format,
-            shards: u16::try_from(pool.shards()).expect("at most 32"),
+            keys: keys_of(pool),
             opening: pool.opening(),
             secret: pool.secret(),
             syncs_files,
@@ -148,12 +149,15 @@ impl Admission {
         welcome.sequence = U64::new(sequence);
         welcome.session = U64::new(id);
         welcome.publication = U16::new((self.options.publishes() && !copying).into());
-        welcome.shards = U16::new(self.shards);
+        let shards = u16::try_from(self.keys.shards).expect("at most 32");
+        welcome.shards = U16::new(shards);
+        welcome.key_seed = U64::new(self.keys.seed);
         let session = Session {
             id,
             peer: peer.clone(),
             path,
             windows: Windows::default(),
+            terms: Terms::default(),
             leases: Default::default(),
             rights: None,
             staging,

@@ -5,6 +5,7 @@
 //!   windows    to read index and log through, to stage records           windows.rs
 //!   leases     extents of the log that a client writes to                leases.rs
 //!   rights     to publish overwrites, and what is announced              rights.rs
+//!   terms      in which the client takes this node for the primary       terms.rs
 //!   answers    one message for the answers of a batch                    answers.rs
 //!   served     counts of the clients of each path                        served.rs
 //!   end        all of it comes back, once nothing opens it               end.rs
@@ -21,6 +22,7 @@ mod places;
 mod receives;
 mod rights;
 mod served;
+mod terms;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -36,6 +38,7 @@ use crate::wire::limits::{LEASE_RECLAIM_NS, LEASES_PER_CLIENT};
 
 use answers::Answers;
 use rights::PublishingRights;
+use terms::Terms;
 use windows::Windows;
 
 pub(super) use accept::Admission;
@@ -71,6 +74,8 @@ pub(super) struct Session {
     pub path: ClientPath,
     /// Windows for the client's reads, and on its staging memory.
     pub windows: Windows,
+    /// The terms that the client named.
+    pub terms: Terms,
     /// Extents to which the client writes.
     pub leases: Leases<Extent, LEASES_PER_CLIENT>,
     /// The client's rights to publish.

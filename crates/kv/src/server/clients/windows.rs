@@ -31,13 +31,13 @@ impl Doors {
     }
 
     /// Opens the present index of a shard, the log and staging memory to the client of `qp`. The current `table` has 2^`bits`
-    /// buckets.
+    /// buckets, and `version` is the latest version given.
     pub fn open(
         &self,
         qp: QueuePair,
         session: &mut Session,
         table: &SharedTable,
-        bits: u32,
+        (bits, version): (u32, u64),
     ) -> Answer {
         let staging = session.staging;
         let device = &**self.port.device();
@@ -55,6 +55,7 @@ impl Doors {
             index_rkey: index_rkey.0,
             log_rkey: log_rkey.0,
             staging_rkey: staging_rkey.0,
+            version,
         })
     }
 }

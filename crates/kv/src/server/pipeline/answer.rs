@@ -37,15 +37,13 @@ pub(super) fn answer(state: &mut State, batch: &Batch, item: &Item, durable: Dur
         }
         Owed::Outcome(..) if matches!(durable, Durable::Failed) => Verdict::Failed.into(),
         Owed::Outcome(shard, token, since) => {
-            let shard = state.shards.served(shard);
-            match shard.map(|shard| shard.outcomes.find(token, since)) {
-                Some(Outcome::Done(version)) => Answer::Verdict {
+            match state.shards.of(shard).outcomes.find(token, since) {
+                Outcome::Done(version) => Answer::Verdict {
                     verdict: Verdict::Done,
                     version,
                 },
-                Some(Outcome::NotDone) => Verdict::NotDone.into(),
-                Some(Outcome::Forgotten) => Verdict::Forgotten.into(),
-                None => Verdict::Invalid.into(),
+                Outcome::NotDone => Verdict::NotDone.into(),
+                Outcome::Forgotten => Verdict::Forgotten.into(),
             }
         }
     };

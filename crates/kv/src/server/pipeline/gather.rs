@@ -122,7 +122,10 @@ impl Gather {
             Opcode::ReceiveWriteWithImmediate => {
                 let device = &**self.port.device();
                 match records::take_record(state, device, batch, arrival) {
-                    Some(write) => batch.push(write),
+                    Some(write) => match requests::refusal(state, qp, write.route.shard) {
+                        Some(refused) => Owed::Answer(refused),
+                        None => batch.push(write),
+                    },
                     None => {
                         let (slot, _) = split_immediate(arrival.immediate);
                         let sessions = &state.clients.sessions;

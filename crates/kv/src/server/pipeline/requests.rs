@@ -2,6 +2,7 @@
 //! the writes before them: the return of an extent, and the question for an outcome.
 
 use stonecast_fabric::QueuePair;
+use stonecast_lineage::Term;
 use stonecast_log::{KEY_SIZE_MAX, Kind};
 
 use super::batch::{Batch, Owed, Source, Write};
@@ -28,7 +29,7 @@ pub(super) fn take_message(
         Request::Release(release) => return Owed::Release(release.slot),
         Request::Stat { page } => Answer::Stat(reporter.metrics(state).page(page)),
         Request::Report(bytes) => take_report(state, qp, bytes).into(),
-        Request::Access { shard } => open_doors(state, qp, shard),
+        Request::Access { shard, term } => open_doors(state, qp, shard, term),
         Request::LeaveIndex { table } => {
             leave_index(&mut state.clients, qp, table);
             Verdict::Done.into()
@@ -39,6 +40,9 @@ pub(super) fn take_message(
             since,
             session,
         } => {
+            if let Some(refused) = refusal(state, qp, shard) {
+                return Owed::Answer(refused);
+            }
             // A request of the first attempt that is not among the earlier writes is lost with its connection.
             let Clients {
                 departures,
@@ -53,13 +57,17 @@ pub(super) fn take_message(
             token,
             key,
         } if (1..=KEY_SIZE_MAX).contains(&key.len()) => {
+            let route = state.shards.route(key);
+            if let Some(refused) = refusal(state, qp, route.shard) {
+                return Owed::Answer(refused);
+            }
             let start = batch.bytes.len();
             batch.bytes.extend_from_slice(key);
             let end = batch.bytes.len();
             return batch.push(Write::new(
                 Source::Copied,
                 (Kind::Delete, condition, token),
-                state.shards.route(key),
+                route,
                 (start, end),
                 (end, end),
             ));
@@ -83,17 +91,29 @@ fn take_report(state: &mut State, qp: QueuePair, bytes: &[u8]) -> Verdict {
     }
 }
 
-/// Opens the present index of shard `number`, the log and staging memory to the client of `qp`.
-fn open_doors(state: &mut State, qp: QueuePair, number: u32) -> Answer {
+/// Why this node does not serve the request for `shard` that the client of `qp` has just sent; `None` if the node does.
+pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Option<Answer> {
+    let named = state.clients.sessions.get(qp)?.terms.of(shard);
+    state.shards.refusal(shard, named)
+}
+
+/// Opens the present index of shard `number`, the log and staging memory to the client of `qp`, whose later requests for the
+/// shard are of `term`.
+fn open_doors(state: &mut State, qp: QueuePair, number: u32, term: Term) -> Answer {
+    if let Some(refused) = state.shards.refusal(number, term) {
+        return refused;
+    }
     let Clients {
         sessions, doors, ..
     } = &mut state.clients;
-    match (sessions.get_mut(qp), state.shards.served(number)) {
-        (Some(session), Some(shard)) => {
-            doors.open(qp, session, shard.table(), shard.index().table().bits())
-        }
-        _ => Verdict::Invalid.into(),
-    }
+    let Some(session) = sessions.get_mut(qp) else {
+        return Verdict::Invalid.into();
+    };
+    session.terms.name(number, term);
+    let shard = state.shards.of(number);
+    let version = state.journal.sequences.next() - 1;
+    let bits = shard.index().table().bits();
+    doors.open(qp, session, shard.table(), (bits, version))
 }
 
 /// Closes the window on index `table`, which the client of `qp` has left.

@@ -1,0 +1,23 @@
+//! Every seeded bug of the store in a cluster is found by its story, which finds nothing without the bug.
+
+use stonecast_base::hunts::by_stories;
+use stonecast_base::mutants::Mutant;
+
+use crate::terms;
+
+/// The story that finds each.
+const STORIES: [(Mutant, fn()); 2] = [
+    (
+        Mutant::RequestOutlivesTerm,
+        terms::a_put_that_waits_at_its_node_is_refused_once_the_term_is_over_and_the_node_leads_again,
+    ),
+    (
+        Mutant::SinceOfConnection,
+        terms::a_retry_asks_with_a_version_of_the_node_that_got_the_attempt,
+    ),
+];
+
+#[test]
+fn every_seeded_bug_of_the_store_in_a_cluster_is_found() {
+    by_stories("kv/cluster", &STORIES);
+}
