@@ -8,7 +8,7 @@ use stonecast_media::Durability;
 use uuid::Uuid;
 
 use crate::configuration::{
-    Attempt, Configuration, Epoch, Group, Node, NodeState, Nonce, Policy, Subject,
+    Attempt, Configuration, Epoch, Group, Node, NodeState, Nonce, Policy, Subject, Term,
 };
 use crate::eligibility::{NotACopy, Start};
 use crate::name::NodeName;
@@ -114,6 +114,18 @@ pub enum Refusal {
         node: NodeName,
         /// The group.
         subject: Subject,
+    },
+    /// The primary has led anew since, and fills its joiners anew.
+    #[error("{node} leads {subject} since epoch {known}, and its term of epoch {found} is over")]
+    EarlierTerm {
+        /// The node.
+        node: NodeName,
+        /// The group.
+        subject: Subject,
+        /// The term in which the node is said to lead.
+        found: Term,
+        /// The term in which the node leads.
+        known: Term,
     },
     /// Only a node that joins can have joined.
     #[error("{node} does not join {subject}")]
@@ -330,9 +342,9 @@ impl Configuration {
     }
 
     /// Names `node` as in sync: `node` has received everything in its join with the number `join`. Only the primary,
-    /// `by`, may say so. Before that, the primary waits for its appends to `node`, and its lease includes a grant of
-    /// `node` ([`PrimaryLease::admit`](crate::PrimaryLease::admit)). Otherwise `node` could depose the primary, and
-    /// remove all nodes that granted the lease, while the lease lasts.
+    /// `by`, may say so, and only in its term. Before that, the primary waits for its appends to `node`, and its lease
+    /// includes a grant of `node` ([`PrimaryLease::admit`](crate::PrimaryLease::admit)). Otherwise `node` could depose
+    /// the primary, and remove all nodes that granted the lease, while the lease lasts.
     ///
     /// A node that was removed and joins again while it is filled has dropped the content that it got. Its earlier join
     /// never finishes.
@@ -340,13 +352,21 @@ impl Configuration {
         &self,
         subject: &Subject,
         (node, join): (&NodeName, Epoch),
-        by: &NodeName,
+        (by, term): (&NodeName, Term),
     ) -> Result<Self, Refusal> {
         self.with_group(subject, |group, _| {
             if group.primary != *by {
                 return Err(Refusal::NotPrimary {
                     node: by.clone(),
                     subject: subject.clone(),
+                });
+            }
+            if group.term != term {
+                return Err(Refusal::EarlierTerm {
+                    node: by.clone(),
+                    subject: subject.clone(),
+                    found: term,
+                    known: group.term,
                 });
             }
             let Some(known) = group.joining.remove(node) else {

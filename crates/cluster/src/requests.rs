@@ -113,6 +113,41 @@ impl Configuration {
         Ok(next.checked())
     }
 
+    /// Whether [`Configuration::take_missing`] has copies for `node`.
+    pub fn lacks_copy_of(&self, node: &NodeName) -> bool {
+        self.missing_on(node).next().is_some()
+    }
+
+    /// `node`, which is there, takes copies that groups lack and that no node joins for. A spare that takes some is a member from here on. `None`: there
+    /// are none for it, or it drains.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchNode`].
+    pub fn take_missing(&self, node: &NodeName) -> Result<Option<Self>, Refusal> {
+        self.node(node)?;
+        let missing: Vec<_> = self.missing_on(node).collect();
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        let mut next = self.next();
+        next.become_state(node, NodeState::Member);
+        for index in missing {
+            next.begin_move(index, None, node);
+        }
+        Ok(Some(next.checked()))
+    }
+
+    /// The groups that lack a copy which `node` may keep.
+    fn missing_on<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = usize> + 'a {
+        let known = self.nodes.get(node);
+        let stays = known.is_some_and(|known| known.state != NodeState::Draining);
+        let groups = self.groups.iter().enumerate().filter(move |_| stays);
+        let lacks = move |group: &Group| self.lacking(group) > 0 && !group.has_copy(node);
+        groups
+            .filter(move |(_, group)| lacks(group))
+            .map(|(index, _)| index)
+    }
+
     /// The groups that `node` is to leave and can leave now: as many other nodes are in sync and stay as the policy asks for.
     pub fn relieved<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = &'a Group> {
         let replicas = usize::from(self.policy.replicas);

@@ -197,7 +197,7 @@ impl Member {
     }
 
     /// Names the node `joiner` as in sync. The joiner has got everything of `subject` in its join with the number
-    /// `join`. Returns false if the joiner has not granted the lease yet, if another configuration comes into force
+    /// `join`, from this node as the primary of `term`. Returns false if the joiner has not granted the lease yet, if another configuration comes into force
     /// here, or if the node does not lead. A later attempt may succeed. A joiner that has left since is refused, even
     /// if it joins anew.
     ///
@@ -206,15 +206,15 @@ impl Member {
     pub async fn finish_join(
         &self,
         subject: &Subject,
-        joiner: &NodeName,
-        join: Epoch,
+        (joiner, join): (&NodeName, Epoch),
+        term: Term,
     ) -> Result<bool, ChangeError> {
         let shared = &self.shared;
         let decide = |present: &Configuration| {
             let mut agent = shared.agent.borrow_mut();
             match agent.admit(present, subject, joiner, shared.now()) {
                 true => present
-                    .finish_join(subject, (joiner, join), self.name())
+                    .finish_join(subject, (joiner, join), (self.name(), term))
                     .map(Some),
                 false => Ok(None),
             }

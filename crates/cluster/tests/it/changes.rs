@@ -114,7 +114,7 @@ fn finish_join(present: &Configuration, who: &str) -> Result<Configuration, Refu
     let group = &present.groups[0];
     let join = group.joining.get(&name(who)).copied();
     let joiner = (&name(who), join.unwrap_or(present.epoch));
-    present.finish_join(&group.subject, joiner, &group.primary)
+    present.finish_join(&group.subject, joiner, (&group.primary, group.term))
 }
 
 #[test]
@@ -137,11 +137,35 @@ fn a_joiner_is_in_sync_when_it_has_finished_and_not_before() {
         joining.begin_join(&subject, &name("d")),
         Err(Refusal::HasCopy { .. })
     ));
-    let by_itself = joining.finish_join(&subject, (&name("d"), joining.epoch), &name("d"));
+    let by_itself = joining.finish_join(
+        &subject,
+        (&name("d"), joining.epoch),
+        (&name("d"), joining.epoch),
+    );
     assert!(matches!(by_itself, Err(Refusal::NotPrimary { .. })));
     let joined = finish_join(&joining, "d").unwrap();
     assert!(joined.group(&subject).unwrap().in_sync.contains(&name("d")));
     assert!(joined.group(&subject).unwrap().joining.is_empty());
+}
+
+/// Needs the comparison of terms: the primary that leads anew fills the joiner anew, under the same number, and the joiner has dropped what it had.
+#[test]
+fn a_primary_that_led_before_does_not_finish_the_join_that_it_began_then() {
+    let subject = shard(&placed());
+    let spare = placed().register(&name("d"), &start(4)).unwrap();
+    let joining = spare.begin_join(&subject, &name("d")).unwrap();
+    let before = joining.group(&subject).unwrap();
+    let anew = joining.take_lead(&subject, &before.primary).unwrap();
+    let join = (&name("d"), before.joining[&name("d")]);
+    let refused = anew.finish_join(&subject, join, (&before.primary, before.term));
+    let expected = Refusal::EarlierTerm {
+        node: before.primary.clone(),
+        subject: subject.clone(),
+        found: before.term,
+        known: anew.epoch,
+    };
+    assert_eq!(refused, Err(expected));
+    assert!(finish_join(&anew, "d").is_ok());
 }
 
 #[test]
@@ -152,7 +176,11 @@ fn a_join_that_is_over_does_not_finish_the_one_that_began_after_it() {
     let removed = first.remove(&name("d")).unwrap();
     let second = removed.begin_join(&subject, &name("d")).unwrap();
     let primary = &second.group(&subject).unwrap().primary;
-    let refused = second.finish_join(&subject, (&name("d"), first.epoch), primary);
+    let refused = second.finish_join(
+        &subject,
+        (&name("d"), first.epoch),
+        (primary, second.group(&subject).unwrap().term),
+    );
     let expected = Refusal::EarlierJoin {
         node: name("d"),
         subject: subject.clone(),
@@ -285,7 +313,7 @@ fn no_order_of_changes_loses_a_group() {
                 2 => {
                     let group = present.group(&subject).unwrap();
                     let join = group.joining.get(&who).copied().unwrap_or(Epoch(1));
-                    present.finish_join(&subject, (&who, join), &group.primary)
+                    present.finish_join(&subject, (&who, join), (&group.primary, group.term))
                 }
                 3 => present.leave(&subject, &who),
                 4 => present.remove(&who),

@@ -139,7 +139,8 @@ impl Run {
         for other in ["b", "c"] {
             stored = stored.begin_join(&subject(), &name(other)).unwrap();
             let joiner = (&name(other), stored.epoch);
-            stored = stored.finish_join(&subject(), joiner, &name("a")).unwrap();
+            let led = (&name("a"), stored.groups[0].term);
+            stored = stored.finish_join(&subject(), joiner, led).unwrap();
         }
         let nodes = stored.nodes.keys().cloned().map(|name| {
             let clock = Clock::drawn(&world, &mut random);
@@ -337,9 +338,9 @@ impl Run {
             .collect();
         let joiner = group.joining.iter().next();
         if let Some((joiner, &join)) = joiner.filter(|_| lease.holds(now)) {
-            let next = node
-                .configuration
-                .finish_join(&subject(), (joiner, join), &node.name);
+            let next =
+                node.configuration
+                    .finish_join(&subject(), (joiner, join), (&node.name, term));
             return self.change(index, epoch, next.unwrap());
         }
         if !(time / STEP_NS).is_multiple_of(2) {
@@ -378,7 +379,7 @@ impl Run {
             match self.world.joins_without_a_grant {
                 true => {
                     let joiner = (&node.name, joining.epoch);
-                    joining.finish_join(&subject(), joiner, &group.primary)
+                    joining.finish_join(&subject(), joiner, (&group.primary, group.term))
                 }
                 false => Ok(joining),
             }

@@ -20,7 +20,7 @@ fn step(present: &Configuration, random: &mut Random) -> Option<Configuration> {
     let joins = present.groups.iter().flat_map(|group| {
         let joins = group.joining.iter();
         joins.map(move |(node, &join)| {
-            present.finish_join(&group.subject, (node, join), &group.primary)
+            present.finish_join(&group.subject, (node, join), (&group.primary, group.term))
         })
     });
     let leaves = present.nodes.keys().flat_map(|node| {
@@ -65,6 +65,31 @@ fn a_spare_that_is_added_gets_its_share_and_no_copy_is_missing_meanwhile() {
     }
     let refused = present.add(&name("d")).unwrap_err();
     assert_eq!(refused.to_string(), "d is a member");
+}
+
+#[test]
+fn a_node_that_was_removed_and_is_there_again_takes_what_is_missing_and_nothing_else() {
+    let random = &mut random(1);
+    let whole = with_spare(4);
+    assert_eq!(
+        whole.take_missing(&name("d")),
+        Ok(None),
+        "nothing is missing"
+    );
+    let removed = whole.remove(&name("c")).unwrap();
+    assert!(removed.lacks_copy_of(&name("c")) && !removed.lacks_copy_of(&name("a")));
+    let taken = removed.take_missing(&name("c")).unwrap().unwrap();
+    assert_eq!(taken.nodes[&name("c")].state, NodeState::Member);
+    assert_eq!(taken.take_missing(&name("d")), Ok(None), "c joins already");
+    let settled = settled(taken, random);
+    assert!(
+        settled
+            .groups
+            .iter()
+            .all(|group| group.in_sync.contains(&name("c")))
+    );
+    let drained = removed.set_state(&name("c"), NodeState::Draining).unwrap();
+    assert_eq!(drained.take_missing(&name("c")), Ok(None), "its copies go");
 }
 
 #[test]

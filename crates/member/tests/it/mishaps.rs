@@ -342,13 +342,14 @@ async fn fill(
         .change(|present| present.begin_join(&subject, &joiner).map(Some))
         .await;
     let Ok(begun) = begun else { return };
-    let join = begun.group(&subject).unwrap().joining[&joiner];
+    let group = begun.group(&subject).unwrap();
+    let (join, term) = (group.joining[&joiner], group.term);
     runtime.sleep(filling).await;
     filled
         .borrow_mut()
         .insert((subject.clone(), joiner.clone(), join));
     for _ in 0..30 {
-        let joined = member.finish_join(&subject, &joiner, join).await;
+        let joined = member.finish_join(&subject, (&joiner, join), term).await;
         if joined != Ok(false) {
             break;
         }

@@ -196,7 +196,7 @@ pub fn a_join_that_was_broken_off_does_not_finish_the_one_after_it() {
         let mut outcome = Ok(false);
         for _ in 0..30 {
             scene.run_for(MS);
-            let finish = member.finish_join(subject, joiner, join);
+            let finish = member.finish_join(subject, (joiner, join), group.term);
             outcome = scene.world.block_on(finish);
             if outcome != Ok(false) {
                 break;
