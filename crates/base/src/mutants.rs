@@ -144,6 +144,10 @@ mutants! {
     OwnCommitNotAwaited in "node", "acknowledged means on all copies";
     /// A node gives out what is settled without asking for its lease.
     LeaseNotAsked in "node", "one primary at a time";
+    /// A joiner keeps the copy that it had before its join.
+    OldCopyKept in "node", "a joiner begins with nothing";
+    /// A joiner says that it has pulled everything before the pull is durable.
+    PulledUnpersisted in "node", "who is in sync has everything";
     /// A node appends to a copy that has not said that it follows.
     SentUnfollowed in "node", "streams are open before entries come";
     /// An heir looks at its memory while a primary that was dismissed may append.

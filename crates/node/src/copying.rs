@@ -124,16 +124,12 @@ impl<C> State<C> {
             ..history
         };
         intake.ledger().keep(number, settled, 0);
-        match &mut shard.role {
-            Role::Copies(copies) => {
-                let may_go = copies.copy.floor_kept(history);
-                copies.digested = if may_go { 0 } else { copies.digested };
-            }
-            Role::Leads(leads) => {
-                let may_go = leads.primary.floor_kept(history);
-                leads.digested = if may_go { 0 } else { leads.digested };
-            }
-            _ => {}
+        if let Some(leads) = shard.leads() {
+            let may_go = leads.primary.floor_kept(history);
+            leads.digested = if may_go { 0 } else { leads.digested };
+        } else if let Some(copies) = shard.copies_mut() {
+            let may_go = copies.copy.floor_kept(history);
+            copies.digested = if may_go { 0 } else { copies.digested };
         }
     }
 }
@@ -150,12 +146,16 @@ impl<C> Shard<C> {
         if following.progress > Followed::Told {
             return;
         }
-        let earlier = self.streams.values().map(|(peer, _)| peer);
-        let earlier = earlier.filter(|&peer| *peer != following.from);
-        let loud = earlier.filter(|peer| fences.ask(intake, peer) != Silence::Silent);
-        if loud.count() > 0 {
+        let from = following.from.clone();
+        if !self.is_silent(intake, fences, &from) {
             return;
         }
+        let Role::Copies(copies) = &mut self.role else {
+            return;
+        };
+        let Some(following) = &mut copies.following else {
+            return;
+        };
         if copies.copy.adopt(&following.history).is_err() {
             copies.following = None;
             return;
@@ -165,6 +165,14 @@ impl<C> Shard<C> {
         self.bodies
             .retain(|&point, _| lineage.judge(point) == Judgement::Counts);
         self.open_streams(intake);
+    }
+
+    /// Keeps all senders but `from` out. Whether nothing of them lands any more.
+    pub fn is_silent(&self, intake: &mut Intake, fences: &mut Fences, from: &NodeName) -> bool {
+        let earlier = self.streams.values().map(|(peer, _)| peer);
+        let earlier = earlier.filter(|&peer| peer != from);
+        let loud = earlier.filter(|peer| fences.ask(intake, peer) != Silence::Silent);
+        loud.count() == 0
     }
 
     /// Opens the streams of the history that this copy follows: of the open term, and of closed ones whose entries the heir sends again.
@@ -228,22 +236,29 @@ impl<C> Shard<C> {
     }
 
     fn digest(&mut self, store: &impl Store) {
-        let Role::Copies(copies) = &mut self.role else {
+        if !self.may_digest() {
             return;
-        };
-        while let Some(entry) = copies.copy.digest() {
+        }
+        while let Some(entry) = self.copies_mut().and_then(|copies| copies.copy.digest()) {
             let body = self.bodies.remove(&entry.point());
             store.digest(&entry, &body.expect("a body is kept until it is digested"));
-            copies.digested += 1;
+            self.copies_mut().expect("it digests").digested += 1;
         }
     }
 
     /// The floor that is to be durable, when enough was digested.
-    fn floor_to_keep(&self, floor_after: u64) -> Option<Keeping> {
-        let history = match &self.role {
-            Role::Copies(copies) if copies.digested >= floor_after => copies.copy.raised_floor()?,
-            Role::Leads(leads) if leads.digested >= floor_after => leads.primary.raised_floor()?,
-            _ => return None,
+    fn floor_to_keep(&mut self, floor_after: u64) -> Option<Keeping> {
+        if !self.may_raise_floor() {
+            return None;
+        }
+        let history = match self.leads() {
+            Some(leads) if leads.digested >= floor_after => leads.primary.raised_floor()?,
+            Some(_) => return None,
+            None => {
+                let copies = self.copies_mut();
+                let due = copies.filter(|copies| copies.digested >= floor_after);
+                due?.copy.raised_floor()?
+            }
         };
         Some(Keeping {
             shard: self.number,

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use stonecast_backup::Intake;
 use stonecast_base::mutant;
-use stonecast_cluster::{Configuration, Group, NodeName, Term};
+use stonecast_cluster::{Configuration, Epoch, Group, NodeName, Term};
 use stonecast_replication::{Lineage, ShardCopy, Takeover};
 
 use crate::node::Shared;
-use crate::shard::{Role, Shard, TakesOver};
+use crate::shard::{Joins, Role, Shard, TakesOver};
 use crate::state::{State, number_of};
 use crate::store::Store;
 
@@ -45,9 +45,12 @@ impl<C> State<C> {
             };
             let begun = || Shard::new(number, group.subject.clone());
             self.shards.entry(number).or_insert_with(begun);
-            match group.in_sync.contains(&self.me) {
-                true => self.enter_as_copy(shared, intake, (number, group), &known),
-                false => self.leave(shared, intake, number),
+            match group.joining.get(&self.me) {
+                _ if group.in_sync.contains(&self.me) => {
+                    self.enter_as_copy(shared, intake, (number, group), &known);
+                }
+                Some(join) => self.enter_as_joiner(shared, intake, number, join.0),
+                None => self.leave(shared, intake, number),
             }
         }
     }
@@ -61,6 +64,7 @@ impl<C> State<C> {
     ) {
         let nonce = self.configuration.nonce;
         let shard = self.shards.get_mut(&number).expect("it was entered");
+        shard.joined();
         if matches!(shard.role, Role::Absent) {
             shard.copies(ShardCopy::new(number, Lineage::new(nonce)));
         }
@@ -74,7 +78,15 @@ impl<C> State<C> {
         let gone = known.iter().filter(|&peer| !group.in_sync.contains(peer));
         match &mut shard.role {
             Role::Leads(leads) => {
-                gone.for_each(|peer| leads.primary.removed(peer));
+                let joins = |peer: &NodeName| {
+                    let known = leads.joins.get(peer).map(|join| Epoch(join.number));
+                    known.is_some() && known.as_ref() == group.joining.get(peer)
+                };
+                let gone: Vec<_> = gone.filter(|&peer| !joins(peer)).collect();
+                for peer in gone {
+                    leads.primary.removed(peer);
+                    leads.joins.remove(peer);
+                }
                 let named = group.in_sync.iter().filter(|&name| *name != self.me);
                 named.for_each(|peer| leads.primary.named(peer));
             }
@@ -89,6 +101,8 @@ impl<C> State<C> {
                     self.stand(intake, number, group);
                 }
             }
+            // Nobody names a joiner that has nothing. This one never leads.
+            Role::Joins(_) => {}
             Role::Absent => unreachable!("it is a copy"),
         }
     }
@@ -117,6 +131,23 @@ impl<C> State<C> {
         }
     }
 
+    fn enter_as_joiner<S: Store<Call = C>>(
+        &mut self,
+        shared: &Shared<S>,
+        intake: &mut Intake,
+        number: u32,
+        join: u64,
+    ) {
+        let shard = &self.shards[&number];
+        let is_begun = matches!(&shard.role, Role::Joins(joins) if joins.join == join);
+        if !is_begun {
+            self.leave(shared, intake, number);
+            let shard = self.shards.get_mut(&number).expect("it was entered");
+            let filling = None;
+            shard.role = Role::Joins(Box::new(Joins { join, filling }));
+        }
+    }
+
     /// The node keeps no copy of the shard any more.
     fn leave<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake, number: u32) {
         let shard = self.shards.get_mut(&number).expect("it was entered");
@@ -129,7 +160,9 @@ impl<C> State<C> {
         shard.close_streams(intake);
         shard.bodies.clear();
         shard.role = Role::Absent;
-        shared.store.dropped(number);
+        if !mutant!(OldCopyKept) {
+            shared.store.dropped(number);
+        }
     }
 
     /// The group of a shard.

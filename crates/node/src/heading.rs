@@ -105,6 +105,7 @@ impl<C> State<C> {
         shard.role = Role::Leads(Box::new(Leads {
             primary,
             history,
+            joins: Default::default(),
             written_at: shared.runtime.now(),
             digested,
         }));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, mutant};
-use stonecast_cluster::{NodeName, Subject, Term};
+use stonecast_cluster::{Group, NodeName, Subject, Term};
 use stonecast_member::Member;
 use stonecast_replication::{Connection, Entry, HEADER_SIZE, LeaseSays, Report, Settled};
 
@@ -169,14 +169,14 @@ impl<C> State<C> {
         match &shard.role {
             Role::Leads(_) => {
                 let group = self.group(shard.number);
-                let in_sync = group.into_iter().flat_map(|group| &group.in_sync);
-                in_sync.filter(|&name| *name != self.me).cloned().collect()
+                let copies = group.into_iter().flat_map(Group::copies);
+                copies.filter(|&name| *name != self.me).cloned().collect()
             }
             Role::TakesOver(heir) => match heir.takeover.next() {
                 stonecast_replication::Step::Settle(copies) => copies.into_iter().collect(),
                 _ => Vec::new(),
             },
-            Role::Absent | Role::Copies(_) => Vec::new(),
+            Role::Absent | Role::Joins(_) | Role::Copies(_) => Vec::new(),
         }
     }
 

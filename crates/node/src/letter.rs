@@ -5,6 +5,10 @@
 //!   1 history     16 connection u64    24 join u64    32 nonce u128    48 floor: term u64, version u64    64 cuts: term u64, version u64 each, to the end
 //!   2 followed    16 connection u64    24 has: term u64, version u64
 //!   3 confirmed
+//!   4 drop        like a history
+//!   5 ask         16 join u64    24 page u64    32 offset u64
+//!   6 piece       16 join u64    24 page u64    32 offset u64    40 size u64    48 last u64: 0 or 1    56 bytes of the page, to the end
+//!   7 pulled      16 join u64
 //! ```
 //!
 //! Numbers are little-endian. A letter may get lost, or come late or twice. Each letter names its term, and its sender repeats it until an answer comes.
@@ -16,6 +20,8 @@ use stonecast_replication::{Lineage, Point};
 
 /// Longest letter, bytes.
 pub const LETTER_SIZE: u32 = 16 * 1024;
+/// Most bytes of a page that a letter holds.
+pub const PIECE_SIZE_MAX: usize = LETTER_SIZE as usize - 56;
 /// Most cuts of a history that a letter holds.
 const CUTS_MAX: usize = (LETTER_SIZE as usize - 64) / 16;
 
@@ -40,6 +46,33 @@ pub enum Says {
     Followed { connection: u64, has: Point },
     /// From a copy: all of the history is durable here.
     Confirmed,
+    /// To a joiner, from the primary: the history with which its join begins. The joiner has dropped what it had when it follows.
+    Drop {
+        connection: u64,
+        join: u64,
+        lineage: Lineage,
+    },
+    /// From a joiner: it has all pages before this one, and of this one all bytes before `offset`.
+    Ask { join: u64, page: u64, offset: u64 },
+    /// To a joiner: a part of a page.
+    Piece(Piece),
+    /// From a joiner: everything that was published is durable here.
+    Pulled { join: u64 },
+}
+
+/// A part of a page of what a primary has published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub join: u64,
+    /// The number of the page in its join, from 0 on.
+    pub page: u64,
+    /// Bytes of the page before this part.
+    pub offset: u64,
+    /// Bytes of the whole page.
+    pub size: u64,
+    /// Whether no page follows.
+    pub is_last: bool,
+    pub bytes: Vec<u8>,
 }
 
 /// Bytes that are no letter.
@@ -65,12 +98,21 @@ impl Letter {
             Says::History { .. } => 1,
             Says::Followed { .. } => 2,
             Says::Confirmed => 3,
+            Says::Drop { .. } => 4,
+            Says::Ask { .. } => 5,
+            Says::Piece(_) => 6,
+            Says::Pulled { .. } => 7,
         };
         let mut bytes = kind.to_le_bytes().to_vec();
         bytes.extend(self.shard.to_le_bytes());
         bytes.extend(self.term.0.to_le_bytes());
         match &self.says {
             Says::History {
+                connection,
+                join,
+                lineage,
+            }
+            | Says::Drop {
                 connection,
                 join,
                 lineage,
@@ -93,6 +135,22 @@ impl Letter {
                 write_point(&mut bytes, *has);
             }
             Says::Confirmed => {}
+            Says::Ask { join, page, offset } => write_longs(&mut bytes, &[*join, *page, *offset]),
+            Says::Piece(piece) => {
+                let Piece {
+                    join,
+                    page,
+                    offset,
+                    size,
+                    ..
+                } = *piece;
+                write_longs(
+                    &mut bytes,
+                    &[join, page, offset, size, piece.is_last.into()],
+                );
+                bytes.extend(&piece.bytes);
+            }
+            Says::Pulled { join } => write_longs(&mut bytes, &[*join]),
         }
         Ok(bytes)
     }
@@ -102,6 +160,12 @@ impl Letter {
         let size = bytes.len();
         read(bytes).ok_or(NotALetter { size })
     }
+}
+
+fn write_longs(bytes: &mut Vec<u8>, longs: &[u64]) {
+    longs
+        .iter()
+        .for_each(|long| bytes.extend(long.to_le_bytes()));
 }
 
 fn write_point(bytes: &mut Vec<u8>, point: Point) {
@@ -123,6 +187,25 @@ fn read(mut bytes: &[u8]) -> Option<Letter> {
             has: point(rest)?,
         },
         3 => Says::Confirmed,
+        4 => Says::Drop {
+            connection: long(rest)?,
+            join: long(rest)?,
+            lineage: lineage(rest, term)?,
+        },
+        5 => Says::Ask {
+            join: long(rest)?,
+            page: long(rest)?,
+            offset: long(rest)?,
+        },
+        6 => Says::Piece(Piece {
+            join: long(rest)?,
+            page: long(rest)?,
+            offset: long(rest)?,
+            size: long(rest)?,
+            is_last: truth(rest)?,
+            bytes: std::mem::take(rest).to_vec(),
+        }),
+        7 => Says::Pulled { join: long(rest)? },
         _ => return None,
     };
     rest.is_empty().then_some(Letter { shard, term, says })
@@ -159,6 +242,14 @@ fn long(rest: &mut &[u8]) -> Option<u64> {
     array(rest).map(u64::from_le_bytes)
 }
 
+fn truth(rest: &mut &[u8]) -> Option<bool> {
+    match long(rest)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
 fn array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, behind) = rest.split_first_chunk()?;
     *rest = behind;
@@ -169,7 +260,7 @@ fn array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 mod tests {
     use super::*;
 
-    fn letters() -> [Letter; 3] {
+    fn letters() -> [Letter; 7] {
         let point = |term, version| Point {
             term: Epoch(term),
             version,
@@ -185,6 +276,7 @@ mod tests {
             term: Epoch(9),
             says,
         };
+        let dropped = lineage.clone();
         let (connection, join) = (7, 5);
         [
             of(Says::History {
@@ -197,6 +289,25 @@ mod tests {
                 has: point(4, 44),
             }),
             of(Says::Confirmed),
+            of(Says::Drop {
+                connection,
+                join,
+                lineage: dropped,
+            }),
+            of(Says::Ask {
+                join,
+                page: 2,
+                offset: 40,
+            }),
+            of(Says::Piece(Piece {
+                join,
+                page: 2,
+                offset: 40,
+                size: 47,
+                is_last: true,
+                bytes: b"records".to_vec(),
+            })),
+            of(Says::Pulled { join }),
         ]
     }
 

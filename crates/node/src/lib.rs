@@ -5,10 +5,11 @@
 //!     |  Node::stamp, send, own_batch, persisted_here                  ^  digest, keep, commit, settled, serves, resigned
 //!     v                                                                |
 //!   turn       look --> settle --> what was found --> letters --> roles --> links --> settled --> commit      one task
-//!     shard      the role of a shard, one value: absent, copies, takes over, leads
+//!     shard      the role of a shard, one value: absent, joins, copies, takes over, leads
 //!     peer       the way to another node: link, entries that wait for credit, streams that it has opened
 //!     fences     peers that are kept out while somebody looks at the memory
-//!     letter     histories and their confirmations;   post: the sessions that carry them
+//!     join       pages of what is published, for a node that comes back with nothing
+//!     letter     histories, their confirmations, pages;   post: the sessions that carry them
 //! ```
 //!
 //! All state of a node is borrowed for one step at a time. Only two things are waited for, and both are the node's own medium: the settling of what was
@@ -29,7 +30,10 @@ mod copying;
 mod entering;
 mod error;
 mod fences;
+mod filling;
 mod heading;
+mod join;
+mod joining;
 mod leading;
 mod letter;
 mod links;
@@ -45,8 +49,8 @@ mod turn;
 
 pub use error::{NodeError, NotServed};
 pub use leading::OwnBatch;
-pub use node::Node;
+pub use node::{Filling, Node};
 pub use options::{Options, Place};
 pub use peer::PeerStatus;
 pub use start::Left;
-pub use store::{Ended, NotDurable, Store};
+pub use store::{Ended, NotDurable, Page, Store};

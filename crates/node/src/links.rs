@@ -8,6 +8,7 @@ use stonecast_cluster::NodeName;
 use stonecast_replication::{Connection, Entry, Kind, Point, Report, ReportedOutOfOrder};
 
 use crate::error::NoLink;
+use crate::join::Join;
 use crate::letter::Says;
 use crate::node::Shared;
 use crate::peer::{Peer, Unsent};
@@ -114,19 +115,34 @@ impl<C: 'static> State<C> {
         let history = match &shard.role {
             Role::Leads(leads) => leads.history.clone(),
             Role::TakesOver(heir) => heir.takeover.history().0,
-            Role::Absent | Role::Copies(_) => return,
+            Role::Absent | Role::Joins(_) | Role::Copies(_) => return,
         };
         let is_awaited = matches!(shard.role, Role::TakesOver(_));
+        let group = self.group(number);
+        let is_joiner = group.is_some_and(|group| group.joining.contains_key(peer));
+        let join = shard.join_of(peer);
+        let begun = join.filter(|_| is_joiner).map(|join| join.begun.clone());
+        let join = join.map_or(0, |join| join.number);
+        if is_joiner && begun.is_none() {
+            return;
+        }
         let (about, repeat_ns) = ((number, history.term), shared.options.repeat_ns);
         let way = self.peers.entry(peer.clone()).or_default();
         if way.follows(number, history.term).is_some() && !is_awaited {
             return;
         }
         if let Some(connection) = way.is_to_be_told(about, now, repeat_ns) {
-            let says = Says::History {
-                connection,
-                join: 0,
-                lineage: history,
+            let says = match begun {
+                Some(lineage) => Says::Drop {
+                    connection,
+                    join,
+                    lineage,
+                },
+                None => Says::History {
+                    connection,
+                    join,
+                    lineage: history,
+                },
             };
             shared.say(self, peer, about, says);
         }
@@ -149,8 +165,8 @@ impl<C: 'static> State<C> {
                 let unfollowed = mutant!(SentUnfollowed).then(Point::default);
                 if let Some(has) = way.follows(number, term).or(unfollowed) {
                     let shard = self.shards.get_mut(&number).expect("it was listed");
+                    let join = shard.join_of(&peer).map_or(0, |join| join.number);
                     for (entry, body) in shard.unsent(&peer, (connection, has), idle) {
-                        let join = 0;
                         way.push(Unsent { join, entry, body });
                     }
                 }
@@ -178,6 +194,14 @@ fn hear<C>(
 }
 
 impl<C> Shard<C> {
+    /// The join of `peer` in the present term, under whose number its stream is.
+    fn join_of(&self, peer: &NodeName) -> Option<&Join> {
+        match &self.role {
+            Role::Leads(leads) => leads.joins.get(peer),
+            _ => None,
+        }
+    }
+
     /// The entries that `peer`, which has everything up to `has`, is to be sent by `connection`, each once.
     fn unsent(
         &mut self,
@@ -201,7 +225,7 @@ impl<C> Shard<C> {
                 entries.retain(|entry| entry.point() > has);
                 entries
             }
-            Role::TakesOver(_) | Role::Absent | Role::Copies(_) => Vec::new(),
+            Role::TakesOver(_) | Role::Absent | Role::Joins(_) | Role::Copies(_) => Vec::new(),
         };
         let bodies = &self.bodies;
         let body_of = |entry: Entry| match entry.kind {

@@ -17,8 +17,22 @@ use crate::letter::{Letter, Says};
 use crate::options::Options;
 use crate::peer::{Peer, PeerStatus};
 use crate::post::{Hello, Post};
+use crate::shard::Shard;
 use crate::state::State;
 use crate::store::Store;
+
+/// A join that a primary leads at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filling {
+    /// The shard.
+    pub shard: u32,
+    /// The node that is filled.
+    pub joiner: NodeName,
+    /// Bytes that the node has got of what was published before.
+    pub copied: u64,
+    /// Bytes that are left, about.
+    pub left: u64,
+}
 
 /// A node that is a member of its cluster, and keeps copies of shards. Dropping it ends its tasks and connections.
 pub struct Node<S: Store> {
@@ -96,6 +110,17 @@ impl<S: Store> Node<S> {
             (name.clone(), status)
         };
         state.peers.iter().map(status).collect()
+    }
+
+    /// The joins that the node leads as a primary.
+    pub fn fillings(&self) -> Vec<Filling> {
+        let state = self.shared.state.borrow();
+        let led = state.shards.values().flat_map(Shard::joins_led);
+        let joining = |filling: &Filling| {
+            let group = state.group(filling.shard);
+            group.is_some_and(|group| group.joining.contains_key(&filling.joiner))
+        };
+        led.filter(joining).collect()
     }
 
     /// Why the node has ended; `None`: it goes on, or its end was told.

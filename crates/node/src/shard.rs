@@ -9,16 +9,18 @@ use stonecast_replication::{
     Entry, LaterTerm, Lineage, Point, Primary, ShardCopy, Taken, Takeover,
 };
 
+use crate::join::Join;
 use crate::store::Ended;
 
 /// The part that a node plays for a shard: one value.
 ///
 /// ```text
-///   absent ──▶ copies ──(heir of a new term)──▶ takes over ──(served)──▶ leads
+///   absent ──▶ joins ──▶ copies ──(heir of a new term)──▶ takes over ──(served)──▶ leads
 ///                 ^───────────(another term, lease over)──'───────────────'
 /// ```
 pub enum Role<C> {
     Absent,
+    Joins(Box<Joins>),
     Copies(Box<Copies>),
     TakesOver(Box<TakesOver>),
     Leads(Box<Leads<C>>),
@@ -30,6 +32,17 @@ pub struct Copies {
     pub following: Option<Following>,
     /// Entries that were digested since the floor rose.
     pub digested: u64,
+}
+
+impl Copies {
+    /// Follows nobody.
+    pub fn new(copy: ShardCopy) -> Self {
+        Self {
+            copy,
+            following: None,
+            digested: 0,
+        }
+    }
 }
 
 /// The history that an heir, or a primary, has told this copy.
@@ -53,6 +66,45 @@ pub enum Followed {
     Kept,
 }
 
+/// A node that is being filled.
+pub struct Joins {
+    /// The number of the join.
+    pub join: u64,
+    /// The primary that fills the node.
+    pub filling: Option<Filling>,
+}
+
+impl Joins {
+    fn copies(&mut self) -> Option<&mut Copies> {
+        self.filling.as_mut()?.copies.as_mut()
+    }
+}
+
+/// What a joiner has got from a primary.
+pub struct Filling {
+    pub from: NodeName,
+    /// The history with which it began.
+    pub begun: Lineage,
+    /// The connection whose letter waits for an answer.
+    pub asked_by: Option<u64>,
+    /// The copy that entries are appended to, when the earlier one was dropped, durably.
+    pub copies: Option<Copies>,
+    pub pull: Pull,
+    /// When the last letter was sent that waits for an answer.
+    pub said_at: Option<Nanoseconds>,
+}
+
+/// How far a joiner has pulled what is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pull {
+    /// All pages before this one are here, and these bytes of this one.
+    Page(u64, Vec<u8>),
+    /// Everything is here, and not yet durable.
+    Ended,
+    /// Everything is durable here.
+    Durable,
+}
+
 /// An heir on its way.
 pub struct TakesOver {
     pub takeover: Takeover,
@@ -65,6 +117,8 @@ pub struct Leads<C> {
     pub primary: Primary<C>,
     /// The history that all copies have confirmed: a copy that connects again hears it again.
     pub history: Lineage,
+    /// Nodes that are filled, and those that were in this term: the joins by which their streams are named.
+    pub joins: BTreeMap<NodeName, Join>,
     pub written_at: Nanoseconds,
     /// Writes that were published since the floor rose.
     pub digested: u64,
@@ -94,17 +148,33 @@ impl<C> Shard<C> {
 
     /// Becomes a copy that follows no other node.
     pub fn copies(&mut self, copy: ShardCopy) {
-        self.role = Role::Copies(Box::new(Copies {
-            copy,
-            following: None,
-            digested: 0,
-        }));
+        self.role = Role::Copies(Box::new(Copies::new(copy)));
+    }
+
+    /// A joiner that was named is a copy.
+    pub fn joined(&mut self) {
+        if let Role::Joins(joins) = &mut self.role
+            && let Some(filling) = &mut joins.filling
+            && let Some(copies) = filling.copies.take()
+        {
+            self.role = Role::Copies(Box::new(copies));
+        }
+    }
+
+    /// The copy that others append to and that digests: as a copy, or as a joiner.
+    pub fn copies_mut(&mut self) -> Option<&mut Copies> {
+        match &mut self.role {
+            Role::Copies(copies) => Some(copies),
+            Role::Joins(joins) => joins.copies(),
+            Role::Absent | Role::TakesOver(_) | Role::Leads(_) => None,
+        }
     }
 
     /// The copy, in the roles that take entries of other nodes.
     pub fn copy(&mut self) -> Option<&mut ShardCopy> {
         match &mut self.role {
             Role::Copies(copies) => Some(&mut copies.copy),
+            Role::Joins(joins) => Some(&mut joins.copies()?.copy),
             Role::TakesOver(heir) => Some(heir.takeover.copy()),
             Role::Absent | Role::Leads(_) => None,
         }
@@ -127,7 +197,7 @@ impl<C> Shard<C> {
         match &self.role {
             Role::TakesOver(heir) => Some(heir.takeover.term()),
             Role::Leads(leads) => Some(leads.primary.term()),
-            Role::Absent | Role::Copies(_) => None,
+            Role::Absent | Role::Joins(_) | Role::Copies(_) => None,
         }
     }
 

@@ -85,6 +85,7 @@ impl<S: Store> Node<S> {
                 peers: BTreeMap::new(),
                 fences: Fences::default(),
                 keepings: Vec::new(),
+                is_changing: false,
             }),
             port,
             runtime,

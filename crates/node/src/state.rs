@@ -19,6 +19,8 @@ pub struct State<C> {
     pub fences: Fences,
     /// Histories to make durable in this turn.
     pub keepings: Vec<Keeping>,
+    /// Whether a task changes the configuration.
+    pub is_changing: bool,
 }
 
 /// A history to make durable, after everything that was found and digested.
@@ -37,6 +39,10 @@ pub enum Why {
     Follows,
     /// Everything below its floor was digested.
     Floor,
+    /// A join begins with it: what was here before is dropped.
+    Joins,
+    /// Everything that was published was pulled.
+    Pulled,
 }
 
 /// The number of the shard `subject`; `None`: `subject` is no range of keys.

@@ -33,11 +33,32 @@ pub trait Store: 'static {
     /// The node no longer serves `shard`. The copy stays with the node.
     fn resigned(&self, shard: u32, resigned: Ended<Self::Call>);
 
-    /// The node keeps no copy of `shard` any more: its records and its history go.
+    /// The node keeps no copy of `shard` any more: its records, its history and its outcomes go. Durable behind the next [`Store::commit`]. A
+    /// [`Store::keep`] that follows begins a copy with nothing in it.
     fn dropped(&self, shard: u32);
+
+    /// A part of all that is published of `shard` at this moment, for the store of a joiner: records, and the outcomes of calls with their horizon. The
+    /// part begins at `from`, and has about `size` bytes, or one record that is longer. A key that changes behind the part is no matter: entries bring
+    /// the change. A key that does not change is in one of the parts from 0 on.
+    fn page(&self, shard: u32, from: u64, size: usize) -> Page;
+
+    /// Takes the bytes of a page of another node's store. Every key in them is at least as new as the word that is here. Durable behind the next
+    /// [`Store::commit`].
+    fn absorb(&self, shard: u32, page: &[u8]);
 
     /// A blank segment, to be filled by appends; `None`: there is none at this moment.
     fn lend(&self) -> Option<Lent>;
+}
+
+/// A part of what a store has published of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The part, in the words of the store.
+    pub bytes: Vec<u8>,
+    /// Where the next part begins; `None`: this is the last one.
+    pub next: Option<u64>,
+    /// Bytes of the parts that follow, about.
+    pub left: u64,
 }
 
 /// The calls that waited when a primary ended.

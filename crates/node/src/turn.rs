@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_backup::{Found, Intake};
+use stonecast_cluster::NodeName;
 use stonecast_member::MemberEvent;
 use stonecast_replication::{HEADER_SIZE, Header, Kind};
 
@@ -98,13 +99,15 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
     for (from, bytes) in shared.post.take() {
         // Bytes that are no letter are ignored: the sender runs another version.
         if let Ok(letter) = Letter::decode(&bytes) {
-            state.read(&from, letter);
+            state.read(shared, &from, letter);
         }
     }
     state.step_copies(shared, intake);
+    state.step_joiners(shared, intake);
     state.step_heirs(shared, intake);
     let known = state.others();
     state.fences.end_turn(intake, &known);
+    state.step_fillings(shared);
     state.step_links(shared);
     state.settle(shared);
     Ok(std::mem::take(&mut state.keepings))
@@ -133,7 +136,10 @@ impl<C> State<C> {
         Ok(())
     }
 
-    fn read(&mut self, from: &stonecast_cluster::NodeName, letter: Letter) {
+    fn read<S: Store<Call = C>>(&mut self, shared: &Shared<S>, from: &NodeName, letter: Letter)
+    where
+        C: 'static,
+    {
         let Letter { shard, term, says } = letter;
         match says {
             Says::History {
@@ -147,6 +153,18 @@ impl<C> State<C> {
                 }
             }
             Says::Confirmed => self.hear_confirmed(from, shard, term),
+            Says::Drop {
+                connection,
+                join,
+                lineage,
+            } => self.hear_drop(from, shard, (connection, join), lineage),
+            Says::Ask { join, page, offset } => {
+                self.hear_ask(shared, from, (shard, term), (join, page, offset));
+            }
+            Says::Piece(piece) => self.hear_piece(&*shared.store, from, (shard, term), &piece),
+            Says::Pulled { join } => {
+                self.hear_pulled(from, (shard, term), join, shared.runtime.now());
+            }
         }
     }
 
@@ -165,6 +183,8 @@ impl<C> State<C> {
             Why::Heir => self.kept_as_heir(shard, &history),
             Why::Follows => self.kept_as_copy(shared, shard, &history),
             Why::Floor => self.floor_kept(intake, shard, history),
+            Why::Joins => self.kept_as_joiner(intake, shard, &history),
+            Why::Pulled => self.pulled(shard, &history),
         }
     }
 }

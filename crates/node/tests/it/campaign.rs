@@ -1,6 +1,9 @@
-//! Runs of many seeds, in which nodes die, lose power, stand still and lose each other.
+//! Runs of many seeds, in which nodes die, lose power, stand still, lose each other, are removed and come back.
+
+use std::collections::BTreeSet;
 
 use rand::RngExt as _;
+use stonecast_cluster::NodeName;
 
 use crate::world::{Call, MS, Scene, Shape};
 
@@ -15,6 +18,8 @@ pub struct Counts {
     pub answers: u64,
     pub terms: u64,
     pub mishaps: u64,
+    /// Copies that were removed and are complete again.
+    pub joins: u64,
     /// A hash of the events of the world.
     pub hash: u64,
 }
@@ -24,16 +29,23 @@ struct Run {
     scene: Scene,
     open: Vec<Call>,
     mishaps: u64,
+    joins: u64,
+    in_sync: BTreeSet<(u32, NodeName)>,
 }
 
 impl Run {
     fn new(seed: u64) -> Self {
-        // No node is removed: a node that is away comes back.
-        let shape = [Shape::THREE, Shape::ANSWERED][(seed % 2) as usize].patient();
+        // In some runs no node is removed.
+        let shape = Shape {
+            remove_after_ns: [2_000, 12, 25][(seed % 3) as usize] * MS,
+            ..[Shape::THREE, Shape::ANSWERED][(seed % 2) as usize]
+        };
         Self {
             scene: Scene::settled(shape, seed),
             open: Vec::new(),
             mishaps: 0,
+            joins: 0,
+            in_sync: BTreeSet::new(),
         }
     }
 
@@ -49,6 +61,7 @@ impl Run {
             self.mishaps += 1;
             self.befall();
         }
+        self.count_joins();
         let pause = 1 + self.any(20) * self.any(20) * MS / 100;
         self.scene.run_for(pause);
         for place in &self.scene.places {
@@ -58,7 +71,22 @@ impl Run {
         }
     }
 
-    /// A client writes, repeats a write, or reads, at a node that may serve the shard.
+    /// Counts the copies that have become complete.
+    fn count_joins(&mut self) {
+        let groups = self.scene.stored().groups;
+        let copies = (0..).zip(&groups);
+        let copies = copies.flat_map(|(shard, group)| {
+            let copies = group.in_sync.iter();
+            copies.map(move |node| (shard, node.clone()))
+        });
+        let in_sync: BTreeSet<_> = copies.collect();
+        let joined = in_sync.difference(&self.in_sync).count() as u64;
+        // The first copies joined nothing.
+        self.joins += if self.in_sync.is_empty() { 0 } else { joined };
+        self.in_sync = in_sync;
+    }
+
+    /// A client writes, deletes, repeats a write, or reads, at a node that may serve the shard.
     fn call(&mut self) {
         let (shard, key) = (self.any(3) as u32, self.any(5) as u8);
         let repeated = (self.any(3) == 0).then(|| self.any(self.open.len() as u64 + 1) as usize);
@@ -70,7 +98,10 @@ impl Run {
                 ..self.scene.new_write(shard, key)
             },
             None => {
-                let call = self.scene.new_write(shard, key);
+                let call = Call {
+                    deletes: self.any(4) == 0,
+                    ..self.scene.new_write(shard, key)
+                };
                 self.open.push(call);
                 call
             }
@@ -107,18 +138,10 @@ impl Run {
     }
 
     /// Everything comes back, all calls are repeated until they are answered, and the copies agree.
-    fn end(self) -> Counts {
+    fn end(mut self) -> Counts {
+        self.heal();
+        self.count_joins();
         let scene = &self.scene;
-        for place in scene.places.iter().filter(|place| !place.runs()) {
-            scene.start(place.index);
-        }
-        let served = scene.run_until(600 * MS, || scene.all_served());
-        assert!(
-            served,
-            "all shards are served in the end: {:?}",
-            scene.ends()
-        );
-        self.open.iter().for_each(|&call| scene.finish(call));
         scene.assert_agreement();
         assert_eq!(
             scene.ends(),
@@ -130,8 +153,25 @@ impl Run {
             answers: oracle.answers,
             terms: oracle.terms,
             mishaps: self.mishaps,
+            joins: self.joins,
             hash: scene.world.hash(),
         }
+    }
+
+    fn heal(&self) {
+        let scene = &self.scene;
+        for place in scene.places.iter().filter(|place| !place.runs()) {
+            scene.start(place.index);
+        }
+        let served = scene.run_until(600 * MS, || scene.all_served());
+        assert!(
+            served,
+            "all shards are served in the end: {:?}",
+            scene.ends()
+        );
+        let whole = scene.run_until(600 * MS, || scene.is_whole());
+        assert!(whole, "all copies are complete in the end");
+        self.open.iter().for_each(|&call| scene.finish(call));
     }
 }
 
@@ -155,10 +195,12 @@ fn what_was_answered_stays_true_whatever_befalls_the_nodes() {
         sum.answers += counts.answers;
         sum.terms += counts.terms;
         sum.mishaps += counts.mishaps;
+        sum.joins += counts.joins;
     }
     println!("seeds {seeds:?}: {sum:?}");
     let count = seeds.end - seeds.start;
     let dull = sum.answers < 50 * count || sum.terms < 6 * count || sum.mishaps < 4 * count;
+    let dull = dull || count > 3 && sum.joins < count;
     assert!(!dull, "little happens in this world");
 }
 

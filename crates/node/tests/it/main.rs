@@ -4,6 +4,7 @@ mod campaign;
 mod dismissals;
 mod failures;
 mod heirs;
+mod joins;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod restarts;

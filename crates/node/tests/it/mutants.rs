@@ -3,10 +3,10 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{dismissals, failures, heirs, restarts, writes};
+use crate::{dismissals, failures, heirs, joins, restarts, writes};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 5] = [
+const STORIES: [(Mutant, fn()); 7] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -26,6 +26,11 @@ const STORIES: [(Mutant, fn()); 5] = [
     (
         Mutant::FailedNodeGrants,
         failures::others_lead_what_a_node_with_a_broken_medium_led,
+    ),
+    (Mutant::OldCopyKept, joins::a_removed_node_comes_back),
+    (
+        Mutant::PulledUnpersisted,
+        joins::a_joiner_loses_power_when_it_is_named,
     ),
 ];
 

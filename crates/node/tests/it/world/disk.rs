@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_cluster::{EpochCell, Known, Pending};
-use stonecast_replication::{Entry, Judgement, Lineage, Point};
+use stonecast_replication::{Entry, Judgement, Kind, Lineage, Point};
+
+use super::pages::Item;
+use super::store::{Word, body_of};
 
 /// A record of a shard.
 #[derive(Clone, Debug)]
@@ -17,11 +20,35 @@ pub struct Record {
     pub is_own: bool,
 }
 
+impl Record {
+    /// The record of a word that another store had.
+    fn pulled(shard: u32, key: u8, word: Word) -> Self {
+        let Point { term, version } = word.point;
+        let entry = Entry {
+            shard,
+            term,
+            version,
+            previous: 0,
+            horizon: 0,
+            kind: Kind::Record,
+        };
+        let body = body_of((key, false), word.number);
+        let is_own = false;
+        Self {
+            entry,
+            body,
+            is_own,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Change {
     Record(Record),
     History(u32, Lineage),
     Dropped(u32),
+    /// A part of a page of another store.
+    Pulled(u32, Item),
 }
 
 /// The shards of a store.
@@ -29,6 +56,8 @@ pub enum Change {
 pub struct Content {
     pub records: BTreeMap<(u32, Point), Record>,
     pub histories: BTreeMap<u32, Lineage>,
+    /// Outcomes of writes that came from another store: by shard and number.
+    pub outcomes: BTreeMap<(u32, u64), Point>,
 }
 
 /// The durable part of the minimal store.
@@ -113,8 +142,16 @@ impl Content {
                     .retain(|&(of, _), record| of != shard || !is_void(record));
                 self.histories.insert(shard, history);
             }
+            Change::Pulled(shard, Item::Outcome(number, point)) => {
+                self.outcomes.insert((shard, number), point);
+            }
+            Change::Pulled(shard, Item::Word(key, word)) => {
+                let record = Record::pulled(shard, key, word);
+                self.records.insert((shard, word.point), record);
+            }
             Change::Dropped(shard) => {
                 self.records.retain(|&(of, _), _| of != shard);
+                self.outcomes.retain(|&(of, _), _| of != shard);
                 self.histories.remove(&shard);
             }
         }

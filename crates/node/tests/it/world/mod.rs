@@ -3,6 +3,7 @@
 mod disk;
 mod node;
 mod oracle;
+mod pages;
 mod recovery;
 mod scene;
 mod store;

@@ -138,7 +138,7 @@ impl Place {
         world: &World,
         service: &ConfigService,
         oracle: &Rc<RefCell<Oracle>>,
-        (shards, random): (u32, Random),
+        (shards, ballast, random): (u32, u64, Random),
     ) {
         let process = world.process(self.machine);
         let (port, runtime) = (process.port(4096).unwrap(), process.runtime());
@@ -155,7 +155,7 @@ impl Place {
             &self.disk,
             runtime.clone(),
             oracle.clone(),
-            blank.collect(),
+            (blank.collect(), ballast),
         );
         let store = Rc::new(store);
         let key = [0x51ed, self.index as u64];

@@ -25,6 +25,8 @@ pub struct Oracle {
     done: BTreeMap<u64, (u32, u8, Point)>,
     /// The newest point that was told of each key.
     told: BTreeMap<(u32, u8), Point>,
+    /// Points at which keys were deleted, or may have been.
+    deletes: BTreeMap<(u32, u8), Point>,
     /// The node that served each term.
     served: BTreeMap<(u32, Term), usize>,
     pub answers: u64,
@@ -48,9 +50,12 @@ impl Oracle {
         assert_eq!(before, None, "shard {shard} is served twice in term {term}");
     }
 
-    pub fn stamped(&self, node: usize, shard: u32, point: Point) {
-        let served = self.served.get(&(shard, point.term));
+    pub fn stamped(&mut self, node: usize, call: Call, point: Point) {
+        let served = self.served.get(&(call.shard, point.term));
         assert_eq!(served, Some(&node), "{point} is stamped by its primary");
+        if call.deletes {
+            self.deletes.insert((call.shard, call.key), point);
+        }
     }
 
     pub fn answered(&mut self, call: &Call, answer: &Answer) {
@@ -65,7 +70,14 @@ impl Oracle {
                 assert_eq!(known, place, "write {number} has one place");
                 Some(point)
             }
-            (Answer::Saw(word), None) => word.map(|word| word.point),
+            (Answer::Saw(Some(word)), None) => Some(word.point),
+            (Answer::Saw(None), None) => {
+                let deleted = self.deletes.get(&(call.shard, call.key)).copied();
+                // The read saw one of the deletes, and perhaps an earlier one.
+                deleted
+                    .and(before)
+                    .filter(|before| deleted >= Some(*before))
+            }
             other => unreachable!("{other:?}"),
         };
         if call.number.is_none() {

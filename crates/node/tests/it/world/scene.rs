@@ -24,6 +24,8 @@ pub struct Shape {
     pub shards: u32,
     pub plan: Plan,
     pub remove_after_ns: Nanoseconds,
+    /// Bytes of each shard that no key has.
+    pub ballast: u64,
 }
 
 impl Shape {
@@ -32,6 +34,7 @@ impl Shape {
         shards: 3,
         plan: Plan::OneSided,
         remove_after_ns: 60 * MS,
+        ballast: 0,
     };
 
     /// The same, but backups answer.
@@ -109,7 +112,7 @@ impl Scene {
     pub fn start(&self, index: usize) {
         let random = random_from_seed(self.random.borrow_mut().random());
         self.show(&format!("{} starts", self.places[index].name));
-        let settings = (self.shape.shards, random);
+        let settings = (self.shape.shards, self.shape.ballast, random);
         self.places[index].start(&self.world, &self.service, &self.oracle, settings);
     }
 
@@ -139,6 +142,14 @@ impl Scene {
         serves.map(|_| place)
     }
 
+    /// Whether all nodes have complete copies of all shards.
+    pub fn is_whole(&self) -> bool {
+        let groups = self.stored().groups;
+        groups
+            .iter()
+            .all(|group| group.in_sync.len() == self.places.len())
+    }
+
     pub fn all_served(&self) -> bool {
         (0..self.shape.shards).all(|shard| self.serving(shard).is_some())
     }
@@ -157,7 +168,7 @@ impl Scene {
     pub fn run_until(&self, duration: Nanoseconds, mut done: impl FnMut() -> bool) -> bool {
         let end = self.world.now() + duration;
         while self.world.now() < end {
-            let pause = self.world.now() + 50_000;
+            let pause = end.min(self.world.now() + 50_000);
             while self.world.now() < pause {
                 if !self.world.step() {
                     return done();
@@ -176,6 +187,7 @@ impl Scene {
         Call {
             shard,
             key,
+            deletes: false,
             number: Some(self.numbers.get()),
             attempt: 0,
         }

@@ -7,11 +7,12 @@ use std::rc::Rc;
 use stonecast_backup::Lent;
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::Runtime;
-use stonecast_node::{Ended, Left, Node, NotDurable, Store};
+use stonecast_node::{Ended, Left, Node, NotDurable, Page, Store};
 use stonecast_replication::{Entry, Lineage, Point, Settled};
 
 use super::disk::{Change, Disk, Record};
 use super::oracle::{Answer, Oracle};
+use super::pages::{self, Item};
 
 /// Time that a commit takes.
 const COMMIT_NS: u64 = 3_000;
@@ -23,6 +24,8 @@ const BATCH_NS: u64 = 5_000;
 pub struct Call {
     pub shard: u32,
     pub key: u8,
+    /// Whether the write deletes the key.
+    pub deletes: bool,
     /// Names a write in all of its attempts; `None`: a read.
     pub number: Option<u64>,
     /// Names the attempt.
@@ -44,9 +47,13 @@ pub struct Map {
 }
 
 impl Map {
-    fn apply(&mut self, key: u8, word: Word) {
-        self.words.insert(key, word);
+    /// A key that was deleted has no word.
+    fn apply(&mut self, (key, deletes): (u8, bool), word: Word) {
         self.done.insert(word.number, word.point);
+        match deletes {
+            true => _ = self.words.remove(&key),
+            false => _ = self.words.insert(key, word),
+        }
     }
 }
 
@@ -56,6 +63,8 @@ pub struct TestStore {
     disk: Disk,
     runtime: Rc<dyn Runtime>,
     oracle: Rc<RefCell<Oracle>>,
+    /// Bytes of live data of each shard that no key has.
+    ballast: u64,
     parts: RefCell<Parts>,
 }
 
@@ -76,16 +85,18 @@ pub struct Waiting {
     answer: Answer,
 }
 
-fn body_of(key: u8, number: u64) -> Vec<u8> {
-    let mut body = vec![key];
+/// The body of a write of a key, or of its delete.
+pub fn body_of((key, deletes): (u8, bool), number: u64) -> Vec<u8> {
+    let mut body = vec![key, deletes.into()];
     body.extend(number.to_le_bytes());
     body.resize(24 + (number % 5) as usize * 30, 7);
     body
 }
 
-fn read(body: &[u8]) -> (u8, u64) {
-    let number = body[1..].first_chunk().unwrap();
-    (body[0], u64::from_le_bytes(*number))
+/// The key, whether it is deleted, and the number of the write.
+fn read(body: &[u8]) -> ((u8, bool), u64) {
+    let number = body[2..].first_chunk().unwrap();
+    ((body[0], body[1] == 1), u64::from_le_bytes(*number))
 }
 
 impl TestStore {
@@ -95,7 +106,7 @@ impl TestStore {
         disk: &Disk,
         runtime: Rc<dyn Runtime>,
         oracle: Rc<RefCell<Oracle>>,
-        blank: Vec<u32>,
+        (blank, ballast): (Vec<u32>, u64),
     ) -> (Self, BTreeMap<u32, Left>) {
         let content = disk.content();
         let mut parts = Parts {
@@ -122,11 +133,16 @@ impl TestStore {
                 map.apply(key, Word { point, number });
             }
         }
+        for (&(shard, number), &point) in &content.outcomes {
+            let map = parts.maps.entry(shard).or_default();
+            map.done.insert(number, point);
+        }
         let store = Self {
             name,
             disk: disk.clone(),
             runtime,
             oracle,
+            ballast,
             parts: RefCell::new(parts),
         };
         (store, left)
@@ -142,6 +158,7 @@ impl TestStore {
         let call = Call {
             shard: 0,
             key: 0,
+            deletes: false,
             number: None,
             attempt: 0,
         };
@@ -191,20 +208,20 @@ impl TestStore {
             return refused(Some(point.version), Answer::Done(point));
         }
         let version = parts.counter + 1;
-        let body = body_of(key, number);
+        let body = body_of((key, call.deletes), number);
         let answer = Answer::Done(Point { term, version });
         let Ok(entry) = node.stamp(shard, version, &body, Waiting { call, answer }) else {
             return;
         };
         parts.counter = version;
         let point = entry.point();
-        decided.apply(key, Word { point, number });
+        decided.apply((key, call.deletes), Word { point, number });
         self.disk.note(Change::Record(Record {
             entry,
             body,
             is_own: true,
         }));
-        self.oracle.borrow_mut().stamped(self.name, shard, point);
+        self.oracle.borrow_mut().stamped(self.name, call, point);
     }
 }
 
@@ -259,7 +276,7 @@ impl Store for TestStore {
             let parts = &mut *self.parts.borrow_mut();
             let map = parts.maps.entry(shard).or_default();
             let point = *point;
-            map.apply(call.key, Word { point, number });
+            map.apply((call.key, call.deletes), Word { point, number });
         }
         self.oracle.borrow_mut().answered(call, answer);
     }
@@ -271,6 +288,29 @@ impl Store for TestStore {
     fn dropped(&self, shard: u32) {
         self.parts.borrow_mut().maps.remove(&shard);
         self.disk.note(Change::Dropped(shard));
+    }
+
+    fn page(&self, shard: u32, from: u64, size: usize) -> Page {
+        let parts = self.parts.borrow();
+        let empty = Map::default();
+        let map = parts.maps.get(&shard).unwrap_or(&empty);
+        pages::page(map, from, (size, self.ballast))
+    }
+
+    fn absorb(&self, shard: u32, page: &[u8]) {
+        let parts = &mut *self.parts.borrow_mut();
+        let map = parts.maps.entry(shard).or_default();
+        for item in pages::items(page) {
+            match item {
+                Item::Word(key, word) => {
+                    map.words.insert(key, word);
+                }
+                Item::Outcome(number, point) => {
+                    map.done.insert(number, point);
+                }
+            }
+            self.disk.note(Change::Pulled(shard, item));
+        }
     }
 
     fn lend(&self) -> Option<Lent> {

@@ -1,0 +1,182 @@
+//! Primaries that fill joiners, and nodes that ask to be filled.
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::{Epoch, NodeName, Subject, Term};
+
+use crate::join::Join;
+use crate::letter::Says;
+use crate::node::{Filling, Shared};
+use crate::shard::{Role, Shard};
+use crate::state::State;
+use crate::store::Store;
+
+/// Joiners of a primary that are filled at the same time. The others wait: each of them takes room for entries that are not digested.
+const FILLED_MAX: usize = 4;
+
+/// Asks the configuration to fill this node with the copies that shards lack.
+async fn take_missing<S: Store>(shared: Rc<Shared<S>>) {
+    let me = shared.member.name();
+    let taken = shared.member.change(|present| present.take_missing(me));
+    let is_done = taken.await.is_ok();
+    shared.end_change(is_done).await;
+}
+
+/// Has the configuration name `joiner`, which has everything.
+async fn finish_join<S: Store>(
+    shared: Rc<Shared<S>>,
+    (subject, term): (Subject, Term),
+    (joiner, join): (NodeName, u64),
+) {
+    let join = (&joiner, Epoch(join));
+    let named = shared.member.finish_join(&subject, join, term).await;
+    // A joiner that has not granted the lease yet is named by a later attempt.
+    shared
+        .end_change(named.is_ok_and(|is_named| is_named))
+        .await;
+}
+
+impl<S: Store> Shared<S> {
+    /// A change of the configuration has ended. One that was not done is decided again behind a pause.
+    pub async fn end_change(&self, is_done: bool) {
+        if !is_done {
+            self.runtime.sleep(self.options.repeat_ns).await;
+        }
+        self.state.borrow_mut().is_changing = false;
+    }
+}
+
+impl<C: 'static> State<C> {
+    /// Takes the steps of all joins that this node has a part in as a primary, and asks to be filled where copies are lacking.
+    pub fn step_fillings<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
+        for number in self.numbers() {
+            let Some(group) = self.group(number).cloned() else {
+                continue;
+            };
+            for (joiner, join) in &group.joining {
+                self.fill(shared, number, (joiner, join.0));
+            }
+        }
+        let is_changing = self.is_changing || !self.configuration.lacks_copy_of(&self.me);
+        if !is_changing {
+            self.is_changing = true;
+            let taking = take_missing(shared.clone());
+            shared.runtime.spawn(Box::pin(taking));
+        }
+    }
+
+    fn fill<S: Store<Call = C>>(
+        &mut self,
+        shared: &Rc<Shared<S>>,
+        number: u32,
+        (joiner, join): (&NodeName, u64),
+    ) {
+        let filled: usize = self.shards.values().map(Shard::filled).sum();
+        let shard = self.shards.get_mut(&number).expect("it was listed");
+        let Role::Leads(leads) = &mut shard.role else {
+            return;
+        };
+        let (term, way) = (leads.primary.term(), self.peers.entry(joiner.clone()));
+        let way = way.or_default();
+        let is_begun = |known: &Join| known.number == join;
+        if !leads.joins.get(joiner).is_some_and(is_begun) {
+            if filled >= FILLED_MAX {
+                return;
+            }
+            if way.follows(number, term).is_some() {
+                // Reports of this connection may be of entries that the joiner drops.
+                way.end("a joiner takes entries by a new connection".to_owned());
+            }
+            // A joiner that is awaited, and was not named, begins anew.
+            leads.primary.removed(joiner);
+            let begun = leads.primary.fill(joiner, join);
+            let begun = Join::new(join, begun, shared.runtime.now());
+            leads.joins.insert(joiner.clone(), begun);
+        }
+        if way.follows(number, term).is_some() {
+            leads.primary.dropped(joiner, join);
+        }
+        if leads.primary.admit(joiner) && !self.is_changing {
+            self.is_changing = true;
+            let led = (shard.subject.clone(), term);
+            let naming = finish_join(shared.clone(), led, (joiner.clone(), join));
+            shared.runtime.spawn(Box::pin(naming));
+        }
+    }
+
+    /// A joiner asks for a page of what is published, from `offset` on.
+    pub fn hear_ask<S: Store<Call = C>>(
+        &mut self,
+        shared: &Shared<S>,
+        from: &NodeName,
+        about: (u32, Term),
+        (join, page, offset): (u64, u64, u64),
+    ) {
+        let now = shared.runtime.now();
+        let Some(join) = self.join(about, (from, join), now) else {
+            return;
+        };
+        for piece in join.pieces(&*shared.store, about.0, (page, offset)) {
+            shared.say(self, from, about, Says::Piece(piece));
+        }
+    }
+
+    /// A joiner has everything that was published, durably.
+    pub fn hear_pulled(
+        &mut self,
+        from: &NodeName,
+        (number, term): (u32, Term),
+        join: u64,
+        now: Nanoseconds,
+    ) {
+        let Some(filled) = self.join((number, term), (from, join), now) else {
+            return;
+        };
+        filled.is_pulled = true;
+        let shard = self.shards.get_mut(&number).expect("it is led");
+        let leads = shard.leads().expect("a primary fills");
+        leads.primary.pulled(from, join);
+    }
+
+    /// The join of that number in which this node fills `joiner`, as the primary of the term. The joiner is heard at `now`.
+    fn join(
+        &mut self,
+        (number, term): (u32, Term),
+        (joiner, join): (&NodeName, u64),
+        now: Nanoseconds,
+    ) -> Option<&mut Join> {
+        let leads = self.shards.get_mut(&number)?.leads()?;
+        let is_of_term = leads.primary.term() == term;
+        let known = leads.joins.get_mut(joiner).filter(|_| is_of_term)?;
+        known.heard_at = now;
+        (known.number == join).then_some(known)
+    }
+}
+
+impl<C> Shard<C> {
+    /// The joins of the term in which this node leads.
+    pub fn joins_led(&self) -> Vec<Filling> {
+        let Role::Leads(leads) = &self.role else {
+            return Vec::new();
+        };
+        let filling = |(joiner, join): (&NodeName, &Join)| {
+            let (copied, left) = join.progress();
+            Filling {
+                shard: self.number,
+                joiner: joiner.clone(),
+                copied,
+                left,
+            }
+        };
+        leads.joins.iter().map(filling).collect()
+    }
+
+    /// Joiners that this primary fills at this moment.
+    fn filled(&self) -> usize {
+        match &self.role {
+            Role::Leads(leads) => leads.joins.values().filter(|join| !join.is_pulled).count(),
+            _ => 0,
+        }
+    }
+}
