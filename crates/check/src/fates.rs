@@ -109,9 +109,13 @@ struct States<'a> {
 }
 
 impl States<'_> {
+    fn is_over(&self) -> bool {
+        self.stopped || self.count == self.limit
+    }
+
     /// Examines one state. Returns whether to continue.
     fn look(&mut self, fates: &[Fate]) -> bool {
-        if self.stopped || self.count == self.limit {
+        if self.is_over() {
             return false;
         }
         let outcome = (self.look)(fates);
@@ -143,18 +147,18 @@ impl States<'_> {
 
     /// Examines each prefix of the stores of `cut`, in the common order; the other units are as in `base`.
     fn prefixes(&mut self, wrecks: &Wrecks, cut: &[usize], base: &[Fate]) {
-        let mut ends: Vec<u64> = cut.iter().flat_map(|&unit| wrecks.serials(unit)).collect();
-        ends.sort_unstable();
-        for end in ends {
-            let mut prefix = base.to_vec();
-            for &unit in cut {
-                let stores = wrecks.serials(unit).filter(|serial| *serial <= end);
-                prefix[unit] = Fate {
-                    stores: stores.count() as u32,
-                    torn: 0,
-                };
+        let stores_of = |&unit: &usize| wrecks.serials(unit).map(move |serial| (serial, unit));
+        let mut stores: Vec<(u64, usize)> = cut.iter().flat_map(stores_of).collect();
+        stores.sort_unstable();
+        let mut prefix = base.to_vec();
+        cut.iter().for_each(|&unit| prefix[unit] = Fate::default());
+        for at_once in stores.chunk_by(|(one, _), (next, _)| one == next) {
+            at_once
+                .iter()
+                .for_each(|&(_, unit)| prefix[unit].stores += 1);
+            if !self.look(&prefix) {
+                return;
             }
-            self.look(&prefix);
         }
     }
 
@@ -191,6 +195,9 @@ impl States<'_> {
             fates
         };
         for unit in 0..units {
+            if self.is_over() {
+                return;
+            }
             self.look(&with(&everything, &[(unit, Fate::default())]));
             self.look(&with(&nothing, &[(unit, everything[unit])]));
         }
@@ -207,12 +214,9 @@ impl States<'_> {
                 ));
             }
         }
-        let tries = self
-            .limit
-            .saturating_sub(self.count)
-            .saturating_mul(TRIES_FOR_EACH);
+        let tries = (self.limit - self.count).saturating_mul(TRIES_FOR_EACH);
         for _ in 0..tries {
-            if self.count >= self.limit || self.stopped {
+            if self.is_over() {
                 return;
             }
             let fates: Vec<Fate> = options
@@ -336,6 +340,21 @@ mod tests {
                     .collect::<Vec<_>>()
             )
         );
+    }
+
+    #[test]
+    fn a_prefix_of_the_stores_has_of_each_line_the_stores_up_to_its_end() {
+        let bytes = [7; 64];
+        let stores: Vec<(u64, &[u8])> =
+            (0..80).map(|store| (store % 40 * 64, &bytes[..])).collect();
+        let (_, seen) = states(&wreck(&stores), 2000);
+        for end in 0..=80 {
+            let fates = (0..40).map(|line| Fate {
+                stores: u32::from(line < end) + u32::from(line + 40 < end),
+                torn: 0,
+            });
+            assert!(seen.contains(&fates.collect::<Vec<_>>()), "prefix {end}");
+        }
     }
 
     /// Fails without the choice of machines: in nearly every state, both machines lose something.
