@@ -43,6 +43,26 @@ pub const ORDERS: &[Order] = &[
         scenario: "kv-crashes",
         until: Until::CrashStates(10_000_000),
     },
+    Order {
+        scenario: "kv-rivals",
+        until: Until::Seeds(1_000),
+    },
+    Order {
+        scenario: "kv-restarts",
+        until: Until::Seeds(1_000),
+    },
+    Order {
+        scenario: "kv-reuse",
+        until: Until::Seeds(1_000),
+    },
+    Order {
+        scenario: "kv-syncs",
+        until: Until::Seeds(1_000),
+    },
+    Order {
+        scenario: "kv-full",
+        until: Until::Seeds(1_000),
+    },
 ];
 
 /// The order of the seeded bugs, which is not split: the first part has it.
