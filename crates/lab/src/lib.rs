@@ -3,6 +3,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | `sim` | workloads and costs of operations in the simulated world |
+//! | `papers` | the registry of papers and their figures, and how figures are shown |
 //! | `erda` | Erda and its baselines as published, beside the store |
 //! | `rowan` | appends of many senders to one machine, beside WRITEs into a log for each |
 //! | `remotelog` | appends to a log in remote memory, made durable as each platform requires |
@@ -15,6 +16,7 @@
 pub mod erda;
 pub mod figures;
 mod noise;
+pub mod papers;
 pub mod peers;
 pub mod plot;
 pub mod remotelog;

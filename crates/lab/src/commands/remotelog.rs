@@ -5,9 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use stonecast_fabric_sim::MachineProfile;
+use stonecast_lab::papers::page;
 #[cfg(feature = "verbs")]
 use stonecast_lab::remotelog::{Ends, measure_on};
-use stonecast_lab::remotelog::{measure_shared_memory, measure_simulated, page, svg, table};
+use stonecast_lab::remotelog::{
+    PAPER, PUBLISHED, measure_shared_memory, measure_simulated, points, svg, table,
+};
 
 use crate::fabric::Fabric;
 use crate::failure::Failure;
@@ -52,9 +55,6 @@ pub struct Remotelog {
     pub figure: Option<PathBuf>,
 }
 
-/// The machines of the published numbers.
-const PUBLISHED: &str = "connectx4-taxonomy";
-
 /// Measures the appends that `flags` select.
 pub fn run(flags: &Remotelog) -> Result<(), Failure> {
     let measured = match &flags.fabric {
@@ -93,7 +93,7 @@ pub fn run(flags: &Remotelog) -> Result<(), Failure> {
         return measured.iter().try_for_each(output::json);
     }
     let text = if flags.markdown {
-        page(&measured)
+        page(&PAPER, &points(&measured))
     } else {
         table(&measured)
     };

@@ -29,7 +29,7 @@ impl Design {
     ];
 
     /// The name in the figures.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::ErdaPublished => "erda-published",
             Self::RedoLogging => "redo-logging",

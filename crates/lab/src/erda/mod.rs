@@ -1,21 +1,27 @@
 //! The figures of Erda's paper, measured again: Erda as published, its two baselines and the direct
 //! store on the same simulated machines.
+//!
+//! ```text
+//!   latency.rs  throughput.rs  cpu.rs  cleaning.rs  bytes.rs    figures: data and measurement
+//!   paper.rs    headlines and page       cases.rs  the runs that figures share      real.rs  processes of this machine
+//! ```
 
 mod background;
-mod chart;
+mod bytes;
+mod cases;
+mod cleaning;
 mod contest;
 mod contestant;
-mod figures;
-mod headlines;
+mod cpu;
+mod latency;
+mod paper;
 mod real;
 mod run;
-mod table;
+mod throughput;
 
-pub use chart::chart;
 pub use contestant::{ContestError, Design};
-pub use figures::{ALL, FIGURES, Point, Runs, Scale, points};
-pub use headlines::{Headline, headlines, page};
+pub use paper::PAPER;
 pub use real::{
-    PublishedStore, REAL, REAL_STEPS, RealError, RealOptions, real_points, serve_published,
+    PublishedStore, REAL, REAL_FIGURES, REAL_STEPS, RealError, RealOptions, real_points,
+    serve_published,
 };
-pub use table::table;

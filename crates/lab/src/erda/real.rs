@@ -28,19 +28,49 @@ use stonecast_published::{
 };
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
+use super::cases::{MIXES, SERIES};
 use super::contestant::{ContestError, Contestant, Design};
-use super::figures::Point;
 use super::run::{KEY_SIZE, Part, load, work};
+use crate::papers::{Axes, Points, Sample, nothing_published};
 use stonecast_bench::cpu_time::process_cpu_ns;
 use stonecast_bench::direct::{ServerOptions, ServerProcess, ServerProcessError};
 
 /// The name of the figures.
 pub const REAL: &str = "erda-shm";
+/// The figures. A polling server is never idle: the CPU time includes its polls.
+pub static REAL_FIGURES: [Axes; 3] = [
+    axes(
+        "erda-shm-cpu",
+        "CPU time of the server over shared memory by workload",
+        "ns/op",
+    ),
+    axes(
+        "erda-shm-latency",
+        "Mean latency over shared memory by workload",
+        "us",
+    ),
+    axes(
+        "erda-shm-throughput",
+        "Throughput over shared memory by workload",
+        "kop/s",
+    ),
+];
+
+const fn axes(name: &'static str, title: &'static str, unit: &'static str) -> Axes {
+    Axes {
+        name,
+        title,
+        x_title: "workload",
+        unit,
+        series: SERIES,
+        published: nothing_published,
+    }
+}
+
 /// The time for which either side polls before it sleeps: longer than every wait of a contest.
 const SPIN_NS: Nanoseconds = 2_000_000;
 /// Bytes of a value, as in the figures of throughput.
 const VALUE_SIZE: usize = 64;
-const MIXES: [Mix; 4] = [Mix::C, Mix::B, Mix::A, Mix::UpdateOnly];
 /// More bytes than a record of the direct store has beside key and value.
 const RECORD_OVERHEAD: usize = 128;
 /// The capacity of the direct store's log is a multiple of this.
@@ -205,13 +235,9 @@ pub struct RealOptions {
     pub clients: u32,
 }
 
-/// Runs the four workloads on each design, one after the other. Returns the points of
-/// `erda-shm-latency`, `-throughput`, `-cpu`.
-pub fn real_points(
-    options: &RealOptions,
-    mut progress: impl FnMut(),
-) -> Result<Vec<Point>, RealError> {
-    let mut points = Vec::new();
+/// Runs the four workloads on each design, one after the other. Returns the points of [`REAL_FIGURES`].
+pub fn real_points(options: &RealOptions, mut progress: impl FnMut()) -> Result<Points, RealError> {
+    let mut points = REAL_FIGURES.map(|_| Vec::new());
     for design in Design::ALL {
         // Each workload runs after a warm-up of a tenth of its operations.
         let writes = 2 * options.operations * u64::from(options.clients) * MIXES.len() as u64;
@@ -235,30 +261,19 @@ pub fn real_points(
             let before = cpu("reading the server's CPU time")?;
             let run = run(options, &store, mix, &address)?;
             let used = cpu("reading the server's CPU time")? - before;
-            for (figure, y, unit) in [
-                ("latency", run.latency_us, "us"),
-                (
-                    "throughput",
-                    run.operations as f64 / run.seconds / 1e3,
-                    "kop/s",
-                ),
-                // A polling server is never idle: the CPU time includes its polls.
-                ("cpu", used as f64 / run.operations as f64, "ns/op"),
-            ] {
-                let (figure, series) = (format!("{REAL}-{figure}"), design.name().to_owned());
-                points.push(Point {
-                    figure,
-                    series,
-                    x: mix.name().to_owned(),
-                    y,
-                    unit,
-                });
+            let values = [
+                used as f64 / run.operations as f64,
+                run.latency_us,
+                run.operations as f64 / run.seconds / 1e3,
+            ];
+            for ((points, axes), y) in points.iter_mut().zip(&REAL_FIGURES).zip(values) {
+                let (series, x) = (design.name(), mix.name().to_owned());
+                points.push(axes.point(Sample { series, x, y }));
             }
             progress();
         }
     }
-    points.sort_by(|one, other| one.figure.cmp(&other.figure));
-    Ok(points)
+    Ok(Points::from(points.concat()))
 }
 
 /// Number of times that `real_points` calls its `progress`.

@@ -4,9 +4,21 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use stonecast_media::{PersistenceDomain, ReceiveBuffers};
-use stonecast_persist::Operation;
+use stonecast_persist::{Operation, Scenario};
 
 use super::Measurement;
+use super::paper::series;
+
+/// One bar.
+#[derive(Clone, Copy, Debug)]
+pub struct Bar {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Whether the responder's processor has no part in it.
+    pub is_one_sided: bool,
+    /// The mean latency.
+    pub latency_us: f64,
+}
 
 const SIZE: (u32, u32) = (1200, 760);
 /// Room above the panels for title and legend.
@@ -26,34 +38,39 @@ const COLOURS: [RGBColor; 3] = [
 ];
 const FONT: &str = "sans-serif";
 
-/// The figure as an SVG document.
-pub fn svg(measured: &[Measurement]) -> String {
+/// The figure as an SVG document, of the published scenarios in their order.
+pub fn draw_bars(fabric: &str, bars: &[Bar]) -> String {
     let mut document = String::new();
     {
         let root = SVGBackend::with_string(&mut document, SIZE).into_drawing_area();
-        draw(&root, measured).expect("a String takes everything");
+        draw(&root, fabric, bars).expect("a String takes everything");
     }
     document.push('\n');
     document
 }
 
+/// The figure of `measured`.
+pub fn svg(measured: &[Measurement]) -> String {
+    let bar = |measurement: &Measurement| Bar {
+        scenario: *measurement.plan.scenario(),
+        is_one_sided: measurement.plan.is_one_sided(),
+        latency_us: measurement.latency_ns_mean / 1000.0,
+    };
+    let bars: Vec<Bar> = measured.iter().map(bar).collect();
+    let fabric = measured.first().map_or("", |first| &*first.fabric);
+    draw_bars(fabric, &bars)
+}
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(root: &Area<'_>, measured: &[Measurement]) -> Drawn {
+fn draw(root: &Area<'_>, fabric: &str, bars: &[Bar]) -> Drawn {
     root.fill(&WHITE)?;
-    let title = format!(
-        "REMOTELOG: latency of appending 64 bytes, {}",
-        measured.first().map_or("", |first| &*first.fabric)
-    );
+    let title = format!("REMOTELOG: latency of appending 64 bytes, {fabric}");
     root.draw_text(&title, &text(20, HPos::Left), (24, 18))?;
     draw_legend(root)?;
     let (_, panels) = root.split_vertically(HEAD);
-    let highest = measured
-        .iter()
-        .map(|measurement| measurement.latency_ns_mean)
-        .fold(0.0, f64::max)
-        / 1000.0;
+    let highest = bars.iter().map(|bar| bar.latency_us).fold(0.0, f64::max);
     let domains = [
         PersistenceDomain::Dmp,
         PersistenceDomain::Mhp,
@@ -61,11 +78,11 @@ fn draw(root: &Area<'_>, measured: &[Measurement]) -> Drawn {
     ];
     for (index, area) in panels.split_evenly((2, 3)).iter().enumerate() {
         let (compound, domain) = (index >= 3, domains[index % 3]);
-        let of = |measurement: &&Measurement| {
-            let scenario = measurement.plan.scenario();
+        let of = |bar: &&Bar| {
+            let scenario = bar.scenario;
             scenario.platform.persistence == domain && scenario.update.is_compound() == compound
         };
-        let bars: Vec<&Measurement> = measured.iter().filter(of).collect();
+        let bars: Vec<&Bar> = bars.iter().filter(of).collect();
         let letter = char::from(b'a' + index as u8);
         let update = if compound { "compound" } else { "singleton" };
         let caption = format!("({letter}) {update}, {}", domain.to_string().to_uppercase());
@@ -82,12 +99,7 @@ fn draw_legend(root: &Area<'_>) -> Drawn {
             [(left, 52), (left + 14, 66)],
             colour.filled(),
         ))?;
-        let name = match operation {
-            Operation::Write => "WRITE",
-            Operation::WriteImmediate => "WRITE_WITH_IMM",
-            Operation::Send => "SEND",
-            Operation::Append => "append",
-        };
+        let name = series(*operation);
         root.draw_text(name, &text(14, HPos::Left), (left + 20, 59))?;
         left += 40 + 8 * name.len() as i32;
     }
@@ -105,7 +117,7 @@ fn draw_legend(root: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-fn draw_panel(area: &Area<'_>, caption: &str, bars: &[&Measurement], highest: f64) -> Drawn {
+fn draw_panel(area: &Area<'_>, caption: &str, bars: &[&Bar], highest: f64) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .margin(10)
         .margin_bottom(FOOT)
@@ -125,15 +137,11 @@ fn draw_panel(area: &Area<'_>, caption: &str, bars: &[&Measurement], highest: f6
         .y_desc("us")
         .axis_desc_style(text(13, HPos::Center))
         .draw()?;
-    for (index, measurement) in bars.iter().enumerate() {
+    for (index, bar) in bars.iter().enumerate() {
         let (group, operation) = (index / 3, index % 3);
         let left = group as f64 + 0.11 + 0.26 * operation as f64;
-        let height = measurement.latency_ns_mean / 1000.0;
-        let alpha = if measurement.plan.is_one_sided() {
-            1.0
-        } else {
-            PALE
-        };
+        let height = bar.latency_us;
+        let alpha = if bar.is_one_sided { 1.0 } else { PALE };
         chart.draw_series([Rectangle::new(
             [(left, 0.0), (left + 0.24, height)],
             COLOURS[operation].mix(alpha).filled(),
@@ -146,7 +154,7 @@ fn draw_panel(area: &Area<'_>, caption: &str, bars: &[&Measurement], highest: f6
             (x - base.0, y - base.1 - 7),
         )?;
         if operation == 1 {
-            let platform = measurement.plan.scenario().platform;
+            let platform = bar.scenario.platform;
             let buffers = if platform.receive_buffers == ReceiveBuffers::Pm {
                 "PM"
             } else {

@@ -4,7 +4,7 @@
 //! ```text
 //!   log.rs      the log, and the search for its tail    sim.rs, real.rs  the measurements
 //!   anchors.rs  published numbers beside ours           figure.rs       bars like those of the publication
-//!   page.rs     docs/figures/remotelog.md
+//!   paper.rs    the registry's entry, and its page        table.rs        table for terminals
 //! ```
 //!
 //! One append at a time; its latency runs from the call until the requester holds the proof that it is persisted. At the end
@@ -13,9 +13,10 @@
 mod anchors;
 mod figure;
 mod log;
-mod page;
+mod paper;
 mod real;
 mod sim;
+mod table;
 
 use std::path::Path;
 
@@ -29,10 +30,10 @@ use stonecast_persist::{NoPlan, Plan, Scenario, plan_for, scenarios};
 
 use stonecast_bench::direct::SharedMemory;
 
-pub use anchors::{Anchor, anchors};
 pub use figure::svg;
-pub use page::{page, table};
+pub use paper::{PAPER, PUBLISHED, points};
 pub use real::Ends;
+pub use table::table;
 
 /// Appends before the first one that counts, to warm caches, connections and buffers.
 const WARM_UP: u64 = 100;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::support::{folder, is_beside, lab, not_run};
 
@@ -126,38 +127,102 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     assert!(at(&points, "kv", "64") < at(&points, "erda-published", "64"));
 }
 
+/// Runs `figure NAME`, which must write `pages`, pictures and points, each as the documents show it. Returns the folder.
+fn written(name: &str, pages: &[&str], pictures: usize, figures: usize) -> TempDir {
+    let place = folder("/dev/shm");
+    let told = lab(["figure", name, "--out", text(&place)]);
+    assert!(!told.text().is_empty());
+    let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(place.path()).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        let shown = fs::read_to_string(documented.join(&file)).unwrap_or_default();
+        assert!(
+            fs::read_to_string(place.path().join(&file)).unwrap() == shown,
+            "{file}: run `stonecast-lab figure {name} --out docs/figures`, and look at what changed"
+        );
+        found.push(file);
+    }
+    found.sort();
+    let of = |kind: &str| -> Vec<&String> {
+        let files = found.iter();
+        files.filter(|file| file.ends_with(kind)).collect()
+    };
+    assert_eq!(of(".md"), pages);
+    assert_eq!(of(".svg").len(), pictures);
+    assert_eq!(of(".jsonl").len(), figures);
+    assert_eq!(found.len(), pages.len() + pictures + figures);
+    place
+}
+
+fn text(place: &TempDir) -> &str {
+    place.path().to_str().expect("a name in UTF-8")
+}
+
 #[test]
 fn the_command_prints_the_page_of_the_documentation_and_its_pictures() {
-    let place = folder("/dev/shm");
-    lab([
-        "figure",
-        "erda",
-        "--out",
-        place.path().to_str().expect("a name in UTF-8"),
-    ])
-    .text();
-    let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
-    let mut compared = 0;
-    for entry in fs::read_dir(place.path()).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        if name.ends_with(".md") || name.ends_with(".svg") {
-            let again =
-                "run `stonecast-lab figure erda --out docs/figures`, and look at what changed";
-            let shown = fs::read_to_string(documented.join(&name)).unwrap_or_default();
-            assert!(
-                fs::read_to_string(entry.path()).unwrap() == shown,
-                "{name}: {again}"
-            );
-            compared += 1;
-        }
-    }
-    assert_eq!(
-        compared,
-        1 + 13,
-        "the page, and a picture for each figure but the tables"
-    );
+    // Neither the table nor the moved bytes are drawn.
+    let place = written("erda", &["erda.md"], 13, 15);
     cleaning_costs_other_clients_little(place.path());
+}
+
+#[test]
+fn the_same_command_writes_remotelog() {
+    written("remotelog", &["remotelog.md"], 1, 1);
+}
+
+#[test]
+fn a_figure_that_was_measured_and_kept_is_not_measured_again() {
+    let place = folder("/dev/shm");
+    let kept = |operations: &str| {
+        let keep = ["--keep", text(&place), "--operations", operations];
+        lab(["figure", "erda-14"].iter().chain(&keep))
+            .text()
+            .to_owned()
+    };
+    let measured = kept("20");
+    assert_eq!(measured, kept("20"));
+    let files: Vec<_> = fs::read_dir(place.path()).unwrap().flatten().collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    // Only a run that takes the kept points shows a number that nothing measures.
+    let file = files[0].path();
+    let changed: String = fs::read_to_string(&file)
+        .unwrap()
+        .lines()
+        .map(|line| match line.rsplit_once('\t') {
+            Some((point, _)) => format!("{point}\t98765\n"),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    fs::write(&file, changed).unwrap();
+    assert!(kept("20").contains("98765.00"));
+    assert!(
+        !kept("21").contains("98765.00"),
+        "another amount is another figure"
+    );
+}
+
+#[test]
+fn contradictory_flags_are_refused() {
+    for (arguments, code, part) in [
+        (
+            &["rowan-appends", "--operations", "20"][..],
+            2,
+            "a fixed time",
+        ),
+        (&["erda-shm", "--keep", "/dev/shm"], 2, "the same numbers"),
+        (&["erda-shm", "--out", "/dev/shm"], 2, "the same numbers"),
+        (&["erda-shm", "--markdown"], 2, "the same numbers"),
+        (
+            &["erda-14", "--markdown", "--operations", "20"],
+            2,
+            "--operations",
+        ),
+        (&["erda-99"], 2, "rowan-amplification"),
+    ] {
+        let refused = lab(["figure"].iter().chain(arguments));
+        assert!(refused.refusal(code).contains(part), "{}", refused.stderr);
+    }
 }
 
 /// Checks the cost of the working cleaner to other clients.

@@ -3,11 +3,36 @@
 use std::path::Path;
 
 use stonecast_fabric_sim::MachineProfile;
-use stonecast_lab::rowan::{Design, Load, Row, SENDERS, measure, page, rows};
+use stonecast_lab::papers::{Points, Runs, page};
+use stonecast_lab::rowan::{Design, Load, PAPER, SENDERS, measure};
 
-fn at<'a>(rows: &'a [Row], design: &str, size: u32) -> &'a Row {
-    let found = |row: &&Row| (row.design, row.senders, row.size) == (design, SENDERS, size);
-    rows.iter().find(found).expect("a point")
+fn rows() -> Points {
+    let (mut runs, mut points) = (Runs::default(), Points::default());
+    for figure in PAPER.figures() {
+        points.extend(figure.points(&mut runs, None).unwrap());
+    }
+    points
+}
+
+/// The numbers of a design with all senders.
+#[derive(Debug)]
+struct Row {
+    million_a_second: f64,
+    write_amplification: f64,
+}
+
+fn at(points: &Points, design: &str, size: u32) -> Row {
+    let place = format!("{SENDERS}, {size}");
+    let at = |figure| points.at(figure, design, &place).expect("a point");
+    Row {
+        million_a_second: at("rowan-appends"),
+        write_amplification: at("rowan-amplification"),
+    }
+}
+
+fn documented(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
+    std::fs::read_to_string(path.join(file)).unwrap()
 }
 
 fn near(found: f64, published: f64) -> bool {
@@ -17,7 +42,7 @@ fn near(found: f64, published: f64) -> bool {
 /// Virtual time: these are exact numbers of the model, not speeds of this machine.
 #[test]
 fn appends_of_144_senders_and_writes_into_their_logs_come_out_as_published_and_as_the_page_says() {
-    let rows = rows().unwrap();
+    let rows = rows();
     let append = at(&rows, "append", 64);
     assert!(near(append.million_a_second, 54.5), "{append:?}");
     assert!(append.write_amplification <= 1.05, "{append:?}");
@@ -28,13 +53,15 @@ fn appends_of_144_senders_and_writes_into_their_logs_come_out_as_published_and_a
     let write = at(&rows, "write", 64);
     let ratio = append.million_a_second / write.million_a_second;
     assert!(ratio >= 1.85, "{ratio}");
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures/rowan.md");
-    let kept = std::fs::read_to_string(file).unwrap();
     assert_eq!(
-        kept,
-        page(&rows),
-        "stonecast-lab figure rowan-appends --markdown prints the page"
+        documented("rowan.md"),
+        page(&PAPER, &rows),
+        "stonecast-lab figure rowan --out docs/figures writes the page"
     );
+    for figure in PAPER.figures() {
+        let name = figure.axes.name;
+        assert_eq!(documented(&format!("{name}.jsonl")), rows.lines(name));
+    }
 }
 
 #[test]

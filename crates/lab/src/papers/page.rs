@@ -1,0 +1,67 @@
+//! The page of a paper in the documents.
+
+use std::fmt::Write as _;
+
+use super::{Axes, Figure, Headline, Paper, Picture, Points, Section};
+
+/// The page of `paper` with the points of all its figures, in Markdown.
+pub fn page(paper: &Paper, points: &Points) -> String {
+    let text = &paper.page;
+    let mut page = text.introduction.to_owned();
+    let columns = text.columns.join(" | ");
+    write!(
+        page,
+        "\n## {}\n\n| {columns} |\n| --- | --- | --- | --- |\n",
+        text.heading
+    )
+    .expect("a String takes everything");
+    for headline in (paper.headlines)(points) {
+        page += &row(&headline);
+    }
+    page += text.notes;
+    for figure in paper.figures() {
+        match figure.section {
+            Section::None => {}
+            Section::Standard => page += &section(figure, points),
+            Section::Own(section) => page += &section(points),
+        }
+    }
+    page
+}
+
+fn row(headline: &Headline) -> String {
+    let Headline {
+        what,
+        published,
+        measured,
+        why,
+    } = headline;
+    format!("| {what} | {published} | {measured} | {why} |\n").replace("|  |", "| |")
+}
+
+fn section(figure: &Figure, points: &Points) -> String {
+    let Axes { name, title, .. } = figure.axes;
+    if points.of(name).next().is_none() {
+        return String::new();
+    }
+    let mut text = format!("\n## {name}\n\n{title}\n\n{}", table(&figure.axes, points));
+    if !matches!(figure.picture, Picture::None) {
+        write!(text, "\n![{name}]({name}.svg)\n").expect("a String takes everything");
+    }
+    text
+}
+
+fn table(axes: &Axes, points: &Points) -> String {
+    let places = points.places(axes.name);
+    let mut text = format!("| {} | {} |\n", axes.unit, places.join(" | "));
+    writeln!(text, "| --- |{}", " --- |".repeat(places.len())).expect("a String takes everything");
+    for series in axes.series {
+        let cell = |x: &String| {
+            let value = points.at(axes.name, series, x);
+            value.map_or("-".to_owned(), |value| format!("{value:.2}"))
+        };
+        let cells: Vec<String> = places.iter().map(cell).collect();
+        writeln!(text, "| {series} | {} |", cells.join(" | ")).expect("a String takes everything");
+    }
+    text
+}
