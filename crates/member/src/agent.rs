@@ -192,6 +192,12 @@ impl Agent {
         self.leads.advance(now, &mut self.events);
     }
 
+    /// See [`Grants::consented`]. The next round begins at `now`.
+    pub fn consented(&mut self, subject: &Subject, heir: &NodeName, term: Term, now: Nanoseconds) {
+        self.grants.consented(subject, heir, term);
+        self.next_round = now;
+    }
+
     /// Lets time pass until `now`.
     pub fn advance(&mut self, now: Nanoseconds) {
         let round = self.round_ns();

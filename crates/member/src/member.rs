@@ -226,6 +226,17 @@ impl Member {
         Ok(group.is_some_and(|group| group.in_sync.contains(joiner)))
     }
 
+    /// The predecessor of `heir`, the primary of `subject` in `term`, has ended and consents: this node grants `heir` its lease at once, and asks for its own
+    /// leases again. The caller has the word of the predecessor.
+    pub fn consented(&self, subject: &Subject, heir: &NodeName, term: Term) {
+        let (shared, now) = (&self.shared, self.shared.now());
+        shared
+            .agent
+            .borrow_mut()
+            .consented(subject, heir, term, now);
+        shared.changed.ring();
+    }
+
     /// Changes the configuration, see [`change`]. The change is in force here when its event has come.
     pub async fn change(
         &self,

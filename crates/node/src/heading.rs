@@ -4,7 +4,7 @@ use stonecast_backup::{Intake, Silence};
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Subject, Term};
 use stonecast_member::Member;
-use stonecast_replication::{Fence, LeaseSays, Lineage, Step};
+use stonecast_replication::{Consent, Fence, LeaseSays, Lineage, Step};
 
 use crate::fences::Fences;
 use crate::node::Shared;
@@ -29,8 +29,11 @@ impl<C> State<C> {
             let Role::TakesOver(heir) = &mut shard.role else {
                 continue;
             };
-            heir.keep_out(fences, intake);
             let term = heir.takeover.term();
+            if shard.consent == Some(term) {
+                heir.takeover.consented(Consent { to: term });
+            }
+            heir.keep_out(fences, intake);
             let now = shared.runtime.now();
             let lease = lease_says(&shared.member, &shard.subject, term, now);
             if lease == LeaseSays::Holds {
@@ -54,7 +57,8 @@ impl<C> State<C> {
                     history,
                     why: Why::Heir,
                 }),
-                Step::Serve => self.serve(shared, number),
+                // With a consent, the shard may be ready before the first grant.
+                Step::Serve if lease == LeaseSays::Holds => self.serve(shared, number),
                 // Each turn asks for fences and leases, and links settle.
                 _ => {}
             }
@@ -106,6 +110,7 @@ impl<C> State<C> {
             primary,
             history,
             joins: Default::default(),
+            handover: None,
             written_at: shared.runtime.now(),
             digested,
         }));

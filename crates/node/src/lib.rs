@@ -35,6 +35,7 @@ mod heading;
 mod join;
 mod joining;
 mod leading;
+mod leaving;
 mod letter;
 mod links;
 mod node;

@@ -10,6 +10,7 @@ use stonecast_replication::{
 };
 
 use crate::join::Join;
+use crate::leaving::Handover;
 use crate::store::Ended;
 
 /// The part that a node plays for a shard: one value.
@@ -119,6 +120,8 @@ pub struct Leads<C> {
     pub history: Lineage,
     /// Nodes that are filled, and those that were in this term: the joins by which their streams are named.
     pub joins: BTreeMap<NodeName, Join>,
+    /// The node hands the shard over.
+    pub handover: Option<Handover>,
     pub written_at: Nanoseconds,
     /// Writes that were published since the floor rose.
     pub digested: u64,
@@ -133,6 +136,10 @@ pub struct Shard<C> {
     pub bodies: BTreeMap<Point, Rc<[u8]>>,
     /// Streams that are open in the intake: the peer and its join, by term.
     pub streams: BTreeMap<Term, (NodeName, u64)>,
+    /// The last term to whose primary the primary before has consented.
+    pub consent: Option<Term>,
+    /// The last term in which this node has released what it had granted before, by a consent.
+    pub released: Option<Term>,
 }
 
 impl<C> Shard<C> {
@@ -143,6 +150,8 @@ impl<C> Shard<C> {
             role: Role::Absent,
             bodies: BTreeMap::new(),
             streams: BTreeMap::new(),
+            consent: None,
+            released: None,
         }
     }
 

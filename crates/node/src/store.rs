@@ -31,6 +31,7 @@ pub trait Store: 'static {
     fn settled(&self, shard: u32, settled: Settled<Self::Call>);
 
     /// The node no longer serves `shard`. The copy stays with the node.
+    /// Another node may serve the shard as soon as this has returned: no client reads here by a lease of this node any more.
     fn resigned(&self, shard: u32, resigned: Ended<Self::Call>);
 
     /// The node keeps no copy of `shard` any more: its records, its history and its outcomes go. Durable behind the next [`Store::commit`]. A
@@ -71,6 +72,14 @@ pub struct Ended<C> {
 }
 
 impl<C> Ended<C> {
+    /// Nothing waited.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            unknown: Vec::new(),
+            unanswered: Vec::new(),
+        }
+    }
+
     /// The calls of a primary that resigned, and its copy, which stays with the node.
     pub(crate) fn of(resigned: Resigned<C>) -> (stonecast_replication::ShardCopy, Self) {
         let Resigned {

@@ -104,10 +104,12 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
     }
     state.step_copies(shared, intake);
     state.step_joiners(shared, intake);
+    state.step_consents(shared);
     state.step_heirs(shared, intake);
     let known = state.others();
     state.fences.end_turn(intake, &known);
     state.step_fillings(shared);
+    state.step_leaving(shared);
     state.step_links(shared);
     state.settle(shared);
     Ok(std::mem::take(&mut state.keepings))
@@ -162,6 +164,7 @@ impl<C> State<C> {
                 self.hear_ask(shared, from, (shard, term), (join, page, offset));
             }
             Says::Piece(piece) => self.hear_piece(&*shared.store, from, (shard, term), &piece),
+            Says::Consent => self.hear_consent(shard, term),
             Says::Pulled { join } => {
                 self.hear_pulled(from, (shard, term), join, shared.runtime.now());
             }

@@ -38,6 +38,8 @@ impl Run {
         // In some runs no node is removed.
         let shape = Shape {
             remove_after_ns: [2_000, 12, 25][(seed % 3) as usize] * MS,
+            // Two copies on three nodes can move.
+            replicas: if seed % 4 == 3 { 2 } else { 3 },
             ..[Shape::THREE, Shape::ANSWERED][(seed % 2) as usize]
         };
         Self {
@@ -119,7 +121,7 @@ impl Run {
         let scene = &self.scene;
         let index = self.any(3) as usize;
         let place = &scene.places[index];
-        let kind = self.any(12);
+        let kind = self.any(12 + 6 * u64::from(scene.has_spare_nodes()));
         scene.show(&format!("mishap {kind} at {}", place.name));
         match kind {
             0..=2 => place.kill(),
@@ -130,10 +132,25 @@ impl Run {
                     place.cut_power(&scene.world, self.any(4) as usize);
                 }
             }
+            12.. => self.ask_for_move(index),
             _ => {
                 let from_store = self.any(2) == 0;
                 scene.cut_off(index, self.any(30) * MS, from_store);
             }
+        }
+    }
+
+    /// An operator asks for a move to the node at `index`, where it is allowed.
+    fn ask_for_move(&self, index: usize) {
+        let scene = &self.scene;
+        let (to, shard) = (scene.places[index].name.clone(), self.any(3) as usize);
+        let asked = (0..3).find(|&by| scene.places[by].node().is_some());
+        if let Some(by) = asked {
+            scene.request(by, move |present| {
+                let subject = &present.groups[shard].subject;
+                let from = &present.groups[shard].primary;
+                present.move_copy(subject, Some(from), &to)
+            });
         }
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random, random_from_seed};
 use stonecast_cluster::{
-    Attempt, ConfigStore as _, Configuration, Known, NodeName, Policy, Start, Timing,
+    Attempt, ConfigStore as _, Configuration, Known, NodeName, Policy, Refusal, Start, Timing,
 };
 use stonecast_config_sim::{ConfigService, ServiceOptions};
 use stonecast_fabric_sim::{Machine, MachineOptions, MachineProfile, World};
@@ -22,6 +22,8 @@ pub const MS: Nanoseconds = 1_000_000;
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub shards: u32,
+    /// Copies of each shard, on three nodes.
+    pub replicas: u8,
     pub plan: Plan,
     pub remove_after_ns: Nanoseconds,
     /// Bytes of each shard that no key has.
@@ -32,6 +34,7 @@ impl Shape {
     /// Three nodes with a lease of 10 ms. Each node leads one of three shards, and READs make entries durable.
     pub const THREE: Self = Self {
         shards: 3,
+        replicas: 3,
         plan: Plan::OneSided,
         remove_after_ns: 60 * MS,
         ballast: 0,
@@ -142,12 +145,18 @@ impl Scene {
         serves.map(|_| place)
     }
 
-    /// Whether all nodes have complete copies of all shards.
+    /// Whether all shards have all their copies, and no copy comes or goes.
     pub fn is_whole(&self) -> bool {
         let groups = self.stored().groups;
-        groups
-            .iter()
-            .all(|group| group.in_sync.len() == self.places.len())
+        groups.iter().all(|group| {
+            let is_calm = group.joining.is_empty() && group.leaving.is_empty();
+            is_calm && group.in_sync.len() == usize::from(self.shape.replicas)
+        })
+    }
+
+    /// Whether there are nodes without a copy of a shard.
+    pub fn has_spare_nodes(&self) -> bool {
+        usize::from(self.shape.replicas) < self.places.len()
     }
 
     pub fn all_served(&self) -> bool {
@@ -267,12 +276,23 @@ impl Scene {
     /// Has another node dismiss the node at `index`.
     pub fn dismiss(&self, index: usize) {
         let name = self.places[index].name.clone();
-        let another = &self.places[(index + 1) % self.places.len()];
-        let node = another.node().expect("it runs");
-        let runtime = another.runtime().expect("it runs");
+        let by = (index + 1) % self.places.len();
+        self.request(by, move |present| present.dismiss(&name));
+    }
+
+    /// Has the node at `by` bring the request of an operator.
+    pub fn request(
+        &self,
+        by: usize,
+        request: impl Fn(&Configuration) -> Result<Configuration, Refusal> + 'static,
+    ) {
+        let by = &self.places[by];
+        let node = by.node().expect("it runs");
+        let runtime = by.runtime().expect("it runs");
         runtime.spawn(Box::pin(async move {
-            let dismissed = |present: &Configuration| present.dismiss(&name).map(Some);
-            node.member().change(dismissed).await.expect("it may go");
+            let decide = |present: &Configuration| request(present).map(Some);
+            // The configuration refuses what it does not allow.
+            let _ = node.member().change(decide).await;
         }));
     }
 
@@ -294,7 +314,7 @@ fn first_configuration(shape: Shape) -> Configuration {
     let policy = Policy {
         lease: Timing::DEDICATED_CORES,
         remove_after_ns: shape.remove_after_ns,
-        ..Policy::new(3, shape.shards)
+        ..Policy::new(shape.replicas, shape.shards)
     };
     let attempt = Attempt {
         writer: "test".to_owned(),
