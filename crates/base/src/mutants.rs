@@ -138,6 +138,8 @@ mutants! {
     RecoveredIntoOneShard in "kv", "lost key";
     /// A server takes requests of terms in which it does not lead the shard any more.
     RequestOutlivesTerm in "kv/cluster", "a retried write is done once";
+    /// A client of a cluster believes what it has read without a look at its lease.
+    ReadUnchecked in "kv/cluster", "readers within the primary's lease";
     /// A client asks for the outcome of a write with a version that another node named.
     SinceOfConnection in "kv/cluster", "a retried write is done once";
     /// A node reports its own copy before the commit of its log.

@@ -17,6 +17,7 @@
 
 mod cleaning;
 mod client;
+mod cluster;
 mod error;
 mod index;
 mod metrics;
@@ -29,13 +30,15 @@ pub use client::{
     CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Pair, Token, Values, Written,
     Yardstick,
 };
+pub use cluster::{ClusterClient, ClusterError, ClusterOptions, Dial, Found};
 pub use error::{Effect, Refusal, StoreError};
 pub use metrics::{
     ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
     latency_bucket,
 };
 pub use server::{
-    ClientPolicy, Closing, Places, RecoveryReport, Server, ServerOptions, Verification, verify,
+    ClientPolicy, Closing, Offers, Places, RecoveryReport, Server, ServerOptions, Verification,
+    verify,
 };
 pub use stat::Stat;
 pub use stonecast_log::Condition;

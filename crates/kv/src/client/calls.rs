@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::metrics::{Metrics, PAGES};
 use crate::stat::{COUNTERS, Stat};
 use crate::wire::limits::check_key;
-use crate::wire::{Answer, Request, table_size};
+use crate::wire::{Answer, ReaderLeaseGrant, Request, table_size};
 
 impl Client {
     /// Enters `term` of `shard`, in which this client takes the server for the shard's primary: each later request for the shard is of
@@ -34,6 +34,25 @@ impl Client {
     #[inline]
     pub fn term(&self, shard: u32) -> Option<Term> {
         self.inner.connection.terms.of(shard)
+    }
+
+    /// Asks for a lease on the memory of all shards that this client has entered. A shard that has lapsed is left.
+    pub(crate) async fn ask_lease(&self) -> Result<ReaderLeaseGrant, StoreError> {
+        match self.inner.connection.request(Request::ReaderLease).await? {
+            Answer::ReaderLease(grant) => {
+                let lapsed = grant.lapsed.iter();
+                lapsed.for_each(|&shard| self.inner.connection.terms.leave(shard));
+                Ok(grant)
+            }
+            _ => Err(StoreError::Protocol {
+                what: "the answer to a request for a reader's lease is no lease",
+            }),
+        }
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.connection.is_closed()
     }
 
     /// The number of shards.

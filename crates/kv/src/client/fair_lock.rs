@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 
 /// The queue of the tasks that want the lock. The first task holds the lock.
 #[derive(Default)]
-pub(super) struct FairLock {
+pub(crate) struct FairLock {
     next: Cell<u64>,
     queue: RefCell<VecDeque<(u64, Option<Waker>)>>,
 }
 
 /// A place in the queue. Dropping it leaves the queue, from any position.
-pub(super) struct FairGuard<'a> {
+pub(crate) struct FairGuard<'a> {
     lock: &'a FairLock,
     number: u64,
 }

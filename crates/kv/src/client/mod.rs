@@ -51,6 +51,7 @@ use reader::Reader;
 use writer::Writer;
 
 pub use connect::ClientOptions;
+pub(crate) use fair_lock::FairLock;
 pub use reader::Values;
 pub use scan::{Entries, Entry};
 pub use writer::{Pair, Token, Written};

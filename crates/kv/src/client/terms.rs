@@ -47,6 +47,13 @@ impl Terms {
         self.of_shards[shard as usize].set(Some(Entered { term, latest }));
     }
 
+    /// Leaves `shard`, whose term is over at the server.
+    pub fn leave(&self, shard: u32) {
+        if let Some(place) = self.of_shards.get(shard as usize) {
+            place.set(None);
+        }
+    }
+
     /// Notes that a write to `shard` has got `version`.
     pub fn note(&self, shard: u32, version: u64) {
         let place = &self.of_shards[shard as usize];

@@ -2,17 +2,24 @@
 //!
 //! A server without a cluster leads all of its shards alone, in term 0 of epoch 0.
 
-use stonecast_base::mutant;
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_lineage::{Epoch, Term};
 
-use crate::wire::{Answer, Verdict};
+use crate::wire::{Answer, ReaderLeaseGrant, Verdict};
 
 /// See the module documentation.
 pub(super) struct Leads {
     epoch: Epoch,
     /// The term of each shard; `None`: the node does not lead the shard.
     terms: Box<[Option<Term>]>,
+    offers: Offers,
 }
+
+/// The length of the lease that the node can offer to a reader of a shard that it leads in a term, at this moment; `None` if it holds no
+/// lease itself.
+pub type Offers = Rc<dyn Fn(u32, Term) -> Option<Nanoseconds>>;
 
 impl Leads {
     /// A node without a cluster, with so many shards.
@@ -20,6 +27,7 @@ impl Leads {
         Self {
             epoch: Epoch::default(),
             terms: vec![Some(Term::default()); shards as usize].into(),
+            offers: Rc::new(|_, _| None),
         }
     }
 
@@ -27,6 +35,28 @@ impl Leads {
     pub fn change(&mut self, epoch: Epoch, shard: u32, term: Option<Term>) {
         self.epoch = epoch;
         self.terms[shard as usize] = term;
+    }
+
+    /// Asks `offers` for the leases of readers from now on.
+    pub fn offer_by(&mut self, offers: Offers) {
+        self.offers = offers;
+    }
+
+    /// The lease of a reader that has `entered` shards: it ends within the leases that the node holds on all of them.
+    pub fn reader_lease(&self, entered: impl Iterator<Item = (u32, Term)>) -> ReaderLeaseGrant {
+        let mut held_ns = None;
+        for (shard, term) in entered {
+            if self.refusal(shard, term).is_some() {
+                let lapsed = Some(shard);
+                return ReaderLeaseGrant { held_ns: 0, lapsed };
+            }
+            let offered = (self.offers)(shard, term).unwrap_or(0);
+            held_ns = Some(held_ns.unwrap_or(offered).min(offered));
+        }
+        ReaderLeaseGrant {
+            held_ns: held_ns.unwrap_or(0),
+            lapsed: None,
+        }
     }
 
     /// Why a request for `shard` is refused that a client sent in the term `named`; `None` if the node serves the request.

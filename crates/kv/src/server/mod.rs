@@ -58,6 +58,7 @@ use clients::{
 };
 use commit::Committer;
 use journal::{Journal, Sequences};
+pub use leads::Offers;
 use pipeline::Pipeline;
 pub use recovery::RecoveryReport;
 use recovery::checkpoint;
@@ -275,6 +276,11 @@ impl Server {
     /// Unless the pool has a shard of that number.
     pub fn lead(&self, epoch: Epoch, number: u32, term: Option<Term>) {
         self.state.borrow_mut().shards.lead(epoch, number, term);
+    }
+
+    /// Offers to readers what `offers` says. A server offers nothing until the first call.
+    pub fn offer_by(&self, offers: Offers) {
+        self.state.borrow_mut().shards.leads().offer_by(offers);
     }
 
     /// The reason why the medium gave no space, for the messages of the program that runs the server: once, and again if the

@@ -77,6 +77,11 @@ impl Shards {
         self.leads.refusal(number, named)
     }
 
+    /// The leads of this node, for the leases of readers.
+    pub fn leads(&mut self) -> &mut Leads {
+        &mut self.leads
+    }
+
     /// Notes that this node leads the shard `number` in `term`, or no longer leads it, in the configuration of `epoch`.
     pub fn lead(&mut self, epoch: Epoch, number: u32, term: Option<Term>) {
         self.leads.change(epoch, number, term);

@@ -55,6 +55,10 @@ pub(crate) const TAG_LEASE: u8 = 0x40;
 pub(crate) const TAG_STAT: u8 = 0x41;
 pub(crate) const TAG_ACCESS: u8 = 0x42;
 pub(crate) const TAG_RIGHTS: u8 = 0x43;
+pub(crate) const TAG_READER_LEASE: u8 = 0x44;
+
+/// Stands for no shard in a reader's lease.
+const NO_SHARD: u32 = u32::MAX;
 
 message! {
     /// A lease on the wire.
@@ -92,6 +96,23 @@ message! {
     counter_rkey: U32, "rkey of the counter, atomics";
     ring_rkey: U32, "rkey of the ring, read and write";
     secret: [U64; 2], "secret of the pool";
+}
+
+message! {
+    /// A reader's lease on the wire.
+    ReaderLeaseBody, READER_LEASE:
+    held_ns: U64, "nanoseconds, from the moment at which the client sent the request, for which the memory of all entered shards tells the truth; 0: there is no lease";
+    lapsed: U32, "a shard that the node does not lead in the term that the client named, and that the client is no longer in; 0xffffffff: none";
+    reserved: [u8; 4], "zero";
+}
+
+/// A reader's lease on all shards that the client has entered, or the reason why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReaderLeaseGrant {
+    /// The length, from the moment at which the client sent the request.
+    pub held_ns: u64,
+    /// A shard that the client is no longer in; there is no lease, and the client asks again.
+    pub lapsed: Option<u32>,
 }
 
 /// Rights to publish.
@@ -165,6 +186,7 @@ pub(crate) enum Answer {
     Stat([u64; COUNTERS]),
     Access(Accesses),
     Rights(RightsGrant),
+    ReaderLease(ReaderLeaseGrant),
 }
 
 impl From<Verdict> for Answer {
@@ -193,6 +215,7 @@ impl AnswerWriter {
             Answer::Stat(_) => COUNTERS * 8,
             Answer::Access(_) => size_of::<AccessBody>(),
             Answer::Rights(_) => size_of::<RightsBody>(),
+            Answer::ReaderLease(_) => size_of::<ReaderLeaseBody>(),
         };
         if self.bytes.len() + size > ANSWER_SIZE_MAX {
             return false;
@@ -233,6 +256,15 @@ impl AnswerWriter {
                 self.bytes.push(TAG_ACCESS);
                 self.bytes
                     .extend_from_slice(AccessBody::from(accesses).as_bytes());
+            }
+            Answer::ReaderLease(ReaderLeaseGrant { held_ns, lapsed }) => {
+                let body = ReaderLeaseBody {
+                    held_ns: U64::new(*held_ns),
+                    lapsed: U32::new(lapsed.unwrap_or(NO_SHARD)),
+                    reserved: [0; 4],
+                };
+                self.bytes.push(TAG_READER_LEASE);
+                self.bytes.extend_from_slice(body.as_bytes());
             }
             Answer::Rights(grant) => {
                 self.bytes.push(TAG_RIGHTS);
@@ -310,6 +342,15 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
                 secret: body.secret.map(U64::get),
             };
             (Answer::Rights(grant), rest)
+        }
+        TAG_READER_LEASE => {
+            let (body, rest) = ReaderLeaseBody::read_from_prefix(rest).ok()?;
+            let lapsed = body.lapsed.get();
+            let grant = ReaderLeaseGrant {
+                held_ns: body.held_ns.get(),
+                lapsed: (lapsed != NO_SHARD).then_some(lapsed),
+            };
+            (Answer::ReaderLease(grant), rest)
         }
         verdict => {
             let (version, rest) = U64::read_from_prefix(rest).ok()?;
@@ -421,6 +462,14 @@ mod tests {
             }),
             Answer::Stat(std::array::from_fn(|i| i as u64)),
             Answer::Access(accesses),
+            Answer::ReaderLease(ReaderLeaseGrant {
+                held_ns: 9 << 40,
+                lapsed: None,
+            }),
+            Answer::ReaderLease(ReaderLeaseGrant {
+                held_ns: 0,
+                lapsed: Some(31),
+            }),
             Answer::Verdict {
                 verdict: Verdict::Forgotten,
                 version: 0,

@@ -18,7 +18,9 @@ pub(crate) mod staging;
 mod tables;
 mod word;
 
-pub(crate) use answer::{Accesses, Answer, AnswerWriter, Grant, RightsGrant, Verdict, next_answer};
+pub(crate) use answer::{
+    Accesses, Answer, AnswerWriter, Grant, ReaderLeaseGrant, RightsGrant, Verdict, next_answer,
+};
 pub(crate) use bucket::{
     BUCKET_WORDS, Bucket, CONTROL_OFFSET, Candidates, INDEX_BITS_MAX, MOVED, table_size,
 };

@@ -42,6 +42,8 @@ pub(crate) enum Request<'a> {
     },
     /// Grant the rights to publish, or grant them anew.
     Publish,
+    /// Lease the memory of all shards that the client has entered to the client's reads.
+    ReaderLease,
 }
 
 /// See [`Request::Release`].
@@ -64,7 +66,7 @@ message! {
 
 /// The kinds and their names, in the order of their numbers, from 1.
 #[cfg(test)]
-pub(crate) const KINDS: [&str; 9] = [
+pub(crate) const KINDS: [&str; 10] = [
     "lease",
     "release",
     "delete",
@@ -74,6 +76,7 @@ pub(crate) const KINDS: [&str; 9] = [
     "leave index",
     "outcome",
     "publish",
+    "reader's lease",
 ];
 
 const _: () = assert!(size_of::<RequestHeader>() + REPORT_SIZE <= REQUEST_SIZE_MAX);
@@ -138,6 +141,7 @@ impl<'a> Request<'a> {
                 header.session = U64::new(session);
             }
             Self::Publish => header.kind = 9,
+            Self::ReaderLease => header.kind = 10,
         }
         into.clear();
         into.extend_from_slice(header.as_bytes());
@@ -185,6 +189,7 @@ impl<'a> Request<'a> {
                 session: header.session.get(),
             }),
             9 if tail.is_empty() => Some(Self::Publish),
+            10 if tail.is_empty() => Some(Self::ReaderLease),
             _ => None,
         }
     }
@@ -213,6 +218,7 @@ mod tests {
                 },
             ),
             (9, Request::Publish),
+            (10, Request::ReaderLease),
             (2, Request::Release(Release { slot: 3 })),
             (
                 3,

@@ -52,6 +52,11 @@ fn answers() -> String {
             size(answer::RIGHTS),
             "rights to publish, see below",
         ),
+        (
+            answer::TAG_READER_LEASE,
+            size(answer::READER_LEASE),
+            "a reader's lease, see below",
+        ),
     ] {
         writeln!(table, "| {tag:#x} | {bytes} bytes | {meaning} |")
             .expect("a String takes everything");
@@ -84,6 +89,7 @@ fn the_page_of_the_protocol_agrees_with_the_types() {
         ("lease", table(answer::LEASE)),
         ("access", table(answer::ACCESS)),
         ("rights", table(answer::RIGHTS)),
+        ("reader's lease", table(answer::READER_LEASE)),
         ("report", report()),
     ] {
         let (_, rest) = page

@@ -5,6 +5,7 @@ mod bare;
 mod basics;
 mod batches;
 mod cleaning;
+mod cluster;
 mod crash;
 mod damage;
 mod fabric;

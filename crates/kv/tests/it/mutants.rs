@@ -3,10 +3,14 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::terms;
+use crate::{cluster, terms};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 2] = [
+const STORIES: [(Mutant, fn()); 3] = [
+    (
+        Mutant::ReadUnchecked,
+        cluster::a_get_whose_lease_ends_during_its_reads_is_repeated_at_the_next_primary,
+    ),
     (
         Mutant::RequestOutlivesTerm,
         terms::a_put_that_waits_at_its_node_is_refused_once_the_term_is_over_and_the_node_leads_again,

@@ -27,6 +27,16 @@ impl Terms {
         self.of_shards.get(&shard).copied().unwrap_or_default()
     }
 
+    /// The shards that the client has entered, with their terms.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Term)> {
+        self.of_shards.iter().map(|(&shard, &term)| (shard, term))
+    }
+
+    /// Notes that the client is in `shard` no longer.
+    pub fn leave(&mut self, shard: u32) {
+        self.of_shards.remove(&shard);
+    }
+
     /// Notes that the client names `term` for `shard`, a shard that the node leads.
     pub fn name(&mut self, shard: u32, term: Term) {
         if term != self.of(shard) {

@@ -26,6 +26,7 @@ pub(super) fn take_message(
     let answer = match request {
         Request::Lease { size, publishes } => grant_lease(state, qp, size, publishes),
         Request::Publish => grant_rights(state, qp),
+        Request::ReaderLease => lease_to_reader(state, qp),
         Request::Release(release) => return Owed::Release(release.slot),
         Request::Stat { page } => Answer::Stat(reporter.metrics(state).page(page)),
         Request::Report(bytes) => take_report(state, qp, bytes).into(),
@@ -114,6 +115,18 @@ fn open_doors(state: &mut State, qp: QueuePair, number: u32, term: Term) -> Answ
     let version = state.journal.sequences.next() - 1;
     let bits = shard.index().table().bits();
     doors.open(qp, session, shard.table(), (bits, version))
+}
+
+/// Leases the memory of the shards that the client of `qp` has entered. A shard that has lapsed is left.
+fn lease_to_reader(state: &mut State, qp: QueuePair) -> Answer {
+    let Some(session) = state.clients.sessions.get_mut(qp) else {
+        return Verdict::Invalid.into();
+    };
+    let grant = state.shards.leads().reader_lease(session.terms.iter());
+    if let Some(lapsed) = grant.lapsed {
+        session.terms.leave(lapsed);
+    }
+    Answer::ReaderLease(grant)
 }
 
 /// Closes the window on index `table`, which the client of `qp` has left.

@@ -1,0 +1,79 @@
+//! Attempts of one call, until one is decided: each at the node that the latest map names for the shard.
+//!
+//! ```text
+//!   refused, or the node is gone --> a later map?  at once
+//!                                    none          a pause, and once more
+//!   any other error, or no time  --> the end
+//! ```
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+
+use super::nodes::Node;
+use super::{ClusterClient, PAUSE_NS};
+use crate::error::{Effect, StoreError};
+
+/// The end of a call that no attempt has decided.
+pub(super) struct GivenUp {
+    pub shard: u32,
+    /// Whether an attempt may have taken effect.
+    pub is_unknown: bool,
+    /// Whether there was no more time; else another attempt would have ended in the same way.
+    pub is_late: bool,
+    /// The error of the last attempt.
+    pub error: StoreError,
+}
+
+impl ClusterClient {
+    /// Tries `once` at the primary of `shard` until an attempt is decided, or the time is over.
+    pub(super) async fn attempt<T>(
+        &self,
+        shard: u32,
+        mut once: impl AsyncFnMut(Rc<Node>) -> Result<T, StoreError>,
+    ) -> Result<T, GivenUp> {
+        let deadline = self.runtime.now().saturating_add(self.options.patience_ns);
+        let mut is_unknown = false;
+        loop {
+            let map = self.maps.latest();
+            let work = async { once(self.nodes.session(&map, shard).await?).await };
+            let left = deadline.saturating_sub(self.runtime.now());
+            let error = match self.runtime.within(left, work).await {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(error)) => error,
+                Err(_) => StoreError::Disconnected { unknown: true },
+            };
+            is_unknown |= error.effect() == Effect::Unknown;
+            let is_late = self.runtime.now().saturating_add(PAUSE_NS) >= deadline;
+            if is_late || !is_of_the_map(&error) {
+                return Err(GivenUp {
+                    shard,
+                    is_unknown,
+                    is_late,
+                    error,
+                });
+            }
+            self.look_again(&map, deadline).await;
+        }
+    }
+
+    /// Reads the configuration again. Without a later one, or without an answer, the next attempt waits for a moment.
+    async fn look_again(&self, seen: &Rc<super::map::Map>, deadline: Nanoseconds) {
+        let left = deadline.saturating_sub(self.runtime.now());
+        let renewed = self.runtime.within(left, self.maps.renew(seen)).await;
+        if !matches!(renewed, Ok(Ok(true))) {
+            self.runtime.sleep(PAUSE_NS).await;
+        }
+    }
+}
+
+/// Returns whether `error` says that the map is old, or will be.
+fn is_of_the_map(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::NotPrimary { .. }
+            | StoreError::Disconnected { .. }
+            | StoreError::Refused(_)
+            | StoreError::Device(_)
+    )
+}

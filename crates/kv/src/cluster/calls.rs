@@ -1,0 +1,278 @@
+//! The calls of a client of a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use stonecast_cluster::{BegunRead, Term};
+use stonecast_log::Condition;
+
+use super::ClusterClient;
+use super::attempts::GivenUp;
+use super::error::ClusterError;
+use super::map::Map;
+use super::nodes::Node;
+use crate::client::{Pair, Token, Values, Written};
+use crate::error::{Effect, StoreError};
+use crate::stat::Stat;
+
+/// The value of a key and its version; `None` if the key is absent.
+pub type Found = Option<(Vec<u8>, u64)>;
+
+impl ClusterClient {
+    /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent. The returned value is on all
+    /// copies of its shard, and was the key's value at some moment during the call.
+    pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, ClusterError> {
+        let shard = self.nodes.shard_of(key);
+        let found = self
+            .attempt(shard, async |node| {
+                self.get_at(&node, shard, key, value).await
+            })
+            .await;
+        found.map_err(of_read)
+    }
+
+    /// A GET at `node`, in the term of `shard` that the client has entered there.
+    async fn get_at(
+        &self,
+        node: &Node,
+        shard: u32,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<u64>, StoreError> {
+        loop {
+            let term = node.client.term(shard).unwrap_or_default();
+            let begun = self.begin_read(node, shard, term).await?;
+            let found = node.client.get(key, value).await?;
+            if node.leases.covers(shard, begun, self.runtime.now()) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Begins to read in `term` of `shard`, under a lease that `node` has given, or gives now.
+    async fn begin_read(
+        &self,
+        node: &Node,
+        shard: u32,
+        term: Term,
+    ) -> Result<BegunRead, StoreError> {
+        if let Some(begun) = node.leases.begin(shard, term, self.runtime.now()) {
+            return Ok(begun);
+        }
+        let renewed = node.leases.renew(&node.client, || self.runtime.now());
+        renewed.await?;
+        // Without a lease of its own, the node has none to give. It leads no longer, or not at the moment.
+        let begun = node.leases.begin(shard, term, self.runtime.now());
+        begun.ok_or(StoreError::NotPrimary { epoch: term })
+    }
+
+    /// Reads the values of `keys`: those of one node with the doorbells of one batch, and those of all nodes at once. Each key is read
+    /// as by [`ClusterClient::get`]; the values together are not a snapshot.
+    pub async fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Found, ClusterError>> {
+        let map = self.maps.latest();
+        let mut of_nodes: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (place, key) in keys.iter().enumerate() {
+            let node = map.place(self.nodes.shard_of(key)).name;
+            of_nodes.entry(node).or_default().push(place);
+        }
+        let batches = of_nodes.values().map(|places| async {
+            let of_node: Vec<&[u8]> = places.iter().map(|&place| keys[place]).collect();
+            let batch = self.get_together(&map, &of_node);
+            let found = self.runtime.within(self.options.patience_ns, batch).await;
+            match found.ok().flatten() {
+                Some(found) => found.into_iter().map(Ok).collect(),
+                None => self.get_each(&of_node).await,
+            }
+        });
+        let batches = at_once(batches).await;
+        let places = of_nodes.values().flatten();
+        let mut all: Vec<_> = places.zip(batches.into_iter().flatten()).collect();
+        all.sort_by_key(|&(place, _)| place);
+        all.into_iter().map(|(_, found)| found).collect()
+    }
+
+    /// Each of `keys` in calls of their own, all at once.
+    async fn get_each(&self, keys: &[&[u8]]) -> Vec<Result<Found, ClusterError>> {
+        at_once(keys.iter().map(|key| async {
+            let mut value = Vec::new();
+            let version = self.get(key, &mut value).await?;
+            Ok(version.map(|version| (value, version)))
+        }))
+        .await
+    }
+
+    /// The values of `keys`, which one node leads by `map`, in one batch. `None`: the node did not give all of them, or no lease covers
+    /// the batch.
+    async fn get_together(&self, map: &Map, keys: &[&[u8]]) -> Option<Vec<Found>> {
+        let shards: BTreeSet<u32> = keys.iter().map(|key| self.nodes.shard_of(key)).collect();
+        let mut node = None;
+        for &shard in &shards {
+            node = Some(self.nodes.session(map, shard).await.ok()?);
+        }
+        let node = node?;
+        let mut begun = Vec::new();
+        for &shard in &shards {
+            let read = self.begin_read(&node, shard, map.place(shard).term).await;
+            begun.push((shard, read.ok()?));
+        }
+        let mut values = Values::default();
+        node.client.multi_get(keys, &mut values).await.ok()?;
+        let now = self.runtime.now();
+        let covers = |&(shard, begun)| node.leases.covers(shard, begun, now);
+        let value = |index| {
+            let found: Option<(&[u8], u64)> = values.get(index);
+            found.map(|(value, version)| (value.to_vec(), version))
+        };
+        begun
+            .iter()
+            .all(covers)
+            .then(|| (0..keys.len()).map(value).collect())
+    }
+
+    /// Stores `value` under `key` and returns its version. When the call returns, the write is on all copies of the key's shard, as
+    /// durable as their pools promise, and visible to every client. On an error see [`ClusterError::effect`].
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, ClusterError> {
+        let mut token = None;
+        match self
+            .put_with(&mut token, key, value, Condition::None)
+            .await?
+        {
+            Written::Done(version) => Ok(version),
+            Written::Conflict(_) => Err(StoreError::Protocol {
+                what: "an unconditional put cannot conflict",
+            }
+            .into()),
+        }
+    }
+
+    /// Stores all `pairs` at once. Each pair is a put as by [`ClusterClient::put`]; puts of one key may be done in any order.
+    pub async fn multi_put(&self, pairs: &[Pair<'_>]) -> Vec<Result<u64, ClusterError>> {
+        at_once(pairs.iter().map(|(key, value)| self.put(key, value))).await
+    }
+
+    /// Like [`ClusterClient::put`], if `condition` holds at the moment of the write. `token` names the write, and is made by the first
+    /// attempt: after [`ClusterError::Unknown`], a call with the same token and the same write finds out the outcome, and does the
+    /// write if it was not done. It takes effect once.
+    pub async fn put_with(
+        &self,
+        token: &mut Option<Token>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<Written, ClusterError> {
+        let shard = self.nodes.shard_of(key);
+        let is_retry = token.is_some();
+        let written = self
+            .attempt(shard, async |node| {
+                let token = token.get_or_insert_with(|| node.client.token());
+                node.client.put_with(token, key, value, condition).await
+            })
+            .await;
+        written.map_err(|given_up| of_write(given_up, is_retry, token))
+    }
+
+    /// Removes `key` and returns whether the key was there.
+    pub async fn delete(&self, key: &[u8]) -> Result<bool, ClusterError> {
+        let removed = self.delete_with(&mut None, key, Condition::None).await?;
+        Ok(removed.is_some())
+    }
+
+    /// Removes `key` if `condition` holds; see [`ClusterClient::put_with`]. Returns `None` if there was nothing to remove.
+    pub async fn delete_with(
+        &self,
+        token: &mut Option<Token>,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<Written>, ClusterError> {
+        let shard = self.nodes.shard_of(key);
+        let is_retry = token.is_some();
+        let removed = self
+            .attempt(shard, async |node| {
+                let token = token.get_or_insert_with(|| node.client.token());
+                node.client.delete_with(token, key, condition).await
+            })
+            .await;
+        removed.map_err(|given_up| of_write(given_up, is_retry, token))
+    }
+
+    /// The report of the primary of `shard`.
+    pub async fn stat(&self, shard: u32) -> Result<Stat, ClusterError> {
+        let stat = self
+            .attempt(shard, async |node: Rc<Node>| node.client.stat().await)
+            .await;
+        stat.map_err(of_read)
+    }
+
+    /// The shard of `key`.
+    pub fn shard_of(&self, key: &[u8]) -> u32 {
+        self.nodes.shard_of(key)
+    }
+
+    /// Requests to the configuration store so far.
+    pub fn configuration_reads(&self) -> u64 {
+        self.maps.reads()
+    }
+}
+
+/// The error of a call that changes nothing.
+fn of_read(given_up: GivenUp) -> ClusterError {
+    let GivenUp { shard, error, .. } = given_up;
+    match given_up.is_late {
+        true => ClusterError::NotServed {
+            shard,
+            source: Box::new(error),
+        },
+        false => error.into(),
+    }
+}
+
+/// The error of a write. An earlier call with the token, or an earlier attempt of this call, may have taken effect; only a refusal of
+/// the write itself shows that none did.
+fn of_write(given_up: GivenUp, is_retry: bool, token: &Option<Token>) -> ClusterError {
+    let (shard, error) = (given_up.shard, given_up.error);
+    let may_be_done = (is_retry || given_up.is_unknown) && !error.is_refusal_of_write();
+    let is_forgotten = matches!(error, StoreError::Forgotten);
+    if may_be_done && !is_forgotten {
+        return ClusterError::Unknown {
+            shard,
+            token: token.clone().map(Box::new),
+            source: Box::new(error),
+        };
+    }
+    match given_up.is_late && error.effect() == Effect::None {
+        true => ClusterError::NotServed {
+            shard,
+            source: Box::new(error),
+        },
+        false => error.into(),
+    }
+}
+
+/// Runs all of `work` at once. Returns the results in order.
+async fn at_once<T, W: Future<Output = T>>(work: impl Iterator<Item = W>) -> Vec<T> {
+    let mut underway: Vec<Result<T, Pin<Box<W>>>> = work.map(|it| Err(Box::pin(it))).collect();
+    poll_fn(|context| {
+        let mut are_done = true;
+        for place in &mut underway {
+            if let Err(work) = place {
+                match work.as_mut().poll(context) {
+                    Poll::Ready(result) => *place = Ok(result),
+                    Poll::Pending => are_done = false,
+                }
+            }
+        }
+        if are_done {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    let results = underway
+        .into_iter()
+        .map(|it| it.ok().expect("all are done"));
+    results.collect()
+}

@@ -1,0 +1,102 @@
+//! The leases of one node's memory, one for each shard that this client has entered.
+//!
+//! ```text
+//!   begin -- READs of a GET --> covers?     the lease behind the last READ holds, and is of the term in which the GET began
+//!                               if not:     renew, and read again
+//! ```
+//!
+//! One request renews the leases of all shards of the node. A task renews them at half of their length as long as they are used;
+//! a client that pauses renews them with its next GET.
+
+use std::cell::{Cell, RefCell};
+
+use stonecast_base::{Nanoseconds, mutant};
+use stonecast_cluster::{BegunRead, NodeName, ReaderLease, ReaderOffer, Term, Timing};
+
+use crate::client::Client;
+use crate::error::StoreError;
+
+/// The declaration of this client's clock. A lease is as long as its offer, whatever the length is here.
+const CLOCK: Timing = Timing::SHARED_CORES;
+
+/// See the module documentation.
+pub(super) struct Leases {
+    node: NodeName,
+    of_shards: RefCell<Box<[Option<ReaderLease>]>>,
+    /// The length of the latest offer.
+    held_ns: Cell<Nanoseconds>,
+    /// Whether a GET has looked at a lease since the latest renewal.
+    is_used: Cell<bool>,
+}
+
+impl Leases {
+    /// No lease on any of so many shards of `node`.
+    pub fn new(node: NodeName, shards: u32) -> Self {
+        Self {
+            node,
+            of_shards: RefCell::new(vec![None; shards as usize].into()),
+            held_ns: Cell::new(0),
+            is_used: Cell::new(false),
+        }
+    }
+
+    /// Begins a GET in `term` of `shard`, at the time `now`. `None`: there is no lease of this term that holds.
+    pub fn begin(&self, shard: u32, term: Term, now: Nanoseconds) -> Option<BegunRead> {
+        self.is_used.set(true);
+        let leases = self.of_shards.borrow();
+        let lease = leases[shard as usize].as_ref()?;
+        (lease.term() == term && lease.holds(now)).then(|| lease.begin())
+    }
+
+    /// Returns whether what the GET `begun` has read counts, at the time `now`, which is after its last READ.
+    pub fn covers(&self, shard: u32, begun: BegunRead, now: Nanoseconds) -> bool {
+        let leases = self.of_shards.borrow();
+        let lease = leases[shard as usize].as_ref();
+        lease.is_some_and(|lease| lease.covers(begun, now)) || mutant!(ReadUnchecked)
+    }
+
+    /// Asks the node for leases on all shards that `client` has entered. A shard that the node does not lead in the entered term is
+    /// left, and has no lease.
+    pub async fn renew(
+        &self,
+        client: &Client,
+        now: impl Fn() -> Nanoseconds,
+    ) -> Result<(), StoreError> {
+        self.is_used.set(false);
+        // Each answer but the last names another shard that has lapsed.
+        for _ in 0..=client.shards() {
+            // The answer says nothing about terms that are entered while it is on its way.
+            let entered: Vec<Option<Term>> =
+                (0..client.shards()).map(|it| client.term(it)).collect();
+            let sent_at = now();
+            let offered = client.ask_lease().await?;
+            let Some(lapsed) = offered.lapsed else {
+                self.note(&entered, offered.held_ns, sent_at);
+                return Ok(());
+            };
+            if let Some(lease) = self.of_shards.borrow_mut().get_mut(lapsed as usize) {
+                *lease = None;
+            }
+        }
+        Err(StoreError::Protocol {
+            what: "the server names more lapsed shards than there are",
+        })
+    }
+
+    fn note(&self, entered: &[Option<Term>], held_ns: Nanoseconds, sent_at: Nanoseconds) {
+        self.held_ns.set(held_ns);
+        let offer = ReaderOffer { held_ns };
+        for (lease, term) in self.of_shards.borrow_mut().iter_mut().zip(entered) {
+            if let Some(term) = *term {
+                let node = self.node.clone();
+                *lease = Some(ReaderLease::new(node, term, offer, sent_at, CLOCK));
+            }
+        }
+    }
+
+    /// The pause before the next renewal; `None` if no GET needs one.
+    pub fn due_in(&self) -> Option<Nanoseconds> {
+        let half = self.held_ns.get() / 2;
+        (self.is_used.get() && half > 0).then_some(half)
+    }
+}

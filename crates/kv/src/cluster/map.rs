@@ -1,0 +1,116 @@
+//! The map of a cluster: which node leads each shard, and in which term. It is the value of the configuration store, read once when
+//! the client connects, and again when a node refused a request or was not reached.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stonecast_cluster::{ConfigStore, Configuration, HashRange, Node, NodeName, Revision, Term};
+
+use super::error::ClusterError;
+use crate::client::FairLock;
+
+/// One configuration, in which all shards are placed.
+pub(super) struct Map {
+    configuration: Configuration,
+    revision: Revision,
+}
+
+/// The place of a shard.
+pub(super) struct Place<'a> {
+    pub name: &'a NodeName,
+    pub node: &'a Node,
+    pub term: Term,
+}
+
+/// The latest map that this client knows.
+pub(super) struct Maps {
+    store: Rc<dyn ConfigStore>,
+    latest: RefCell<Rc<Map>>,
+    /// Held by the one call that reads.
+    reading: FairLock,
+    /// Requests to the store so far.
+    reads: Cell<u64>,
+}
+
+impl Map {
+    /// Number of shards.
+    pub fn shards(&self) -> u32 {
+        self.configuration.policy.shards
+    }
+
+    /// The place of `shard`.
+    pub fn place(&self, shard: u32) -> Place<'_> {
+        let first = HashRange::even(shard, self.shards()).first;
+        let group = self.configuration.group_of_hash(first);
+        let group = group.expect("ranges cover all hashes, as decoding has checked");
+        Place {
+            name: &group.primary,
+            node: &self.configuration.nodes[&group.primary],
+            term: group.term,
+        }
+    }
+}
+
+impl Maps {
+    /// Reads the configuration in `store`.
+    pub async fn read(store: Rc<dyn ConfigStore>) -> Result<Self, ClusterError> {
+        let map = read(&*store).await?;
+        Ok(Self {
+            store,
+            latest: RefCell::new(Rc::new(map)),
+            reading: FairLock::default(),
+            reads: Cell::new(1),
+        })
+    }
+
+    /// The latest map.
+    pub fn latest(&self) -> Rc<Map> {
+        self.latest.borrow().clone()
+    }
+
+    /// Requests to the configuration store so far.
+    pub fn reads(&self) -> u64 {
+        self.reads.get()
+    }
+
+    /// Reads the configuration again, unless a call has done so since `seen` was the latest map. Returns whether the map is a later one
+    /// than `seen`.
+    pub async fn renew(&self, seen: &Rc<Map>) -> Result<bool, ClusterError> {
+        let _turn = self.reading.lock().await;
+        if !Rc::ptr_eq(&self.latest(), seen) {
+            return Ok(true);
+        }
+        self.reads.set(self.reads.get() + 1);
+        let map = read(&*self.store).await?;
+        if map.shards() != seen.shards() {
+            return Err(ClusterError::Shards {
+                store: self.store.name().to_owned(),
+                found: map.shards(),
+                expected: seen.shards(),
+            });
+        }
+        let is_later = map.revision > seen.revision;
+        if is_later {
+            *self.latest.borrow_mut() = Rc::new(map);
+        }
+        Ok(is_later)
+    }
+}
+
+async fn read(store: &dyn ConfigStore) -> Result<Map, ClusterError> {
+    let name = || store.name().to_owned();
+    let stored = store.read().await.map_err(ClusterError::Configuration)?;
+    let stored = stored.ok_or_else(|| ClusterError::NoConfiguration { store: name() })?;
+    let configuration = Configuration::decode(&stored.bytes).map_err(|source| {
+        let store = name();
+        ClusterError::Unreadable { store, source }
+    })?;
+    // The groups cover all hashes, or there are none.
+    if configuration.group_of_hash(0).is_none() {
+        return Err(ClusterError::NotPlaced { store: name() });
+    }
+    Ok(Map {
+        configuration,
+        revision: stored.revision,
+    })
+}

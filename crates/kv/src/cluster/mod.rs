@@ -1,0 +1,92 @@
+//! A client of a cluster: it knows which node leads each shard, and has a session with each node that it needs.
+//!
+//! ```text
+//!   calls       get, put, delete, and batches of them
+//!     attempts  once at the node of the key's shard; again, with the map of the next configuration
+//!     map       shard -> node, term: one value of the configuration store
+//!     nodes     node -> session, opened at first use
+//!       leases  how long the memory of a node tells the truth
+//! ```
+//!
+//! A GET is the GET of a session with one node, with the same READs. In front of it the map is asked, and behind it the lease.
+//! A client of a server without a cluster executes nothing of this module.
+//!
+//! Nobody tells a client that the map has changed: a node refuses, or is gone. The client then reads the configuration again.
+//! A write is tried again with the token of its first attempt, so it takes effect once.
+
+mod attempts;
+mod calls;
+mod error;
+mod leases;
+mod map;
+mod nodes;
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::ConfigStore;
+use stonecast_fabric::{Port, Runtime};
+
+use crate::client::ClientOptions;
+use crate::error::StoreError;
+
+use map::Maps;
+use nodes::Nodes;
+
+pub use calls::Found;
+pub use error::ClusterError;
+
+/// The pause before a client looks for a newer configuration than the one that it has.
+const PAUSE_NS: Nanoseconds = 2_000_000;
+
+/// The port through which a node is reached, by the node's address.
+pub type Dial = Rc<dyn Fn(&str) -> Result<Rc<Port>, StoreError>>;
+
+/// Options of a client of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterOptions {
+    /// Options of the session with each node. Clients of a cluster publish nothing themselves.
+    pub session: ClientOptions,
+    /// The time within which a call ends, whatever happens to the nodes.
+    pub patience_ns: Nanoseconds,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        Self {
+            session: ClientOptions::default(),
+            patience_ns: 20_000_000_000,
+        }
+    }
+}
+
+/// A client of a cluster. See the module documentation.
+pub struct ClusterClient {
+    runtime: Rc<dyn Runtime>,
+    options: ClusterOptions,
+    maps: Maps,
+    nodes: Nodes,
+}
+
+impl ClusterClient {
+    /// Reads the configuration in `store`, with one request, and opens a session with the first node that answers.
+    pub async fn connect(
+        store: Rc<dyn ConfigStore>,
+        dial: Dial,
+        runtime: Rc<dyn Runtime>,
+        options: ClusterOptions,
+    ) -> Result<Self, ClusterError> {
+        let session = ClientOptions {
+            publishes: false,
+            ..options.session
+        };
+        let maps = Maps::read(store).await?;
+        let nodes = Nodes::open(dial, runtime.clone(), session, &maps.latest()).await?;
+        Ok(Self {
+            runtime,
+            options,
+            maps,
+            nodes,
+        })
+    }
+}
