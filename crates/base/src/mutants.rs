@@ -278,6 +278,8 @@ mutants! {
     RefilledAtHalfAlone in "backup", "credits never wedge";
     /// Credits that an ended session held never come back.
     EndedCreditsKept in "backup", "credits do not drift";
+    /// The windows of other sessions stay as they are when a doubt is over.
+    DoubtNotRecounted in "backup", "credits do not drift at the ends of sessions";
     /// Staging memory is not used again from its start before it is empty.
     StagingNeverWraps in "backup", "a ring with room takes entries";
     /// An answer about an earlier join of a backup speaks for a later one.

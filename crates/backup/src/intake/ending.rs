@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::NodeName;
 use stonecast_fabric::ConnectionRequest;
 use stonecast_session::{Queues, accept, close};
@@ -88,6 +88,7 @@ impl Intake {
             notices: Notices::new(memory, connection),
             arrivals: 0,
             stage: Stage::Accepted,
+            was_doubtful: false,
         };
         self.sessions.insert(connection, session);
     }
@@ -169,6 +170,11 @@ impl Intake {
     }
 
     fn finish(&mut self, mut session: Session, cause: EndCause) {
+        if session.was_doubtful && !mutant!(DoubtNotRecounted) {
+            // An heir may have taken over streams of this peer. The sum of all windows is right, and a window alone need not be.
+            let others = self.sessions.values_mut();
+            others.for_each(|other| other.end(EndCause::Recounted));
+        }
         let terms = self.room.terms();
         Self::charge_waiting(&self.streams, &mut session, |size| terms.cost(size));
         let Session {

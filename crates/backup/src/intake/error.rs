@@ -73,6 +73,9 @@ pub enum EndCause {
     /// The intake was closed.
     #[error("the backup was closed")]
     Closed,
+    /// Another peer was in doubt, and what it wrote meanwhile may have been charged to this session. The next session counts from nothing.
+    #[error("another node was in doubt, and the credits of this session may be counted wrongly")]
+    Recounted,
     /// A notice could not be sent, or its window could not be opened.
     #[error("a notice failed: {0}")]
     Notice(String),

@@ -34,6 +34,8 @@ pub(super) struct Session {
     /// The number of messages that completed.
     pub arrivals: u64,
     pub stage: Stage,
+    /// Whether its peer was in doubt: what the peer wrote meanwhile may have been charged to others.
+    pub was_doubtful: bool,
 }
 
 pub(super) enum Stage {
@@ -93,6 +95,7 @@ impl Session {
             // Any error means doubt: only the device can promise quiet.
             Poll::Ready(Err(_)) => {
                 buffers.doubt(self.connection);
+                self.was_doubtful = true;
                 self.stage = Stage::Doubtful(cause, now.saturating_add(ask_again_ns));
                 None
             }

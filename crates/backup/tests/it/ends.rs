@@ -81,6 +81,37 @@ pub fn a_peer_in_doubt_is_asked_again_and_silent_when_it_has_left() {
     assert_eq!(again.reported(&mut link), Ok(2));
 }
 
+/// Needs the new beginning: an entry that lands late in a stream that another node has taken over is charged to that node.
+pub fn no_session_outlives_a_doubt_about_another_peer() {
+    let setup = Setup::answered();
+    let Pair {
+        world,
+        backup,
+        primary,
+        mut writer,
+        mut link,
+    } = Pair::begin(36, setup);
+    primary.write(&mut link, &mut writer, 64);
+    assert_eq!(primary.reported(&mut link), Ok(1));
+    let other = Primary::start(&world, &setup, "b");
+    let _link = other.link();
+    backup.doubt.left.set(5);
+    primary.process.kill();
+    backup.wait(|backup| silence(backup, "a") == Silence::Silent);
+    backup.wait(|backup| silence(backup, "b") == Silence::Silent);
+    let causes: Vec<_> = backup
+        .ended()
+        .into_iter()
+        .map(|ended| ended.cause)
+        .collect();
+    assert_eq!(causes[1..], [EndCause::Recounted]);
+}
+
+#[test]
+fn all_sessions_begin_anew_behind_a_doubt() {
+    no_session_outlives_a_doubt_about_another_peer();
+}
+
 #[test]
 fn doubt_ends_when_the_peer_is_gone() {
     a_peer_in_doubt_is_asked_again_and_silent_when_it_has_left();

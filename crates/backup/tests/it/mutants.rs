@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{closings, credits, ends, pipeline, restarts, segments};
 
 /// Each seeded bug with the story that finds it.
-const STORIES: [(Mutant, fn()); 14] = [
+const STORIES: [(Mutant, fn()); 15] = [
     (
         Mutant::FencedBeforeSearch,
         ends::who_is_silent_has_nothing_left_that_was_reported_and_not_found,
@@ -14,6 +14,10 @@ const STORIES: [(Mutant, fn()); 14] = [
     (
         Mutant::DoubtAskedOnce,
         ends::a_peer_in_doubt_is_asked_again_and_silent_when_it_has_left,
+    ),
+    (
+        Mutant::DoubtNotRecounted,
+        ends::no_session_outlives_a_doubt_about_another_peer,
     ),
     (
         Mutant::RefilledAtHalfAlone,
