@@ -156,6 +156,10 @@ mutants! {
     DismissedNotFenced in "node", "quiesce before the look";
     /// A node that has ended goes on to grant leases, and to renew its own.
     FailedNodeGrants in "node", "every group is led again";
+    /// A copy waits for an earlier sender that may still finish a write, before it follows an heir.
+    DoubtStopsCopies in "node", "every group is led again";
+    /// A floor rises behind many entries alone.
+    FloorByCountAlone in "node", "segments are used again";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.
@@ -274,12 +278,12 @@ mutants! {
     FencedBeforeSearch in "backup", "a fence covers what has landed";
     /// A peer that may still write is asked once whether it is quiet.
     DoubtAskedOnce in "backup", "doubt ends when the peer is gone";
+    /// The windows of other sessions stay as they are when a doubt is over.
+    DoubtNotRecounted in "backup", "credits do not drift at the ends of sessions";
     /// Credits are refilled only when half of the window is used.
     RefilledAtHalfAlone in "backup", "credits never wedge";
     /// Credits that an ended session held never come back.
     EndedCreditsKept in "backup", "credits do not drift";
-    /// The windows of other sessions stay as they are when a doubt is over.
-    DoubtNotRecounted in "backup", "credits do not drift at the ends of sessions";
     /// Staging memory is not used again from its start before it is empty.
     StagingNeverWraps in "backup", "a ring with room takes entries";
     /// An answer about an earlier join of a backup speaks for a later one.

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use stonecast_backup::{Intake, Silence, StreamName};
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::NodeName;
 use stonecast_replication::{Judgement, Lineage};
 
 use crate::fences::Fences;
 use crate::letter::Says;
 use crate::node::Shared;
+use crate::options::Options;
 use crate::shard::{Followed, Following, Role, Shard};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
@@ -57,7 +59,7 @@ impl<C> State<C> {
             self.answer(shared, number);
             let shard = self.shards.get_mut(&number).expect("it was listed");
             shard.digest(&*shared.store);
-            let floor = shard.floor_to_keep(shared.options.floor_after);
+            let floor = shard.floor_to_keep(&shared.options, shared.runtime.now());
             self.keepings.extend(floor);
         }
     }
@@ -113,17 +115,18 @@ impl<C> State<C> {
     }
 
     /// A floor is durable: the memory of what lies below it may be used again.
-    pub fn floor_kept(&mut self, intake: &mut Intake, number: u32, history: Lineage) {
+    pub fn floor_kept(
+        &mut self,
+        intake: &mut Intake,
+        (number, history): (u32, Lineage),
+        now: Nanoseconds,
+    ) {
         let Some(shard) = self.shards.get_mut(&number) else {
             return;
         };
-        // The store keeps the whole history. The intake is told the floor alone: entries above it may count in a later history.
-        let settled = Lineage {
-            term: history.floor.term,
-            cuts: BTreeMap::new(),
-            ..history
-        };
-        intake.ledger().keep(number, settled, 0);
+        shard.floor = history.floor;
+        shard.floor_at = now;
+        intake.ledger().keep(number, settled_by(&history), 0);
         if let Some(leads) = shard.leads() {
             let may_go = leads.primary.floor_kept(history);
             leads.digested = if may_go { 0 } else { leads.digested };
@@ -131,6 +134,15 @@ impl<C> State<C> {
             let may_go = copies.copy.floor_kept(history);
             copies.digested = if may_go { 0 } else { copies.digested };
         }
+    }
+}
+
+/// The part of a history that the intake is told: its floor. The store keeps the whole history. Entries above the floor may count in a later one.
+pub fn settled_by(history: &Lineage) -> Lineage {
+    Lineage {
+        term: history.floor.term,
+        cuts: BTreeMap::new(),
+        ..*history
     }
 }
 
@@ -167,11 +179,16 @@ impl<C> Shard<C> {
         self.open_streams(intake);
     }
 
-    /// Keeps all senders but `from` out. Whether nothing of them lands any more.
+    /// Keeps all senders but `from` out. Whether nothing of them lands any more, but of those in doubt.
     pub fn is_silent(&self, intake: &mut Intake, fences: &mut Fences, from: &NodeName) -> bool {
         let earlier = self.streams.values().map(|(peer, _)| peer);
         let earlier = earlier.filter(|&peer| peer != from);
-        let loud = earlier.filter(|peer| fences.ask(intake, peer) != Silence::Silent);
+        let loud = earlier.filter(|peer| match fences.ask(intake, peer) {
+            Silence::Silent => false,
+            // What a sender in doubt writes later is void here, or what the heir sends, too. The intake keeps its segments until the doubt is over.
+            Silence::Doubtful => mutant!(DoubtStopsCopies),
+            Silence::UnderWay => true,
+        });
         loud.count() == 0
     }
 
@@ -196,11 +213,9 @@ impl<C> Shard<C> {
         for (term, _) in self.streams.extract_if(.., |term, _| !terms.contains(term)) {
             intake.close_stream(self.number, term);
         }
+        // All of them anew: a stream of an earlier history may have reached beyond a cut, and would take nothing up to there again.
         for term in terms {
             let sender = (from.clone(), *join);
-            if self.streams.get(&term) == Some(&sender) {
-                continue;
-            }
             let stream = StreamName {
                 shard: self.number,
                 term,
@@ -246,20 +261,23 @@ impl<C> Shard<C> {
         }
     }
 
-    /// The floor that is to be durable, when enough was digested.
-    fn floor_to_keep(&mut self, floor_after: u64) -> Option<Keeping> {
+    /// The floor that is to be durable, when enough was digested, or the floor is old.
+    fn floor_to_keep(&mut self, options: &Options, now: Nanoseconds) -> Option<Keeping> {
         if !self.may_raise_floor() {
             return None;
         }
-        let history = match self.leads() {
-            Some(leads) if leads.digested >= floor_after => leads.primary.raised_floor()?,
-            Some(_) => return None,
-            None => {
-                let copies = self.copies_mut();
-                let due = copies.filter(|copies| copies.digested >= floor_after);
-                due?.copy.raised_floor()?
-            }
+        let (digested, raised) = if let Some(leads) = self.leads() {
+            (leads.digested, leads.primary.raised_floor())
+        } else {
+            let copies = self.copies_mut()?;
+            (copies.digested, copies.copy.raised_floor())
         };
+        let history = raised.filter(|raised| raised.floor > self.floor)?;
+        // A shard with few writes would hold the segments of all others.
+        let is_late = now >= self.floor_at + options.floor_after_ns && !mutant!(FloorByCountAlone);
+        if digested < options.floor_after && !is_late {
+            return None;
+        }
         Some(Keeping {
             shard: self.number,
             history,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stonecast_backup::Intake;
 use stonecast_base::mutant;
 use stonecast_cluster::{Configuration, Epoch, Group, NodeName, Term};
-use stonecast_replication::{Lineage, ShardCopy, Takeover};
+use stonecast_replication::{Lineage, Point, ShardCopy, Takeover};
 
 use crate::node::Shared;
 use crate::shard::{Joins, Role, Shard, TakesOver};
@@ -159,6 +159,7 @@ impl<C> State<C> {
         }
         shard.close_streams(intake);
         shard.bodies.clear();
+        shard.floor = Point::default();
         shard.role = Role::Absent;
         if !mutant!(OldCopyKept) {
             shared.store.dropped(number);

@@ -51,7 +51,7 @@ mod turn;
 pub use error::{NodeError, NotServed};
 pub use leading::OwnBatch;
 pub use node::{Filling, Node};
-pub use options::{Options, Place};
+pub use options::{EarlierWriters, Options, Place};
 pub use peer::PeerStatus;
 pub use start::Left;
 pub use store::{Ended, NotDurable, Page, Store};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stonecast_base::mutant;
 use stonecast_cluster::{NodeName, Term};
-use stonecast_fabric::{ConnectionRequest, Port, Runtime};
+use stonecast_fabric::{ConnectionRequest, DeviceError, Port, Runtime};
 use stonecast_media::PersistentRegion;
 use stonecast_member::Member;
 use stonecast_replication::{AppendKey, LeaseSays};
@@ -14,7 +14,7 @@ use stonecast_replication::{AppendKey, LeaseSays};
 use crate::error::NodeError;
 use crate::leading::primary_lease;
 use crate::letter::{Letter, Says};
-use crate::options::Options;
+use crate::options::{EarlierWriters, Options};
 use crate::peer::{Peer, PeerStatus};
 use crate::post::{Hello, Post};
 use crate::shard::Shard;
@@ -52,12 +52,15 @@ pub(crate) struct Shared<S: Store> {
     pub requests: RefCell<Vec<(ConnectionRequest, Vec<u8>)>>,
     pub is_over: Cell<bool>,
     pub end: RefCell<Option<NodeError>>,
+    /// Why the device refused a segment; `None`: it took the last one.
+    pub segment_trouble: RefCell<Option<DeviceError>>,
 }
 
 /// The memory in which entries are found.
 pub(crate) struct Memory {
     pub region: Rc<dyn PersistentRegion>,
     pub key: AppendKey,
+    pub earlier_writers: EarlierWriters,
 }
 
 impl<S: Store> Node<S> {
@@ -121,6 +124,13 @@ impl<S: Store> Node<S> {
             group.is_some_and(|group| group.joining.contains_key(&filling.joiner))
         };
         led.filter(joining).collect()
+    }
+
+    /// Why the device takes no further segment for appends: words for the operator. `None`: it takes them. The segments that it has go on to be filled, and the one
+    /// that it refused is offered in each turn.
+    pub fn segment_trouble(&self) -> Option<String> {
+        let trouble = self.shared.segment_trouble.borrow();
+        trouble.as_ref().map(ToString::to_string)
     }
 
     /// Why the node has ended; `None`: it goes on, or its end was told.

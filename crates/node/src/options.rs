@@ -25,6 +25,17 @@ pub struct Options {
     pub idle_ns: Nanoseconds,
     /// Entries that are digested before the floor rises.
     pub floor_after: u64,
+    /// Time after which the floor rises behind fewer entries.
+    pub floor_after_ns: Nanoseconds,
+}
+
+/// Processes of an earlier run, over shared memory: a peer that stopped inside a write may have outlived that run.
+pub enum EarlierWriters {
+    /// None was left at the start.
+    Gone,
+    /// The medium is asked in each turn whether they are gone
+    /// ([`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone)); the node starts behind the first yes.
+    AskedAfter(Box<dyn Fn() -> bool>),
 }
 
 /// The memory that appends of other nodes fill.
@@ -35,4 +46,6 @@ pub struct Place {
     pub region: Rc<dyn PersistentRegion>,
     /// The key by which the entries prove themselves.
     pub key: AppendKey,
+    /// Whether processes of an earlier run may still write there.
+    pub earlier_writers: EarlierWriters,
 }

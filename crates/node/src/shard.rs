@@ -140,6 +140,9 @@ pub struct Shard<C> {
     pub consent: Option<Term>,
     /// The last term in which this node has released what it had granted before, by a consent.
     pub released: Option<Term>,
+    /// The floor that the intake was told, and when.
+    pub floor: Point,
+    pub floor_at: Nanoseconds,
 }
 
 impl<C> Shard<C> {
@@ -152,6 +155,8 @@ impl<C> Shard<C> {
             streams: BTreeMap::new(),
             consent: None,
             released: None,
+            floor: Point::default(),
+            floor_at: 0,
         }
     }
 

@@ -9,6 +9,7 @@ use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Subject};
 use stonecast_member::{Member, Seat};
 use stonecast_replication::{Entry, Lineage, ShardCopy};
 
+use crate::copying::settled_by;
 use crate::error::NodeError;
 use crate::fences::Fences;
 use crate::node::{Memory, Node, Shared};
@@ -44,17 +45,26 @@ impl<S: Store> Node<S> {
             mut intake,
             region,
             key,
+            earlier_writers,
         } = place;
-        let memory = Memory { region, key };
+        let mut memory = Memory {
+            region,
+            key,
+            earlier_writers,
+        };
         let subject = |number| Subject::Keys(HashRange::even(number, shards));
         let mut found = BTreeMap::new();
         for (number, left) in left {
+            // The ledger that segments carry may be older than what the store has kept.
+            intake.ledger().keep(number, settled_by(&left.history), 0);
             let shard = recovered(number, subject(number), left)?;
             found.insert(number, shard);
         }
         let runtime = seat.runtime.clone();
         loop {
-            look_once(&*store, runtime.now(), &mut intake).await?;
+            memory.trust_earlier_writers(&mut intake);
+            // A segment that the device refuses is offered again, by the turns.
+            let _refused = look_once(&*store, runtime.now(), &mut intake).await?;
             take_left(&memory, &mut intake, &mut found)?;
             if intake.is_left_searched() {
                 break;
@@ -96,6 +106,7 @@ impl<S: Store> Node<S> {
             requests: RefCell::default(),
             is_over: Cell::new(false),
             end: RefCell::default(),
+            segment_trouble: RefCell::default(),
         });
         let running = run(shared.clone(), intake);
         shared.runtime.spawn(Box::pin(running));
@@ -105,6 +116,7 @@ impl<S: Store> Node<S> {
 
 fn recovered<C>(number: u32, subject: Subject, left: Left) -> Result<Shard<C>, NodeError> {
     let mut shard = Shard::new(number, subject);
+    shard.floor = left.history.floor;
     shard.copies(ShardCopy::new(number, left.history));
     for (entry, body) in left.own {
         let taken = shard.take(entry, body.into());

@@ -5,14 +5,16 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use stonecast_backup::{Found, Intake};
+use stonecast_backup::{Found, Intake, IntakeError};
 use stonecast_cluster::NodeName;
+use stonecast_fabric::DeviceError;
 use stonecast_member::MemberEvent;
 use stonecast_replication::{HEADER_SIZE, Header, Kind};
 
 use crate::error::NodeError;
 use crate::letter::{Letter, Says};
 use crate::node::{Memory, Shared};
+use crate::options::EarlierWriters;
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
@@ -69,19 +71,29 @@ async fn look<S: Store>(shared: &Shared<S>, intake: &mut Intake) -> Result<(), N
     for (request, said) in shared.requests.take() {
         intake.hear(request, &said);
     }
-    look_once(&*shared.store, shared.runtime.now(), intake).await
+    let refused = look_once(&*shared.store, shared.runtime.now(), intake).await?;
+    *shared.segment_trouble.borrow_mut() = refused;
+    Ok(())
 }
 
-/// A look of an intake whose entries are found again, or come to be.
-pub async fn look_once(store: &impl Store, now: u64, intake: &mut Intake) -> Result<(), NodeError> {
+/// A look of an intake whose entries are found again, or come to be. Returns the words of a device that takes no further segment: it is offered again by the
+/// next look, and entries go into the others meanwhile.
+pub async fn look_once(
+    store: &impl Store,
+    now: u64,
+    intake: &mut Intake,
+) -> Result<Option<DeviceError>, NodeError> {
     while intake.segments_wanted() > 0
         && let Some(lent) = store.lend()
     {
         intake.lend(lent);
     }
     poll_fn(|context| Poll::Ready(intake.look(now, context))).await?;
-    intake.settle().await?;
-    Ok(())
+    match intake.settle().await {
+        Ok(()) => Ok(None),
+        Err(IntakeError::Device(refused)) => Ok(Some(refused)),
+        Err(failed) => Err(failed.into()),
+    }
 }
 
 /// The part of a turn that does not wait.
@@ -185,7 +197,7 @@ impl<C> State<C> {
         match why {
             Why::Heir => self.kept_as_heir(shard, &history),
             Why::Follows => self.kept_as_copy(shared, shard, &history),
-            Why::Floor => self.floor_kept(intake, shard, history),
+            Why::Floor => self.floor_kept(intake, (shard, history), shared.runtime.now()),
             Why::Joins => self.kept_as_joiner(intake, shard, &history),
             Why::Pulled => self.pulled(shard, &history),
         }
@@ -193,6 +205,16 @@ impl<C> State<C> {
 }
 
 impl Memory {
+    /// Asks whether processes of an earlier run are gone, until they are. Nobody is silent before.
+    pub fn trust_earlier_writers(&mut self, intake: &mut Intake) {
+        if let EarlierWriters::AskedAfter(are_gone) = &self.earlier_writers
+            && are_gone()
+        {
+            intake.trust_earlier_writers();
+            self.earlier_writers = EarlierWriters::Gone;
+        }
+    }
+
     /// The body of an entry that was found, if it is still the one. A horizon has none.
     pub fn body_of(&self, found: &Found) -> Option<Vec<u8>> {
         if found.entry.kind == Kind::Horizon {

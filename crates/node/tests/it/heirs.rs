@@ -55,6 +55,29 @@ fn nobody_is_told_anything_by_a_primary_without_lease() {
     a_primary_that_is_cut_off_answers_nothing();
 }
 
+/// Needs a copy that follows in spite of a doubt: the primary died inside a write, as far as both others know.
+pub fn a_shard_is_led_while_its_last_primary_is_in_doubt() {
+    for shape in [Shape::THREE, Shape::ANSWERED] {
+        let scene = Scene::settled(shape, 14);
+        (0..9).for_each(|turn| scene.write(turn % 3, 1));
+        let dead = scene.serving(0).expect("it is served").index;
+        let others = || scene.places.iter().filter(|place| place.index != dead);
+        others().for_each(|place| place.doubt.begin());
+        scene.places[dead].kill();
+        scene.run_for(2 * MS);
+        assert!(others().all(|place| place.doubt.is_there()));
+        (0..30).for_each(|turn| scene.write(turn % 3, turn as u8));
+        others().for_each(|place| place.doubt.end());
+        (0..30).for_each(|turn| scene.write(turn % 3, turn as u8));
+        scene.assert_agreement();
+    }
+}
+
+#[test]
+fn a_doubt_about_a_dead_primary_stops_nobody() {
+    a_shard_is_led_while_its_last_primary_is_in_doubt();
+}
+
 #[test]
 fn a_primary_that_stands_still_longer_than_its_lease_stays_a_copy() {
     let scene = Scene::settled(Shape::THREE, 13);

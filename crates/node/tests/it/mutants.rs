@@ -3,10 +3,10 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{dismissals, failures, heirs, joins, restarts, writes};
+use crate::{campaign, dismissals, failures, heirs, joins, writes};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 7] = [
+const STORIES: [(Mutant, fn()); 9] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -15,10 +15,7 @@ const STORIES: [(Mutant, fn()); 7] = [
         Mutant::OwnCommitNotAwaited,
         writes::a_primary_answers_behind_its_own_commit,
     ),
-    (
-        Mutant::SentUnfollowed,
-        restarts::nodes_that_were_killed_come_back,
-    ),
+    (Mutant::SentUnfollowed, campaign::a_few_seeds),
     (
         Mutant::DismissedNotFenced,
         dismissals::an_heir_has_what_a_dismissed_primary_answers,
@@ -31,6 +28,14 @@ const STORIES: [(Mutant, fn()); 7] = [
     (
         Mutant::PulledUnpersisted,
         joins::a_joiner_loses_power_when_it_is_named,
+    ),
+    (
+        Mutant::DoubtStopsCopies,
+        heirs::a_shard_is_led_while_its_last_primary_is_in_doubt,
+    ),
+    (
+        Mutant::FloorByCountAlone,
+        writes::a_shard_with_few_writes_holds_no_segment,
     ),
 ];
 

@@ -2,8 +2,8 @@
 
 use crate::world::{MS, Scene, Shape};
 
-/// Needs the answer that a copy follows: entries that come before their streams are open are of no stream.
-pub fn nodes_that_were_killed_come_back() {
+#[test]
+fn a_node_that_was_killed_comes_back_as_a_copy_with_everything() {
     for shape in [Shape::THREE, Shape::ANSWERED] {
         let scene = Scene::settled(shape.patient(), 21);
         (0..30).for_each(|turn| scene.write(turn % 3, turn as u8));
@@ -17,11 +17,6 @@ pub fn nodes_that_were_killed_come_back() {
         let stored = scene.stored();
         assert!(stored.groups.iter().all(|group| group.in_sync.len() == 3));
     }
-}
-
-#[test]
-fn a_node_that_was_killed_comes_back_as_a_copy_with_everything() {
-    nodes_that_were_killed_come_back();
 }
 
 #[test]

@@ -38,6 +38,33 @@ fn segments_are_used_again_when_what_they_have_was_digested() {
     scene.assert_agreement();
 }
 
+/// Needs floors that rise by time: each segment has an entry of a shard that is seldom written.
+pub fn a_shard_with_few_writes_holds_no_segment() {
+    let scene = Scene::settled(Shape::THREE, 6);
+    let busy = scene.serving(1).expect("it is served").index;
+    for round in 0..7 {
+        scene.write(0, round);
+        scene.write(2, round);
+        for burst in 0..12 {
+            (0..10).for_each(|key| scene.call(busy, scene.new_write(1, key)));
+            scene.run_for(MS);
+            assert!(scene.serving(1).is_some(), "burst {burst}");
+        }
+    }
+    let blank = scene
+        .places
+        .iter()
+        .map(|place| place.store().expect("it runs").blank());
+    let blank: Vec<_> = blank.collect();
+    assert!(blank.iter().all(|&blank| blank >= 11), "{blank:?}");
+    scene.assert_agreement();
+}
+
+#[test]
+fn a_floor_rises_behind_a_few_writes() {
+    a_shard_with_few_writes_holds_no_segment();
+}
+
 /// Needs the look at the body: all copies would wait for an entry that no link takes.
 #[test]
 fn a_record_that_no_entry_takes_is_refused_before_it_is_stamped() {

@@ -1,6 +1,7 @@
 //! A cluster of nodes with a minimal store, and their surroundings.
 
 mod disk;
+mod doubt;
 mod node;
 mod oracle;
 mod pages;

@@ -7,22 +7,24 @@ use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pool};
 use stonecast_base::Random;
 use stonecast_cluster::{Found, Node as Described, NodeName, Nonce, Survived};
 use stonecast_config_sim::ConfigService;
+use stonecast_fabric::decorate::Observed;
 use stonecast_fabric::{ConnectionEvent, Port, Runtime};
 use stonecast_fabric_sim::{
     Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
-use stonecast_log::LogFormat;
+use stonecast_log::{LogFormat, Secret};
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
     PersistentRegion, ReceiveBuffers,
 };
 use stonecast_member::Seat;
-use stonecast_node::{Node, NodeError, Options, Place as Memory};
+use stonecast_node::{EarlierWriters, Node, NodeError, Options, Place as Memory};
 use stonecast_persist::Platform;
 use stonecast_replication::AppendKey;
 use uuid::Uuid;
 
 use super::disk::Disk;
+use super::doubt::Doubt;
 use super::oracle::Oracle;
 use super::recovery::recover;
 use super::store::TestStore;
@@ -69,6 +71,7 @@ pub struct Place {
     pub name: NodeName,
     pub machine: Machine,
     pub disk: Disk,
+    pub doubt: Rc<Doubt>,
     pub running: RefCell<Option<Running>>,
     /// Whether the power failed since the last start.
     pub lost_power: Cell<bool>,
@@ -105,6 +108,7 @@ impl Place {
             name: name(index),
             machine,
             disk: Disk::default(),
+            doubt: Rc::default(),
             running: RefCell::default(),
             lost_power: Cell::default(),
             module: world.module(machine, Survivor::default()),
@@ -117,7 +121,8 @@ impl Place {
         LogFormat {
             uuid: self.index as u128 + 7,
             tag_key: 1,
-            secret: None,
+            // A segment whose turn was cut short is judged by the stamps of records.
+            secret: Some(Secret::new([3, 4])),
             segment_size: SEGMENT_SIZE,
             segment_count: SEGMENTS,
         }
@@ -141,7 +146,10 @@ impl Place {
         (shards, ballast, random): (u32, u64, Random),
     ) {
         let process = world.process(self.machine);
-        let (port, runtime) = (process.port(4096).unwrap(), process.runtime());
+        self.doubt.end();
+        let device = Rc::new(Observed::new(process.open_device(), self.doubt.clone()));
+        let port = process.port_on(device, 4096).unwrap();
+        let runtime = process.runtime();
         for address in addresses(self.index) {
             port.device().listen(&address).unwrap();
         }
@@ -173,6 +181,8 @@ impl Place {
             intake: Intake::start(&port, pool, &self.intake_options()).unwrap(),
             region,
             key: AppendKey::new(key, NONCE),
+            // A simulated process takes its NIC along.
+            earlier_writers: EarlierWriters::Gone,
         };
         let survived = match self.lost_power.replace(false) {
             true => Survived::PowerLoss,
@@ -254,6 +264,7 @@ impl Place {
             medium_patience_ns: 40_000_000,
             idle_ns: 300_000,
             floor_after: 8,
+            floor_after_ns: 5_000_000,
         }
     }
 

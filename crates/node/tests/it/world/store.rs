@@ -166,6 +166,11 @@ impl TestStore {
         Waiting { call, answer }
     }
 
+    /// Segments that were never lent.
+    pub fn blank(&self) -> usize {
+        self.parts.borrow().blank.len()
+    }
+
     /// The state of a shard that is published or digested here.
     pub fn map(&self, shard: u32) -> Map {
         let parts = self.parts.borrow();
