@@ -51,7 +51,7 @@ const DESIGNS: [(&str, Design); 3] = [
     ("write-in-turns", Design::WriteInTurns),
 ];
 /// The machines of the figures.
-const MACHINES: &str = "connectx5-rowan";
+pub(super) const MACHINES: &str = "connectx5-rowan";
 /// The numbers of senders of the points.
 const SENDERS_OF_POINTS: [u32; 3] = [18, 72, SENDERS];
 /// Bytes of records.
@@ -91,7 +91,7 @@ fn samples(runs: &mut Runs, value: fn(&Outcome) -> f64) -> Result<Vec<Sample>, F
 }
 
 /// Rounds to two digits behind the point.
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //!   load.rs     senders and receiver in a world -> Outcome
-//!   appends.rs  figures: data and measurement             paper.rs   headlines and page
+//!   appends.rs  streams.rs   figures: data and measurement             paper.rs   headlines and page
 //! ```
 
 mod appends;
 mod load;
 mod paper;
+mod streams;
 
 pub use load::{Design, Load, Outcome, measure};
 pub use paper::PAPER;

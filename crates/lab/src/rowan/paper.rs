@@ -2,12 +2,13 @@
 
 use super::SENDERS;
 use super::appends::{self, AMPLIFICATION, RATE, place};
+use super::streams;
 use crate::papers::{Headline, PageText, Paper, Points};
 
 /// Rowan's paper.
 pub static PAPER: Paper = Paper {
     name: "rowan",
-    figures: &[&appends::FIGURES],
+    figures: &[&appends::FIGURES, &streams::FIGURES],
     headlines,
     page: PageText {
         introduction: INTRODUCTION,
