@@ -77,6 +77,7 @@ fn serve(
         capacity,
         segment_size: 256 << 10,
         shards: 1,
+        cluster_seed: None,
         platform: DeclaredPlatform {
             persistence_domain: PersistenceDomain::Volatile,
             ddio: Ddio::On,

@@ -469,6 +469,7 @@ fn pool(seed: u64, platform: DeclaredPlatform, segments: u64) -> PoolOptions {
         capacity: segments * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
         shards: 1,
+        cluster_seed: None,
         platform,
         durability,
         entropy,

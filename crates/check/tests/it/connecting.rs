@@ -52,6 +52,7 @@ fn a_read_whose_completion_is_lost_ends_with_the_connection() {
         capacity: 4 << 18,
         segment_size: 1 << 18,
         shards: 1,
+        cluster_seed: None,
         platform: MachineOptions::new(MachineProfile::MODERN).platform,
         durability: Durability::Power,
         entropy: [7; 64],

@@ -29,6 +29,7 @@ where
         capacity: u64::from(segments) * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
         shards: 1,
+        cluster_seed: None,
         platform,
         durability: Durability::Power,
         entropy: [7; 64],

@@ -32,6 +32,7 @@ fn options(domain: PersistenceDomain, durability: Durability) -> PoolOptions {
         capacity: 4 * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
         shards: 1,
+        cluster_seed: None,
         platform,
         durability,
         entropy: [5; 64],

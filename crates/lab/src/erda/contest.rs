@@ -220,6 +220,7 @@ impl Contest {
             capacity: segments * segment_size,
             segment_size,
             shards: 1,
+            cluster_seed: None,
             platform: platform(),
             durability: Durability::Power,
             entropy: [7; 64],

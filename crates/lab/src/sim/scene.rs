@@ -108,6 +108,7 @@ impl Scene {
             capacity,
             segment_size,
             shards: 1,
+            cluster_seed: None,
             platform,
             durability,
             entropy,

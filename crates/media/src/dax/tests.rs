@@ -44,6 +44,7 @@ fn options(domain: PersistenceDomain, capacity: u64) -> PoolOptions {
         capacity,
         segment_size: SEGMENT,
         shards: 1,
+        cluster_seed: None,
         platform: DeclaredPlatform {
             persistence_domain: domain,
             ddio: Ddio::On,

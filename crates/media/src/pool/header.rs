@@ -10,7 +10,8 @@ use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 use crate::pool::geometry::{check_geometry, check_shards};
 use crate::pool::layout::{
     COMPATIBLE, COMPATIBLE_HOME, COMPATIBLE_SHARDS, HeaderBytes, INCOMPATIBLE,
-    INCOMPATIBLE_APPENDED, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE, VERSION, checksum,
+    INCOMPATIBLE_APPENDED, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE, VERSION,
+    checksum,
 };
 use crate::pool::options::PoolOptions;
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
@@ -91,6 +92,11 @@ impl Header {
         if options.shards > 1 {
             bytes.compatible = U64::new(COMPATIBLE_SHARDS);
             bytes.shards = U32::new(options.shards);
+        }
+        if let Some(seed) = options.cluster_seed {
+            // The ledger lies in a segment of the kind that appends fill.
+            bytes.incompatible = U64::new(INCOMPATIBLE_CLUSTER | INCOMPATIBLE_APPENDED);
+            bytes.cluster_seed = U64::new(seed);
         }
         Self { bytes }
     }
@@ -233,6 +239,17 @@ impl Header {
                     false => bytes.shards.as_bytes(),
                 },
             ),
+            (
+                offset_of!(HeaderBytes, reserved_shards),
+                bytes.reserved_shards.as_bytes(),
+            ),
+            (
+                offset_of!(HeaderBytes, cluster_seed),
+                match self.is_of_cluster() {
+                    true => &[],
+                    false => bytes.cluster_seed.as_bytes(),
+                },
+            ),
             (offset_of!(HeaderBytes, reserved), &bytes.reserved[..]),
         ];
         for (offset, field) in reserved {
@@ -350,6 +367,13 @@ impl Header {
             true => self.bytes.shards.get(),
             false => 1,
         }
+    }
+    fn is_of_cluster(&self) -> bool {
+        self.bytes.incompatible.get() & INCOMPATIBLE_CLUSTER != 0
+    }
+    /// The seed of the cluster; `None`: the pool is of no cluster.
+    pub fn cluster_seed(&self) -> Option<u64> {
+        self.is_of_cluster().then(|| self.bytes.cluster_seed.get())
     }
     pub fn platform(&self) -> DeclaredPlatform {
         let known = "checked when the header was decoded";

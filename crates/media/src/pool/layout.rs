@@ -15,11 +15,14 @@ pub(crate) const MAGIC: [u8; 8] = *b"stonpool";
 pub(super) const VERSION: u32 = 2;
 
 /// The incompatible features that this program knows, as bits.
-pub(super) const INCOMPATIBLE: u64 = INCOMPATIBLE_PUBLISHED | INCOMPATIBLE_APPENDED;
+pub(super) const INCOMPATIBLE: u64 =
+    INCOMPATIBLE_PUBLISHED | INCOMPATIBLE_APPENDED | INCOMPATIBLE_CLUSTER;
 /// Clients have published: the log may hold void records.
 pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
 /// Segments may be filled by appends.
 pub(super) const INCOMPATIBLE_APPENDED: u64 = 2;
+/// A ledger says which records count, and the header has the seed of the cluster.
+pub(super) const INCOMPATIBLE_CLUSTER: u64 = 4;
 /// The compatible features that this program knows, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME | COMPATIBLE_SHARDS;
 /// The header has the home of the pool. A program that does not know the feature leaves the field as it is.
@@ -57,7 +60,9 @@ pub(super) struct HeaderBytes {
     pub secret: [U64; 2],
     pub home: U128,
     pub shards: U32,
-    pub reserved: [u8; 3924],
+    pub reserved_shards: U32,
+    pub cluster_seed: U64,
+    pub reserved: [u8; 3912],
 }
 
 /// Bytes of one copy.
@@ -92,7 +97,7 @@ fields! {
     version: "format version, 2",
     size: "bytes of this copy, 4096",
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
-    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill",
+    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there",
     read_only_compatible: "feature bits; a program that does not know one of them reads the pool and writes nothing",
     compatible: "feature bits; a program that does not know one of them keeps it and goes on. Bit 0: `home` is there. Bit 1: `shards` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",
@@ -112,6 +117,8 @@ fields! {
     secret: "key of the commit tags; the server knows it, and clients that it lets publish",
     home: "the place in which the pool was last opened for serving, or, of a copy, recovered: creation time of the log file in ns and its inode number; 0 where that cannot be told",
     shards: "number of even ranges of key hashes, each with an index of its own, 2 to 32; 0 without bit 1: one",
+    reserved_shards: "zero",
+    cluster_seed: "seed of the hashes of keys, the same in all pools of a cluster; 0 without incompatible bit 2: the tag key is the seed",
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 
@@ -128,7 +135,12 @@ const _: () = {
     assert!(offset_of!(HeaderBytes, clean) == 100 && offset_of!(HeaderBytes, opening) == 104);
     assert!(offset_of!(HeaderBytes, power_cycle) == 112 && offset_of!(HeaderBytes, tag_key) == 128);
     assert!(offset_of!(HeaderBytes, secret) == 136 && offset_of!(HeaderBytes, home) == 152);
-    assert!(offset_of!(HeaderBytes, shards) == 168 && offset_of!(HeaderBytes, reserved) == 172);
+    assert!(
+        offset_of!(HeaderBytes, shards) == 168 && offset_of!(HeaderBytes, reserved_shards) == 172
+    );
+    assert!(
+        offset_of!(HeaderBytes, cluster_seed) == 176 && offset_of!(HeaderBytes, reserved) == 184
+    );
     let mut next = 0;
     let mut index = 0;
     while index < FIELDS.len() {

@@ -280,6 +280,11 @@ impl Pool {
         self.header.shards()
     }
 
+    /// The seed by which the nodes of the pool's cluster hash keys. A ledger says which records of such a pool count. `None`: the pool is of no cluster.
+    pub fn cluster_seed(&self) -> Option<u64> {
+        self.header.cluster_seed()
+    }
+
     /// The platform, as the operator declared it.
     pub fn platform(&self) -> DeclaredPlatform {
         self.header.platform()

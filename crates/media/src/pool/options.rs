@@ -11,6 +11,9 @@ pub struct PoolOptions {
     pub segment_size: u64,
     /// Number of even ranges of key hashes, each with an index of its own.
     pub shards: u32,
+    /// For a pool of a cluster: the seed by which all nodes of the cluster hash keys, so that each key has one shard. Such a pool keeps a ledger.
+    /// `None`: its node stands alone.
+    pub cluster_seed: Option<u64>,
     /// The platform, as the operator declares it.
     pub platform: DeclaredPlatform,
     /// The promise of the pool.

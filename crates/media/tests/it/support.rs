@@ -41,6 +41,7 @@ pub fn options(durability: Durability) -> PoolOptions {
         capacity: 8 * SEGMENT,
         segment_size: SEGMENT,
         shards: 1,
+        cluster_seed: None,
         platform: DeclaredPlatform {
             persistence_domain: PersistenceDomain::PageFile,
             ddio: Ddio::On,

@@ -192,6 +192,7 @@ fn options_of(wanted: &Wanted, backing: &dyn Backing) -> Result<PoolOptions, Err
         },
         segment_size,
         shards: wanted.shards.unwrap_or(1),
+        cluster_seed: None,
         platform: DeclaredPlatform {
             persistence_domain: domain_of(wanted, durability, backing)?,
             ddio: Ddio::On,

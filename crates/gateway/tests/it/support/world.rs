@@ -194,6 +194,7 @@ fn open(directory: &Path, durability: Durability, capacity: u64) -> Pool {
         capacity,
         segment_size: 4 << 20,
         shards: 1,
+        cluster_seed: None,
         platform,
         durability,
         entropy: [7; 64],

@@ -103,6 +103,7 @@ mod tests {
             capacity: 1 << 20,
             segment_size: 256 << 10,
             shards: 1,
+            cluster_seed: None,
             platform: DeclaredPlatform {
                 persistence_domain: PersistenceDomain::Volatile,
                 ddio: Ddio::On,
