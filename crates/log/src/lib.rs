@@ -68,7 +68,7 @@ pub use record::{
 };
 pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
 pub use seal::{Heritage, Seal};
-pub use segment::generation_of;
+pub use segment::{generation_of, is_filled_by_appends};
 pub use stamp::{Stamp, Standing, commit_tag_position, void_tag};
 pub use state::SegmentState;
 pub use walk::{Found, walk_some};

@@ -232,6 +232,17 @@ pub fn generation_of(region: &dyn Region, format: &LogFormat, number: u32) -> Op
     }
 }
 
+/// Whether segment `number` is one that appends fill, as far as its header tells.
+pub fn is_filled_by_appends(region: &dyn Region, format: &LogFormat, number: u32) -> bool {
+    matches!(
+        read(region, format, number),
+        HeaderFound::Valid {
+            kind: SegmentKind::Appends,
+            ..
+        }
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
