@@ -6,6 +6,7 @@
 use stonecast_base::{Corruption, MIB};
 use stonecast_fabric::DeviceError;
 use stonecast_lineage::Epoch;
+use stonecast_log::LedgerFull;
 use stonecast_media::MediaError;
 use stonecast_persist::execute::NoCommit;
 
@@ -107,6 +108,17 @@ pub enum StoreError {
         /// Reason, and remedy.
         reason: &'static str,
     },
+    /// The pool is of a cluster, and may lack records that its node has told others of.
+    #[error(
+        "the pool is of a cluster, and {reason}: its node may have told others of records that are gone. Nothing was changed. Remove the pool, and let the node begin with a new one"
+    )]
+    CopyLost {
+        /// What happened to the pool.
+        reason: &'static str,
+    },
+    /// The ledger of the pool has no room for the histories of its shards.
+    #[error(transparent)]
+    Ledger(#[from] LedgerFull),
     /// Bytes are corrupt.
     #[error(transparent)]
     Corrupt(Box<Corruption>),
@@ -173,6 +185,8 @@ impl StoreError {
             | Self::NotPrimary { .. }
             | Self::Publishers
             | Self::Publication { .. }
+            | Self::CopyLost { .. }
+            | Self::Ledger(_)
             | Self::Corrupt(_)
             | Self::Disconnected { unknown: false }
             | Self::Refused(_)

@@ -16,6 +16,7 @@
 //! | [`Clients`] | connections: sessions, leases, rights, their ends | `clients/` |
 //! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
 //! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
+//! | [`Keeper`] | in a pool of a cluster: the ledger, which says what counts of the log | `keeper.rs` |
 //!
 //! One task does all steps in turn, so between two batches the state is at rest: index, segments and log agree. A rule of one
 //! component is a method of that component; a rule over several components is a function that takes [`State`]. No rule waits.
@@ -25,6 +26,7 @@ mod clean;
 mod clients;
 mod commit;
 mod journal;
+mod keeper;
 mod leads;
 mod noted;
 mod pipeline;
@@ -58,6 +60,7 @@ use clients::{
 };
 use commit::Committer;
 use journal::{Journal, Sequences};
+use keeper::Keeper;
 pub use leads::Offers;
 use pipeline::Pipeline;
 pub use recovery::RecoveryReport;
@@ -137,6 +140,8 @@ struct State {
     journal: Journal,
     clients: Clients,
     cleaner: Cleaner,
+    /// `None`: the pool is of no cluster.
+    keeper: Option<Keeper>,
 }
 
 impl State {
@@ -176,7 +181,7 @@ impl Server {
         }
         wait_for_publishers(&pool, &runtime).await?;
         let commit = Commit::choose(pool.platform(), pool.durability(), pool.log().means())?;
-        let (recovered, report) = recover(&pool, &commit, options.publishes()).await?;
+        let (recovered, report) = recover(&pool, (&commit, &runtime), options.publishes()).await?;
         mark_open(&mut pool, options, &recovered.sealed)?;
         let committer = Rc::new(Committer::new(&pool, commit));
         let world = (port.clone(), runtime.clone());
@@ -248,9 +253,14 @@ impl Server {
             shards,
             mut journal,
             clients,
+            keeper,
             ..
         } = state;
-        let spans = journal.seal_all();
+        let mut spans = journal.seal_all();
+        if let Some(mut keeper) = keeper {
+            let given = journal.sequences.next() - 1;
+            spans.extend(keeper.settle(given, (&**journal.log(), journal.format()))?);
+        }
         let sealed = self.committer.persist(&spans).await?;
         if clients.departures.may_be_publishing() {
             // A checkpoint could become wrong, and a pool that is not clean makes the next server wait before its scan.
@@ -401,6 +411,7 @@ impl State {
             keys,
             space,
             next_sequence,
+            keeper,
             sealed: _,
         } = recovered;
         let (port, runtime) = &world;
@@ -432,6 +443,7 @@ impl State {
             journal,
             clients,
             cleaner,
+            keeper,
         };
         Ok((state, receives))
     }

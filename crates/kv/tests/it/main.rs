@@ -32,6 +32,7 @@ mod mutants;
 mod order;
 #[path = "../../../fabric-shm/tests/it/pause.rs"]
 mod pause;
+mod pools_of_clusters;
 mod port;
 mod protection_domains;
 mod publication;
@@ -42,6 +43,7 @@ mod shards;
 mod sharing;
 mod terms;
 mod tokens;
+mod told_again;
 mod trouble;
 mod whole_segments;
 mod world;

@@ -11,23 +11,13 @@ use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientPolicy, ServerOptions, Stor
 
 use crate::bare::{bare_queue_pair, proper_hello};
 use crate::fabric::on_every_provider;
+use crate::told_again::told_again;
 use crate::world::{End, World, in_shards, key};
 
 const SHARDS: u32 = 7;
 
-/// Tells stories of other modules in pools of [`SHARDS`] shards.
-macro_rules! told_again {
-    ($($module:ident: $($story:ident)+;)+) => {
-        $(mod $module {
-            $(#[test]
-            fn $story() {
-                crate::world::in_shards(super::SHARDS, crate::$module::$story);
-            })+
-        })+
-    };
-}
-
 told_again! {
+    |story| crate::world::in_shards(super::SHARDS, story);
     basics:
         a_put_is_read_back_and_a_deleted_key_is_gone
         values_of_every_size_are_read_back_whole

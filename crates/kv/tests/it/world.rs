@@ -25,6 +25,7 @@ pub struct World {
     pub capacity: u64,
     pub segment_size: u64,
     pub shards: u32,
+    pub cluster_seed: Option<u64>,
     pub durability: Durability,
     pub options: ServerOptions,
     pub provider: Provider,
@@ -49,6 +50,7 @@ pub struct World {
 
 thread_local! {
     static SHARDS: Cell<u32> = const { Cell::new(1) };
+    static CLUSTER_SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Tells `story` in pools of so many shards.
@@ -56,6 +58,13 @@ pub fn in_shards(shards: u32, story: impl FnOnce()) {
     SHARDS.set(shards);
     story();
     SHARDS.set(1);
+}
+
+/// Tells `story` in pools of a cluster.
+pub fn in_cluster(story: impl FnOnce()) {
+    CLUSTER_SEED.set(Some(0x5eed_0f4c_1057_e72b));
+    story();
+    CLUSTER_SEED.set(None);
 }
 
 /// The end of the server after a story.
@@ -80,6 +89,7 @@ impl Default for World {
             },
             segment_size: 4 << 20,
             shards: SHARDS.get(),
+            cluster_seed: CLUSTER_SEED.get(),
             durability: Durability::Process,
             options: ServerOptions::default(),
             provider,
@@ -100,9 +110,12 @@ impl Default for World {
 impl World {
     /// A pool that fills after a few hundred records.
     pub fn small() -> Self {
+        let segment_size = 256 << 10;
+        // The ledger takes a segment of its own.
+        let ledger_size = CLUSTER_SEED.get().map_or(0, |_| segment_size);
         Self {
-            capacity: 2 << 20,
-            segment_size: 256 << 10,
+            capacity: (2 << 20) + ledger_size,
+            segment_size,
             ..Self::default()
         }
     }
@@ -136,6 +149,7 @@ impl World {
                 capacity: self.capacity,
                 segment_size: self.segment_size,
                 shards: self.shards,
+                cluster_seed: self.cluster_seed,
                 platform,
                 durability: self.durability,
                 entropy,

@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::server::State;
 use crate::server::clients::drain_intents;
 use crate::server::commit::Committer;
+use crate::server::keeper::settle_if_due;
 
 /// Bytes of a segment examined between two checks for arrivals: a few records.
 const PIECE_SIZE: u64 = 2 << 10;
@@ -42,6 +43,7 @@ impl Sweeper {
 
     /// Does the cleaning that is due after a batch.
     pub async fn tend(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+        settle_if_due(state, &self.committer).await?;
         let syncs_files = self.committer.syncs_files();
         let due = due::due(&mut state.borrow_mut(), syncs_files);
         let Some(due) = due else { return Ok(()) };

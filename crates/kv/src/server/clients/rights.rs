@@ -91,6 +91,10 @@ pub(in crate::server) fn publishing_refusal(
         Durability::Process if !atomic_with_processor => Some(
             "atomics of this fabric's devices are not atomic with those of the processor; listen on shared memory",
         ),
+        // Clients take versions of the counter, so a missing one could not be noticed.
+        Durability::Process if pool.cluster_seed().is_some() => {
+            Some("the pool is of a cluster; create a pool of one node")
+        }
         // The rights open one index, and an intent names no shard.
         Durability::Process if pool.shards() > 1 => {
             Some("the pool has several shards; create a pool with one shard")

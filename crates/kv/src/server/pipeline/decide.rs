@@ -218,11 +218,17 @@ fn append(state: &mut State, draft: &Draft<'_>) -> Result<Placed, NoPlace> {
 /// Stamps the record of `write`. Returns the bytes to persist.
 fn stamp(state: &mut State, write: &mut Write, placed: &Placed) -> Result<Span, NoPlace> {
     let State {
-        journal, shards, ..
+        journal,
+        shards,
+        keeper,
+        ..
     } = state;
     // Two records of one batch that claim the same place: the client breaks the rules.
     let overlaps = NoPlace::Refused(Verdict::Invalid);
     let sequence = journal.stamp(placed, write.kind).ok_or(overlaps)?;
+    if let Some(keeper) = keeper {
+        keeper.note_stamped(sequence, write.route.shard);
+    }
     if !mutant!(OutcomesNotNoted) {
         let shard = shards.of_mut(write.route.shard);
         shard.outcomes.note(write.token, sequence);

@@ -346,6 +346,11 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
+    /// The last sequence of the records for which the checkpoint stands.
+    pub fn sequence(&self) -> u64 {
+        self.header.sequence.get()
+    }
+
     /// The states of the segments in the checkpoint.
     pub fn segments(&self) -> Vec<SegmentState> {
         self.segments.iter().map(Segment::to_state).collect()

@@ -9,13 +9,16 @@
 //! the log may lack records that witnesses vouch for, no witness is believed until [`Pool::recovered`].
 
 pub(crate) mod checkpoint;
+pub(crate) mod own;
 pub(crate) mod rebuild;
 pub(crate) mod survey;
 pub(crate) mod verify;
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use stonecast_base::{Corruption, Span, mutant};
+use stonecast_fabric::Runtime;
 use stonecast_log::{
     Heritage, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE, Witness, mend_header,
 };
@@ -24,6 +27,8 @@ use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
+use crate::server::keeper::{Keeper, make_home};
+use crate::server::recovery::own::{Own, slots};
 use crate::server::recovery::rebuild::{Keys, Rebuilt};
 use crate::server::recovery::survey::{
     Appended, Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey,
@@ -62,6 +67,8 @@ pub(crate) struct Recovered {
     pub keys: Vec<Keys>,
     pub space: Space,
     pub next_sequence: u64,
+    /// The ledger of a pool of a cluster, in which this server leads all shards.
+    pub keeper: Option<Keeper>,
     /// Proof that every recovered record and every seal is persisted, so that others may follow them.
     pub sealed: Persisted,
 }
@@ -78,11 +85,12 @@ impl Surveyor for Opening {
 /// See the module documentation. With `is_shared`, clients will change words of the index.
 pub(crate) async fn recover(
     pool: &Pool,
-    commit: &Commit,
+    (commit, runtime): (&Commit, &Rc<dyn Runtime>),
     is_shared: bool,
 ) -> Result<(Recovered, RecoveryReport), StoreError> {
     let format = format_of(pool);
     let log = pool.log();
+    refuse_lost_copy(pool)?;
     if lacks_what_was_told(pool) {
         // A later opening in this power cycle may not believe the checkpoint either.
         pool.backing().store(Blob::Checkpoint, &[])?;
@@ -96,6 +104,7 @@ pub(crate) async fn recover(
         rebuilt,
         segments,
         appended,
+        own,
         occupied,
         ..
     } = survey;
@@ -109,17 +118,16 @@ pub(crate) async fn recover(
     let mut sequence_max = sequence_max.max(report.sequence_max);
     report.keys = keys.iter().map(|keys| keys.index.len()).sum();
     if !pool.was_clean() {
-        mark_doubtful(&*log, &format, &segments, &occupied);
+        let ledger = own.as_ref().and_then(|own| slots(&own.ledger, &format));
+        mark_doubtful(&*log, &format, (&segments, ledger), &occupied);
     }
     let found = commit.persist(&*log, &unsettled).await;
     let found = found.map_err(MediaError::from)?;
     let in_use = (&mut segments[..], &appended[..]);
     let (witnesses, sealed) = seal(pool, commit, in_use, &occupied, &found).await?;
-    let appended: Vec<SegmentState> = appended.into_iter().map(|found| found.state).collect();
-    let heritage = segments
-        .iter()
-        .chain(&appended)
-        .fold(Heritage::default(), |all, state| all.and(state.heritage));
+    let mut appended: Vec<SegmentState> = appended.into_iter().map(|found| found.state).collect();
+    let used = segments.iter().chain(&appended);
+    let heritage = used.fold(Heritage::default(), |all, state| all.and(state.heritage));
     sequence_max = sequence_max.max(heritage.sequence_floor);
     if !report.used_checkpoint {
         // A valid checkpoint contains all tokens since its own horizon: no segment was freed after the checkpoint.
@@ -127,26 +135,74 @@ pub(crate) async fn recover(
             keys.outcomes.forget_up_to(heritage.tokens_lost);
         }
     }
+    let given = own.as_ref().map_or(0, |own| own.history.given);
+    let next_sequence = next_sequence(pool, sequence_max.max(given));
+    let keeper = lead_all(pool, (commit, runtime), own, (&mut appended, next_sequence)).await?;
     let mut space = Space::new(pool.backing(), &*log, segments, occupancy, witnesses);
     space.hold_for_appends(&appended);
-    // Versions that were acknowledged and lost by a power cycle are not given to other values.
-    let lost_versions = if lacks_what_was_told(pool) {
-        LOST_VERSIONS
-    } else {
-        0
+    if let Some(keeper) = &keeper {
+        space.set_settled(keeper.settled());
+    }
+    let recovered = Recovered {
+        format,
+        keys,
+        space,
+        next_sequence,
+        keeper,
+        sealed,
     };
-    Ok((
-        Recovered {
-            format,
-            keys,
-            space,
-            next_sequence: sequence_max
-                + lost_versions
-                + u64::from(!mutant!(VersionGivenTwice) || sequence_max == 0),
-            sealed,
-        },
-        report,
-    ))
+    Ok((recovered, report))
+}
+
+/// The sequence of the next record, behind `highest`.
+fn next_sequence(pool: &Pool, highest: u64) -> u64 {
+    // Versions that were acknowledged and lost by a power cycle are not given to other values.
+    let lost_versions = match lacks_what_was_told(pool) {
+        true => LOST_VERSIONS,
+        false => 0,
+    };
+    highest + lost_versions + u64::from(!mutant!(VersionGivenTwice) || highest == 0)
+}
+
+/// A pool of a cluster whose records may be gone is not completed from what is left: others rely on what its node told them.
+fn refuse_lost_copy(pool: &Pool) -> Result<(), StoreError> {
+    let reason = match pool.cluster_seed() {
+        Some(_) if pool.was_copied() => "is a copy that was made while the pool was served",
+        Some(_) if lacks_what_was_told(pool) => {
+            "does not survive the power loss since its last run"
+        }
+        _ => return Ok(()),
+    };
+    Err(StoreError::CopyLost { reason })
+}
+
+/// Settles what was found, which is durable, and begins to lead all shards, in a pool of a cluster. Adds the segment of the ledger to `appended` if the
+/// pool is new.
+async fn lead_all(
+    pool: &Pool,
+    (commit, runtime): (&Commit, &Rc<dyn Runtime>),
+    own: Option<Own>,
+    (appended, next_sequence): (&mut Vec<SegmentState>, u64),
+) -> Result<Option<Keeper>, StoreError> {
+    let Some(mut own) = own else {
+        return Ok(None);
+    };
+    let number = own.ledger.home();
+    let home = appended.iter().find(|state| Some(state.number) == number);
+    let home = match home {
+        Some(&home) => home,
+        None => {
+            let home = make_home(pool, commit, runtime, &mut own.ledger).await?;
+            appended.push(home);
+            home
+        }
+    };
+    let (log, format) = (pool.log(), format_of(pool));
+    let led = (pool.shards(), next_sequence - 1);
+    let (keeper, span) = Keeper::lead_all(own, home, led, (&*log, &format))?;
+    let persisted = commit.persist(&*log, &[span]).await;
+    let _durable = persisted.map_err(MediaError::from)?;
+    Ok(Some(keeper))
 }
 
 /// Seals the records found, which are durable, and mends headers, then stores the witnesses. Each step begins when the step
@@ -180,14 +236,14 @@ async fn seal(
 fn mark_doubtful(
     log: &dyn PersistentRegion,
     format: &LogFormat,
-    segments: &[SegmentState],
+    (segments, ledger): (&[SegmentState], Option<Span>),
     occupied: &[Span],
 ) {
     let starts = segments
         .iter()
         .map(|state| Span::new(format.position(state.number, 0), SEGMENT_START_SIZE));
     let unsealed = segments.iter().filter_map(|state| state.unsealed(format));
-    let doubtful = starts.chain(unsealed).flat_map(|span| {
+    let doubtful = starts.chain(unsealed).chain(ledger).flat_map(|span| {
         let data = occupied.iter();
         data.filter_map(move |data| data.overlap(span))
     });

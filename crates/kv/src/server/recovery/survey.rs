@@ -9,14 +9,15 @@
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
-    LogFormat, SEGMENT_HEADER_UNITS, ScanPolicy, Secret, SegmentReport, SegmentState,
-    SegmentVerdict, Witness, check_witness, generation_of, scan_segment,
+    History, Ledger, LogFormat, SEGMENT_HEADER_UNITS, ScanPolicy, Secret, SegmentReport,
+    SegmentState, SegmentVerdict, Visitor, Witness, check_witness, generation_of, scan_segment,
 };
 use stonecast_media::{Blob, Durability, Pool, Region};
 
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::server::recovery::checkpoint::{Checkpoint, Image};
+use crate::server::recovery::own::{Judged, Own, read_ledger, slots};
 use crate::server::recovery::rebuild::{Keys, Rebuild, Rebuilt};
 use crate::server::recovery::{RecoveryReport, SEGMENT_START_SIZE};
 use crate::wire::KeyMap;
@@ -45,6 +46,8 @@ pub(crate) struct Survey {
     pub segments: Vec<(SegmentState, SegmentReport)>,
     /// The segments that other nodes' appends fill.
     pub appended: Vec<Appended>,
+    /// What the ledger says; `None`: the pool is of no cluster.
+    pub own: Option<Own>,
     /// Whether there is a checkpoint, believed or not.
     pub has_checkpoint: bool,
     /// Whether a checkpoint gave the indexes.
@@ -134,7 +137,8 @@ impl Survey {
             .map(|state| Span::new(format.position(state.number, 0), SEGMENT_START_SIZE));
         let of_records = self.segments.iter();
         let records = of_records.filter_map(|(state, _)| state.unsealed(format));
-        records.chain(headers).collect()
+        let ledger = self.own.as_ref().and_then(|own| slots(&own.ledger, format));
+        records.chain(headers).chain(ledger).collect()
     }
 }
 
@@ -152,7 +156,7 @@ pub(crate) fn format_of(pool: &Pool) -> LogFormat {
 /// The division of the keys of `pool` among its shards.
 pub(crate) fn keys_of(pool: &Pool) -> KeyMap {
     KeyMap {
-        seed: pool.tag_key(),
+        seed: pool.cluster_seed().unwrap_or(pool.tag_key()),
         shards: pool.shards(),
     }
 }
@@ -217,6 +221,7 @@ pub(crate) fn survey(
         Some(Err(damage)) => (None, Some(damage)),
         None => (None, None),
     };
+    let ledger = read_ledger(pool, surveyor)?;
     let occupied = backing.occupied()?;
     let bits = match &image {
         Some(image) => image.index_bits(),
@@ -225,7 +230,14 @@ pub(crate) fn survey(
     let empty = |bits| Keys::empty(&*backing, (bits, is_shared), keys.shards);
     let shards: Result<Vec<_>, _> = bits.into_iter().map(empty).collect();
     let mut shards = shards?;
-    let image = image.filter(|image| fits(&*log, &format, &image.segments()));
+    // The history has to be complete above the settled version, so a checkpoint may stand for settled records alone.
+    let is_settled = |image: &Image<'_>| {
+        let settled = ledger.as_ref().map(|ledger| ledger.versions().settled());
+        settled.is_none_or(|settled| image.sequence() <= settled)
+    };
+    let image = image
+        .filter(|image| fits(&*log, &format, &image.segments()))
+        .filter(is_settled);
     let used_checkpoint = image.is_some();
     let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut shards));
     let known = std::mem::take(&mut checkpoint.segments);
@@ -236,12 +248,15 @@ pub(crate) fn survey(
         (shards, is_shared),
         checkpoint,
     );
-    let Scanned { segments, appended } =
-        scan_all(pool, (&known, &occupied), &mut rebuild, surveyor)?;
+    let left = (&known[..], &occupied[..]);
+    let judge = ledger.map(|ledger| (ledger, !used_checkpoint));
+    let (scanned, own) = scan_own(pool, left, judge, &mut rebuild, surveyor)?;
+    let Scanned { segments, appended } = scanned;
     Ok(Survey {
         rebuilt: rebuild.finish()?,
         segments,
         appended,
+        own,
         has_checkpoint: bytes.is_some(),
         used_checkpoint,
         checkpoint_damage,
@@ -249,12 +264,44 @@ pub(crate) fn survey(
     })
 }
 
-/// Scans all segments into `rebuild`, from where a checkpoint has them in `known`. Returns those in use that are not refused.
+/// Scans all segments. In a pool of a cluster, a ledger says which records count; the flag beside it says that no checkpoint stands for a part
+/// of the log.
+fn scan_own(
+    pool: &Pool,
+    left: (&[SegmentState], &[Span]),
+    judge: Option<(Ledger, bool)>,
+    rebuild: &mut Rebuild,
+    surveyor: &mut dyn Surveyor,
+) -> Result<(Scanned, Option<Own>), StoreError> {
+    let Some((ledger, is_whole)) = judge else {
+        return Ok((scan_all(pool, left, rebuild, surveyor)?, None));
+    };
+    let keys = keys_of(pool);
+    let shard_of = |key: &[u8]| keys.route(key).shard;
+    let mut judged = Judged::new(&ledger, &shard_of, rebuild);
+    let scanned = scan_all(pool, left, &mut judged, surveyor)?;
+    let history = match judged.finish(&ledger, &pool.backing().name()) {
+        Ok(history) => history,
+        Err(corruption) => {
+            let (number, _) = format_of(pool).locate(corruption.offset);
+            surveyor.refuse(number as u32, corruption)?;
+            History::default()
+        }
+    };
+    let own = Own {
+        ledger,
+        history,
+        is_whole,
+    };
+    Ok((scanned, Some(own)))
+}
+
+/// Scans all segments into `visitor`, from where a checkpoint has them in `known`. Returns those in use that are not refused.
 /// `occupied` are the parts of the log that are no holes.
 fn scan_all(
     pool: &Pool,
     (known, occupied): (&[SegmentState], &[Span]),
-    rebuild: &mut Rebuild,
+    visitor: &mut dyn Visitor,
     surveyor: &mut dyn Surveyor,
 ) -> Result<Scanned, StoreError> {
     let (log, format) = (pool.log(), format_of(pool));
@@ -277,7 +324,7 @@ fn scan_all(
         }
         let scanned = match is_hole {
             true => Ok(SegmentVerdict::Free { torn_header: false }),
-            false => scan_segment(&*log, &format, &name, number, from, policy, rebuild),
+            false => scan_segment(&*log, &format, &name, number, from, policy, visitor),
         };
         let vouched = scanned.and_then(|verdict| {
             let found = witness_of(&verdict);
@@ -333,6 +380,7 @@ mod tests {
             capacity: 2 << 20,
             segment_size: 256 << 10,
             shards: 1,
+            cluster_seed: None,
             platform: DeclaredPlatform {
                 persistence_domain: PersistenceDomain::Volatile,
                 ddio: Ddio::On,

@@ -41,6 +41,7 @@ impl Space {
         if kind == Kind::Delete {
             occupancy.note_tombstone(size, sequence);
         }
+        self.segments[number as usize].newest_own = sequence;
         self.flow.appended += size;
     }
 
@@ -114,7 +115,12 @@ impl Space {
     /// Sets the first sequence from which stamped records may exist that no word names and that are not void; `u64::MAX` if there
     /// are none. No tombstone above this sequence is dropped, since a scan would accept such a record.
     pub fn set_unsettled(&mut self, sequence: u64) {
-        self.unsettled = sequence;
+        self.unsettled.by_clients = sequence;
+    }
+
+    /// Sets the version up to which the records of this node are settled, durably. Segments with later ones are not cleaned.
+    pub fn set_settled(&mut self, version: u64) {
+        self.unsettled.by_node = version + 1;
     }
 
     /// Sets the count of live bytes of a segment.

@@ -75,9 +75,25 @@ pub(crate) struct Space {
     victim: Option<u32>,
     /// Whether a delete found no segment, and none for deletes was freed since.
     delete_waits: bool,
-    /// A record that a client stamped with this sequence, or a later one, may be neither published nor void yet.
-    unsettled: u64,
+    unsettled: Unsettled,
     flow: Flow,
+}
+
+/// The first sequences whose records have to stay as they are; `u64::MAX`: there are none.
+struct Unsettled {
+    /// A record that a client stamped with this sequence, or a later one, may be neither published nor void yet.
+    by_clients: u64,
+    /// A record that the node stamped with this sequence, or a later one, is not settled in its ledger.
+    by_node: u64,
+}
+
+impl Default for Unsettled {
+    fn default() -> Self {
+        Self {
+            by_clients: u64::MAX,
+            by_node: u64::MAX,
+        }
+    }
 }
 
 /// The answer to a request for a segment.
@@ -119,7 +135,7 @@ impl Space {
             for_moves: None,
             victim: None,
             delete_waits: false,
-            unsettled: u64::MAX,
+            unsettled: Unsettled::default(),
             flow: Flow::default(),
         };
         for state in used {

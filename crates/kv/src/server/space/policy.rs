@@ -217,7 +217,7 @@ impl Space {
 
     /// Whether tombstones take room that could be dropped if all clients had settled their stamped records.
     pub fn tombstones_wait_for_clients(&self) -> bool {
-        self.tombstones_are_in_the_way() && self.unsettled < Horizons::of(self).first
+        self.tombstones_are_in_the_way() && self.unsettled.by_clients < Horizons::of(self).first
     }
 
     /// Whether tombstones have to be dropped: they pile up, or a delete waits for their room.
@@ -251,10 +251,14 @@ impl Space {
         u64::from(own.max(rest)) * UNIT_SIZE
     }
 
-    /// Segments in use without a holder.
+    /// Segments in use without a holder, whose records are settled.
     fn candidates(&self) -> impl Iterator<Item = u32> {
         let used = self.used().map(|state| state.number);
-        used.filter(|&number| self.segments[number as usize].hold == Hold::Nobody)
+        used.filter(|&number| {
+            let segment = &self.segments[number as usize];
+            let is_settled = segment.newest_own < self.unsettled.by_node;
+            segment.hold == Hold::Nobody && is_settled
+        })
     }
 
     /// Free segments that are kept for other purposes.
@@ -292,7 +296,7 @@ impl Space {
             return false;
         };
         // A publication that is taken back makes the replaced record live again.
-        if self.unsettled != u64::MAX {
+        if self.unsettled.by_clients != u64::MAX {
             return false;
         }
         let room = u64::from(self.room(to)) * UNIT_SIZE;
@@ -333,7 +337,7 @@ impl Horizons {
         let used = space.used();
         Self::over(
             used.map(|state| (state.number, space.occupancy(state.number).first_death)),
-            space.unsettled,
+            space.unsettled.by_clients,
         )
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Segment {
     /// Whether a client stamps its own records in the segment. Until the segment is taken over, its content is unknown, and no
     /// seal may cover it.
     pub is_lent: bool,
+    /// The highest version that was stamped here in this run, in a pool with a ledger.
+    pub newest_own: u64,
     /// Time of the segment's latest generation that is a multiple of `GENERATIONS_PER_MARK`.
     marked_at: Nanoseconds,
 }
@@ -54,6 +56,7 @@ impl Segment {
             hold: Hold::Nobody,
             purpose: Purpose::Put,
             is_lent: false,
+            newest_own: 0,
             marked_at: 0,
         }
     }
@@ -80,6 +83,7 @@ impl Segment {
         if next.generation.is_multiple_of(GENERATIONS_PER_MARK) {
             self.marked_at = now.max(1);
         }
+        self.newest_own = 0;
         self.used = None;
         self.blank = Some(next);
     }

@@ -186,6 +186,7 @@ fn start(world: &World, index: usize) -> StandIn {
         capacity: 16 * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
         shards: SHARDS,
+        cluster_seed: None,
         platform,
         durability: Durability::Power,
         entropy: entropy(index),

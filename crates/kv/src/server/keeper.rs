@@ -1,0 +1,214 @@
+//! The ledger of a pool of a cluster while the pool is served: up to which version the records of this node are settled.
+//!
+//! ```text
+//!   opening    what recovery found is settled; lead all shards in the next term     durable before the first record is stamped
+//!   stamp      note the record
+//!   settle     raise the floors of all shards to the last version                   durable before the cleaner touches these records
+//! ```
+//!
+//! A server that serves such a pool alone has the only copy: what it has published is settled. It counts its openings as terms, in histories of no
+//! cluster, so a cluster never takes these terms for its own. A server of one node without a cluster has no keeper.
+//!
+//! Invariants:
+//! - A ledger that names a term is durable before a record of that term is stamped.
+//! - No segment with a record above [`Keeper::settled`] is cleaned: a version that is missing above it ends the history.
+//! - A ledger is durable before the next one is written: the next one takes the slot of the one before.
+//!
+//! A crash leaves the ledger or the one before it. Records above the settled version are found again in either case.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::Runtime;
+use stonecast_lineage::{Epoch, Lineage, Point};
+use stonecast_log::{
+    EntryFacts, EntryFormat, Heritage, Ledger, LedgerFull, LogFormat, SegmentState, Turn, Turned,
+    UNIT_SIZE, Unsettled,
+};
+use stonecast_media::{MediaError, Pool, Prepared, Region};
+use stonecast_persist::Persisted;
+use stonecast_persist::execute::Commit;
+
+use super::State;
+use super::commit::Committer;
+use super::recovery::own::Own;
+use super::recovery::survey::format_of;
+use super::space::Need;
+use crate::error::StoreError;
+
+/// Records after which the floors rise, however much room there is: a start has to keep so many keys in memory.
+const SETTLED_TOGETHER: u64 = 4096;
+/// The segment in which a new pool gets its first ledger.
+const FIRST_HOME: u32 = 0;
+/// Interval at which a new pool looks whether that segment has its space.
+const SPACE_LOOK_NS: Nanoseconds = 20_000;
+
+/// See the module documentation.
+pub(crate) struct Keeper {
+    ledger: Ledger,
+    home: SegmentState,
+    unsettled: Unsettled,
+    shards: u32,
+    /// Records stamped since the floors rose.
+    stamped: u64,
+}
+
+impl Keeper {
+    /// Begins to lead all `shards` with what recovery found, which is durable. The counter has given the versions up to `given`. Returns the
+    /// ledger's span: it is durable before a record is stamped.
+    ///
+    /// # Errors
+    /// The ledger has no room. Nothing was written.
+    pub fn lead_all(
+        own: Own,
+        home: SegmentState,
+        (shards, given): (u32, u64),
+        (region, format): (&dyn Region, &LogFormat),
+    ) -> Result<(Self, Span), LedgerFull> {
+        let Own {
+            mut ledger,
+            history,
+            is_whole,
+        } = own;
+        match is_whole {
+            true => history.note_in(ledger.versions_mut()),
+            false => history.note_end_in(ledger.versions_mut()),
+        }
+        let mut keeper = Self {
+            unsettled: Unsettled::of(&history),
+            ledger,
+            home,
+            shards,
+            stamped: 0,
+        };
+        keeper.raise_floors(given);
+        for shard in 0..shards {
+            let mut lineage = keeper.lineage(shard);
+            lineage.term = Epoch(lineage.term.0 + 1);
+            let term = lineage.term;
+            keeper.ledger.keep(shard, lineage, given);
+            keeper.ledger.versions_mut().lead(shard, term, given);
+        }
+        let span = keeper.ledger.write(region, format, &keeper.home)?;
+        Ok((keeper, span))
+    }
+
+    /// Every record up to this version is settled, durably once the last span that was returned is persisted.
+    pub fn settled(&self) -> u64 {
+        self.ledger.versions().settled()
+    }
+
+    /// Notes a record that was stamped.
+    pub fn note_stamped(&mut self, version: u64, shard: u32) {
+        self.unsettled.note(version, shard);
+        self.stamped += 1;
+    }
+
+    /// Settles everything: all versions up to `given` are published. Returns the span to persist; `None`: nothing was stamped since.
+    ///
+    /// # Errors
+    /// The ledger has no room. Nothing was written.
+    pub fn settle(
+        &mut self,
+        given: u64,
+        (region, format): (&dyn Region, &LogFormat),
+    ) -> Result<Option<Span>, LedgerFull> {
+        if self.stamped == 0 {
+            return Ok(None);
+        }
+        self.stamped = 0;
+        self.raise_floors(given);
+        self.ledger.write(region, format, &self.home).map(Some)
+    }
+
+    fn raise_floors(&mut self, given: u64) {
+        for shard in 0..self.shards {
+            let mut lineage = self.lineage(shard);
+            lineage.floor = Point {
+                term: lineage.term,
+                version: given,
+            };
+            self.ledger.keep(shard, lineage, given);
+        }
+        let (lineages, versions) = (self.ledger.lineages(), self.ledger.versions());
+        let settled = self.unsettled.settled(lineages, versions);
+        self.ledger.versions_mut().settle(settled);
+    }
+
+    fn lineage(&self, shard: u32) -> Lineage {
+        let known = self.ledger.lineages().of(shard);
+        known.cloned().unwrap_or_default()
+    }
+}
+
+/// Raises the floors if that is due, between two batches, when all that was stamped is published: after many records, and before the cleaner
+/// chooses a segment.
+pub(super) async fn settle_if_due(
+    state: &RefCell<State>,
+    committer: &Committer,
+) -> Result<(), StoreError> {
+    let Some((settled, span)) = settle_in_memory(&mut state.borrow_mut())? else {
+        return Ok(());
+    };
+    let _durable = committer.persist(&[span]).await?;
+    state.borrow_mut().journal.space.set_settled(settled);
+    Ok(())
+}
+
+fn settle_in_memory(state: &mut State) -> Result<Option<(u64, Span)>, StoreError> {
+    let State {
+        keeper: Some(keeper),
+        journal,
+        cleaner,
+        ..
+    } = state
+    else {
+        return Ok(None);
+    };
+    let chooses = !cleaner.has_victim() && journal.space.need() > Need::None;
+    if keeper.stamped < SETTLED_TOGETHER && !chooses {
+        return Ok(None);
+    }
+    let given = journal.sequences.next() - 1;
+    let span = keeper.settle(given, (&**journal.log(), journal.format()))?;
+    Ok(span.map(|span| (keeper.settled(), span)))
+}
+
+/// Gives a new pool of a cluster the segment of its ledger. Nothing was ever stamped in the pool. A crash leaves a free segment, or that segment
+/// with a ledger that says nothing.
+pub(super) async fn make_home(
+    pool: &Pool,
+    commit: &Commit,
+    runtime: &Rc<dyn Runtime>,
+    ledger: &mut Ledger,
+) -> Result<SegmentState, StoreError> {
+    let (log, format) = (pool.log(), format_of(pool));
+    let whole = Span::new(format.position(FIRST_HOME, 0), format.segment_size);
+    while pool.backing().prepare(whole)? == Prepared::Pending {
+        runtime.sleep(SPACE_LOOK_NS).await;
+    }
+    let mut turn = Turn::to_appends(FIRST_HOME, None, Heritage::default());
+    loop {
+        match turn.step(&*log, &format, &NoEntries, ledger)? {
+            Turned::Persist(spans) => {
+                let persisted = commit.persist(&*log, &spans).await;
+                let _durable: Persisted = persisted.map_err(MediaError::from)?;
+            }
+            Turned::Done(state) => return Ok(state),
+        }
+    }
+}
+
+/// Nobody has appended to a new pool.
+struct NoEntries;
+
+impl EntryFormat for NoEntries {
+    fn header(&self, _: &[u8; UNIT_SIZE as usize]) -> Option<EntryFacts> {
+        None
+    }
+
+    fn is_whole(&self, _: &[u8]) -> bool {
+        false
+    }
+}

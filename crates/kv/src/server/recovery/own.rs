@@ -1,0 +1,150 @@
+//! The records that count in a pool of a cluster: the ledger says which, together with the history of the records that this node stamped.
+//!
+//! ```text
+//!   settled version |  41   42   43   --   45
+//!    counts, or is  |  wait for the scan        45 is behind a missing version, and never counts
+//!    void, at once  |  to end
+//! ```
+//!
+//! A pool of one node alone has no ledger: each record that a scan finds counts at once.
+
+use std::collections::BTreeMap;
+
+use stonecast_base::Corruption;
+use stonecast_base::Span;
+use stonecast_log::{
+    Found, History, Ledger, LogFormat, OwnRecords, OwnVerdict, RecordHeader, ScanPolicy,
+    SegmentVerdict, UNIT_SIZE, Visitor, first_unit, is_filled_by_appends, scan_segment,
+};
+use stonecast_media::Pool;
+
+use super::rebuild::Rebuild;
+use super::survey::{Surveyor, format_of};
+
+/// What the ledger and the log say of the records that this node stamped.
+pub(crate) struct Own {
+    pub ledger: Ledger,
+    pub history: History,
+    /// Whether the scan left nothing out.
+    pub is_whole: bool,
+}
+
+/// The newest ledger of `pool`, before its records are read. `None`: the pool is of no cluster.
+pub(super) fn read_ledger(
+    pool: &Pool,
+    surveyor: &mut dyn Surveyor,
+) -> Result<Option<Ledger>, Corruption> {
+    if pool.cluster_seed().is_none() {
+        return Ok(None);
+    }
+    let (log, format, file) = (pool.log(), format_of(pool), pool.backing().name());
+    let mut homes = Vec::new();
+    for number in 0..format.segment_count {
+        if !is_filled_by_appends(&*log, &format, number) {
+            continue;
+        }
+        let policy = ScanPolicy::default();
+        match scan_segment(&*log, &format, &file, number, None, policy, &mut Nothing) {
+            Ok(SegmentVerdict::Appended { state, .. }) => homes.push(state),
+            Ok(_) => {}
+            // The survey of all segments meets the same damage, and tells it.
+            Err(_) => {}
+        }
+    }
+    match Ledger::read(&*log, &format, &file, &homes) {
+        Ok(ledger) => Ok(Some(ledger)),
+        Err(corruption) => {
+            let (number, _) = format.locate(corruption.offset);
+            surveyor.refuse(number as u32, corruption)?;
+            Ok(Some(Ledger::default()))
+        }
+    }
+}
+
+/// The bytes in which the newest ledger and the one before it lie.
+pub(super) fn slots(ledger: &Ledger, format: &LogFormat) -> Option<Span> {
+    let home = ledger.home()?;
+    let size = u64::from(first_unit(format)) * UNIT_SIZE;
+    Some(Span::new(format.position(home, 0), size))
+}
+
+struct Nothing;
+
+impl Visitor for Nothing {
+    fn records(&mut self, _: &[Found<'_>]) {}
+}
+
+/// Passes the records of a scan on to a rebuild if they count, and keeps those that wait for the history.
+pub(super) struct Judged<'a> {
+    own: OwnRecords<'a>,
+    rebuild: &'a mut Rebuild,
+    /// By position.
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+struct Waiting {
+    header: RecordHeader,
+    key: Vec<u8>,
+}
+
+impl<'a> Judged<'a> {
+    /// `shard_of` gives the shard of a key.
+    pub fn new(
+        ledger: &'a Ledger,
+        shard_of: &'a dyn Fn(&[u8]) -> u32,
+        rebuild: &'a mut Rebuild,
+    ) -> Self {
+        Self {
+            own: OwnRecords::new(ledger.versions(), shard_of),
+            rebuild,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Ends the scan: the records of the history count, too. Messages call the log `file`.
+    ///
+    /// # Errors
+    /// The records are not those that a node with this ledger stamps: no crash leaves that.
+    pub fn finish(self, ledger: &Ledger, file: &str) -> Result<History, Corruption> {
+        let Self {
+            own,
+            rebuild,
+            mut waiting,
+        } = self;
+        let history = own.finish(ledger.lineages(), file)?;
+        let links = history.chains.values().flatten();
+        let counts = links
+            .map(|link| link.position)
+            .chain(history.settled.iter().copied());
+        for position in counts {
+            let found = waiting.remove(&position);
+            let Waiting { header, key } = found.expect("the history has records that were taken");
+            rebuild.records(&[Found {
+                position,
+                header,
+                key: &key,
+                // An index needs no value.
+                value: &[],
+                is_void: false,
+            }]);
+        }
+        Ok(history)
+    }
+}
+
+impl Visitor for Judged<'_> {
+    fn records(&mut self, batch: &[Found<'_>]) {
+        let mut counted = Vec::with_capacity(batch.len());
+        for found in batch {
+            match self.own.take(found) {
+                OwnVerdict::Counts => counted.push(*found),
+                OwnVerdict::Void => {}
+                OwnVerdict::Open => {
+                    let (header, key) = (found.header, found.key.to_vec());
+                    self.waiting.insert(found.position, Waiting { header, key });
+                }
+            }
+        }
+        self.rebuild.records(&counted);
+    }
+}
