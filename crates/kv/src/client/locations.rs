@@ -85,6 +85,7 @@ impl Locations {
     }
 
     /// Remembers the place where the key with `hash` was found.
+    #[inline]
     pub fn learn(&self, hash: KeyHash, location: Location) {
         if location.distance > DISTANCE_MAX {
             return self.forget(hash);
@@ -98,6 +99,7 @@ impl Locations {
     }
 
     /// Forgets the key with `hash`.
+    #[inline]
     pub fn forget(&self, hash: KeyHash) {
         self.change(hash, |set| {
             if let Some(way) = way_of(set, hash) {

@@ -39,6 +39,7 @@ impl Values {
     }
 
     /// Value and version of the `index`-th key; `None` if the key is absent.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
         self.found[index]
             .as_ref()
@@ -119,7 +120,9 @@ impl Reader {
         keys.iter().try_for_each(|key| check_key(key))?;
         values.found.clear();
         values.found.resize(keys.len(), None);
-        let mut asked = self.ask_all(keys).await?;
+        let mut asked = Many::new();
+        // Nothing waits between the last look at the indexes and the READs, so the READs are of the present indexes.
+        self.ask_all(keys, &mut asked).await?;
         // Each key, and whether its record is known to be long.
         let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
 
@@ -208,24 +211,26 @@ fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
 }
 
 impl Reader {
-    /// All keys, whose indexes are open.
-    async fn ask_all(&self, keys: &[&[u8]]) -> Result<Many<Asked>, StoreError> {
-        let map = self.connection.welcome.keys();
-        let routes: Many<Route> = keys.iter().map(|key| map.route(key)).collect();
-        for route in &routes {
-            self.memory.open_index(route.shard).await?;
+    /// All keys, asked of the indexes of one moment. Opens the indexes that are not open yet.
+    async fn ask_all(&self, keys: &[&[u8]], asked: &mut Many<Asked>) -> Result<(), StoreError> {
+        while let Some(shard) = self.ask_open(keys, asked) {
+            self.memory.open_index(shard).await?;
         }
-        // Nothing waits between here and the READs, so they read the present indexes.
-        let indexes = routes.iter().map(|route| self.memory.index(route.shard));
-        let asked = keys
-            .iter()
-            .zip(&routes)
-            .zip(indexes)
-            .map(|((key, route), index)| {
-                let index = index.expect("an index stays open, or is replaced");
-                self.ask(key, route.hash, index)
-            });
-        Ok(asked.collect())
+        Ok(())
+    }
+
+    /// All keys; or a shard that one of them belongs to, if its index is not open.
+    fn ask_open(&self, keys: &[&[u8]], asked: &mut Many<Asked>) -> Option<u32> {
+        let map = self.connection.welcome.keys();
+        asked.clear();
+        for key in keys {
+            let Route { shard, hash } = map.route(key);
+            match self.memory.index(shard) {
+                Some(index) => asked.push(self.ask(key, hash, index)),
+                None => return Some(shard),
+            }
+        }
+        None
     }
 
     /// A key, with its remembered record if the record can be fetched together with the home bucket.
