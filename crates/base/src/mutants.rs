@@ -158,6 +158,8 @@ mutants! {
     FailedNodeGrants in "node", "every group is led again";
     /// A copy waits for an earlier sender that may still finish a write, before it follows an heir.
     DoubtStopsCopies in "node", "every group is led again";
+    /// An heir with a consent decides before its search has come to everything that its predecessor has answered.
+    ConsentBeforeSearch in "node", "an heir has everything";
     /// A floor rises behind many entries alone.
     FloorByCountAlone in "node", "segments are used again";
     /// The plan that a server runs has lost its write-back.

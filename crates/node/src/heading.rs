@@ -1,10 +1,10 @@
 //! Heirs: from the configuration that names them until they serve.
 
 use stonecast_backup::{Intake, Silence};
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{NodeName, Subject, Term};
 use stonecast_member::Member;
-use stonecast_replication::{Consent, Fence, LeaseSays, Lineage, Step};
+use stonecast_replication::{Consent, Fence, LeaseSays, Lineage, Point, Step};
 
 use crate::fences::Fences;
 use crate::node::Shared;
@@ -30,9 +30,7 @@ impl<C> State<C> {
                 continue;
             };
             let term = heir.takeover.term();
-            if shard.consent == Some(term) {
-                heir.takeover.consented(Consent { to: term });
-            }
+            heir.hear(shard.consent);
             heir.keep_out(fences, intake);
             let now = shared.runtime.now();
             let lease = lease_says(&shared.member, &shard.subject, term, now);
@@ -119,6 +117,17 @@ impl<C> State<C> {
 }
 
 impl TakesOver {
+    /// Takes a consent when everything that its primary has settled was found. The last entries may be durable in the memory of this node, and the search may
+    /// come to them later than the letter came. Until then the heir goes on as if there were no consent.
+    fn hear(&mut self, consent: Option<(Term, Point)>) {
+        if let Some((to, last)) = consent
+            && to == self.takeover.term()
+            && (self.takeover.copy().end() >= last || mutant!(ConsentBeforeSearch))
+        {
+            self.takeover.consented(Consent { to });
+        }
+    }
+
     /// Keeps all peers out that may append in earlier terms, until no entry of them lands. A peer that connects again sends nothing before this node answers
     /// that it follows, and an heir does not follow.
     fn keep_out(&mut self, fences: &mut Fences, intake: &mut Intake) {

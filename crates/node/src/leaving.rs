@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::{Configuration, Epoch, Group, NodeName, Refusal, Subject, Term};
+use stonecast_replication::Point;
 
 use crate::letter::Says;
 use crate::node::Shared;
@@ -177,19 +178,20 @@ impl<C: 'static> State<C> {
                 return false;
             }
         };
+        let last = copy.end();
         shard.copies(copy);
-        shard.consent = Some(to);
+        shard.consent = Some((to, last));
         shared.store.resigned(number, Ended::nothing());
         for copy in copies.iter().filter(|&copy| *copy != state.me) {
-            shared.say(state, copy, (number, to), Says::Consent);
+            shared.say(state, copy, (number, to), Says::Consent { last });
         }
         true
     }
 
-    /// The predecessor of the primary of `term` has ended, and consents.
-    pub fn hear_consent(&mut self, number: u32, term: Term) {
+    /// The predecessor of the primary of that term has ended at that point, and consents.
+    pub fn hear_consent(&mut self, number: u32, consent: (Term, Point)) {
         if let Some(shard) = self.shards.get_mut(&number) {
-            shard.consent = shard.consent.max(Some(term));
+            shard.consent = shard.consent.max(Some(consent));
         }
     }
 
@@ -201,7 +203,8 @@ impl<C: 'static> State<C> {
             };
             let (heir, term) = (group.primary.clone(), group.term);
             let shard = self.shards.get_mut(&number).expect("it was listed");
-            if shard.consent == Some(term) && shard.released != Some(term) {
+            let consents = shard.consent.is_some_and(|(to, _)| to == term);
+            if consents && shard.released != Some(term) {
                 shard.released = Some(term);
                 shared.member.consented(&shard.subject, &heir, term);
             }

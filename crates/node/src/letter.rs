@@ -9,7 +9,7 @@
 //!   5 ask         16 join u64    24 page u64    32 offset u64
 //!   6 piece       16 join u64    24 page u64    32 offset u64    40 size u64    48 last u64: 0 or 1    56 bytes of the page, to the end
 //!   7 pulled      16 join u64
-//!   8 consent
+//!   8 consent     16 last: term u64, version u64
 //! ```
 //!
 //! Numbers are little-endian. A letter may get lost, or come late or twice. Each letter names its term, and its sender repeats it until an answer comes.
@@ -59,8 +59,8 @@ pub enum Says {
     Piece(Piece),
     /// From a joiner: everything that was published is durable here.
     Pulled { join: u64 },
-    /// From the primary before the term: it has ended, with nothing left that waits, and the next change has named the primary of the term.
-    Consent,
+    /// From the primary before the term: it has ended with everything up to `last` settled, and the next change has named the primary of the term.
+    Consent { last: Point },
 }
 
 /// A part of a page of what a primary has published.
@@ -105,7 +105,7 @@ impl Letter {
             Says::Ask { .. } => 5,
             Says::Piece(_) => 6,
             Says::Pulled { .. } => 7,
-            Says::Consent => 8,
+            Says::Consent { .. } => 8,
         };
         let mut bytes = kind.to_le_bytes().to_vec();
         bytes.extend(self.shard.to_le_bytes());
@@ -138,7 +138,8 @@ impl Letter {
                 bytes.extend(connection.to_le_bytes());
                 write_point(&mut bytes, *has);
             }
-            Says::Confirmed | Says::Consent => {}
+            Says::Confirmed => {}
+            Says::Consent { last } => write_point(&mut bytes, *last),
             Says::Ask { join, page, offset } => write_longs(&mut bytes, &[*join, *page, *offset]),
             Says::Piece(piece) => {
                 let Piece {
@@ -210,7 +211,7 @@ fn read(mut bytes: &[u8]) -> Option<Letter> {
             bytes: std::mem::take(rest).to_vec(),
         }),
         7 => Says::Pulled { join: long(rest)? },
-        8 => Says::Consent,
+        8 => Says::Consent { last: point(rest)? },
         _ => return None,
     };
     rest.is_empty().then_some(Letter { shard, term, says })
@@ -313,7 +314,7 @@ mod tests {
                 bytes: b"records".to_vec(),
             })),
             of(Says::Pulled { join }),
-            of(Says::Consent),
+            of(Says::Consent { last: point(8, 47) }),
         ]
     }
 

@@ -136,8 +136,8 @@ pub struct Shard<C> {
     pub bodies: BTreeMap<Point, Rc<[u8]>>,
     /// Streams that are open in the intake: the peer and its join, by term.
     pub streams: BTreeMap<Term, (NodeName, u64)>,
-    /// The last term to whose primary the primary before has consented.
-    pub consent: Option<Term>,
+    /// The last term to whose primary the primary before has consented, and the point at which that one ended.
+    pub consent: Option<(Term, Point)>,
     /// The last term in which this node has released what it had granted before, by a consent.
     pub released: Option<Term>,
     /// The floor that the intake was told, and when.

@@ -176,7 +176,7 @@ impl<C> State<C> {
                 self.hear_ask(shared, from, (shard, term), (join, page, offset));
             }
             Says::Piece(piece) => self.hear_piece(&*shared.store, from, (shard, term), &piece),
-            Says::Consent => self.hear_consent(shard, term),
+            Says::Consent { last } => self.hear_consent(shard, (term, last)),
             Says::Pulled { join } => {
                 self.hear_pulled(from, (shard, term), join, shared.runtime.now());
             }

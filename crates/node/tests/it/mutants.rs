@@ -3,10 +3,10 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{campaign, dismissals, failures, heirs, joins, writes};
+use crate::{campaign, dismissals, failures, heirs, joins, moves, writes};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 9] = [
+const STORIES: [(Mutant, fn()); 10] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -32,6 +32,10 @@ const STORIES: [(Mutant, fn()); 9] = [
     (
         Mutant::DoubtStopsCopies,
         heirs::a_shard_is_led_while_its_last_primary_is_in_doubt,
+    ),
+    (
+        Mutant::ConsentBeforeSearch,
+        moves::an_heir_with_a_consent_has_what_was_answered_before,
     ),
     (
         Mutant::FloorByCountAlone,

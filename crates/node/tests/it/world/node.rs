@@ -77,6 +77,7 @@ pub struct Place {
     pub lost_power: Cell<bool>,
     module: Rc<Module>,
     plan: Plan,
+    look_units: u32,
     runs: Cell<u32>,
 }
 
@@ -98,7 +99,8 @@ pub fn described(index: usize, plan: Plan) -> Described {
 }
 
 impl Place {
-    pub fn new(world: &World, index: usize, plan: Plan) -> Self {
+    /// A node whose intake looks at no more than `look_units` at a time.
+    pub fn new(world: &World, index: usize, (plan, look_units): (Plan, u32)) -> Self {
         let machine = world.machine(MachineOptions {
             platform: plan.platform(),
             ..MachineOptions::new(MachineProfile::MODERN)
@@ -113,6 +115,7 @@ impl Place {
             lost_power: Cell::default(),
             module: world.module(machine, Survivor::default()),
             plan,
+            look_units,
             runs: Cell::default(),
         }
     }
@@ -237,7 +240,7 @@ impl Place {
             ahead: 2,
             entry_size_max: ENTRY_SIZE_MAX,
             window_size: 4096,
-            look_units: 64,
+            look_units: self.look_units,
             ask_again_ns: 20_000,
             rnr_retry_count: 50,
             rnr_retry_delay_ns: 20_000,

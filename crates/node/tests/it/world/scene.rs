@@ -25,6 +25,8 @@ pub struct Shape {
     /// Copies of each shard, on three nodes.
     pub replicas: u8,
     pub plan: Plan,
+    /// Units of memory that an intake looks at in one turn.
+    pub look_units: u32,
     pub remove_after_ns: Nanoseconds,
     /// Bytes of each shard that no key has.
     pub ballast: u64,
@@ -36,6 +38,7 @@ impl Shape {
         shards: 3,
         replicas: 3,
         plan: Plan::OneSided,
+        look_units: 64,
         remove_after_ns: 60 * MS,
         ballast: 0,
     };
@@ -90,7 +93,7 @@ impl Scene {
         let service = service.unwrap();
         let first = first_configuration(shape);
         let places: Vec<_> = (0..3)
-            .map(|index| Place::new(&world, index, shape.plan))
+            .map(|index| Place::new(&world, index, (shape.plan, shape.look_units)))
             .collect();
         for place in &places {
             place.disk.enter(Known::of(&first));
