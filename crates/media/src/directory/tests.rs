@@ -85,7 +85,22 @@ impl Place {
     }
 
     fn reopen(&self) -> Result<(DirectoryBacking, Rc<PersistentMapping>), MediaError> {
-        self.open(DirectoryBacking::open(self.directory.path()).unwrap())
+        self.open(self.locked())
+    }
+
+    /// Opens the pool as soon as no process locks it. Another test starts a program: until that program runs, its process
+    /// has a copy of each descriptor of this process, and with it the lock.
+    fn locked(&self) -> DirectoryBacking {
+        let me = Some(std::process::id());
+        for _ in 0..1_000 {
+            match DirectoryBacking::open(self.directory.path()) {
+                Err(MediaError::InUse { pid, .. }) if pid == me || pid.is_none() => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                opened => return opened.unwrap(),
+            }
+        }
+        panic!("the pool stays locked");
     }
 
     fn lock_text(&self) -> String {
