@@ -110,7 +110,7 @@ pub enum StoreError {
     },
     /// The pool is of a cluster, and may lack records that its node has told others of.
     #[error(
-        "the pool is of a cluster, and {reason}: its node may have told others of records that are gone. Nothing was changed. Remove the pool, and let the node begin with a new one"
+        "the pool is of a cluster, and {reason}: its node may have told others of records that are gone. Remove the pool, and let the node begin with a new one"
     )]
     CopyLost {
         /// What happened to the pool.

@@ -23,8 +23,8 @@ use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::Runtime;
 use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::{
-    EntryFacts, EntryFormat, Heritage, Ledger, LedgerFull, LogFormat, SegmentState, Turn, Turned,
-    UNIT_SIZE, Unsettled,
+    EntryFacts, EntryFormat, Heritage, Ledger, LedgerFull, LogFormat, OwnVerdict, RecordHeader,
+    SegmentState, Turn, Turned, UNIT_SIZE, Unsettled,
 };
 use stonecast_media::{MediaError, Pool, Prepared, Region};
 use stonecast_persist::Persisted;
@@ -40,7 +40,7 @@ use crate::error::StoreError;
 /// Records after which the floors rise, however much room there is: a start has to keep so many keys in memory.
 const SETTLED_TOGETHER: u64 = 4096;
 /// The segment in which a new pool gets its first ledger.
-const FIRST_HOME: u32 = 0;
+pub(super) const FIRST_HOME: u32 = 0;
 /// Interval at which a new pool looks whether that segment has its space.
 const SPACE_LOOK_NS: Nanoseconds = 20_000;
 
@@ -68,9 +68,11 @@ impl Keeper {
     ) -> Result<(Self, Span), LedgerFull> {
         let Own {
             mut ledger,
-            history,
+            mut history,
             is_whole,
         } = own;
+        // A segment may name a version that no record and no row has: the history of later records does not end at it.
+        history.given = history.given.max(given);
         match is_whole {
             true => history.note_in(ledger.versions_mut()),
             false => history.note_end_in(ledger.versions_mut()),
@@ -97,6 +99,13 @@ impl Keeper {
     /// Every record up to this version is settled, durably once the last span that was returned is persisted.
     pub fn settled(&self) -> u64 {
         self.ledger.versions().settled()
+    }
+
+    /// Whether the record of `shard` with this `header` never counts, and so is not moved.
+    pub fn is_void(&self, shard: u32, header: &RecordHeader) -> bool {
+        // Only records that count were moved.
+        header.moved_at().is_none()
+            && self.ledger.versions().judge(shard, header.sequence()) == OwnVerdict::Void
     }
 
     /// Notes a record that was stamped.

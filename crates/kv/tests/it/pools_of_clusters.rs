@@ -122,6 +122,24 @@ fn a_pool_whose_ledger_is_gone_is_refused() {
     world.run(async |world| has_all(world, 0..10).await);
 }
 
+/// Needs the look for the ledger's segment: with an empty ledger all records are void, and the opening makes that durable.
+#[test]
+fn a_pool_whose_ledger_has_lost_its_segment_is_refused_and_stays_as_it_is() {
+    let world = small();
+    world.run_until(End::Kill, async |world| put_all(world, 0..10).await);
+    let at = (HOME as u64) * world.segment_size;
+    let mut header = [0; 4 * 64];
+    log_of(&world).read_exact_at(&mut header, at).unwrap();
+    log_of(&world).write_all_at(&[0; 4 * 64], at).unwrap();
+    let refused = world.try_run(End::Close, async |_| ()).unwrap_err();
+    assert!(
+        refused.to_string().contains("none with a ledger"),
+        "{refused}"
+    );
+    log_of(&world).write_all_at(&header, at).unwrap();
+    world.run(async |world| has_all(world, 0..10).await);
+}
+
 /// Fails if a pool of a cluster lets clients take versions of the counter: a missing one could not be noticed.
 #[test]
 fn clients_do_not_publish_in_a_pool_of_a_cluster() {

@@ -33,7 +33,7 @@ pub struct History {
     pub missing: Option<u64>,
     /// The number of records behind the missing version. None of them counts.
     pub behind_missing: u64,
-    /// The highest version that a record has or a row of the ledger names.
+    /// The highest version that a record has or a row of the ledger names. Raised by whoever knows that the counter gave a higher one.
     pub given: u64,
     /// The first version that no record of the history has.
     end: u64,
@@ -239,5 +239,19 @@ mod tests {
         history.note_end_in(&mut part);
         let verdicts = [&whole, &part].map(|versions| versions.judge(0, 4));
         assert_eq!(verdicts, [OwnVerdict::Counts, OwnVerdict::Void]);
+    }
+
+    /// Needs the raised end: the counter goes on behind a version that no record has, and all later records would be behind a missing one.
+    #[test]
+    fn a_version_that_the_counter_gave_without_a_record_is_not_missing_later() {
+        let mut versions = Versions::default();
+        versions.skip(3, 5);
+        versions.settle(9);
+        let shard_of = |_: &[u8]| 0;
+        let found = OwnRecords::new(&versions, &shard_of);
+        let mut history = found.finish(&Lineages::default(), "log").unwrap();
+        history.given = 12;
+        history.note_in(&mut versions);
+        assert_eq!(versions.expected_from(10), 13);
     }
 }

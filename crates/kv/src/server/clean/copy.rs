@@ -5,10 +5,20 @@ use stonecast_log::{Found, Heritage, Kind, Record, STAMP_SIZE, UNIT_SIZE, reloca
 
 use super::{Cleaner, Copied, Step, Victim};
 use crate::server::journal::{Journal, Placed};
+use crate::server::keeper::Keeper;
 use crate::server::shard::Move;
 use crate::server::shards::Shards;
 use crate::server::space::Purpose;
 use crate::wire::{Route, Word};
+
+/// Facts beside the indexes that decide whether a record is needed.
+#[derive(Clone, Copy)]
+pub(super) struct Needs<'a> {
+    /// The keeper of a pool of a cluster.
+    pub keeper: Option<&'a Keeper>,
+    /// Tombstones below are not needed.
+    pub horizon: u64,
+}
 
 /// The fate of a record.
 enum Fate {
@@ -20,13 +30,13 @@ enum Fate {
 
 impl Cleaner {
     /// Copies the needed records of the next `budget` bytes of the victim, including a record that ends behind these bytes. At
-    /// the victim's end, writes the seal of its next generation. Tombstones below `horizon` are not needed.
+    /// the victim's end, writes the seal of its next generation.
     pub(super) fn copy_some(
         &mut self,
         shards: &mut Shards,
         journal: &mut Journal,
         budget: u64,
-        horizon: u64,
+        needs: Needs<'_>,
         step: &mut Step,
     ) -> Copied {
         let Some(mut victim) = self.victim.take_if(|victim| victim.next.is_none()) else {
@@ -49,7 +59,7 @@ impl Cleaner {
             if stopped.is_none() {
                 let parts = (&mut *shards, &mut *journal);
                 stopped = self
-                    .copy_batch(parts, (&mut victim, step), horizon, batch)
+                    .copy_batch(parts, (&mut victim, step), needs, batch)
                     .err();
             }
         });
@@ -101,7 +111,7 @@ impl Cleaner {
         &mut self,
         (shards, journal): (&mut Shards, &mut Journal),
         (victim, step): (&mut Victim, &mut Step),
-        horizon: u64,
+        needs: Needs<'_>,
         batch: &[Found<'_>],
     ) -> Result<(), u32> {
         let mut routes = std::mem::take(&mut self.routes);
@@ -112,7 +122,7 @@ impl Cleaner {
             .for_each(|&Route { shard, hash }| shards.of(shard).index().prefetch(hash));
         let copied = routes.iter().zip(batch).try_for_each(|(&route, found)| {
             let (_, unit) = journal.format().locate(found.position);
-            match fate(shards, route, found, horizon) {
+            match fate(shards, route, found, needs) {
                 Fate::Needed(old) => self
                     .copy(journal, step, (route, old), found)
                     .map_err(|NoRoom| unit)?,
@@ -244,12 +254,19 @@ fn note_span(step: &mut Step, position: u64, size: u64) {
     }
 }
 
-/// Decides whether a record is needed. Tombstones below `horizon` are not.
-fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, horizon: u64) -> Fate {
+/// Decides whether a record is needed.
+fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, needs: Needs<'_>) -> Fate {
     let (shard, hash) = (shards.of_mut(route.shard), route.hash);
     let header = &found.header;
     match header.kind() {
         _ if found.is_void => Fate::Dead,
+        // A moved record counts without the history, and so would the copy of a void tombstone.
+        _ if needs
+            .keeper
+            .is_some_and(|keeper| keeper.is_void(route.shard, header)) =>
+        {
+            Fate::Dead
+        }
         Kind::Put if mutant!(LiveRecordLeftBehind) && header.sequence().is_multiple_of(4) => {
             Fate::Dead
         }
@@ -261,7 +278,7 @@ fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, horizon: u64) -> F
             .map_or(Fate::Dead, |word| Fate::Needed(Some(word))),
         Kind::Delete => {
             let sequence = header.sequence();
-            let dropped = sequence < horizon
+            let dropped = sequence < needs.horizon
                 || mutant!(TombstoneDroppedEarly)
                 || shard.has_later(hash, found.key, sequence);
             match dropped {

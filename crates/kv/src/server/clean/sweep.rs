@@ -7,6 +7,7 @@ use std::task::Poll;
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Port, Runtime};
 
+use super::copy::Needs;
 use super::due::Due;
 use super::{Step, due};
 use crate::error::StoreError;
@@ -86,9 +87,14 @@ impl Sweeper {
                     cleaner,
                     journal,
                     shards,
+                    keeper,
                     ..
                 } = &mut *state.borrow_mut();
-                cleaner.copy_some(shards, journal, budget, due.horizon, &mut step)
+                let needs = Needs {
+                    keeper: keeper.as_ref(),
+                    horizon: due.horizon,
+                };
+                cleaner.copy_some(shards, journal, budget, needs, &mut step)
             };
             done += copied.bytes;
             if copied.is_last {

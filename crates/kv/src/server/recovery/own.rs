@@ -20,6 +20,7 @@ use stonecast_media::Pool;
 
 use super::rebuild::Rebuild;
 use super::survey::{Surveyor, format_of};
+use crate::server::keeper::FIRST_HOME;
 
 /// What the ledger and the log say of the records that this node stamped.
 pub(crate) struct Own {
@@ -58,6 +59,18 @@ pub(super) fn read_ledger(
             surveyor.refuse(number as u32, corruption)?;
             Ok(Some(Ledger::default()))
         }
+    }
+}
+
+/// The damage of a pool with records and without a segment for its ledger, which is durable before the first record. With an empty ledger all of
+/// the records would be void.
+pub(super) fn without_home(pool: &Pool) -> Corruption {
+    Corruption {
+        what: "ledger".into(),
+        file: pool.backing().name().into(),
+        offset: format_of(pool).position(FIRST_HOME, 0),
+        found: "segments with records, and none with a ledger".to_owned(),
+        expected: "a header of the segment of the ledger".to_owned(),
     }
 }
 

@@ -16,8 +16,9 @@ use stonecast_media::{Blob, Durability, Pool, Region};
 
 use crate::error::StoreError;
 use crate::index::Index;
+use crate::server::keeper::FIRST_HOME;
 use crate::server::recovery::checkpoint::{Checkpoint, Image};
-use crate::server::recovery::own::{Judged, Own, read_ledger, slots};
+use crate::server::recovery::own::{Judged, Own, read_ledger, slots, without_home};
 use crate::server::recovery::rebuild::{Keys, Rebuild, Rebuilt};
 use crate::server::recovery::{RecoveryReport, SEGMENT_START_SIZE};
 use crate::wire::KeyMap;
@@ -280,6 +281,9 @@ fn scan_own(
     let shard_of = |key: &[u8]| keys.route(key).shard;
     let mut judged = Judged::new(&ledger, &shard_of, rebuild);
     let scanned = scan_all(pool, left, &mut judged, surveyor)?;
+    if ledger.home().is_none() && scanned.appended.is_empty() && !scanned.segments.is_empty() {
+        surveyor.refuse(FIRST_HOME, without_home(pool))?;
+    }
     let history = match judged.finish(&ledger, &pool.backing().name()) {
         Ok(history) => history,
         Err(corruption) => {
