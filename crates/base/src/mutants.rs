@@ -140,6 +140,8 @@ mutants! {
     RequestOutlivesTerm in "kv/cluster", "a retried write is done once";
     /// A client of a cluster believes what it has read without a look at its lease.
     ReadUnchecked in "kv/cluster", "readers within the primary's lease";
+    /// A client stays in the term of a shard while it asks for a later one.
+    StaysUntilEntered in "kv/cluster", "readers within the primary's lease";
     /// A client asks for the outcome of a write with a version that another node named.
     SinceOfConnection in "kv/cluster", "a retried write is done once";
     /// A node reports its own copy before the commit of its log.

@@ -21,8 +21,8 @@ impl Client {
     /// Enters `term` of `shard`, in which this client takes the server for the shard's primary: each later request for the shard is of
     /// that term. One request, unless the client is in the term already.
     ///
-    /// Fails with [`StoreError::NotPrimary`] if the server does not lead the shard in that term; the client then stays in the term
-    /// that it was in. Fails with [`StoreError::Invalid`] if there is no such shard.
+    /// Fails with [`StoreError::NotPrimary`] if the server does not lead the shard in that term; the client is then in no term of the
+    /// shard. Fails with [`StoreError::Invalid`] if there is no such shard.
     pub async fn enter(&self, shard: u32, term: Term) -> Result<(), StoreError> {
         if shard >= self.shards() {
             return Err(StoreError::Invalid);

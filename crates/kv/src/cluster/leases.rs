@@ -71,7 +71,12 @@ impl Leases {
             let sent_at = now();
             let offered = client.ask_lease().await?;
             let Some(lapsed) = offered.lapsed else {
-                self.note(&entered, offered.held_ns, sent_at);
+                // A request that waits for room may be overtaken by one that enters a later term.
+                let stayed = |(shard, term): (u32, &Option<Term>)| {
+                    term.filter(|&term| client.term(shard) == Some(term))
+                };
+                let covered: Vec<_> = (0..).zip(&entered).map(stayed).collect();
+                self.note(&covered, offered.held_ns, sent_at);
                 return Ok(());
             };
             if let Some(lease) = self.of_shards.borrow_mut().get_mut(lapsed as usize) {
@@ -83,10 +88,10 @@ impl Leases {
         })
     }
 
-    fn note(&self, entered: &[Option<Term>], held_ns: Nanoseconds, sent_at: Nanoseconds) {
+    fn note(&self, covered: &[Option<Term>], held_ns: Nanoseconds, sent_at: Nanoseconds) {
         self.held_ns.set(held_ns);
         let offer = ReaderOffer { held_ns };
-        for (lease, term) in self.of_shards.borrow_mut().iter_mut().zip(entered) {
+        for (lease, term) in self.of_shards.borrow_mut().iter_mut().zip(covered) {
             if let Some(term) = *term {
                 let node = self.node.clone();
                 *lease = Some(ReaderLease::new(node, term, offer, sent_at, CLOCK));

@@ -6,10 +6,14 @@ use stonecast_base::mutants::Mutant;
 use crate::{cluster, terms};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 3] = [
+const STORIES: [(Mutant, fn()); 4] = [
     (
         Mutant::ReadUnchecked,
         cluster::a_get_whose_lease_ends_during_its_reads_is_repeated_at_the_next_primary,
+    ),
+    (
+        Mutant::StaysUntilEntered,
+        terms::a_client_is_in_no_term_of_a_shard_while_it_asks_for_a_later_one,
     ),
     (
         Mutant::RequestOutlivesTerm,

@@ -134,6 +134,29 @@ pub fn a_put_that_waits_at_its_node_is_refused_once_the_term_is_over_and_the_nod
     });
 }
 
+/// A lease that the server gives meanwhile is of the later term. The seeded bug `StaysUntilEntered`.
+#[test]
+pub fn a_client_is_in_no_term_of_a_shard_while_it_asks_for_a_later_one() {
+    told(async |world, client| {
+        client.put(KEY, b"old").await.unwrap();
+        let shard = client.shard_of(KEY);
+        lead(world, 5, Some(5));
+        let mut entering = Box::pin(client.enter(shard, Epoch(5)));
+        poll_once(pin!(entering.as_mut())).await;
+        assert_eq!(client.term(shard), None);
+        entering.await.unwrap();
+        assert_eq!(client.term(shard), Some(Epoch(5)));
+        assert_not_primary(&client.enter(shard, Epoch(4)).await.unwrap_err(), 5);
+        assert_eq!(client.term(shard), None);
+        let mut abandoned = Box::pin(client.enter(shard, Epoch(5)));
+        poll_once(pin!(abandoned.as_mut())).await;
+        drop(abandoned);
+        assert_eq!(client.term(shard), None);
+        client.enter(shard, Epoch(5)).await.unwrap();
+        client.put(KEY, b"new").await.unwrap();
+    });
+}
+
 #[test]
 fn a_retry_in_a_later_term_learns_that_its_first_attempt_was_done() {
     told(async |world, client| {

@@ -17,7 +17,7 @@
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
-use stonecast_base::LINE_SIZE;
+use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{RemoteAddress, Rkey};
 use stonecast_lineage::{Epoch, Term};
 
@@ -209,7 +209,12 @@ impl ServerMemory {
 
 impl super::Connection {
     /// Enters `term` of `shard`: asks for access to the index of the shard, the log and staging memory, and checks the server's answer.
+    /// The server enters the term when the request arrives. The client is in no term of the shard from the request to the answer, unless
+    /// it is in `term` already: a lease that the server gives meanwhile is of the later term, and must not pass for one of the earlier.
     pub(super) async fn ask_access(&self, shard: u32, term: Term) -> Result<Accesses, StoreError> {
+        if self.terms.of(shard) != Some(term) && !mutant!(StaysUntilEntered) {
+            self.terms.leave(shard);
+        }
         for _ in 0..READ_RETRIES_MAX {
             match self.request(Request::Access { shard, term }).await? {
                 Answer::Access(accesses) => {
