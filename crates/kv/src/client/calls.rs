@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::metrics::{Metrics, PAGES};
 use crate::stat::{COUNTERS, Stat};
 use crate::wire::limits::check_key;
-use crate::wire::{Answer, ReaderLeaseGrant, Request, table_size};
+use crate::wire::{Answer, KeyMap, ReaderLeaseGrant, Request, table_size};
 
 impl Client {
     /// Enters `term` of `shard`, in which this client takes the server for the shard's primary: each later request for the shard is of
@@ -53,6 +53,16 @@ impl Client {
     /// Whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.connection.is_closed()
+    }
+
+    /// The UUID of the server's pool, as a number.
+    pub(crate) fn pool(&self) -> u128 {
+        self.inner.connection.format.uuid
+    }
+
+    /// The division of the pool's keys among its shards.
+    pub(crate) fn keys(&self) -> KeyMap {
+        self.inner.connection.welcome.keys()
     }
 
     /// The number of shards.

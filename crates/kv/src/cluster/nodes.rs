@@ -1,6 +1,6 @@
 //! The sessions of this client: one with each node that it needs, opened at first use. A session lasts as long as its node.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
@@ -14,6 +14,7 @@ use super::leases::Leases;
 use super::map::{Map, Place};
 use crate::client::{Client, ClientOptions, FairLock};
 use crate::error::StoreError;
+use crate::wire::KeyMap;
 
 /// The pause of a task that renews leases while nobody reads.
 const IDLE_NS: Nanoseconds = 20_000_000;
@@ -30,6 +31,8 @@ pub(super) struct Nodes {
     runtime: Rc<dyn Runtime>,
     options: ClientOptions,
     open: RefCell<BTreeMap<NodeName, Rc<Node>>>,
+    /// The division of keys among shards, as the first node told it. All nodes hash alike.
+    keys: Cell<Option<KeyMap>>,
     /// Held by the one call that opens a session.
     opening: FairLock,
 }
@@ -47,6 +50,7 @@ impl Nodes {
             runtime,
             options,
             open: RefCell::default(),
+            keys: Cell::new(None),
             opening: FairLock::default(),
         };
         let mut failed = None;
@@ -61,11 +65,10 @@ impl Nodes {
         Err(ClusterError::NotServed { shard, source })
     }
 
-    /// The shard of a key. All nodes hash alike.
+    /// The shard of a key.
     pub fn shard_of(&self, key: &[u8]) -> u32 {
-        let open = self.open.borrow();
-        let node = open.values().next().expect("open since the connect");
-        node.client.shard_of(key)
+        let keys = self.keys.get().expect("told at the connect");
+        keys.route(key).shard
     }
 
     /// The session with the primary that `map` names for `shard`, in the term that it names.
@@ -101,15 +104,28 @@ impl Nodes {
         let mut failed = StoreError::refused(place.name.as_str(), "the node has no address");
         for address in &place.node.addresses {
             match self.connect(address, (shard, place.term)).await {
-                Ok(client) if client.shards() != map.shards() => {
-                    let reason = "the node has another number of shards than the configuration";
-                    failed = StoreError::refused(address, reason);
-                }
-                Ok(client) => return Ok(self.add(place.name, client)),
+                Ok(client) => match self.fault_of(&client, map, place) {
+                    Some(fault) => failed = StoreError::refused(address, fault),
+                    None => return Ok(self.add(place.name, client)),
+                },
                 Err(error) => failed = error,
             }
         }
         Err(failed)
+    }
+
+    /// The reason why `client` has no session with the node at `place`, if any: an address may have been given to another node since.
+    fn fault_of(&self, client: &Client, map: &Map, place: &Place<'_>) -> Option<&'static str> {
+        let keys = self.keys.get();
+        if client.pool() != place.node.pool.as_u128() {
+            Some("the node has another pool than the configuration names")
+        } else if client.shards() != map.shards() {
+            Some("the node has another number of shards than the configuration")
+        } else if keys.is_some_and(|keys| keys != client.keys()) {
+            Some("the node hashes keys in another way than the first node")
+        } else {
+            None
+        }
     }
 
     async fn connect(&self, address: &str, first: (u32, Term)) -> Result<Client, StoreError> {
@@ -118,6 +134,7 @@ impl Nodes {
     }
 
     fn add(&self, name: &NodeName, client: Client) -> Rc<Node> {
+        self.keys.set(Some(client.keys()));
         let leases = Leases::new(name.clone(), client.shards());
         let node = Rc::new(Node { client, leases });
         let keeping = keep(Rc::downgrade(&node), self.runtime.clone());

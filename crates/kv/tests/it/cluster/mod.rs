@@ -5,6 +5,7 @@ mod world;
 use stonecast_cluster::Subject;
 use stonecast_fabric::decorate::Counts;
 use stonecast_kv::{ClusterClient, ClusterError, Condition, Effect, StoreError, Written};
+use uuid::Uuid;
 
 use crate::world::key;
 use world::{Cluster, MS, SHARDS};
@@ -197,6 +198,25 @@ fn a_write_whose_node_dies_is_done_at_the_next_node_or_is_unknown_with_its_token
             .await;
         assert!(matches!(again.unwrap(), Written::Done(_)));
         assert_eq!(read(client, &name).await, Some(b"new".to_vec()));
+    });
+}
+
+/// Fails if a client takes the server at a node's address for the node.
+#[test]
+fn a_server_with_another_pool_than_the_configuration_names_is_refused() {
+    Cluster::tell_story(async |cluster, client| {
+        let shard = 2;
+        let name = key_of(client, shard);
+        let heir = (cluster.leader(shard) + 1) % 3;
+        let mut other = cluster.with_heir(shard, heir);
+        let node = other.nodes.get_mut(&cluster.nodes[heir].name);
+        node.unwrap().pool = Uuid::from_u128(99);
+        cluster.tell(&other);
+        cluster.publish(&other).await;
+        let connected = cluster.connect(40 * MS).await.unwrap();
+        let failed = connected.put(&name, b"value").await.unwrap_err();
+        assert!(failed.to_string().contains("another pool"), "{failed}");
+        assert_eq!(failed.effect(), Effect::None);
     });
 }
 

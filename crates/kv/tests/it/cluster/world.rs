@@ -30,6 +30,8 @@ const KEY_SEED: std::ops::Range<usize> = 16..24;
 /// A server that stands for a node.
 pub struct StandIn {
     pub name: NodeName,
+    /// The UUID of its pool.
+    pub pool: Uuid,
     pub machine: Machine,
     pub process: Process,
     pub server: Rc<RefCell<Option<Rc<Server>>>>,
@@ -58,7 +60,7 @@ impl Cluster {
         let service =
             ConfigService::start(&world, "config", &[seat], 1, ServiceOptions::default()).unwrap();
         let nodes: Vec<_> = (0..NODES).map(|index| start(&world, index)).collect();
-        let configuration = first_configuration(options().platform);
+        let configuration = first_configuration(&nodes, options().platform);
         let process = world.process(home);
         let cluster = Self {
             nodes,
@@ -192,6 +194,7 @@ fn start(world: &World, index: usize) -> StandIn {
         entropy: entropy(index),
     };
     let pool = Pool::create(Rc::new(SimBacking::new(&module)), pool).unwrap();
+    let uuid = pool.uuid();
     let process = world.process(machine);
     let (serving, started) = (
         process.clone(),
@@ -213,6 +216,7 @@ fn start(world: &World, index: usize) -> StandIn {
     }));
     StandIn {
         name: name(index),
+        pool: uuid,
         machine,
         process,
         server: started,
@@ -224,18 +228,18 @@ fn name(index: usize) -> NodeName {
     ["a", "b", "c"][index].parse().unwrap()
 }
 
-fn first_configuration(platform: DeclaredPlatform) -> Configuration {
+fn first_configuration(nodes: &[StandIn], platform: DeclaredPlatform) -> Configuration {
     let attempt = Attempt {
         writer: "test".to_owned(),
         number: Uuid::from_u128(1),
     };
     let policy = Policy::new(NODES as u8, SHARDS);
     let mut configuration = Configuration::create(Nonce::from_u128(5), policy, attempt);
-    for index in 0..NODES {
-        let pool = Uuid::from_u128(index as u128 + 1);
-        let node = Node::new(pool, Durability::Power, platform, vec![address(index)]);
+    for (index, stand_in) in nodes.iter().enumerate() {
+        let addresses = vec![address(index)];
+        let node = Node::new(stand_in.pool, Durability::Power, platform, addresses);
         let start = Start::first(node);
-        configuration = configuration.register(&name(index), &start).unwrap();
+        configuration = configuration.register(&stand_in.name, &start).unwrap();
     }
     configuration.place_shards().unwrap()
 }
