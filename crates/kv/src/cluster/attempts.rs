@@ -3,13 +3,18 @@
 //! ```text
 //!   refused, or the node is gone --> a later map?  at once
 //!                                    none          a pause, and once more
+//!   the node is silent           --> another primary or term?  once more
+//!                                    none                      the attempt goes on
 //!   any other error, or no time  --> the end
 //! ```
 
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 
+use super::map::Map;
 use super::nodes::Node;
 use super::{ClusterClient, PAUSE_NS};
 use crate::error::{Effect, StoreError};
@@ -37,11 +42,9 @@ impl ClusterClient {
         loop {
             let map = self.maps.latest();
             let work = async { once(self.nodes.session(&map, shard).await?).await };
-            let left = deadline.saturating_sub(self.runtime.now());
-            let error = match self.runtime.within(left, work).await {
-                Ok(Ok(done)) => return Ok(done),
-                Ok(Err(error)) => error,
-                Err(_) => StoreError::Disconnected { unknown: true },
+            let error = match self.while_leading(&map, shard, deadline, work).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
             };
             is_unknown |= error.effect() == Effect::Unknown;
             let is_late = self.runtime.now().saturating_add(PAUSE_NS) >= deadline;
@@ -57,8 +60,43 @@ impl ClusterClient {
         }
     }
 
+    /// Waits for an attempt as long as the configuration names the primary and the term of `map`. A node that is silent may be alive, so
+    /// nothing tells the client that an heir leads: the client looks after each part of its patience.
+    async fn while_leading<T>(
+        &self,
+        map: &Map,
+        shard: u32,
+        deadline: Nanoseconds,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let part_ns = self.options.attempt_ns();
+        let left = || deadline.saturating_sub(self.runtime.now());
+        let mut work = pin!(work);
+        loop {
+            let ended = self.runtime.within(part_ns.min(left()), work.as_mut());
+            if let Ok(ended) = ended.await {
+                return ended;
+            }
+            let latest = self.maps.latest();
+            let look = self.maps.renew(&latest);
+            // Without an answer of the store, the node still leads as far as the client knows.
+            let _ = self.runtime.within(part_ns.min(left()), look).await;
+            let is_led = self
+                .maps
+                .latest()
+                .place(shard)
+                .leads_like(&map.place(shard));
+            if !is_led {
+                self.nodes.leave(map.place(shard).name);
+            }
+            if !is_led || left() == 0 {
+                return Err(StoreError::Disconnected { unknown: true });
+            }
+        }
+    }
+
     /// Reads the configuration again. Without a later one, or without an answer, the next attempt waits for a moment.
-    async fn look_again(&self, seen: &Rc<super::map::Map>, deadline: Nanoseconds) {
+    async fn look_again(&self, seen: &Rc<Map>, deadline: Nanoseconds) {
         let left = deadline.saturating_sub(self.runtime.now());
         let renewed = self.runtime.within(left, self.maps.renew(seen)).await;
         if !matches!(renewed, Ok(Ok(true))) {

@@ -51,6 +51,13 @@ impl Map {
     }
 }
 
+impl Place<'_> {
+    /// Whether both have the same primary, in the same term.
+    pub fn leads_like(&self, other: &Place<'_>) -> bool {
+        (self.name, self.term) == (other.name, other.term)
+    }
+}
+
 impl Maps {
     /// Reads the configuration in `store`.
     pub async fn read(store: Rc<dyn ConfigStore>) -> Result<Self, ClusterError> {

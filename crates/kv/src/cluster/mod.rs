@@ -49,6 +49,15 @@ pub struct ClusterOptions {
     pub session: ClientOptions,
     /// The time within which a call ends, whatever happens to the nodes.
     pub patience_ns: Nanoseconds,
+    /// The time for which an attempt waits for its node, before the client looks whether another node leads the shard: some lengths of
+    /// a node's lease. At most a quarter of the patience counts.
+    pub attempt_ns: Nanoseconds,
+}
+
+impl ClusterOptions {
+    fn attempt_ns(&self) -> Nanoseconds {
+        self.attempt_ns.min(self.patience_ns / 4)
+    }
 }
 
 impl Default for ClusterOptions {
@@ -56,6 +65,7 @@ impl Default for ClusterOptions {
         Self {
             session: ClientOptions::default(),
             patience_ns: 20_000_000_000,
+            attempt_ns: 3_000_000_000,
         }
     }
 }

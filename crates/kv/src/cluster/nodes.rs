@@ -71,6 +71,11 @@ impl Nodes {
         keys.route(key).shard
     }
 
+    /// Ends the session with the node `name` once no call uses the session.
+    pub fn leave(&self, name: &NodeName) {
+        self.open.borrow_mut().remove(name);
+    }
+
     /// The session with the primary that `map` names for `shard`, in the term that it names.
     pub async fn session(&self, map: &Map, shard: u32) -> Result<Rc<Node>, StoreError> {
         let place = map.place(shard);

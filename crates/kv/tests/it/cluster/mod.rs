@@ -201,6 +201,30 @@ fn a_write_whose_node_dies_is_done_at_the_next_node_or_is_unknown_with_its_token
     });
 }
 
+/// Fails if an attempt may use the whole patience of its call.
+#[test]
+fn a_silent_node_is_left_once_an_heir_leads() {
+    Cluster::tell_story(async |cluster, client| {
+        let shard = 3;
+        let name = key_of(client, shard);
+        client.put(&name, b"old").await.unwrap();
+        let silent = cluster.leader(shard);
+        let next = cluster.with_heir(shard, (silent + 1) % 3);
+        cluster
+            .world
+            .suspend(cluster.nodes[silent].machine, 10_000 * MS);
+        let runtime = cluster.process.runtime();
+        let change = async {
+            runtime.sleep(20 * MS).await;
+            cluster.tell(&next);
+            cluster.publish(&next).await;
+        };
+        let (done, ()) = both(client.put(&name, b"new"), change).await;
+        done.unwrap();
+        assert_eq!(read(client, &name).await, Some(b"new".to_vec()));
+    });
+}
+
 /// Fails if a client takes the server at a node's address for the node.
 #[test]
 fn a_server_with_another_pool_than_the_configuration_names_is_refused() {
