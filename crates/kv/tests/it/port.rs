@@ -1,11 +1,9 @@
 //! Ports that serve one client after the other, and a server beside a client.
 
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
+use futures_util::future::join;
 use stonecast_kv::{Client, Closing, Server, StoreError};
 
 use crate::fabric::{Provider, on_every_provider};
@@ -105,8 +103,7 @@ fn a_server_is_a_client_of_another_server_on_its_own_port() {
                 let (key, far, near) = (key(n), value(n, 100), value(n + 1000, 100));
                 let far = onwards.put(&key, &far);
                 let near = outside.put(&key, &near);
-                let (far, near) = (std::pin::pin!(far), std::pin::pin!(near));
-                let (far, near) = both(far, near).await;
+                let (far, near) = join(far, near).await;
                 far.unwrap();
                 near.unwrap();
             }
@@ -130,30 +127,4 @@ fn a_server_is_a_client_of_another_server_on_its_own_port() {
                 .unwrap();
         });
     });
-}
-
-/// Runs both futures at the same time.
-async fn both<A, B>(
-    mut one: Pin<&mut impl Future<Output = A>>,
-    mut other: Pin<&mut impl Future<Output = B>>,
-) -> (A, B) {
-    let (mut first, mut second) = (None, None);
-    poll_fn(|context| {
-        if first.is_none()
-            && let Poll::Ready(done) = one.as_mut().poll(context)
-        {
-            first = Some(done);
-        }
-        if second.is_none()
-            && let Poll::Ready(done) = other.as_mut().poll(context)
-        {
-            second = Some(done);
-        }
-        match first.is_some() && second.is_some() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
-    (first.expect("done"), second.expect("done"))
 }

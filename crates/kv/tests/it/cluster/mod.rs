@@ -2,6 +2,7 @@
 
 mod world;
 
+use futures_util::future::join;
 use stonecast_cluster::Subject;
 use stonecast_fabric::decorate::Counts;
 use stonecast_kv::{ClusterClient, ClusterError, Condition, Effect, StoreError, Written};
@@ -119,7 +120,7 @@ fn a_client_waits_for_a_map_that_comes_later_than_the_refusal() {
             cluster.publish(&next).await;
         };
         let put = client.put(&name, b"new");
-        let (done, ()) = both(put, late).await;
+        let (done, ()) = join(put, late).await;
         done.unwrap();
         assert_eq!(read(client, &name).await, Some(b"new".to_vec()));
     });
@@ -183,7 +184,7 @@ fn a_write_whose_node_dies_is_done_at_the_next_node_or_is_unknown_with_its_token
             cluster.nodes[dead].process.kill();
             *cluster.nodes[dead].server.borrow_mut() = None;
         };
-        let (put, ()) = both(put, death).await;
+        let (put, ()) = join(put, death).await;
         let failed = put.unwrap_err();
         let ClusterError::Unknown { token: named, .. } = &failed else {
             panic!("{failed}");
@@ -219,7 +220,7 @@ fn a_silent_node_is_left_once_an_heir_leads() {
             cluster.tell(&next);
             cluster.publish(&next).await;
         };
-        let (done, ()) = both(client.put(&name, b"new"), change).await;
+        let (done, ()) = join(client.put(&name, b"new"), change).await;
         done.unwrap();
         assert_eq!(read(client, &name).await, Some(b"new".to_vec()));
     });
@@ -266,7 +267,7 @@ pub fn a_get_whose_lease_ends_during_its_reads_is_repeated_at_the_next_primary()
             runtime.sleep(1_000).await;
             cluster.hand_over(shard, heir).await;
         };
-        let (found, ()) = both(get, change).await;
+        let (found, ()) = join(get, change).await;
         assert_eq!(found.unwrap(), None, "the next node has no such key");
     });
 }
@@ -285,29 +286,4 @@ fn a_node_without_a_lease_of_its_own_is_not_read() {
         };
         assert!(matches!(*source, StoreError::NotPrimary { .. }));
     });
-}
-
-/// Runs both futures at once.
-async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
-    let (mut one, mut other) = (Box::pin(one), Box::pin(other));
-    let (mut first, mut second) = (None, None);
-    std::future::poll_fn(|context| {
-        use std::task::Poll;
-        if first.is_none()
-            && let Poll::Ready(done) = one.as_mut().poll(context)
-        {
-            first = Some(done);
-        }
-        if second.is_none()
-            && let Poll::Ready(done) = other.as_mut().poll(context)
-        {
-            second = Some(done);
-        }
-        match first.is_some() && second.is_some() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
-    (first.expect("done"), second.expect("done"))
 }
