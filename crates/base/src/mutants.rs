@@ -140,6 +140,12 @@ mutants! {
     RequestOutlivesTerm in "kv/cluster", "a retried write is done once";
     /// A client of a cluster believes what it has read without a look at its lease.
     ReadUnchecked in "kv/cluster", "readers within the primary's lease";
+    /// A client of a cluster believes an error of a read without a look at its lease.
+    ErrorUnchecked in "kv/cluster", "readers within the primary's lease";
+    /// A client takes the effect of a write from its last error.
+    EffectOfLastError in "kv/cluster", "a retried write is done once";
+    /// A client takes a lease on one shard for a lease on all shards that it has entered.
+    LeaseOfAllShards in "kv/cluster", "readers within the primary's lease";
     /// A client stays in the term of a shard while it asks for a later one.
     StaysUntilEntered in "kv/cluster", "readers within the primary's lease";
     /// A client asks for the outcome of a write with a version that another node named.

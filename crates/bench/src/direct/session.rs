@@ -92,7 +92,7 @@ impl Session {
 
     fn mapped(&self) -> Option<StoreMemory> {
         let device = self.shared_memory.as_ref()?;
-        let yardstick = self.client().yardstick();
+        let yardstick = self.client().yardstick()?;
         let piece = |address| {
             let (memory, start) = device.peer_memory(yardstick.queue_pair, address)?;
             Some(Piece { memory, start })

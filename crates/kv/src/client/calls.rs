@@ -202,16 +202,14 @@ impl Client {
         if let Some(version) = token.begin_attempt(&self.inner.connection, key).await? {
             return Ok(Written::Done(version));
         }
-        let (draft, token) = (plain_put(key, value), token.number());
-        let written = self
-            .store(&Draft {
-                condition,
-                token,
-                ..draft
-            })
-            .await?;
-        self.note_written(key, written);
-        Ok(written)
+        let draft = Draft {
+            condition,
+            token: token.number(),
+            ..plain_put(key, value)
+        };
+        let written = self.store(&draft).await;
+        token.end_attempt(&written);
+        written.inspect(|&written| self.note_written(key, written))
     }
 
     /// Notes the version of a write with a token, for the next token of the key's shard.
@@ -261,11 +259,13 @@ impl Client {
         if let Some(version) = token.begin_attempt(&self.inner.connection, key).await? {
             return Ok(Some(Written::Done(version)));
         }
-        let removed = self.remove(token.number(), key, condition).await?;
-        if let Some(written) = removed {
-            self.note_written(key, written);
-        }
-        Ok(removed)
+        let removed = self.remove(token.number(), key, condition).await;
+        token.end_attempt(&removed);
+        removed.inspect(|&removed| {
+            if let Some(written) = removed {
+                self.note_written(key, written);
+            }
+        })
     }
 
     async fn remove(
@@ -326,16 +326,18 @@ impl Client {
         self.inner.connection.report().await
     }
 
-    /// The memory that this client reads one-sided.
-    pub fn yardstick(&self) -> Yardstick {
+    /// The memory that this client reads one-sided. `None`: the index of the first shard is not open, as in a client of a node that has
+    /// entered other shards alone.
+    pub fn yardstick(&self) -> Option<Yardstick> {
         let memory = &self.inner.memory;
-        Yardstick {
+        let index = memory.index(0)?;
+        Some(Yardstick {
             queue_pair: memory.connection.qp,
-            index: memory.first_index().address(0),
-            index_size: table_size(memory.first_index().bits),
+            index: index.address(0),
+            index_size: table_size(index.bits),
             log: memory.log_address(0),
             tag_key: memory.connection.format.tag_key,
-        }
+        })
     }
 }
 

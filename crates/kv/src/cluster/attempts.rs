@@ -17,13 +17,11 @@ use stonecast_base::Nanoseconds;
 use super::map::Map;
 use super::nodes::Node;
 use super::{ClusterClient, PAUSE_NS};
-use crate::error::{Effect, StoreError};
+use crate::error::StoreError;
 
 /// The end of a call that no attempt has decided.
 pub(super) struct GivenUp {
     pub shard: u32,
-    /// Whether an attempt may have taken effect.
-    pub is_unknown: bool,
     /// Whether there was no more time; else another attempt would have ended in the same way.
     pub is_late: bool,
     /// The error of the last attempt.
@@ -31,14 +29,18 @@ pub(super) struct GivenUp {
 }
 
 impl ClusterClient {
-    /// Tries `once` at the primary of `shard` until an attempt is decided, or the time is over.
+    /// The end of the time of a call that begins now.
+    pub(super) fn deadline(&self) -> Nanoseconds {
+        self.runtime.now().saturating_add(self.options.patience_ns)
+    }
+
+    /// Tries `once` at the primary of `shard` until an attempt is decided, or until the `deadline`.
     pub(super) async fn attempt<T>(
         &self,
         shard: u32,
+        deadline: Nanoseconds,
         mut once: impl AsyncFnMut(Rc<Node>) -> Result<T, StoreError>,
     ) -> Result<T, GivenUp> {
-        let deadline = self.runtime.now().saturating_add(self.options.patience_ns);
-        let mut is_unknown = false;
         loop {
             let map = self.maps.latest();
             let work = async { once(self.nodes.session(&map, shard).await?).await };
@@ -46,12 +48,10 @@ impl ClusterClient {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            is_unknown |= error.effect() == Effect::Unknown;
             let is_late = self.runtime.now().saturating_add(PAUSE_NS) >= deadline;
             if is_late || !is_of_the_map(&error) {
                 return Err(GivenUp {
                     shard,
-                    is_unknown,
                     is_late,
                     error,
                 });

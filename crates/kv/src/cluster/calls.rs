@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{BegunRead, Term};
 use stonecast_log::Condition;
 
@@ -25,9 +26,18 @@ impl ClusterClient {
     /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent. The returned value is on all
     /// copies of its shard, and was the key's value at some moment during the call.
     pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, ClusterError> {
+        self.get_until(self.deadline(), key, value).await
+    }
+
+    async fn get_until(
+        &self,
+        deadline: Nanoseconds,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<u64>, ClusterError> {
         let shard = self.nodes.shard_of(key);
         let found = self
-            .attempt(shard, async |node| {
+            .attempt(shard, deadline, async |node| {
                 self.get_at(&node, shard, key, value).await
             })
             .await;
@@ -45,10 +55,15 @@ impl ClusterClient {
         loop {
             let term = node.client.term(shard).unwrap_or_default();
             let begun = self.begin_read(node, shard, term).await?;
-            let found = node.client.get(key, value).await?;
+            let found = node.client.get(key, value).await;
             if node.leases.covers(shard, begun, self.runtime.now()) {
-                return Ok(found);
+                return found;
             }
+            // Memory that is given to other records may look damaged. Only a lease vouches for what an error says about it.
+            if found.is_err() && !mutant!(ErrorUnchecked) {
+                return Err(StoreError::NotPrimary { epoch: term });
+            }
+            found?;
         }
     }
 
@@ -72,6 +87,7 @@ impl ClusterClient {
     /// Reads the values of `keys`: those of one node with the doorbells of one batch, and those of all nodes at once. Each key is read
     /// as by [`ClusterClient::get`]; the values together are not a snapshot.
     pub async fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Found, ClusterError>> {
+        let deadline = self.deadline();
         let map = self.maps.latest();
         let mut of_nodes: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {
@@ -81,10 +97,10 @@ impl ClusterClient {
         let batches = of_nodes.values().map(|places| async {
             let of_node: Vec<&[u8]> = places.iter().map(|&place| keys[place]).collect();
             let batch = self.get_together(&map, &of_node);
-            let found = self.runtime.within(self.options.patience_ns, batch).await;
+            let found = self.runtime.within(self.options.attempt_ns(), batch).await;
             match found.ok().flatten() {
                 Some(found) => found.into_iter().map(Ok).collect(),
-                None => self.get_each(&of_node).await,
+                None => self.get_each(deadline, &of_node).await,
             }
         });
         let batches = at_once(batches).await;
@@ -94,11 +110,15 @@ impl ClusterClient {
         all.into_iter().map(|(_, found)| found).collect()
     }
 
-    /// Each of `keys` in calls of their own, all at once.
-    async fn get_each(&self, keys: &[&[u8]]) -> Vec<Result<Found, ClusterError>> {
+    /// Each of `keys` in calls of their own, all at once, until the `deadline`.
+    async fn get_each(
+        &self,
+        deadline: Nanoseconds,
+        keys: &[&[u8]],
+    ) -> Vec<Result<Found, ClusterError>> {
         at_once(keys.iter().map(|key| async {
             let mut value = Vec::new();
-            let version = self.get(key, &mut value).await?;
+            let version = self.get_until(deadline, key, &mut value).await?;
             Ok(version.map(|version| (value, version)))
         }))
         .await
@@ -164,14 +184,13 @@ impl ClusterClient {
         condition: Condition,
     ) -> Result<Written, ClusterError> {
         let shard = self.nodes.shard_of(key);
-        let is_retry = token.is_some();
         let written = self
-            .attempt(shard, async |node| {
+            .attempt(shard, self.deadline(), async |node| {
                 let token = token.get_or_insert_with(|| node.client.token());
                 node.client.put_with(token, key, value, condition).await
             })
             .await;
-        written.map_err(|given_up| of_write(given_up, is_retry, token))
+        written.map_err(|given_up| of_write(given_up, token))
     }
 
     /// Removes `key` and returns whether the key was there.
@@ -188,20 +207,21 @@ impl ClusterClient {
         condition: Condition,
     ) -> Result<Option<Written>, ClusterError> {
         let shard = self.nodes.shard_of(key);
-        let is_retry = token.is_some();
         let removed = self
-            .attempt(shard, async |node| {
+            .attempt(shard, self.deadline(), async |node| {
                 let token = token.get_or_insert_with(|| node.client.token());
                 node.client.delete_with(token, key, condition).await
             })
             .await;
-        removed.map_err(|given_up| of_write(given_up, is_retry, token))
+        removed.map_err(|given_up| of_write(given_up, token))
     }
 
     /// The report of the primary of `shard`.
     pub async fn stat(&self, shard: u32) -> Result<Stat, ClusterError> {
         let stat = self
-            .attempt(shard, async |node: Rc<Node>| node.client.stat().await)
+            .attempt(shard, self.deadline(), async |node: Rc<Node>| {
+                node.client.stat().await
+            })
             .await;
         stat.map_err(of_read)
     }
@@ -229,25 +249,29 @@ fn of_read(given_up: GivenUp) -> ClusterError {
     }
 }
 
-/// The error of a write. An earlier call with the token, or an earlier attempt of this call, may have taken effect; only a refusal of
-/// the write itself shows that none did.
-fn of_write(given_up: GivenUp, is_retry: bool, token: &Option<Token>) -> ClusterError {
-    let (shard, error) = (given_up.shard, given_up.error);
-    let may_be_done = (is_retry || given_up.is_unknown) && !error.is_refusal_of_write();
-    let is_forgotten = matches!(error, StoreError::Forgotten);
-    if may_be_done && !is_forgotten {
-        return ClusterError::Unknown {
+/// The error of a write, which `token` names. The last error says nothing about the attempts before it, so the token alone says whether
+/// the write may be done.
+fn of_write(given_up: GivenUp, token: &Option<Token>) -> ClusterError {
+    let GivenUp {
+        shard,
+        is_late,
+        error,
+    } = given_up;
+    let token = token.as_ref().filter(|token| token.may_be_done());
+    let believes_last = mutant!(EffectOfLastError) && error.effect() == Effect::None;
+    match token.filter(|_| !believes_last) {
+        // No further attempt finds out what has been forgotten.
+        Some(_) if matches!(error, StoreError::Forgotten) => error.into(),
+        Some(token) => ClusterError::Unknown {
             shard,
-            token: token.clone().map(Box::new),
+            token: Box::new(token.clone()),
             source: Box::new(error),
-        };
-    }
-    match given_up.is_late && error.effect() == Effect::None {
-        true => ClusterError::NotServed {
+        },
+        None if is_late || error.effect() == Effect::Unknown => ClusterError::NotServed {
             shard,
             source: Box::new(error),
         },
-        false => error.into(),
+        None => error.into(),
     }
 }
 

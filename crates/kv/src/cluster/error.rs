@@ -12,8 +12,14 @@ pub enum ClusterError {
     /// The configuration store was not reached, or refused the request.
     #[error("reading the configuration of the cluster: {0}")]
     Configuration(#[source] stonecast_cluster::StoreError),
+    /// Neither the configuration store nor the nodes answered within the patience of the client.
+    #[error("{store}: the cluster did not answer in time")]
+    Unanswered {
+        /// The store.
+        store: String,
+    },
     /// The configuration store has no configuration.
-    #[error("{store}: there is no configuration of a cluster")]
+    #[error("{store}: there is no cluster; `stonecast cluster create` makes one")]
     NoConfiguration {
         /// The store.
         store: String,
@@ -42,8 +48,8 @@ pub enum ClusterError {
         /// The number of shards before.
         expected: u32,
     },
-    /// No attempt has done anything, and none succeeded in time: the primary of the shard is gone, or changes.
-    #[error("shard {shard} was not served in time: {source}")]
+    /// No attempt has done anything, and none succeeded: the primary of the shard is gone, or changes.
+    #[error("shard {shard} is not served: {source}")]
     NotServed {
         /// The shard.
         shard: u32,
@@ -56,7 +62,7 @@ pub enum ClusterError {
         /// The shard.
         shard: u32,
         /// Names the write: with the token, a later call finds out the outcome, and does the write if it was not done.
-        token: Option<Box<Token>>,
+        token: Box<Token>,
         /// The reason why the last attempt failed.
         source: Box<StoreError>,
     },

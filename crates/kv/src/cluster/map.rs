@@ -1,11 +1,22 @@
 //! The map of a cluster: which node leads each shard, and in which term. It is the value of the configuration store, read once when
 //! the client connects, and again when a node refused a request or was not reached.
+//!
+//! ```text
+//!   a call fails ----- read 1 ------> believed by all calls that failed before it began
+//!       another fails      ---------> read 2, a pause after the beginning of read 1
+//! ```
+//!
+//! So the reads do not grow with the calls that fail at the same time.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use stonecast_base::Nanoseconds;
 use stonecast_cluster::{ConfigStore, Configuration, HashRange, Node, NodeName, Revision, Term};
+use stonecast_fabric::Runtime;
 
+use super::PAUSE_NS;
 use super::error::ClusterError;
 use crate::client::FairLock;
 
@@ -25,17 +36,28 @@ pub(super) struct Place<'a> {
 /// The latest map that this client knows.
 pub(super) struct Maps {
     store: Rc<dyn ConfigStore>,
+    runtime: Rc<dyn Runtime>,
     latest: RefCell<Rc<Map>>,
     /// Held by the one call that reads.
     reading: FairLock,
     /// Requests to the store so far.
     reads: Cell<u64>,
+    /// The number of the latest request that was answered, counted from 1.
+    answered: Cell<u64>,
+    /// The time before which no request is sent.
+    pause_until: Cell<Nanoseconds>,
 }
 
 impl Map {
     /// Number of shards.
     pub fn shards(&self) -> u32 {
         self.configuration.policy.shards
+    }
+
+    /// A shard of each primary, in the order of the shards.
+    pub fn first_shards(&self) -> impl Iterator<Item = u32> {
+        let mut seen = BTreeSet::new();
+        (0..self.shards()).filter(move |&shard| seen.insert(self.place(shard).name))
     }
 
     /// The place of `shard`.
@@ -60,13 +82,19 @@ impl Place<'_> {
 
 impl Maps {
     /// Reads the configuration in `store`.
-    pub async fn read(store: Rc<dyn ConfigStore>) -> Result<Self, ClusterError> {
+    pub async fn read(
+        store: Rc<dyn ConfigStore>,
+        runtime: Rc<dyn Runtime>,
+    ) -> Result<Self, ClusterError> {
         let map = read(&*store).await?;
         Ok(Self {
             store,
+            runtime,
             latest: RefCell::new(Rc::new(map)),
             reading: FairLock::default(),
             reads: Cell::new(1),
+            answered: Cell::new(1),
+            pause_until: Cell::new(0),
         })
     }
 
@@ -80,15 +108,23 @@ impl Maps {
         self.reads.get()
     }
 
-    /// Reads the configuration again, unless a call has done so since `seen` was the latest map. Returns whether the map is a later one
+    /// Reads the configuration again, unless a read that began after this call has been answered. Returns whether the map is a later one
     /// than `seen`.
     pub async fn renew(&self, seen: &Rc<Map>) -> Result<bool, ClusterError> {
+        let begun_before = self.reads.get();
         let _turn = self.reading.lock().await;
         if !Rc::ptr_eq(&self.latest(), seen) {
             return Ok(true);
         }
+        if self.answered.get() > begun_before {
+            return Ok(false);
+        }
+        self.runtime.sleep_until(self.pause_until.get()).await;
+        let pause_until = self.runtime.now().saturating_add(PAUSE_NS);
+        self.pause_until.set(pause_until);
         self.reads.set(self.reads.get() + 1);
         let map = read(&*self.store).await?;
+        self.answered.set(self.reads.get());
         if map.shards() != seen.shards() {
             return Err(ClusterError::Shards {
                 store: self.store.name().to_owned(),

@@ -8,14 +8,16 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::Runtime;
 
-use super::Dial;
 use super::error::ClusterError;
 use super::leases::Leases;
 use super::map::{Map, Place};
-use crate::client::{Client, ClientOptions, FairLock};
+use super::{ClusterOptions, Dial};
+use crate::client::{Client, FairLock};
 use crate::error::StoreError;
 use crate::wire::KeyMap;
 
+/// The refusal of a node that says nothing.
+const SILENT: &str = "the node did not answer in time";
 /// The pause of a task that renews leases while nobody reads.
 const IDLE_NS: Nanoseconds = 20_000_000;
 
@@ -29,35 +31,55 @@ pub(super) struct Node {
 pub(super) struct Nodes {
     dial: Dial,
     runtime: Rc<dyn Runtime>,
-    options: ClientOptions,
-    open: RefCell<BTreeMap<NodeName, Rc<Node>>>,
+    options: ClusterOptions,
+    seats: RefCell<BTreeMap<NodeName, Rc<Seat>>>,
     /// The division of keys among shards, as the first node told it. All nodes hash alike.
     keys: Cell<Option<KeyMap>>,
-    /// Held by the one call that opens a session.
+}
+
+/// The place of the session with one node.
+#[derive(Default)]
+struct Seat {
+    session: RefCell<Option<Rc<Node>>>,
+    /// Held by the one call that opens a session with the node. A node that does not answer delays no session with another one.
     opening: FairLock,
 }
 
+impl Seat {
+    fn session(&self) -> Option<Rc<Node>> {
+        let session = self.session.borrow();
+        session
+            .as_ref()
+            .filter(|it| !it.client.is_closed())
+            .cloned()
+    }
+}
+
 impl Nodes {
-    /// Opens a session with the first primary that answers, of those that `map` names.
+    /// Opens a session with the first primary that answers, of those that `map` names. Each has a part of the patience.
     pub async fn open(
         dial: Dial,
         runtime: Rc<dyn Runtime>,
-        options: ClientOptions,
+        options: ClusterOptions,
         map: &Map,
     ) -> Result<Self, ClusterError> {
         let nodes = Self {
             dial,
-            runtime,
+            runtime: runtime.clone(),
             options,
-            open: RefCell::default(),
+            seats: RefCell::default(),
             keys: Cell::new(None),
-            opening: FairLock::default(),
         };
         let mut failed = None;
-        for shard in 0..map.shards() {
-            match nodes.session(map, shard).await {
-                Ok(_) => return Ok(nodes),
-                Err(error) => failed = Some((shard, error)),
+        for shard in map.first_shards() {
+            let opened = nodes.session(map, shard);
+            match runtime.within(options.attempt_ns(), opened).await {
+                Ok(Ok(_)) => return Ok(nodes),
+                Ok(Err(error)) => failed = Some((shard, error)),
+                Err(_) => {
+                    let name = map.place(shard).name.as_str();
+                    failed = Some((shard, StoreError::refused(name, SILENT)));
+                }
             }
         }
         let (shard, error) = failed.expect("there are shards");
@@ -73,15 +95,18 @@ impl Nodes {
 
     /// Ends the session with the node `name` once no call uses the session.
     pub fn leave(&self, name: &NodeName) {
-        self.open.borrow_mut().remove(name);
+        if let Some(seat) = self.seats.borrow().get(name) {
+            seat.session.take();
+        }
     }
 
     /// The session with the primary that `map` names for `shard`, in the term that it names.
     pub async fn session(&self, map: &Map, shard: u32) -> Result<Rc<Node>, StoreError> {
         let place = map.place(shard);
-        let node = match self.find(place.name) {
+        let seat = self.seat(place.name);
+        let node = match seat.session() {
             Some(node) => node,
-            None => self.open_session(map, shard, &place).await?,
+            None => self.open_session(&seat, map, shard, &place).await?,
         };
         if node.client.term(shard) != Some(place.term) {
             node.client.enter(shard, place.term).await?;
@@ -89,20 +114,24 @@ impl Nodes {
         Ok(node)
     }
 
-    fn find(&self, name: &NodeName) -> Option<Rc<Node>> {
-        let open = self.open.borrow();
-        open.get(name).filter(|it| !it.client.is_closed()).cloned()
+    fn seat(&self, name: &NodeName) -> Rc<Seat> {
+        let mut seats = self.seats.borrow_mut();
+        match seats.get(name) {
+            Some(seat) => seat.clone(),
+            None => seats.entry(name.clone()).or_default().clone(),
+        }
     }
 
     #[cold]
     async fn open_session(
         &self,
+        seat: &Seat,
         map: &Map,
         shard: u32,
         place: &Place<'_>,
     ) -> Result<Rc<Node>, StoreError> {
-        let _turn = self.opening.lock().await;
-        if let Some(node) = self.find(place.name) {
+        let _turn = seat.opening.lock().await;
+        if let Some(node) = seat.session() {
             // Another call was faster.
             return Ok(node);
         }
@@ -111,7 +140,7 @@ impl Nodes {
             match self.connect(address, (shard, place.term)).await {
                 Ok(client) => match self.fault_of(&client, map, place) {
                     Some(fault) => failed = StoreError::refused(address, fault),
-                    None => return Ok(self.add(place.name, client)),
+                    None => return Ok(self.add(seat, place.name, client)),
                 },
                 Err(error) => failed = error,
             }
@@ -133,24 +162,28 @@ impl Nodes {
         }
     }
 
+    /// A session with the node at `address`, which has a part of the patience to answer.
     async fn connect(&self, address: &str, first: (u32, Term)) -> Result<Client, StoreError> {
         let port = (self.dial)(address)?;
-        Client::connect_to(first, self.options, port, self.runtime.clone(), address).await
+        let (session, runtime) = (self.options.session, self.runtime.clone());
+        let connected = Client::connect_to(first, session, port, runtime, address);
+        let connected = self.runtime.within(self.options.attempt_ns(), connected);
+        let silent = |_| StoreError::refused(address, SILENT);
+        connected.await.unwrap_or_else(|late| Err(silent(late)))
     }
 
-    fn add(&self, name: &NodeName, client: Client) -> Rc<Node> {
+    fn add(&self, seat: &Seat, name: &NodeName, client: Client) -> Rc<Node> {
         self.keys.set(Some(client.keys()));
         let leases = Leases::new(name.clone(), client.shards());
         let node = Rc::new(Node { client, leases });
         let keeping = keep(Rc::downgrade(&node), self.runtime.clone());
         self.runtime.spawn(Box::pin(keeping));
-        let mut open = self.open.borrow_mut();
-        open.insert(name.clone(), node.clone());
+        seat.session.replace(Some(node.clone()));
         node
     }
 }
 
-/// Renews the leases of `node` as long as they are used, and until the session ends.
+/// Renews the leases of a node as long as they are used, and until the session ends.
 async fn keep(node: Weak<Node>, runtime: Rc<dyn Runtime>) {
     let mut pause = IDLE_NS;
     loop {
@@ -161,8 +194,10 @@ async fn keep(node: Weak<Node>, runtime: Rc<dyn Runtime>) {
         let due = node.leases.due_in();
         pause = due.unwrap_or(IDLE_NS);
         if due.is_some() {
-            // A GET that finds no lease asks for one itself, and has the error.
-            let _ = node.leases.renew(&node.client, || runtime.now()).await;
+            // A GET that finds no lease asks for one itself, and has the error. A node that is silent for two pauses, the length of a
+            // lease, gives none, and the session may have been left meanwhile.
+            let renewed = node.leases.renew(&node.client, || runtime.now());
+            let _ = runtime.within(2 * pause, renewed).await;
         }
     }
 }

@@ -42,21 +42,26 @@ impl Leads {
         self.offers = offers;
     }
 
-    /// The lease of a reader that has `entered` shards: it ends within the leases that the node holds on all of them.
+    /// The lease of a reader that has `entered` shards: on those on which the node holds a lease itself, and as long as the shortest of
+    /// them.
     pub fn reader_lease(&self, entered: impl Iterator<Item = (u32, Term)>) -> ReaderLeaseGrant {
-        let mut held_ns = None;
+        let mut grant = ReaderLeaseGrant {
+            held_ns: Nanoseconds::MAX,
+            lapsed: None,
+            covered: 0,
+        };
         for (shard, term) in entered {
             if self.refusal(shard, term).is_some() {
-                let lapsed = Some(shard);
-                return ReaderLeaseGrant { held_ns: 0, lapsed };
+                grant.lapsed = Some(shard);
+            } else if let Some(offered) = (self.offers)(shard, term).filter(|&it| it > 0) {
+                grant.held_ns = grant.held_ns.min(offered);
+                grant.covered |= 1 << shard;
             }
-            let offered = (self.offers)(shard, term).unwrap_or(0);
-            held_ns = Some(held_ns.unwrap_or(offered).min(offered));
         }
-        ReaderLeaseGrant {
-            held_ns: held_ns.unwrap_or(0),
-            lapsed: None,
+        if grant.covered == 0 {
+            grant.held_ns = 0;
         }
+        grant
     }
 
     /// Why a request for `shard` is refused that a client sent in the term `named`; `None` if the node serves the request.

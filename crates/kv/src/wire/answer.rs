@@ -1,6 +1,7 @@
 //! The answers of a server. A message holds one or more answers, in order. Each answer is a tag byte and a body whose size
 //! follows from the tag.
 
+use stonecast_media::SHARDS_MAX;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes as _};
 
@@ -101,19 +102,31 @@ message! {
 message! {
     /// A reader's lease on the wire.
     ReaderLeaseBody, READER_LEASE:
-    held_ns: U64, "nanoseconds, from the moment at which the client sent the request, for which the memory of all entered shards tells the truth; 0: there is no lease";
+    held_ns: U64, "nanoseconds, from the moment at which the client sent the request, for which the memory of the covered shards tells the truth";
     lapsed: U32, "a shard that the node does not lead in the term that the client named, and that the client is no longer in; 0xffffffff: none";
-    reserved: [u8; 4], "zero";
+    covered: U32, "the covered shards, bit N for shard N";
 }
 
-/// A reader's lease on all shards that the client has entered, or the reason why there is none.
+/// A reader's lease on the shards that the client has entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReaderLeaseGrant {
     /// The length, from the moment at which the client sent the request.
     pub held_ns: u64,
-    /// A shard that the client is no longer in; there is no lease, and the client asks again.
+    /// A shard that the client is no longer in.
     pub lapsed: Option<u32>,
+    /// The shards on which the lease is, bit N for shard N.
+    pub covered: u32,
 }
+
+impl ReaderLeaseGrant {
+    /// Whether the lease is on `shard`.
+    pub fn covers(&self, shard: u32) -> bool {
+        self.covered & (1 << shard) != 0
+    }
+}
+
+// Each shard has a bit.
+const _: () = assert!(SHARDS_MAX <= u32::BITS);
 
 /// Rights to publish.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -257,11 +270,11 @@ impl AnswerWriter {
                 self.bytes
                     .extend_from_slice(AccessBody::from(accesses).as_bytes());
             }
-            Answer::ReaderLease(ReaderLeaseGrant { held_ns, lapsed }) => {
+            Answer::ReaderLease(grant) => {
                 let body = ReaderLeaseBody {
-                    held_ns: U64::new(*held_ns),
-                    lapsed: U32::new(lapsed.unwrap_or(NO_SHARD)),
-                    reserved: [0; 4],
+                    held_ns: U64::new(grant.held_ns),
+                    lapsed: U32::new(grant.lapsed.unwrap_or(NO_SHARD)),
+                    covered: U32::new(grant.covered),
                 };
                 self.bytes.push(TAG_READER_LEASE);
                 self.bytes.extend_from_slice(body.as_bytes());
@@ -349,6 +362,7 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
             let grant = ReaderLeaseGrant {
                 held_ns: body.held_ns.get(),
                 lapsed: (lapsed != NO_SHARD).then_some(lapsed),
+                covered: body.covered.get(),
             };
             (Answer::ReaderLease(grant), rest)
         }
@@ -465,10 +479,12 @@ mod tests {
             Answer::ReaderLease(ReaderLeaseGrant {
                 held_ns: 9 << 40,
                 lapsed: None,
+                covered: 0x8000_0001,
             }),
             Answer::ReaderLease(ReaderLeaseGrant {
                 held_ns: 0,
                 lapsed: Some(31),
+                covered: 0,
             }),
             Answer::Verdict {
                 verdict: Verdict::Forgotten,

@@ -73,8 +73,11 @@ fn a_client_s_record_that_claims_to_be_moved_is_refused_and_does_no_harm() {
                 segment_size: pool.segment_size(),
                 segment_count: pool.segment_count(),
             };
-            let forge =
-                moved_at_the_end_of_time(format, pool.opening(), client.yardstick().log.address);
+            let forge = moved_at_the_end_of_time(
+                format,
+                pool.opening(),
+                client.yardstick().unwrap().log.address,
+            );
             meddler.forge.replace(Some(forge));
             let forged = client
                 .put_if(b"key", b"forged", Condition::Version(version))

@@ -164,7 +164,7 @@ fn keys_with_equal_fingerprints_and_buckets_are_told_apart() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let writer = world.client().await;
-            let yardstick = writer.yardstick();
+            let yardstick = writer.yardstick().unwrap();
             let [one, other] = twins(yardstick.tag_key, yardstick.index_size / 64);
             let readers = [client_of(world, 0).await, client_of(world, 64).await];
             let look = async |expected: [Option<&[u8]>; 2]| {

@@ -6,10 +6,22 @@ use stonecast_base::mutants::Mutant;
 use crate::{cluster, terms};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 4] = [
+const STORIES: [(Mutant, fn()); 7] = [
     (
         Mutant::ReadUnchecked,
         cluster::a_get_whose_lease_ends_during_its_reads_is_repeated_at_the_next_primary,
+    ),
+    (
+        Mutant::ErrorUnchecked,
+        cluster::trouble::an_error_of_a_read_whose_lease_has_ended_is_not_believed,
+    ),
+    (
+        Mutant::LeaseOfAllShards,
+        cluster::trouble::a_shard_without_a_lease_is_not_read_and_takes_no_lease_of_the_others,
+    ),
+    (
+        Mutant::EffectOfLastError,
+        cluster::a_write_whose_node_dies_is_done_at_the_next_node_or_is_unknown_with_its_token,
     ),
     (
         Mutant::StaysUntilEntered,

@@ -56,7 +56,7 @@ fn the_keys_of_one_client_open_nothing_to_another() {
         World::default().run(async |world| {
             let (port, client) = client_with_port(world).await;
             let (_, other) = client_with_port(world).await;
-            let (mine, theirs) = (client.yardstick(), other.yardstick());
+            let (mine, theirs) = (client.yardstick().unwrap(), other.yardstick().unwrap());
             assert_ne!(
                 (mine.index.rkey, mine.log.rkey),
                 (theirs.index.rkey, theirs.log.rkey)
@@ -77,7 +77,7 @@ fn no_key_that_was_not_given_to_a_client_opens_index_or_log() {
                 for log in [false, true] {
                     // A READ that is refused ends its connection.
                     let (port, client) = client_with_port(world).await;
-                    let mine = client.yardstick();
+                    let mine = client.yardstick().unwrap();
                     let rkey = Rkey(mine.index.rkey.0 & !0xffff | number);
                     let mut guess = if log {
                         Yardstick {

@@ -22,7 +22,7 @@ use stonecast_lineage::Epoch;
 
 use super::Writer;
 use crate::client::connection::Connection;
-use crate::error::StoreError;
+use crate::error::{Effect, StoreError};
 use crate::wire::{Answer, Request, Verdict};
 
 /// The name of one write. Keep the token until the outcome of the write is known, and pass it to each attempt.
@@ -34,7 +34,8 @@ pub struct Token {
     since: u64,
     /// The connection of the latest attempt.
     session: u64,
-    attempted: bool,
+    /// Whether an attempt may have been done, or was.
+    may_be_done: bool,
 }
 
 impl Writer {
@@ -48,12 +49,24 @@ impl Writer {
             number,
             since: self.connection.latest(),
             session,
-            attempted: false,
+            may_be_done: false,
         }
     }
 }
 
 impl Token {
+    /// Whether an attempt at the write may have taken effect, or may still do so. A token that was not used yet names a write that was
+    /// not done, and so does one whose attempts were all refused.
+    pub fn may_be_done(&self) -> bool {
+        self.may_be_done
+    }
+
+    /// Notes the `end` of the attempt that has begun last. The attempts before it were not done, as the server has said.
+    pub(in crate::client) fn end_attempt<T>(&mut self, end: &Result<T, StoreError>) {
+        let was_refused = matches!(end, Err(error) if error.effect() == Effect::None);
+        self.may_be_done = !was_refused;
+    }
+
     /// The number that the record carries.
     pub(in crate::client) fn number(&self) -> u64 {
         self.number
@@ -67,7 +80,7 @@ impl Token {
         key: &[u8],
     ) -> Result<Option<u64>, StoreError> {
         let shard = connection.welcome.keys().route(key).shard;
-        if self.attempted {
+        if self.may_be_done {
             let request = Request::Outcome {
                 shard,
                 token: self.number,
@@ -107,12 +120,12 @@ impl Token {
         }
         if !mutant!(SinceOfConnection) {
             let known = connection.latest_of(shard);
-            self.since = match self.attempted {
+            self.since = match self.may_be_done {
                 true => self.since.min(known),
                 false => known,
             };
         }
-        self.attempted = true;
+        self.may_be_done = true;
         self.session = connection.welcome.session.get();
         Ok(None)
     }

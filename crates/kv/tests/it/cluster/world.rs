@@ -2,7 +2,7 @@
 //! a shard that moves begins empty at its next node, or with what the story has stored there.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use stonecast_cluster::{
     Attempt, ConfigStore as _, Configuration, HashRange, Node, NodeName, Nonce, Policy, Revision,
@@ -12,7 +12,7 @@ use stonecast_config_sim::{ConfigService, ServiceOptions};
 use stonecast_fabric::Port;
 use stonecast_fabric::decorate::{Meter, Observed};
 use stonecast_fabric_sim::{
-    Machine, MachineOptions, MachineProfile, Process, SimBacking, Survivor, World,
+    Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
 use stonecast_kv::{
     CLIENT_COMPLETIONS, ClusterClient, ClusterError, ClusterOptions, Dial, Server, ServerOptions,
@@ -33,10 +33,13 @@ pub struct StandIn {
     /// The UUID of its pool.
     pub pool: Uuid,
     pub machine: Machine,
+    pub module: Rc<Module>,
     pub process: Process,
     pub server: Rc<RefCell<Option<Rc<Server>>>>,
     /// The length of the leases that the node offers; 0: it offers none.
     pub held_ns: Rc<Cell<u64>>,
+    /// A shard on which the node has no lease to offer, though it leads the shard.
+    pub unleased: Rc<Cell<Option<u32>>>,
 }
 
 /// See the module documentation.
@@ -137,15 +140,31 @@ impl Cluster {
         names.position(|name| name == primary).unwrap()
     }
 
-    /// A client that gives up after `patience_ns`, and whose work is counted.
-    pub async fn connect(&self, patience_ns: u64) -> Result<ClusterClient, ClusterError> {
+    /// A dial whose ports do counted work, and the ports that it has made.
+    pub fn noted_dial(&self) -> (Dial, Rc<RefCell<Vec<Weak<Port>>>>) {
         let (process, meter) = (self.process.clone(), self.meter.clone());
+        let ports = Rc::<RefCell<Vec<Weak<Port>>>>::default();
+        let noted = ports.clone();
         let dial: Dial = Rc::new(move |_: &str| {
             let device = Observed::new(process.open_device(), meter.clone());
-            process
-                .port_on(Rc::new(device), CLIENT_COMPLETIONS)
-                .map_err(Into::into)
+            let port = process.port_on(Rc::new(device), CLIENT_COMPLETIONS)?;
+            noted.borrow_mut().push(Rc::downgrade(&port));
+            Ok(port)
         });
+        (dial, ports)
+    }
+
+    /// A client that gives up after `patience_ns`, and whose work is counted.
+    pub async fn connect(&self, patience_ns: u64) -> Result<ClusterClient, ClusterError> {
+        self.connect_by(self.noted_dial().0, patience_ns).await
+    }
+
+    /// Like `connect`, through the ports of `dial`.
+    pub async fn connect_by(
+        &self,
+        dial: Dial,
+        patience_ns: u64,
+    ) -> Result<ClusterClient, ClusterError> {
         let runtime = self.process.runtime();
         let port = self.process.port(64).unwrap();
         let store = Rc::new(self.service.store(&port, &runtime));
@@ -201,15 +220,16 @@ fn start(world: &World, index: usize) -> StandIn {
         Rc::<RefCell<Option<Rc<Server>>>>::default(),
     );
     let (told, held_ns) = (started.clone(), Rc::new(Cell::new(10 * MS)));
-    let offered = held_ns.clone();
+    let unleased = Rc::<Cell<Option<u32>>>::default();
+    let (offered, withheld) = (held_ns.clone(), unleased.clone());
     process.runtime().spawn(Box::pin(async move {
         let port: Rc<Port> = serving.port(65_536).unwrap();
         let device = port.device().clone();
         let opened = Server::open(pool, port, serving.runtime(), ServerOptions::default()).await;
         let server = Rc::new(opened.unwrap().0);
         device.listen(&address(index)).unwrap();
-        server.offer_by(Rc::new(move |_: u32, _: Term| {
-            Some(offered.get()).filter(|&held_ns| held_ns > 0)
+        server.offer_by(Rc::new(move |shard: u32, _: Term| {
+            Some(offered.get()).filter(|&held_ns| held_ns > 0 && withheld.get() != Some(shard))
         }));
         *told.borrow_mut() = Some(server.clone());
         let _ = server.run(&|| false).await;
@@ -218,9 +238,11 @@ fn start(world: &World, index: usize) -> StandIn {
         name: name(index),
         pool: uuid,
         machine,
+        module,
         process,
         server: started,
         held_ns,
+        unleased,
     }
 }
 
