@@ -172,7 +172,10 @@ fn of_library(error: &stonecast::Error) -> Option<Status> {
         | ErrorKind::TimedOut { .. }
         | ErrorKind::Closed => Some(Status::Unreachable),
         ErrorKind::Store(error) => of_store(error),
-        _ => None,
+        ErrorKind::Setup(_)
+        | ErrorKind::Durability { .. }
+        | ErrorKind::OtherSetting { .. }
+        | ErrorKind::TooSmall { .. } => None,
     }
 }
 
@@ -181,7 +184,25 @@ fn of_store(error: &StoreError) -> Option<Status> {
         StoreError::Corrupt(_) => Some(Status::Corrupt),
         StoreError::Media(error) => of_medium(error),
         StoreError::Disconnected { .. } => Some(Status::Unreachable),
-        _ => None,
+        StoreError::KeySize { .. }
+        | StoreError::ValueSize { .. }
+        | StoreError::NoSpace { .. }
+        | StoreError::MediumFull
+        | StoreError::Busy
+        | StoreError::IndexFull
+        | StoreError::SpaceFailed
+        | StoreError::Invalid
+        | StoreError::NotPrimary { .. }
+        | StoreError::Forgotten
+        | StoreError::Publishers
+        | StoreError::Publication { .. }
+        | StoreError::CopyLost { .. }
+        | StoreError::Ledger(_)
+        | StoreError::Refused(_)
+        | StoreError::Protocol { .. }
+        | StoreError::NotPersisted
+        | StoreError::NoPlan(_)
+        | StoreError::Device(_) => None,
     }
 }
 

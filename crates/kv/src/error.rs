@@ -30,8 +30,9 @@ pub struct Refusal {
 }
 
 /// The reason why an operation failed. [`StoreError::effect`] tells what the failure means for the data.
+///
+/// A match may name every variant: a new one must then be sorted wherever errors get a meaning.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum StoreError {
     /// The key is empty or too long.
     #[error("key of {size} bytes: keys have 1 to {max} bytes")]

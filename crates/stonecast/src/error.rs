@@ -49,9 +49,8 @@ pub enum Effect {
     },
 }
 
-/// The kind of the failure.
+/// The kind of the failure. A match may name every kind: a release that adds one says so as a breaking change.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ErrorKind {
     /// The text is not an address.
     #[error(transparent)]

@@ -116,7 +116,7 @@ impl From<StoreError> for Failure {
             }
             // Clients take ERR for "not done". This write may have been done.
             (_, Effect::Unknown) => "UNKNOWN",
-            _ => "ERR",
+            (_, Effect::None) => "ERR",
         };
         let is_final = matches!(
             error,

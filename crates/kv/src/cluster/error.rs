@@ -77,7 +77,13 @@ impl ClusterError {
         match self {
             Self::Unknown { .. } => Effect::Unknown,
             Self::Store(error) => error.effect(),
-            _ => Effect::None,
+            Self::Unanswered { .. }
+            | Self::Configuration(_)
+            | Self::NoConfiguration { .. }
+            | Self::Unreadable { .. }
+            | Self::NotPlaced { .. }
+            | Self::Shards { .. }
+            | Self::NotServed { .. } => Effect::None,
         }
     }
 }

@@ -105,7 +105,16 @@ impl ExecuteError {
     pub fn effect(&self) -> Effect {
         match self {
             Self::Unknown { .. } | Self::Completion(_) | Self::Persist(_) => Effect::Unknown,
-            _ => Effect::None,
+            Self::Missing { .. }
+            | Self::Medium { .. }
+            | Self::Placing(_)
+            | Self::Appends { .. }
+            | Self::NoPlan(_)
+            | Self::Rejected { .. }
+            | Self::Update { .. }
+            | Self::Spent
+            | Self::Protocol { .. }
+            | Self::Device(_) => Effect::None,
         }
     }
 }
