@@ -14,6 +14,7 @@
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
 //! | `example_lock.rs` | the check that the lock file outside the workspace is up to date |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
+//! | `comments.rs` | comments that say nothing |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `sim.rs` | seeds of the simulated world |
 //! | `campaign/` | the long campaign, once for each release |
@@ -24,6 +25,7 @@
 mod build_time;
 mod campaign;
 mod ci;
+mod comments;
 mod design_index;
 mod doc_tables;
 mod example_lock;

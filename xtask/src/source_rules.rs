@@ -5,13 +5,14 @@
 //! between them must run the same way twice in the simulated world. Only plans make regions durable:
 //! no store goes around the proof of its plan. Every file belongs to a crate: a file that no `mod`
 //! names is not compiled, and its tests do not run. All rules look only at code, not at comments or
-//! strings; the second and the third ignore tests.
+//! strings; the second and the third ignore tests. The rule for comments is that of [`comments`].
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::comments;
 use crate::layers::role;
 use crate::lexer::{code_only, without_tests};
 use crate::metadata::{Metadata, Package};
@@ -84,6 +85,7 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
             let name = file.strip_prefix(&metadata.workspace_root).unwrap_or(file);
             let role = role(&package.name).unwrap_or(&package.name);
             findings.extend(breaches(role, name, source));
+            findings.extend(comments::findings(name, source));
             let is_root = package
                 .targets
                 .iter()

@@ -13,7 +13,7 @@ pub struct Sizes {
     pub clients: u32,
     /// Maximum number of operations that each client has in flight.
     pub lanes: u32,
-    /// Keys.
+    /// Keys that the clients read and write.
     pub keys: u32,
     /// Operations of all clients together.
     pub operations: u64,

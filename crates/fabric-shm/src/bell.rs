@@ -15,7 +15,6 @@ use crate::layout::{BELL_SIZE, SLEEPING};
 /// Offset of the futex word.
 const FUTEX: u64 = 0;
 
-/// The doorbell; see the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell {
     memory: Arc<MappedRegion>,

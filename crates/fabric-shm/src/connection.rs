@@ -26,7 +26,6 @@ use crate::socket;
 const VERDICT_INVALID: u64 = 1;
 const VERDICT_NO_BUFFER: u64 = 2;
 
-/// An established connection; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) line: Line,

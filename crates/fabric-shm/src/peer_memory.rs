@@ -82,7 +82,7 @@ pub(crate) enum Resolved {
     Missing(Wanted),
     /// In a region that was requested.
     Awaited,
-    /// Nowhere.
+    /// Nowhere: the work request completes with this status.
     Refused(Status),
 }
 

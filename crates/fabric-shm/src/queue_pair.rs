@@ -36,7 +36,6 @@ pub(crate) enum Phase {
     Error,
 }
 
-/// A queue pair; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct QueuePairState {
     pub(crate) handle: u32,

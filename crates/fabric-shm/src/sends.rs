@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 
 use stonecast_fabric::{Operation, Status, WorkRequest};
 
-/// The outstanding sends; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Sends {
     requests: VecDeque<WorkRequest>,

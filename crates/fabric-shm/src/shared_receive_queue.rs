@@ -14,7 +14,6 @@ pub(crate) const SLOTS: u64 = 1 << 18;
 /// The most strides that may be requested: 1 GiB of slots.
 pub(crate) const SLOTS_MAX: u64 = 1 << 26;
 
-/// A shared receive queue; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct SharedReceiveQueueState {
     pub(crate) capacity: usize,

@@ -19,7 +19,6 @@ const LINES: usize = 512;
 /// Accesses longer than this are streams: they evict everything else and do not use the table.
 const LONG: usize = LINES / 4 * LINE_SIZE;
 
-/// The table; see the module documentation.
 pub(crate) struct Cache {
     lines: Box<[u64; LINES]>,
 }

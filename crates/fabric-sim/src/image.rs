@@ -10,7 +10,7 @@ pub(crate) const PAGE_SIZE: usize = 4096;
 
 type Page = [u8; PAGE_SIZE];
 
-/// An image; see the module documentation. Unwritten bytes are zero.
+/// Unwritten bytes are zero.
 #[derive(Clone, Default)]
 pub(crate) struct Image {
     /// Ends with the last touched page.

@@ -53,7 +53,7 @@ pub struct Features {
     pub flush_global: bool,
     /// FLUSH with persistence.
     pub flush_persistent: bool,
-    /// ATOMIC_WRITE.
+    /// ATOMIC_WRITE of 8 bytes.
     pub atomic_write: bool,
 }
 

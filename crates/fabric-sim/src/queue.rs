@@ -41,7 +41,6 @@ struct Entry {
     event: Event,
 }
 
-/// The queue; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Reverse<Entry>>,

@@ -18,7 +18,6 @@ use stonecast_media::Ddio;
 use crate::cache::{Cache, Latencies};
 use crate::queue::{Event, Queue};
 
-/// Virtual time; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Time {
     now: Cell<Nanoseconds>,

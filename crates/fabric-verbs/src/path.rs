@@ -22,7 +22,7 @@ impl fmt::Debug for Gid {
 /// The transport of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// InfiniBand.
+    /// Packets of InfiniBand, addressed within its subnet.
     InfiniBand,
     /// RDMA over converged Ethernet, version 2.
     Roce,

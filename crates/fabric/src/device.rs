@@ -34,7 +34,7 @@ pub struct Capabilities {
     pub flush_global: bool,
     /// FLUSH with persistence.
     pub flush_persistent: bool,
-    /// ATOMIC_WRITE.
+    /// ATOMIC_WRITE of 8 bytes.
     pub atomic_write: bool,
     /// READs are executed in the call unless something unusual prevents it: [`Device::read_now`].
     pub read_now: bool,
@@ -242,17 +242,17 @@ pub enum ReceiveQueue {
 pub struct ReadInto<'a> {
     /// Source; as many bytes as `into` holds.
     pub remote: RemoteAddress,
-    /// Destination.
+    /// The destination, which need not be registered.
     pub into: &'a mut [u8],
 }
 
 /// A change of the peer's memory whose source, or the word found, is memory of the caller; see [`Device::change_now`].
 pub enum ChangeNow<'a> {
-    /// WRITE.
+    /// WRITE of the bytes of `from`.
     Write {
-        /// Destination.
+        /// The first byte of the destination.
         remote: RemoteAddress,
-        /// Source.
+        /// The bytes to write, which need not be registered.
         from: &'a [u8],
     },
     /// 8-byte compare-and-swap.

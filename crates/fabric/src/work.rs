@@ -38,30 +38,30 @@ pub enum FlushPlacement {
 pub enum Operation {
     /// RDMA WRITE. Posted.
     Write {
-        /// Source.
+        /// The bytes to write.
         local: LocalSpan,
-        /// Destination.
+        /// The first byte of the destination.
         remote: RemoteAddress,
     },
     /// RDMA WRITE that also consumes a receive at the responder and hands it 32 bits. Posted.
     WriteWithImmediate {
         /// Source; may be empty.
         local: LocalSpan,
-        /// Destination.
+        /// The first byte of the destination.
         remote: RemoteAddress,
         /// The value that the responder's completion carries.
         immediate: u32,
     },
     /// SEND into the responder's next receive buffer. Posted.
     Send {
-        /// Source.
+        /// The message.
         local: LocalSpan,
     },
     /// RDMA READ. Non-posted.
     Read {
-        /// Destination.
+        /// The destination, as long as the bytes to read.
         local: LocalSpan,
-        /// Source.
+        /// The first byte to read.
         remote: RemoteAddress,
     },
     /// 8-byte compare-and-swap; the word found goes to `local` (8 bytes). Non-posted.
@@ -88,7 +88,7 @@ pub enum Operation {
     Flush {
         /// First byte.
         remote: RemoteAddress,
-        /// Bytes.
+        /// Number of bytes.
         size: u64,
         /// The guarantee.
         placement: FlushPlacement,

@@ -153,7 +153,7 @@ pub struct Metrics {
     pub stat: Stat,
     /// Clients that use the store's memory themselves.
     pub one_sided: PathMetrics,
-    /// Gateways.
+    /// Clients that are gateways for other protocols.
     pub gateway: PathMetrics,
     /// Leases of extents that clients hold.
     pub leases: u64,

@@ -28,7 +28,7 @@ pub enum Means {
 pub struct PersistCounts {
     /// Cache lines written back.
     pub write_backs: u64,
-    /// Fences.
+    /// Fences that were executed.
     pub fences: u64,
     /// Syncs of files.
     pub syncs: u64,

@@ -52,7 +52,7 @@ impl Leader {
 /// A shard on a node.
 pub struct Held {
     pub shard: u32,
-    /// Durable.
+    /// Durable: the history of the shard.
     pub lineage: Lineage,
     /// Durable: the number of the last join.
     pub join: u64,
@@ -67,7 +67,7 @@ pub struct Held {
 }
 
 pub struct Node {
-    /// Durable.
+    /// Durable: the epoch of the last configuration that the node learned.
     pub epoch: Epoch,
     /// The configuration of that epoch.
     pub known: Configuration,

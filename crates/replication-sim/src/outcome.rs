@@ -43,7 +43,7 @@ pub struct Claim {
 /// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events.
+    /// Steps of the world.
     pub events: u64,
     /// Calls of clients.
     pub calls: u64,
@@ -60,11 +60,11 @@ pub struct Counts {
 /// The record of a run.
 #[derive(Default)]
 pub struct Outcome {
-    /// Counts.
+    /// The amount of what happened.
     pub counts: Counts,
     /// Number of times that each mishap befell a node, by the name of its class.
     pub mishaps: BTreeMap<&'static str, u64>,
-    /// Happenings.
+    /// The happenings of the run, in their order.
     pub shown: Vec<Shown>,
     /// Leaders of terms.
     pub claims: Vec<Claim>,

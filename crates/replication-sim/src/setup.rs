@@ -10,7 +10,7 @@ pub struct Setup {
     pub seed: u64,
     /// Keys of each shard.
     pub keys: u8,
-    /// Clients.
+    /// Clients that call at the same time.
     pub clients: u32,
     /// The number of calls after which nothing goes wrong any more.
     pub calls: u64,

@@ -10,7 +10,7 @@
 
 use stonecast_fabric::{LocalSpan, MemoryRegion, Operation, Port, QueuePair};
 
-/// A ring of answers; see the module documentation. Belongs to one connection.
+/// A ring of slots, from which one connection sends its answers.
 #[derive(Debug)]
 pub struct AnswerRing {
     region: MemoryRegion,

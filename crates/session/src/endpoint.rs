@@ -16,7 +16,7 @@ use stonecast_fabric::{
 
 use crate::Queues;
 
-/// An endpoint; see the module documentation.
+/// The queue pair, memory and inbox of one connection of a client. The drop of the value gives all of them back.
 pub struct Endpoint {
     inbox: Rc<Inbox>,
     qp: QueuePair,

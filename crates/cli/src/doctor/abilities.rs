@@ -18,7 +18,7 @@ pub enum Abilities {
         flush_global: bool,
         /// FLUSH that makes bytes persistent.
         flush_persistent: bool,
-        /// ATOMIC_WRITE.
+        /// ATOMIC_WRITE of 8 bytes.
         atomic_write: bool,
         /// Memory windows of type 2B.
         memory_windows: bool,

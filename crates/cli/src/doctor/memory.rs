@@ -11,7 +11,7 @@ pub struct PersistentRegion {
     pub name: String,
     /// The provider that found the region: `ACPI.NFIT`, `cxl`, `e820`.
     pub provider: Fact,
-    /// Bytes.
+    /// In bytes.
     pub size: Fact,
     /// The part of the platform from which stores survive, as stated by the platform: `cpu_cache`, `memory_controller`,
     /// or nothing.
@@ -27,7 +27,7 @@ pub struct Namespace {
     pub name: String,
     /// `fsdax`, `devdax`, `sector` or `raw`.
     pub mode: Fact,
-    /// Bytes.
+    /// In bytes.
     pub size: Fact,
 }
 

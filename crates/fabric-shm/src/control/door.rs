@@ -25,7 +25,6 @@ const SAY_AGAIN_NS: u64 = 60_000_000_000;
 /// Peers turned away at once. Other threads need the lock, and a peer that is turned away may come again at once.
 const TURN_AWAY_MAX: usize = 64;
 
-/// The door; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Door {
     /// Given up to accept a peer that is then told why it is turned away.

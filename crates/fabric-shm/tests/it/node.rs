@@ -18,7 +18,6 @@ const SLEEP_NS: u64 = 60_000_000_000;
 /// Bytes of a node's buffer.
 pub const BUFFER_SIZE: u64 = 1 << 16;
 
-/// A node; see the module documentation.
 pub struct Node {
     pub device: Rc<ShmDevice>,
     pub buffer: MemoryRegion,

@@ -23,7 +23,7 @@ enum MediumKind {
     Direct,
 }
 
-/// A backing; see the module documentation. One for each process that opens the pool.
+/// One value for each process that opens the pool.
 pub struct SimBacking {
     module: Rc<Module>,
     /// Blobs that may still be stored before the power fails, if it fails in the middle of a store.

@@ -10,7 +10,7 @@ const LINES: usize = 4096;
 /// No line.
 const NONE: u64 = u64::MAX;
 
-/// The caches; see the module documentation. They take no room before the first store.
+/// Takes no room before the first store.
 #[derive(Default)]
 pub(crate) struct Evictions {
     lines: Vec<u64>,

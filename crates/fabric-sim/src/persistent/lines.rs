@@ -54,7 +54,6 @@ struct Page {
     used: u32,
 }
 
-/// The stores; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Lines {
     pages: Vec<Option<Box<Page>>>,

@@ -47,7 +47,6 @@ impl std::ops::Sub for MediumCounts {
     }
 }
 
-/// The medium; see the module documentation.
 pub(crate) struct Medium {
     /// Lines of a block, as a power of two.
     block_bits: u32,

@@ -11,7 +11,7 @@ use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persiste
 use crate::cache::Latencies;
 use crate::persistent::module::Module;
 
-/// A persistent memory; see the module documentation. One per opening: the opener chooses the means of persisting.
+/// One value for each opening: the opener chooses the means of persisting.
 pub(crate) struct PersistentMemory {
     module: Rc<Module>,
     size: u64,

@@ -36,7 +36,7 @@ use crate::time::Time;
 /// Stores that are kept before the certain ones are searched for.
 const SETTLE_AT: usize = 4096;
 
-/// A module; see the module documentation. Shared by all its users; survives their deaths.
+/// One module has many users, and survives their deaths.
 pub struct Module {
     pub(crate) time: Rc<Time>,
     pub(crate) space: u32,

@@ -32,7 +32,6 @@ impl ReadOrder {
     }
 }
 
-/// The watch; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// The places in the order of their lines.

@@ -18,7 +18,6 @@ use stonecast_media::{
 /// Bytes of the log.
 pub const LOG_SIZE: u64 = 1 << 20;
 
-/// The stage; see the module documentation.
 pub struct Stage {
     pub world: World,
     pub machine: Machine,

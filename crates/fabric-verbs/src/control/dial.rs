@@ -15,7 +15,6 @@ use crate::address::ControlAddress;
 /// Time that one attempt may take.
 const ATTEMPT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A call; see the module documentation.
 pub(super) struct Dial {
     address: ControlAddress,
     places: Vec<SocketAddr>,

@@ -27,7 +27,6 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 /// Time for which a side that said goodbye waits for the other to close.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A control connection; see the module documentation.
 pub(super) struct Link {
     wire: Wire,
     stage: Stage,

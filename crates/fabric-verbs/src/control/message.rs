@@ -109,7 +109,6 @@ pub(super) struct Welcome {
     pub profile: PeerProfile,
 }
 
-/// A sealed message; see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     Connect {

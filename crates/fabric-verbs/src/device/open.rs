@@ -29,7 +29,7 @@ pub struct Abilities {
     pub flush_global: bool,
     /// FLUSH that makes bytes persist.
     pub flush_persistent: bool,
-    /// ATOMIC_WRITE.
+    /// ATOMIC_WRITE of 8 bytes.
     pub atomic_write: bool,
     /// Memory windows of type 2B.
     pub memory_windows: bool,

@@ -151,7 +151,6 @@ impl<T> Lane<T> {
     }
 }
 
-/// A queue pair; see the module documentation.
 pub(super) struct QueuePairState {
     pub hardware: HardwareQueuePair,
     pub options: QueuePairOptions,

@@ -39,7 +39,6 @@ pub(super) struct Grants {
     pub flush_persistent: bool,
 }
 
-/// A region; see the module documentation.
 pub(super) struct RegionState {
     pub memory: Rc<dyn Region>,
     /// The address of the first byte for peers.

@@ -76,7 +76,7 @@ impl<'a> Posting<'a> {
         unsafe { ibv::ibv_wr_set_sge(self.raw, local.lkey, local.address, local.size) };
     }
 
-    /// WRITE.
+    /// Adds a WRITE from `local` to `place`.
     pub fn write(&mut self, stamp: Stamp, local: RawSpan, place: RawPlace) {
         self.stamp(stamp);
         // SAFETY: a batch is begun on a queue pair that was made with this operation.
@@ -84,7 +84,7 @@ impl<'a> Posting<'a> {
         self.local(local);
     }
 
-    /// WRITE_WITH_IMM.
+    /// Adds a WRITE_WITH_IMM, whose responder is handed `immediate`.
     pub fn write_with_immediate(
         &mut self,
         stamp: Stamp,
@@ -100,7 +100,7 @@ impl<'a> Posting<'a> {
         self.local(local);
     }
 
-    /// SEND.
+    /// Adds a SEND into the next receive buffer of the responder.
     pub fn send(&mut self, stamp: Stamp, local: RawSpan) {
         self.stamp(stamp);
         // SAFETY: a batch is begun on a queue pair that was made with this operation.
@@ -108,7 +108,7 @@ impl<'a> Posting<'a> {
         self.local(local);
     }
 
-    /// READ.
+    /// Adds a READ from `place` to `local`.
     pub fn read(&mut self, stamp: Stamp, local: RawSpan, place: RawPlace) {
         self.stamp(stamp);
         // SAFETY: a batch is begun on a queue pair that was made with this operation.
@@ -116,7 +116,7 @@ impl<'a> Posting<'a> {
         self.local(local);
     }
 
-    /// CAS.
+    /// Adds a CAS of 8 bytes.
     pub fn compare_and_swap(
         &mut self,
         stamp: Stamp,
@@ -131,7 +131,7 @@ impl<'a> Posting<'a> {
         self.local(found);
     }
 
-    /// FAA.
+    /// Adds an FAA of 8 bytes; the word found goes to `found`.
     pub fn fetch_and_add(&mut self, stamp: Stamp, found: RawSpan, place: RawPlace, add: u64) {
         self.stamp(stamp);
         // SAFETY: a batch is begun on a queue pair that was made with this operation.
@@ -166,7 +166,7 @@ impl<'a> Posting<'a> {
         };
     }
 
-    /// ATOMIC_WRITE.
+    /// Adds an ATOMIC_WRITE of 8 bytes.
     pub fn atomic_write(&mut self, stamp: Stamp, place: RawPlace, value: u64) {
         assert!(
             self.qp.extra.atomic_write,

@@ -16,19 +16,19 @@ pub struct Counts {
     pub doorbells: u64,
     /// WRITEs without an immediate.
     pub writes: u64,
-    /// WRITE_WITH_IMMs.
+    /// WRITE_WITH_IMMs that were accepted.
     pub writes_with_immediate: u64,
-    /// SENDs.
+    /// SENDs that were accepted.
     pub sends: u64,
     /// READs, posted or at once.
     pub reads: u64,
-    /// CASs.
+    /// CASs, posted or at once.
     pub compare_and_swaps: u64,
-    /// FAAs.
+    /// FAAs, posted or at once.
     pub fetch_and_adds: u64,
-    /// FLUSHes.
+    /// FLUSHes that were accepted.
     pub flushes: u64,
-    /// ATOMIC_WRITEs.
+    /// ATOMIC_WRITEs that were accepted.
     pub atomic_writes: u64,
     /// Work requests that were signalled.
     pub signalled: u64,
@@ -74,7 +74,7 @@ impl Sub for Counts {
     }
 }
 
-/// Counts.
+/// An observer that counts the traffic of its device.
 #[derive(Debug, Default)]
 pub struct Meter {
     counts: RefCell<Counts>,

@@ -127,7 +127,7 @@ pub enum Describe<'a> {
     Named(Arguments<'a>),
     /// These commands in words, or all commands if none is named.
     Documents(Arguments<'a>),
-    /// Names.
+    /// The names of all commands.
     Names,
 }
 

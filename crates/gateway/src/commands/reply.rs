@@ -17,7 +17,7 @@ pub enum Reply<'a> {
     Simple(&'static str),
     /// A number.
     Integer(i64),
-    /// Bytes.
+    /// The bytes of a value.
     Bulk(Cow<'a, [u8]>),
     /// The absence of a value.
     Null,

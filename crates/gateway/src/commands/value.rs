@@ -49,7 +49,7 @@ pub enum ValueCommand<'a> {
 /// The condition under which a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetCondition<'a> {
-    /// Always.
+    /// Whether or not there is a value.
     Always,
     /// If there is no value.
     IfAbsent,

@@ -53,7 +53,7 @@ impl ReplyWriter<'_> {
         self.number(b':', value);
     }
 
-    /// Bytes.
+    /// A string of any bytes, with its length in front.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.number(b'$', bytes.len() as i64);
         self.output.extend_from_slice(bytes);

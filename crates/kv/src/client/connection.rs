@@ -33,7 +33,6 @@ pub(super) const BUSY_PAUSE_NS: u64 = 200_000;
 /// Requests for space before the client gives up.
 pub(super) const BUSY_RETRIES_MAX: u32 = (ROOM_WAIT_NS / BUSY_PAUSE_NS) as u32;
 
-/// See the module documentation.
 pub(super) struct Connection {
     pub port: Rc<Port>,
     pub runtime: Rc<dyn Runtime>,

@@ -7,7 +7,6 @@ use std::cell::Cell;
 
 use stonecast_lineage::Term;
 
-/// See the module documentation.
 pub(super) struct Terms {
     of_shards: Box<[Cell<Option<Entered>>]>,
 }

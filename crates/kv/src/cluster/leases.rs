@@ -19,7 +19,6 @@ use crate::error::StoreError;
 /// The declaration of this client's clock. A lease is as long as its offer, whatever the length is here.
 const CLOCK: Timing = Timing::SHARED_CORES;
 
-/// See the module documentation.
 pub(super) struct Leases {
     node: NodeName,
     of_shards: RefCell<Box<[Option<ReaderLease>]>>,

@@ -70,7 +70,7 @@ impl Default for ClusterOptions {
     }
 }
 
-/// A client of a cluster. See the module documentation.
+/// A client of a cluster. Its calls find the node that leads the shard of a key, and try again where a node changes.
 pub struct ClusterClient {
     runtime: Rc<dyn Runtime>,
     options: ClusterOptions,

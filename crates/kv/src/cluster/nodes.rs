@@ -27,7 +27,6 @@ pub(super) struct Node {
     pub leases: Leases,
 }
 
-/// See the module documentation.
 pub(super) struct Nodes {
     dial: Dial,
     runtime: Rc<dyn Runtime>,

@@ -44,7 +44,6 @@ pub(super) const FIRST_HOME: u32 = 0;
 /// Interval at which a new pool looks whether that segment has its space.
 const SPACE_LOOK_NS: Nanoseconds = 20_000;
 
-/// See the module documentation.
 pub(crate) struct Keeper {
     ledger: Ledger,
     home: SegmentState,

@@ -9,7 +9,6 @@ use stonecast_lineage::{Epoch, Term};
 
 use crate::wire::{Answer, ReaderLeaseGrant, Verdict};
 
-/// See the module documentation.
 pub(super) struct Leads {
     epoch: Epoch,
     /// The term of each shard; `None`: the node does not lead the shard.

@@ -121,7 +121,7 @@ pub enum Closing {
     Unclean,
 }
 
-/// A server of one pool. See the module documentation.
+/// A server of one pool. One task drives it: [`Server::run`], then [`Server::close`].
 pub struct Server {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,

@@ -20,7 +20,6 @@ use crate::error::StoreError;
 use crate::index::Table;
 use crate::wire::{Answer, KeyMap, Route, Verdict};
 
-/// See the module documentation.
 pub(super) struct Shards {
     log: Rc<dyn PersistentRegion>,
     keys: KeyMap,

@@ -83,7 +83,7 @@ pub fn serve(world: &World, keys: u64) -> Served {
     }
 }
 
-/// Compares both results; see the module documentation. `what` names the damage done to the pool. Leaves the pool without a
+/// Fails unless the check and the server agree. `what` names the damage done to the pool. Leaves the pool without a
 /// checkpoint where the comparison needs that.
 pub fn compare(world: &World, said: &Said, served: &Served, what: &str) {
     let refused = match &said.0 {

@@ -19,7 +19,6 @@ use crate::fabric::{Fabric, Provider};
 use crate::meddling::{self, Meddler};
 use crate::trouble::{Seen, Trouble, TroubledBacking};
 
-/// See the module documentation.
 pub struct World {
     pub directory: TempDir,
     pub capacity: u64,

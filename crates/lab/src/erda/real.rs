@@ -231,7 +231,7 @@ pub struct RealOptions {
     pub keys: u64,
     /// Operations of each client in each workload.
     pub operations: u64,
-    /// Clients.
+    /// Clients that work at once, each on a thread of its own.
     pub clients: u32,
 }
 

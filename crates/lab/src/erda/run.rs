@@ -44,7 +44,7 @@ pub struct RunOptions {
 /// The load beside the measured clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Beside {
-    /// Nothing.
+    /// The measured clients are alone.
     Nothing,
     /// One more client overwrites keys at a steady pace; the log has room for all its writes.
     Writer,

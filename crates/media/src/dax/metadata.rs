@@ -32,7 +32,7 @@ const _: () = assert!(
 /// The content of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Zeros.
+    /// Nothing but zeros.
     Empty,
     /// Data that are not a pool.
     Foreign,

@@ -148,7 +148,7 @@ impl Rules {
 /// The part of the path that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Survives {
-    /// Nothing.
+    /// No part: the bytes are volatile.
     Nothing,
     /// Synced pages; visible pages may have been written early.
     Synced,

@@ -64,7 +64,7 @@ const PATIENCE_NS: Nanoseconds = 5_000_000_000;
 /// The result of an import or export.
 #[derive(Serialize)]
 pub struct Transferred {
-    /// Entries.
+    /// Entries that were stored or printed.
     pub entries: u64,
     /// Bytes of NDJSON.
     pub bytes: u64,

@@ -13,7 +13,6 @@ use stonecast_kv::limits::{CLIENTS, CLIENTS_MAX};
 
 use crate::failure::Failure;
 
-/// See the module documentation.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Clients over shared memory")]
 pub struct SharingFlags {

@@ -10,7 +10,6 @@ use stonecast_media::PersistentRegion;
 
 use super::{Clock, Fault, Flavour, Loopback, Memory, Net, NodeState};
 
-/// A world of loopback devices; see the module documentation.
 pub struct LoopbackWorld {
     net: Rc<RefCell<Net>>,
     executor: BusyPoll,

@@ -44,7 +44,6 @@ pub(in crate::client) struct OpenIndex {
     address: u64,
 }
 
-/// See the module documentation.
 pub(super) struct Indexes {
     of_shards: Box<[Cell<Option<OpenIndex>>]>,
 }

@@ -43,7 +43,6 @@ pub(super) enum Execution {
     Posted,
 }
 
-/// See the module documentation.
 pub(super) struct ServerMemory {
     pub connection: Rc<Connection>,
     pub execution: Execution,

@@ -45,7 +45,6 @@ pub(super) enum Tried {
     InCall,
 }
 
-/// See the module documentation.
 pub(super) struct Writer {
     connection: Rc<Connection>,
     pub leases: Rc<Leases>,

@@ -76,7 +76,7 @@ pub(crate) enum Step<Found> {
     Record {
         /// Byte position in the log.
         position: u64,
-        /// Bytes.
+        /// Number of bytes to read.
         size: usize,
     },
     /// The bytes read so far are the start of a record of `size` bytes: read the other bytes too, and hand all of them to

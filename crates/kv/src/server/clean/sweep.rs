@@ -19,7 +19,6 @@ use crate::server::keeper::settle_if_due;
 /// Bytes of a segment examined between two checks for arrivals: a few records.
 const PIECE_SIZE: u64 = 2 << 10;
 
-/// See the module documentation.
 pub(in crate::server) struct Sweeper {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,

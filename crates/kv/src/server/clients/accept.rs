@@ -25,7 +25,6 @@ use crate::wire::{Hello, KeyMap, Welcome};
 const RNR_RETRY_COUNT: u32 = 100;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 
-/// See the module documentation.
 pub(in crate::server) struct Admission {
     port: Rc<Port>,
     options: ServerOptions,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use stonecast_lineage::Term;
 
-/// See the module documentation. A client that has named no term for a shard is in term 0, in which a server without a cluster
+/// A client that has named no term for a shard is in term 0, in which a server without a cluster
 /// serves all of its shards.
 #[derive(Default)]
 pub(in crate::server) struct Terms {

@@ -23,7 +23,7 @@ const PREFETCHED_MAX: u64 = 1024;
 /// Receive buffers that are posted again with one doorbell: a small part of all.
 const REPOSTED_TOGETHER: usize = 64;
 
-/// See the module documentation. Owns the receive buffers between two uses.
+/// Owns the receive buffers between two uses.
 pub(super) struct Gather {
     port: Rc<Port>,
     receives: Receives,

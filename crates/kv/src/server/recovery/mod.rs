@@ -82,7 +82,7 @@ impl Surveyor for Opening {
     }
 }
 
-/// See the module documentation. With `is_shared`, clients will change words of the index.
+/// Recovers `pool`, and gives out what the server begins with. `is_shared`: clients will change words of the index.
 pub(crate) async fn recover(
     pool: &Pool,
     (commit, runtime): (&Commit, &Rc<dyn Runtime>),

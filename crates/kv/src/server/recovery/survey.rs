@@ -40,7 +40,7 @@ pub(crate) trait Surveyor {
     fn refuse(&mut self, number: u32, corruption: Corruption) -> Result<(), Corruption>;
 }
 
-/// The findings of a survey. See the module documentation.
+/// The findings of a survey.
 pub(crate) struct Survey {
     pub rebuilt: Rebuilt,
     /// The segments in use that are not refused.
@@ -200,7 +200,7 @@ fn fits(log: &dyn Region, format: &LogFormat, known: &[SegmentState]) -> bool {
     (0..).zip(expected).all(is_as_known) || mutant!(StaleCheckpointBelieved)
 }
 
-/// Surveys `pool`. See the module documentation. `is_shared`: clients will change words of the index.
+/// Surveys `pool` and changes nothing. `is_shared`: clients will change words of the index.
 pub(crate) fn survey(
     pool: &Pool,
     is_shared: bool,

@@ -57,7 +57,6 @@ use witnesses::Telling;
 /// A partial segment with less room than this share is not worth a lease and is closed.
 const WORTHWHILE_SHARE: u32 = 16;
 
-/// See the module documentation.
 pub(crate) struct Space {
     format: LogFormat,
     medium: Medium,

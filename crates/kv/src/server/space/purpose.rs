@@ -11,7 +11,7 @@ use stonecast_media::PersistentRegion;
 pub(crate) enum Purpose {
     /// Records that are put.
     Put,
-    /// Tombstones.
+    /// Tombstones, which need room in a full pool, too.
     Delete,
     /// Records that are moved.
     Clean,

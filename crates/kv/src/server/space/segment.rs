@@ -26,7 +26,6 @@ pub(super) enum Hold {
     Appends,
 }
 
-/// See the module documentation.
 #[derive(Clone)]
 pub(super) struct Segment {
     /// The state of a segment in use.

@@ -42,7 +42,6 @@ pub struct StandIn {
     pub unleased: Rc<Cell<Option<u32>>>,
 }
 
-/// See the module documentation.
 pub struct Cluster {
     pub nodes: Vec<StandIn>,
     pub process: Process,

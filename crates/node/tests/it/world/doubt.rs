@@ -5,7 +5,7 @@ use std::cell::Cell;
 use stonecast_fabric::decorate::Observer;
 use stonecast_fabric::{DeviceError, QueuePair};
 
-/// See the module documentation.
+/// The answer to that question, which a story gives.
 #[derive(Default)]
 pub struct Doubt {
     is_awaited: Cell<bool>,

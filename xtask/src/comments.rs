@@ -1,0 +1,92 @@
+//! Comments that say nothing: a reference to the documentation of the module, and a single word.
+//!
+//! A comment states a fact that its item does not show, such as a unit or a reason. A word in backticks may stand alone: it is
+//! the literal that the item stands for.
+
+use std::path::Path;
+
+/// A reader of an item has its module before them.
+const EMPTY_REFERENCES: &[&str] = &[
+    "see the module documentation",
+    "see the module's documentation",
+];
+
+/// Returns every comment of `source` that says nothing, as `file:line: sentence`.
+pub fn findings(file: &Path, source: &str) -> Vec<String> {
+    let texts: Vec<Option<&str>> = source.lines().map(comment).collect();
+    let mut findings = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        let Some(text) = text else { continue };
+        let neighbours = [index.checked_sub(1), Some(index + 1)];
+        let is_alone = !neighbours
+            .into_iter()
+            .flatten()
+            .any(|line| texts.get(line).is_some_and(Option::is_some));
+        if let Some(fault) = fault(text, is_alone) {
+            findings.push(format!("{}:{}: {fault}", file.display(), index + 1));
+        }
+    }
+    findings
+}
+
+/// The text of a line that is nothing but a comment.
+fn comment(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix("//")?;
+    Some(rest.trim_start_matches(['/', '!']).trim())
+}
+
+/// The fault of one line of comment. `is_alone`: the comment has no other line.
+fn fault(text: &str, is_alone: bool) -> Option<&'static str> {
+    let lower = text.to_lowercase();
+    if EMPTY_REFERENCES.iter().any(|words| lower.contains(words)) {
+        return Some(
+            "the comment refers to the documentation above it; state the fact, or leave the comment out",
+        );
+    }
+    let is_letter = |letter: char| letter.is_alphabetic() || letter == '_' || letter == '-';
+    let word = text.trim_end_matches('.');
+    let is_word = !word.is_empty() && word.chars().all(is_letter);
+    (is_alone && is_word)
+        .then_some("a single word tells no fact; say its unit or meaning, or leave the comment out")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(source: &str) -> usize {
+        findings(Path::new("src/ring.rs"), source).len()
+    }
+
+    #[test]
+    fn a_comment_of_one_word_is_found() {
+        assert_eq!(found("struct Ring {\n    /// Bytes.\n    size: u64,\n}"), 1);
+        assert_eq!(found("    // ATOMIC_WRITE.\n"), 1);
+        assert_eq!(found("    /// In bytes.\n    size: u64,\n"), 0);
+        assert_eq!(
+            found("    /// `MULTI`.\n    Multi,\n"),
+            0,
+            "the literal itself"
+        );
+        assert_eq!(
+            found("/// A long sentence whose last word does not fit on the\n/// line.\n"),
+            0
+        );
+        assert_eq!(found("let word = \"Bytes\"; // Bytes.\n"), 0, "beside code");
+    }
+
+    #[test]
+    fn a_reference_to_the_documentation_of_the_module_is_found() {
+        let reference = EMPTY_REFERENCES[0];
+        assert_eq!(found(&format!("/// A ring; {reference}.\n")), 1);
+        assert_eq!(
+            found(&format!("/// S{} Owns the ring.\n", &reference[1..])),
+            1
+        );
+        assert_eq!(
+            found(&format!("let words = \"{reference}\";\n")),
+            0,
+            "a string"
+        );
+    }
+}
