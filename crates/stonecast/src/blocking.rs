@@ -47,8 +47,28 @@ pub fn connect(url: &str) -> Result<Client, Error> {
 /// let mut value = Vec::new(); // kept from call to call: a read allocates nothing where it has room
 /// client.get_into("balance", &mut value)?;
 /// assert_eq!(value, b"90");
-/// assert!(client.delete("balance")?);
+/// let version = client.put("balance", "80")?;
+/// assert!(matches!(client.delete_if("balance", Condition::Version(version))?, Written::Done(_)));
+/// assert!(!client.delete("balance")?, "the key is gone");
+/// assert_eq!(client.metrics()?.stat.deletes, 1);
 /// client.close();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A key or value that is too long is refused before anything is sent:
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use stonecast::{Effect, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+///
+/// let client = stonecast::blocking::connect(&url)?;
+/// client.put([b'k'; KEY_SIZE_MAX], vec![b'v'; VALUE_SIZE_MAX])?;
+/// let error = client.put([b'k'; KEY_SIZE_MAX + 1], "v").expect_err("the key is too long");
+/// assert_eq!(error.effect(), Effect::None);
+/// assert!(client.put("k", vec![b'v'; VALUE_SIZE_MAX + 1]).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Client {

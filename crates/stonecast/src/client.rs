@@ -32,7 +32,10 @@ use crate::write::{Retry, Write};
 /// for task in tasks.collect::<Vec<_>>() {
 ///     task.await.expect("no task panics")?;
 /// }
-/// assert_eq!(client.stat().await?.keys, 10);
+/// assert_eq!(client.metrics().await?.stat.keys, 10);
+/// let mut value = Vec::new(); // goes to the driver's thread and comes back, with its memory
+/// client.get_into("key 7", &mut value).await?;
+/// assert_eq!(value, b"value");
 /// client.close();
 /// # Ok::<(), stonecast::Error>(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -92,6 +95,29 @@ impl Client {
     pub async fn get(&self, key: impl Into<Vec<u8>>) -> Result<Option<Entry>, Error> {
         let key = key.into();
         self.read(async move |client| client.get(&key).await).await
+    }
+
+    /// Reads the value of `key` into `value`, in place of its content, and returns the version; `None` if the key is
+    /// absent. `value` travels to the driver's thread and back: where it has room, the read allocates no value. The key
+    /// and the job are allocated as for every call of this client. A future that is dropped leaves `value` empty.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Client::get`].
+    pub async fn get_into(
+        &self,
+        key: impl Into<Vec<u8>>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<u64>, Error> {
+        let (key, mut lent) = (key.into(), std::mem::take(value));
+        let (found, lent) = self
+            .read(async move |client| {
+                let found = client.get_into(&key, &mut lent).await;
+                Ok((found, lent))
+            })
+            .await?;
+        *value = lent;
+        found
     }
 
     /// Stores `value` under `key` and returns its version. The value is durable and visible when the call returns.

@@ -29,6 +29,35 @@ use crate::open_device::OpenDevice;
 ///     .connect_blocking()?;
 /// # Ok::<(), stonecast::Error>(())
 /// ```
+///
+/// A program that knows how it waits and what it reads says so:
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use std::time::Duration;
+/// use stonecast::Connector;
+///
+/// let connection = Connector::new(&url)?
+///     .connect_timeout(Duration::from_secs(1))
+///     .spin(Duration::from_millis(1)) // saves wake-ups, and keeps a processor busy
+///     .remembered_places(1 << 18) // 4 MiB: over RDMA, such a key is read in one round trip
+///     .publishing(false) // overwrites go through the server, even if it lets clients publish
+///     .connect_local()?;
+/// connection.run(async |client| client.put(b"greeting", b"hello").await)?;
+/// connection.close();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Over RDMA, both sides prove that they have the same key:
+///
+/// ```no_run
+/// # use stonecast::Connector;
+/// let connector = Connector::new("verbs:192.0.2.7:7171")?.keys("keys").rdma_device("rxe0").gid_index(1);
+/// # Ok::<(), stonecast::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Connector {
     pub(crate) address: Address,

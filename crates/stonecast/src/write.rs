@@ -25,6 +25,23 @@ use stonecast_kv::{Condition, Token};
 /// };
 /// # Ok::<(), stonecast::Error>(())
 /// ```
+///
+/// A delete takes the same options:
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use stonecast::{Write, Written};
+///
+/// let client = stonecast::blocking::connect(&url)?;
+/// let version = client.put("job", "taken")?;
+/// let late = client.delete_with("job", Write::retryable().if_version(version + 1))?;
+/// assert_eq!(late, Written::Conflict(Some(version)));
+/// assert!(matches!(client.delete_with("job", Write::new().if_version(version))?, Written::Done(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Write {
     pub(crate) condition: Option<Condition>,

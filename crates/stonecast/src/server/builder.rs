@@ -31,6 +31,34 @@ use crate::open_device::OpenDevice;
 /// pool().serve()?.shutdown()?; // as it is
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A pool may be moved while no server runs on it, and a server may listen anywhere:
+///
+/// ```
+/// use stonecast::server::Places;
+/// use stonecast::{Durability, PersistenceDomain, Server};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let at = |name: &str| folder.path().join(name);
+/// let new = Server::builder(at("pool"))
+///     .durability(Durability::Process)
+///     .platform(PersistenceDomain::Volatile) // bytes need to survive no power cut
+///     .segment_size(1 << 20)
+///     .shards(4)
+///     .capacity(64 << 20);
+/// new.serve()?.shutdown()?;
+///
+/// std::fs::rename(at("pool"), at("moved"))?;
+/// let server = Server::builder(at("moved"))
+///     .accept_copy() // serve the pool, even if it was copied under a server: then with the losses of the copy
+///     .listen(format!("shm:{}", at("socket").display()).parse()?)
+///     .places(Places { clients: 2, per_user: 2, per_process: 1 })
+///     .open()?;
+/// assert_eq!(server.addresses().len(), 1);
+/// assert!(server.opening().pool.data.ends_with("moved"));
+/// server.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
     wanted: Wanted,

@@ -22,7 +22,6 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Device, DeviceError, Port};
-use stonecast_kv::RecoveryReport;
 use stonecast_kv::limits::IN_FLIGHT_MAX;
 use stonecast_media::{MediaError, Repair};
 
@@ -33,7 +32,7 @@ use pool::Origin;
 
 pub use builder::{Builder, Clients};
 pub use pool::PoolDescription;
-pub use stonecast_kv::{Closing, Places};
+pub use stonecast_kv::{Closing, Places, RecoveryReport};
 pub use thread::ServerHandle;
 
 /// A server on the calling thread. [`Builder::open`] makes one; [`Builder::serve`] gives it a thread of its own.
@@ -47,8 +46,10 @@ pub use thread::ServerHandle;
 ///     .durability(Durability::Process)
 ///     .open()?;
 /// assert!(server.opening().pool.is_new);
+/// assert_eq!(server.opening().recovery.keys, 0);
 /// let end = Instant::now() + Duration::from_millis(10);
 /// server.run(&|| Instant::now() >= end)?;
+/// assert!(server.take_trouble().is_none(), "the medium had room");
 /// assert_eq!(server.close()?, Closing::Clean);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -28,6 +28,23 @@ fn a_blocking_client_stores_reads_and_removes() {
     assert_eq!(client.get("a").unwrap(), None);
 }
 
+/// Needs the vector back from the driver's thread, whatever the driver found.
+#[test]
+fn the_vector_of_a_read_keeps_its_memory_on_its_way_between_threads() {
+    let place = Place::new();
+    block_on(async {
+        let client = stonecast::connect(&place.url()).await.unwrap();
+        let version = client.put("a", "one").await.unwrap();
+        let mut value = Vec::with_capacity(4096);
+        let memory = value.as_ptr();
+        let found = client.get_into("a", &mut value).await.unwrap();
+        assert_eq!((found, &value[..]), (Some(version), &b"one"[..]));
+        assert_eq!(client.get_into("b", &mut value).await.unwrap(), None);
+        client.get_into("", &mut value).await.unwrap_err();
+        assert_eq!((value.as_ptr(), value.capacity()), (memory, 4096));
+    });
+}
+
 /// `get_into` promises to allocate nothing. The test makes fewer calls than the client makes between two timed ones: a
 /// timed call may report to the server.
 #[test]
