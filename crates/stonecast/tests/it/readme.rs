@@ -1,9 +1,12 @@
 //! The README shows the code of the examples, which run as part of the whole test command.
 
 const README: &str = include_str!("../../../../README.md");
-const EXAMPLES: [&str; 2] = [
+const EXAMPLES: [&str; 5] = [
     include_str!("../../examples/put_and_get.rs"),
     include_str!("../../examples/embed_server.rs"),
+    include_str!("../../examples/many_gets.rs"),
+    include_str!("../../examples/retry.rs"),
+    include_str!("../../examples/watch_metrics.rs"),
 ];
 
 #[test]
