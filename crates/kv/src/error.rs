@@ -35,7 +35,10 @@ pub struct Refusal {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The key is empty or too long.
-    #[error("key of {size} bytes: keys have 1 to {max} bytes")]
+    #[error(
+        "key of {size} bytes: keys have 1 to {max} bytes; nothing was done. {}",
+        if *.size == 0 { "Name a key" } else { "Shorten the key, or take its hash as the key" }
+    )]
     KeySize {
         /// Its length.
         size: usize,
@@ -43,7 +46,9 @@ pub enum StoreError {
         max: usize,
     },
     /// The value is too long.
-    #[error("value of {size} bytes: values have at most {max} bytes")]
+    #[error(
+        "value of {size} bytes: values have at most {max} bytes; nothing was done. Split the value over several keys"
+    )]
     ValueSize {
         /// Its length.
         size: usize,
@@ -236,6 +241,28 @@ impl From<MediaError> for StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An error says what was wrong, what is allowed, and what to do.
+    #[test]
+    fn a_key_or_value_of_a_wrong_length_is_refused_with_the_limit_and_a_remedy() {
+        let words = |size| StoreError::KeySize { size, max: 1024 }.to_string();
+        assert_eq!(
+            words(1025),
+            "key of 1025 bytes: keys have 1 to 1024 bytes; nothing was done. Shorten the key, or take its hash as the key"
+        );
+        assert_eq!(
+            words(0),
+            "key of 0 bytes: keys have 1 to 1024 bytes; nothing was done. Name a key"
+        );
+        let long = StoreError::ValueSize {
+            size: 2_000_000,
+            max: 1_048_576,
+        };
+        assert_eq!(
+            long.to_string(),
+            "value of 2000000 bytes: values have at most 1048576 bytes; nothing was done. Split the value over several keys"
+        );
+    }
 
     /// Fails without the boxes.
     #[test]

@@ -61,18 +61,18 @@ fn values_up_to_the_limit_of_the_store_are_stored_and_longer_values_are_refused_
     let refused = client.call([b"SET", &b"k"[..], &[&value[..], b"x"].concat()]);
     assert_eq!(
         refused.error(),
-        "ERR value of 1048577 bytes: values have at most 1048576 bytes"
+        "ERR value of 1048577 bytes: values have at most 1048576 bytes; nothing was done. Split the value over several keys"
     );
     assert_eq!(client.words("APPEND k x").error(), refused.error());
     assert_eq!(client.words("STRLEN k"), Reply::Integer(1 << 20));
     let refused = client.call([b"GET", &[b'k'; 1025][..]]);
     assert_eq!(
         refused.error(),
-        "ERR key of 1025 bytes: keys have 1 to 1024 bytes"
+        "ERR key of 1025 bytes: keys have 1 to 1024 bytes; nothing was done. Shorten the key, or take its hash as the key"
     );
     assert_eq!(
         client.call(["SET", "", "x"]).error(),
-        "ERR key of 0 bytes: keys have 1 to 1024 bytes"
+        "ERR key of 0 bytes: keys have 1 to 1024 bytes; nothing was done. Name a key"
     );
 }
 
