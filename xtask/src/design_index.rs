@@ -1,4 +1,4 @@
-//! The index of the design pages names every page by its title.
+//! The index of the design pages names every page by its title, with a status that its legend explains.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,10 @@ use anyhow::{Context, Result};
 
 const FOLDER: &str = "docs/design";
 const INDEX: &str = "README.md";
+/// The statuses of the legend.
+const STATUSES: &[&str] = &["proposed", "decided", "open", "in force", "superseded"];
 
-/// Returns every page that the index lacks or names differently.
+/// Returns every page that the index lacks, names differently, or gives a status without a meaning.
 pub fn findings(workspace: &Path) -> Result<Vec<String>> {
     let folder = workspace.join(FOLDER);
     let read = |name: &str| {
@@ -33,9 +35,14 @@ fn judge(index: &str, name: &str, page: &str) -> Option<String> {
     let heading = page.lines().next().unwrap_or_default();
     let (number, title) = heading.strip_prefix("# ")?.split_once(' ')?;
     let row = format!("| [{number}]({name}) | {title} | ");
-    (!index.contains(&row)).then(|| {
-        format!("{FOLDER}/{INDEX}: no row begins with `{row}`, which {FOLDER}/{name} needs")
-    })
+    let Some(rest) = index.lines().find_map(|line| line.strip_prefix(&row)) else {
+        return Some(format!(
+            "{FOLDER}/{INDEX}: no row begins with `{row}`, which {FOLDER}/{name} needs"
+        ));
+    };
+    let status = rest.split(" | ").next().unwrap_or_default();
+    let is_explained = STATUSES.contains(&status) && index.contains(&format!("\n| {status} | "));
+    (!is_explained).then(|| format!("{FOLDER}/{INDEX}: the legend has no status `{status}`"))
 }
 
 #[cfg(test)]
@@ -46,10 +53,20 @@ mod tests {
 
     #[test]
     fn a_page_needs_a_row_with_its_number_name_and_title() {
-        let index = "| [0007](0007-gateway.md) | The gateway | in force | 2026-11-22 |\n";
+        let index = "\n| in force | followed |\n| [0007](0007-gateway.md) | The gateway | in force | 2026-11-22 |\n";
         assert_eq!(judge(index, "0007-gateway.md", PAGE), None);
         assert!(judge(index, "0007-other.md", PAGE).is_some());
         assert!(judge("| [0007](0007-gateway.md) | Old |", "0007-gateway.md", PAGE).is_some());
         assert!(judge("", "0007-gateway.md", PAGE).is_some());
+    }
+
+    #[test]
+    fn a_row_needs_a_status_that_the_legend_explains() {
+        let row = "| [0007](0007-gateway.md) | The gateway | in force | 2026-11-22 |\n";
+        let fault = judge(row, "0007-gateway.md", PAGE).unwrap();
+        assert!(fault.contains("no status `in force`"), "{fault}");
+        let index = format!("\n| done | followed |\n{}", row.replace("in force", "done"));
+        let fault = judge(&index, "0007-gateway.md", PAGE).unwrap();
+        assert!(fault.contains("no status `done`"), "{fault}");
     }
 }
