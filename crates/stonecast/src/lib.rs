@@ -12,14 +12,15 @@
 //!
 //! | | belongs to | for | one GET over shared memory costs, beside the GET itself |
 //! | --- | --- | --- | --- |
-//! | [`blocking::Client`] | a thread | programs without `async` | 150 instructions, 20 ns |
+//! | [`blocking::Client`] | a thread | programs without `async` | 190 instructions, 20 ns |
 //! | [`local::Connection`] | a thread | many operations in flight at full speed | 30 instructions, 1 ns or less |
-//! | [`Client`] | any thread: `Send + Sync + Clone` | programs on tokio or any other executor | two hops between threads |
+//! | [`Client`] | any thread: `Send + Sync + Clone` | programs on tokio or any other executor | 2,850 instructions on two threads, with 64 GETs in flight |
 //!
-//! The GET itself takes about 820 instructions, and 50 ns if its key lies in the caches. The first two rows are for
-//! `get_into`, which allocates nothing if its vector has room; `get` allocates the value.
+//! The GET itself takes about 820 instructions, and 50 ns if its key lies in the caches. All rows are for `get_into`,
+//! which allocates no value if its vector has room. With one GET in flight, both threads of the third client also wait
+//! for each other, 5,000 to 6,400 instructions with the polls. `benches/instructions.rs` counts the instructions.
 //!
-//! `cargo xtask bench --only handle-local --only handle-blocking --only handle-tokio-64` measures these costs: the
+//! `cargo xtask bench --only handle-local --only handle-blocking --only handle-tokio-64` measures the times: the
 //! first two against the store's own client, the third against the pipeline of a connection to redis-server.
 //!
 //! All three clients use the same store. [`Connector`] makes each of them, with time limits, keys, and the durability
