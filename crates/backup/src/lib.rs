@@ -29,7 +29,9 @@ mod stream;
 
 pub use entries::Entries;
 pub use hello::{Hello, Unheard};
-pub use intake::{EndCause, Ended, Found, Intake, IntakeError, IntakeOptions, Lent, Pool, Silence};
+pub use intake::{
+    Attention, EndCause, Ended, Found, Intake, IntakeError, IntakeOptions, Lent, Pool, Silence,
+};
 pub use link::{
     BackupLink, LinkEnded, LinkOptions, NoCreditInTime, NotLinked, NotSent, Posted, Report, Trouble,
 };

@@ -160,6 +160,15 @@ impl Member {
         }
     }
 
+    /// Waits until [`Member::event`] has something to give, and takes nothing.
+    pub async fn news(&self) {
+        let shared = &self.shared;
+        let has_news = || shared.agent.borrow().has_event() || shared.has_ended();
+        while !has_news() {
+            shared.told.heard().await;
+        }
+    }
+
     /// Ends the membership, as dropping does: the node leads nothing, asks for no lease and grants none from here on. What it granted before
     /// holds until it runs out.
     pub fn stop(&self) {

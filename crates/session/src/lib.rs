@@ -5,6 +5,7 @@
 //!   endpoint     a client's queue pair and memory                   undone when dropped
 //!   accept       a server's queue pair and memory for one peer      undone unless the peer is accepted
 //!   receives     receive buffers by number
+//!   listener     a wait for arrivals that goes on from poll to poll
 //!   requests     unanswered requests by id, and the bytes that they were sent from
 //!   answers      memory that answers are sent from, in turn
 //!   lease        memory that one peer may touch, through windows of its own
@@ -23,6 +24,7 @@ mod answers;
 mod endpoint;
 mod greeting;
 mod lease;
+mod listener;
 mod queues;
 mod receives;
 mod requests;
@@ -33,6 +35,7 @@ pub use answers::AnswerRing;
 pub use endpoint::{ConnectError, Endpoint, close};
 pub use greeting::{Greeting, Mismatch, PlatformCode, Protocol, Side};
 pub use lease::{Lease, Leases, Lessor, Opening};
+pub use listener::Listener;
 pub use queues::Queues;
 pub use receives::ReceiveBuffers;
 pub use requests::{RequestHandle, RequestId, Requests, Unanswered};

@@ -9,6 +9,7 @@
 //!
 //! The store calls these in its loop. Nothing here has a task, a timer or a clock.
 
+mod attention;
 mod credit;
 mod ending;
 mod error;
@@ -30,11 +31,13 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{Inbox, Port};
-use stonecast_log::{Heritage, Ledger, SegmentState};
+use stonecast_log::{Heritage, Ledger, Search, SegmentState};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::AppendReceiver;
+use stonecast_session::Listener;
 
 use crate::stream::StreamName;
+pub use attention::Attention;
 pub use ending::Silence;
 pub use error::{EndCause, IntakeError};
 use gate::Gate;
@@ -61,7 +64,8 @@ pub struct Ended {
 /// Takes the appends of other nodes, for a store that calls it in a loop.
 pub struct Intake {
     port: Rc<Port>,
-    inbox: Inbox,
+    inbox: Rc<Inbox>,
+    listener: Listener,
     gate: Gate,
     sessions: BTreeMap<u64, Session>,
     streams: Streams,
@@ -71,6 +75,8 @@ pub struct Intake {
     terms: Terms,
     /// Entries and ends that the store has not taken.
     outbox: Outbox,
+    /// The search for what had arrived when the device reported an arrival last.
+    search: Option<Search>,
     failed: bool,
 }
 

@@ -33,6 +33,11 @@ impl Room {
         })
     }
 
+    /// Whether the device reports no arrivals.
+    pub fn is_silent(&self) -> bool {
+        self.packs
+    }
+
     pub fn terms(&self) -> AppendTerms {
         self.queue.terms()
     }

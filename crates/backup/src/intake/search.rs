@@ -14,6 +14,7 @@ impl Intake {
     pub(super) fn take_arrivals(&mut self) {
         while let Some(arrival) = self.inbox.take_received() {
             self.note_arrival(&arrival);
+            self.search = Some(self.space.buffers().begin_search());
         }
         while let Some(event) = self.inbox.take_event() {
             self.note_event(&event);

@@ -125,6 +125,11 @@ impl Space {
         self.buffers.wanted().saturating_sub(under_way + reusable)
     }
 
+    /// Whether a segment is on its way to the device, or back to the store.
+    pub fn is_turning(&self) -> bool {
+        self.turning.is_some()
+    }
+
     /// The number of segments that could go back now.
     pub fn spare(&self) -> usize {
         let free = self.returnable().count();

@@ -11,7 +11,7 @@ use stonecast_media::{Durability, Means, PersistentRegion};
 use stonecast_persist::execute::{Agreement, AppendReceiver, RECEIVING_SIZE, Receiving};
 use stonecast_persist::{Platform, Step};
 use stonecast_replication::AppendKey;
-use stonecast_session::Queues;
+use stonecast_session::{Listener, Queues};
 
 use super::credit::Window;
 use super::error::{EndCause, IntakeError};
@@ -125,9 +125,11 @@ impl Intake {
         let entries = Entries::of(AppendKey::new(pool.key, options.nonce));
         let trusts = pool.earlier_writers_are_gone || mutant!(EarlierWritersTrusted);
         let left = (pool.ledger, &*pool.segments, trusts);
+        let inbox = Rc::new(Inbox::new(port));
         Ok(Self {
             port: port.clone(),
-            inbox: Inbox::new(port),
+            listener: Listener::new(&inbox),
+            inbox,
             gate: Gate::new(options.nonce),
             sessions: Default::default(),
             streams: Streams::default(),
@@ -136,6 +138,7 @@ impl Intake {
             receiver,
             terms,
             outbox: Outbox::default(),
+            search: None,
             failed: false,
         })
     }

@@ -7,7 +7,7 @@ use stonecast_fabric::{DeviceError, LocalSpan, Port, Runtime};
 use stonecast_media::Durability;
 use stonecast_persist::execute::{Agreement, Appender, NoAgreement};
 use stonecast_replication::AppendKey;
-use stonecast_session::{ConnectError, Endpoint, Queues};
+use stonecast_session::{ConnectError, Endpoint, Listener, Queues};
 
 use super::ears::{Ears, NOTICES, Trouble};
 use super::sent::Sent;
@@ -131,6 +131,8 @@ impl BackupLink {
         sent.note_all(told)?;
         let longest = u64::from(terms.message_size_max).min(options.staging_size);
         Ok(Self {
+            listener: Listener::new(endpoint.inbox()),
+            heard: None,
             endpoint,
             connection: welcome.connection,
             key: AppendKey::new(welcome.key, options.hello.nonce),

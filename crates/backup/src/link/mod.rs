@@ -24,7 +24,7 @@ use stonecast_fabric::{LocalSpan, MemoryRegion, Runtime};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::{AppendFailure, Appender, NotAppended};
 use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind};
-use stonecast_session::Endpoint;
+use stonecast_session::{Endpoint, Listener};
 
 use crate::stream::{Standing, StreamName, Told};
 pub use connect::{LinkOptions, NotLinked};
@@ -47,6 +47,9 @@ pub struct BackupLink {
     sent: Sent,
     limits: Limits,
     trouble: Option<Trouble>,
+    listener: Listener,
+    /// The next report, or the end, if a poll has found it.
+    heard: Option<Result<Report, LinkEnded>>,
 }
 
 struct Limits {
@@ -158,6 +161,9 @@ impl BackupLink {
         let mut activity = Box::pin(inbox.activity());
         poll_fn(|context| {
             loop {
+                if let Some(heard) = self.heard.take() {
+                    return Poll::Ready(heard);
+                }
                 self.hear();
                 if let Poll::Ready(report) = self.poll_report(context) {
                     return Poll::Ready(report);
@@ -176,10 +182,26 @@ impl BackupLink {
     /// # Errors
     /// [`LinkEnded`], after all reports.
     pub fn take_report(&mut self) -> Result<Option<Report>, LinkEnded> {
+        if let Some(heard) = self.heard.take() {
+            return heard.map(Some);
+        }
         self.hear();
         match self.poll_report(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(report) => report.map(Some),
             Poll::Pending => Ok(None),
+        }
+    }
+
+    /// Whether the owner has something to take: a report, the end, or a notice, which may bring credits. If there is nothing, the next one wakes `context`.
+    pub fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.heard.is_none()
+            && let Poll::Ready(report) = self.poll_report(context)
+        {
+            self.heard = Some(report);
+        }
+        match self.heard {
+            Some(_) => Poll::Ready(()),
+            None => self.listener.poll_activity(context),
         }
     }
 

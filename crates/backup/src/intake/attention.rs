@@ -1,0 +1,63 @@
+//! When an intake is to be looked at.
+
+use std::task::{Context, Poll};
+
+use stonecast_base::Nanoseconds;
+
+use super::{Intake, IntakeError};
+
+/// How soon the owner of an intake looks again, when nothing has woken it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// The device has reported an arrival, and the search for it goes on.
+    AtOnce,
+    /// Looks alone bring something forward: the end of a session, or the search of what an earlier run left.
+    Soon,
+    /// Nothing wakes the owner when an entry comes, or a peer is in doubt.
+    Seldom,
+    /// The device reports arrivals, and they wake the owner.
+    WhenWoken,
+}
+
+impl Intake {
+    /// Looks, and is ready if the store has something to take. Otherwise wakes `context` as [`Intake::look`] does, and when the device has reported something.
+    /// [`Intake::attention`] says when the store calls again without that.
+    ///
+    /// # Errors
+    /// [`IntakeError::Failed`].
+    pub fn poll_news(
+        &mut self,
+        now: Nanoseconds,
+        context: &mut Context<'_>,
+    ) -> Result<Poll<()>, IntakeError> {
+        self.look(now, context)?;
+        let has_news = !self.outbox.found.is_empty() || !self.outbox.ended.is_empty();
+        Ok(match has_news {
+            true => Poll::Ready(()),
+            false => self.listener.poll_activity(context),
+        })
+    }
+
+    /// How soon the next look is due.
+    pub fn attention(&mut self) -> Attention {
+        let buffers = self.space.buffers();
+        self.search.take_if(|search| buffers.has_searched(search));
+        if self.search.is_some() {
+            return Attention::AtOnce;
+        }
+        let mut ending = self.sessions.values().filter(|session| session.is_ending());
+        if ending.any(|session| !session.is_doubtful()) || !self.is_left_searched() {
+            return Attention::Soon;
+        }
+        let is_doubtful = self.sessions.values().any(|session| session.is_doubtful());
+        match is_doubtful || self.room.is_silent() {
+            true => Attention::Seldom,
+            false => Attention::WhenWoken,
+        }
+    }
+
+    /// Whether a segment is on its way to the device, or back to the store: each [`Intake::settle`] takes it a step further.
+    pub fn is_turning(&self) -> bool {
+        self.space.is_turning()
+    }
+}
