@@ -170,6 +170,8 @@ mutants! {
     ConsentBeforeSearch in "node", "an heir has everything";
     /// A floor rises behind many entries alone.
     FloorByCountAlone in "node", "segments are used again";
+    /// The report of a link calls for no turn.
+    ReportsWakeNobody in "node", "a write waits for no pause";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.

@@ -44,6 +44,7 @@ impl<S: Store> Shared<S> {
             self.runtime.sleep(self.options.repeat_ns).await;
         }
         self.state.borrow_mut().is_changing = false;
+        self.bell.ring();
     }
 }
 

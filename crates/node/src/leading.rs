@@ -67,7 +67,9 @@ impl<S: Store> Node<S> {
         self.with_leads(shard, |_, leads| {
             leads.primary.refuse(saw, call);
             Ok(())
-        })
+        })?;
+        self.shared.bell.ring();
+        Ok(())
     }
 
     /// Whether every link takes an entry of `body`.
@@ -122,6 +124,9 @@ impl<S: Store> Node<S> {
     /// The commit of the own log that began behind the call of [`Node::send`] has ended. A batch of a term that is over says nothing.
     pub fn persisted_here(&self, batch: OwnBatch) {
         self.shared.state.borrow_mut().persisted_here(&batch);
+        if !batch.0.is_empty() {
+            self.shared.bell.ring();
+        }
     }
 }
 

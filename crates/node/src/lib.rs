@@ -5,6 +5,7 @@
 //!     |  Node::stamp, send, own_batch, persisted_here                  ^  digest, keep, commit, settled, serves, resigned
 //!     v                                                                |
 //!   turn       look --> settle --> what was found --> letters --> roles --> links --> settled --> commit      one task
+//!     rest       between two turns, until the next one has something to do
 //!     shard      the role of a shard, one value: absent, joins, copies, takes over, leads
 //!     peer       the way to another node: link, entries that wait for credit, streams that it has opened
 //!     fences     peers that are kept out while somebody looks at the memory
@@ -26,6 +27,7 @@
 //! `docs/design/0038-a-node.md` has the decisions.
 #![forbid(unsafe_code)]
 
+mod bell;
 mod copying;
 mod entering;
 mod error;
@@ -42,6 +44,7 @@ mod node;
 mod options;
 mod peer;
 mod post;
+mod rest;
 mod shard;
 mod start;
 mod state;
@@ -50,7 +53,7 @@ mod turn;
 
 pub use error::{NodeError, NotServed};
 pub use leading::OwnBatch;
-pub use node::{Filling, Node};
+pub use node::{Counts, Filling, Node};
 pub use options::{EarlierWriters, Options, Place};
 pub use peer::PeerStatus;
 pub use start::Left;

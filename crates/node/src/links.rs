@@ -35,6 +35,7 @@ async fn connect<S: Store>(shared: Rc<Shared<S>>, peer: NodeName) {
     if let Ok(link) = linked {
         way.linked(link);
     }
+    shared.bell.ring();
 }
 
 /// A link to the first of `addresses` that accepts: a peer has one session of this node, and the next one would end it.

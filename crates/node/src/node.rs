@@ -11,6 +11,7 @@ use stonecast_media::PersistentRegion;
 use stonecast_member::Member;
 use stonecast_replication::{AppendKey, LeaseSays};
 
+use crate::bell::Bell;
 use crate::error::NodeError;
 use crate::leading::primary_lease;
 use crate::letter::{Letter, Says};
@@ -34,6 +35,15 @@ pub struct Filling {
     pub left: u64,
 }
 
+/// What a node has done since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Turns, in each of which the node takes all steps that it can.
+    pub turns: u64,
+    /// Looks at the memory that peers append to, beside those of the turns.
+    pub looks: u64,
+}
+
 /// A node that is a member of its cluster, and keeps copies of shards. Dropping it ends its tasks and connections.
 pub struct Node<S: Store> {
     pub(crate) shared: Rc<Shared<S>>,
@@ -51,6 +61,9 @@ pub(crate) struct Shared<S: Store> {
     /// Requests to connect that are for the intake.
     pub requests: RefCell<Vec<(ConnectionRequest, Vec<u8>)>>,
     pub is_over: Cell<bool>,
+    /// Calls the task of the node to a turn.
+    pub bell: Bell,
+    pub counts: Cell<Counts>,
     pub end: RefCell<Option<NodeError>>,
     /// Why the device refused a segment; `None`: it took the last one.
     pub segment_trouble: RefCell<Option<DeviceError>>,
@@ -81,12 +94,14 @@ impl<S: Store> Node<S> {
         }
         if Hello::is_said(private_data) {
             self.shared.post.accept(request, private_data);
+            self.shared.bell.ring();
             return true;
         }
         let is_hello = stonecast_backup::Hello::is_said(private_data);
         if is_hello {
             let said = private_data.to_vec();
             self.shared.requests.borrow_mut().push((request, said));
+            self.shared.bell.ring();
         }
         is_hello
     }
@@ -99,6 +114,11 @@ impl<S: Store> Node<S> {
         let (term, subject) = (shard.leads()?.primary.term(), &shard.subject);
         let lease = primary_lease(&shared.member, subject, term, shared.runtime.now());
         (lease == LeaseSays::Holds).then_some(term)
+    }
+
+    /// What the node has done: an idle node does little.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts.get()
     }
 
     /// How the node reaches each peer that it has to reach, for its operator.
@@ -162,6 +182,7 @@ impl<S: Store> Shared<S> {
     /// Takes no further turn, and keeps no lease alive, its own or that of another node.
     fn stop(&self) {
         self.is_over.set(true);
+        self.bell.ring();
         if !mutant!(FailedNodeGrants) {
             self.member.stop();
         }

@@ -15,8 +15,10 @@ pub struct Options {
     /// Bytes of the longest entry that is stamped, with its header: no more than [`LinkOptions::staging_size`], and than every intake of the cluster
     /// takes. A peer that takes less has no link, and its shards are not served.
     pub entry_size_max: u32,
-    /// Pause between two turns.
+    /// Longest pause between two turns while there is something to do.
     pub pause_ns: Nanoseconds,
+    /// Longest pause between two looks of a node at rest at the memory that peers append to, if its device reports no arrivals.
+    pub look_ns: Nanoseconds,
     /// Pause before an unanswered letter is repeated, and before a failed link is tried again.
     pub repeat_ns: Nanoseconds,
     /// Longest time that a turn waits for the node's own medium. A node that waits longer ends, so that others lead its shards.
@@ -25,7 +27,7 @@ pub struct Options {
     pub idle_ns: Nanoseconds,
     /// Entries that are digested before the floor rises.
     pub floor_after: u64,
-    /// Time after which the floor rises behind fewer entries.
+    /// Time after which the floor rises behind fewer entries, and longest rest of a node.
     pub floor_after_ns: Nanoseconds,
 }
 

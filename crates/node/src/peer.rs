@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use stonecast_backup::{BackupLink, LinkEnded, NotSent, Report};
 use stonecast_base::Nanoseconds;
@@ -124,6 +125,17 @@ impl Peer {
         }
         // A device that refuses a batch takes it with the next one.
         self.is_unflushed = self.is_unflushed && link.flush().is_err();
+    }
+
+    /// Whether the present link has news; if not, the next one wakes `context`.
+    pub fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let link = self.link.as_mut();
+        link.map_or(Poll::Pending, |link| link.poll_news(context))
+    }
+
+    /// Whether entries are left that the link does not take at this moment.
+    pub fn is_behind(&self) -> bool {
+        self.is_unflushed || !self.unsent.is_empty()
     }
 
     /// The next report of the present link, or its end.

@@ -9,16 +9,18 @@ use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Subject};
 use stonecast_member::{Member, Seat};
 use stonecast_replication::{Entry, Lineage, ShardCopy};
 
+use crate::bell::Bell;
 use crate::copying::settled_by;
 use crate::error::NodeError;
 use crate::fences::Fences;
 use crate::node::{Memory, Node, Shared};
 use crate::options::{Options, Place};
 use crate::post::{Hello, Post, Sender};
+use crate::rest::run;
 use crate::shard::Shard;
 use crate::state::State;
 use crate::store::Store;
-use crate::turn::{look_once, run};
+use crate::turn::look_once;
 
 /// The state of a shard that a store has kept.
 #[derive(Debug)]
@@ -105,6 +107,8 @@ impl<S: Store> Node<S> {
             memory,
             requests: RefCell::default(),
             is_over: Cell::new(false),
+            bell: Bell::default(),
+            counts: Cell::default(),
             end: RefCell::default(),
             segment_trouble: RefCell::default(),
         });

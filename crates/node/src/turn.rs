@@ -1,4 +1,4 @@
-//! The task of a node: one turn after the other.
+//! A turn of a node.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -21,21 +21,12 @@ use crate::store::Store;
 /// Parts of the patience with the medium.
 const PATIENCE_PARTS: u64 = 8;
 
-/// Takes turns until the node is over.
-pub async fn run<S: Store>(shared: Rc<Shared<S>>, mut intake: Intake) {
-    while !shared.is_over.get() {
-        if let Err(error) = bounded_turn(&shared, &mut intake).await {
-            shared.fail(error);
-        }
-        shared.runtime.sleep(shared.options.pause_ns).await;
-    }
-}
-
 /// A turn that waits no longer than the node has patience with its medium. Time in which the node itself stands still counts as one part of many.
-async fn bounded_turn<S: Store>(
+/// Returns whether a history was kept.
+pub async fn bounded_turn<S: Store>(
     shared: &Rc<Shared<S>>,
     intake: &mut Intake,
-) -> Result<(), NodeError> {
+) -> Result<bool, NodeError> {
     let waited_ns = shared.options.medium_patience_ns;
     let mut turn = pin!(turn(shared, intake));
     for _ in 0..PATIENCE_PARTS {
@@ -47,11 +38,11 @@ async fn bounded_turn<S: Store>(
     Err(NodeError::MediumHangs { waited_ns })
 }
 
-async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<(), NodeError> {
+async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<bool, NodeError> {
     look(shared, intake).await?;
     let keepings = step(shared, intake)?;
     if keepings.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     // A history that is durable before its entries would hide the loss of those entries.
     shared.store.commit().await?;
@@ -63,7 +54,7 @@ async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<(
     for keeping in keepings {
         state.kept(shared, intake, keeping);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Takes the arrivals of the intake, and makes them durable.

@@ -1,12 +1,13 @@
 //! A session by which a peer sends letters.
 
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use stonecast_fabric::{
     ConnectionEvent, ConnectionRequest, DeviceError, Inbox, MemoryRegion, Port, QueuePair,
     ReceiveQueue, Status,
 };
-use stonecast_session::{ReceiveBuffers, accept, close};
+use stonecast_session::{Listener, ReceiveBuffers, accept, close};
 
 use super::{LETTERS, QUEUES};
 use crate::letter::LETTER_SIZE;
@@ -14,7 +15,8 @@ use crate::letter::LETTER_SIZE;
 /// A session by which a peer sends letters. A drop ends the session.
 pub struct Incoming {
     port: Rc<Port>,
-    inbox: Inbox,
+    inbox: Rc<Inbox>,
+    listener: Listener,
     qp: QueuePair,
     memory: MemoryRegion,
     buffers: ReceiveBuffers,
@@ -30,7 +32,7 @@ pub struct Came {
 impl Incoming {
     /// Accepts `request`. `None`: the device has nothing left, and the peer has been told so.
     pub fn accept(port: &Rc<Port>, request: ConnectionRequest, welcome: &[u8]) -> Option<Self> {
-        let inbox = Inbox::new(port);
+        let inbox = Rc::new(Inbox::new(port));
         let accepted = accept(port, request, |making| {
             let memory = making.allocate(u64::from(LETTERS * LETTER_SIZE))?;
             let qp = making.queue_pair(QUEUES)?;
@@ -42,11 +44,17 @@ impl Incoming {
         let (qp, (memory, buffers)) = accepted.ok()?;
         Some(Self {
             port: port.clone(),
+            listener: Listener::new(&inbox),
             inbox,
             qp,
             memory,
             buffers,
         })
+    }
+
+    /// Whether a letter, or the end of the session, can be taken; if not, the next one wakes `context`.
+    pub fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.listener.poll_activity(context)
     }
 
     /// Takes the letters that have come.

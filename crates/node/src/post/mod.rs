@@ -15,6 +15,7 @@ mod outgoing;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::{Configuration, NodeName};
@@ -114,6 +115,16 @@ impl Post {
     pub fn trouble(&self, peer: &NodeName) -> Option<String> {
         let outgoing = self.outgoing.borrow();
         outgoing.get(peer)?.trouble.clone()
+    }
+
+    /// Whether letters have come; if not, the next one wakes `context`.
+    pub fn poll_news(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut incoming = self.incoming.borrow_mut();
+        let polled = incoming.values_mut().map(|way| way.poll_news(context));
+        match polled.filter(Poll::is_ready).count() {
+            0 => Poll::Pending,
+            _ => Poll::Ready(()),
+        }
     }
 
     /// The letters that have come, with their senders.

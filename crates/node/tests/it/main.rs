@@ -9,5 +9,6 @@ mod moves;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod restarts;
+mod rests;
 mod world;
 mod writes;

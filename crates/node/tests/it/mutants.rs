@@ -3,10 +3,10 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{campaign, dismissals, failures, heirs, joins, moves, writes};
+use crate::{campaign, dismissals, failures, heirs, joins, moves, rests, writes};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 10] = [
+const STORIES: [(Mutant, fn()); 11] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -41,6 +41,7 @@ const STORIES: [(Mutant, fn()); 10] = [
         Mutant::FloorByCountAlone,
         writes::a_shard_with_few_writes_holds_no_segment,
     ),
+    (Mutant::ReportsWakeNobody, rests::a_write_waits_for_no_pause),
 ];
 
 #[test]

@@ -10,7 +10,7 @@ use stonecast_config_sim::ConfigService;
 use stonecast_fabric::decorate::Observed;
 use stonecast_fabric::{ConnectionEvent, Port, Runtime};
 use stonecast_fabric_sim::{
-    Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
+    Features, Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
 use stonecast_log::{LogFormat, Secret};
 use stonecast_media::{
@@ -27,6 +27,7 @@ use super::disk::Disk;
 use super::doubt::Doubt;
 use super::oracle::Oracle;
 use super::recovery::recover;
+use super::scene::Shape;
 use super::store::TestStore;
 
 pub const NONCE: Nonce = Nonce::from_u128(0x5707_eca5);
@@ -99,10 +100,20 @@ pub fn described(index: usize, plan: Plan) -> Described {
 }
 
 impl Place {
-    /// A node whose intake looks at no more than `look_units` at a time.
-    pub fn new(world: &World, index: usize, (plan, look_units): (Plan, u32)) -> Self {
+    /// A node of a cluster of that shape.
+    pub fn new(world: &World, index: usize, shape: Shape) -> Self {
+        let Shape {
+            plan,
+            look_units,
+            packs,
+            ..
+        } = shape;
         let machine = world.machine(MachineOptions {
             platform: plan.platform(),
+            features: Features {
+                multi_packet: packs,
+                ..Features::COMMON
+            },
             ..MachineOptions::new(MachineProfile::MODERN)
         });
         Self {
@@ -263,6 +274,7 @@ impl Place {
             },
             entry_size_max: ENTRY_SIZE_MAX,
             pause_ns: 20_000,
+            look_ns: 100_000,
             repeat_ns: 500_000,
             medium_patience_ns: 40_000_000,
             idle_ns: 300_000,

@@ -27,6 +27,8 @@ pub struct Shape {
     pub plan: Plan,
     /// Units of memory that an intake looks at in one turn.
     pub look_units: u32,
+    /// Whether the devices pack messages, and report no arrivals.
+    pub packs: bool,
     pub remove_after_ns: Nanoseconds,
     /// Bytes of each shard that no key has.
     pub ballast: u64,
@@ -39,6 +41,7 @@ impl Shape {
         replicas: 3,
         plan: Plan::OneSided,
         look_units: 64,
+        packs: false,
         remove_after_ns: 60 * MS,
         ballast: 0,
     };
@@ -93,7 +96,7 @@ impl Scene {
         let service = service.unwrap();
         let first = first_configuration(shape);
         let places: Vec<_> = (0..3)
-            .map(|index| Place::new(&world, index, (shape.plan, shape.look_units)))
+            .map(|index| Place::new(&world, index, shape))
             .collect();
         for place in &places {
             place.disk.enter(Known::of(&first));

@@ -1,0 +1,174 @@
+//! The task of a node: one turn after the other, and the rest between them.
+//!
+//! A turn is called by news of a link, a letter, an event of the member, an entry or the end of a session in the intake, a call of the store's pipeline, and the
+//! end of a task that the node has begun. Behind a call the node takes some turns at short pauses, since a step of a turn may make the next one
+//! possible. Then it rests: until the next call, until a letter is to be repeated if something waits, and no longer than a floor takes to rise.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use stonecast_backup::{Attention, Intake};
+use stonecast_base::{Nanoseconds, mutant};
+
+use crate::error::NodeError;
+use crate::node::Shared;
+use crate::options::Options;
+use crate::peer::Peer;
+use crate::shard::{Followed, Role, Shard};
+use crate::state::State;
+use crate::store::Store;
+use crate::turn::bounded_turn;
+
+/// Turns at short pauses behind a call.
+const AWAKE_TURNS: u32 = 16;
+
+/// Takes turns until the node is over.
+pub async fn run<S: Store>(shared: Rc<Shared<S>>, mut intake: Intake) {
+    let mut calm = 0;
+    while !shared.is_over.get() {
+        let gone = go_round(&shared, &mut intake, &mut calm).await;
+        if let Err(error) = gone {
+            shared.fail(error);
+        }
+    }
+}
+
+/// A turn, and the rest behind it. `calm` counts the turns in a row that nothing called for.
+async fn go_round<S: Store>(
+    shared: &Rc<Shared<S>>,
+    intake: &mut Intake,
+    calm: &mut u32,
+) -> Result<(), NodeError> {
+    let has_kept = bounded_turn(shared, intake).await?;
+    let mut counts = shared.counts.get();
+    counts.turns += 1;
+    shared.counts.set(counts);
+    *calm = if has_kept { 0 } else { *calm };
+    let until = rests_until(shared, intake, *calm);
+    let is_called = rest(shared, intake, until).await?;
+    *calm = if is_called { 0 } else { *calm + 1 };
+    Ok(())
+}
+
+/// When the next turn is due, if nothing calls for one.
+fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm: u32) -> Nanoseconds {
+    let (now, options) = (shared.runtime.now(), &shared.options);
+    let state = shared.state.borrow();
+    let pause_ns = match () {
+        () if calm < AWAKE_TURNS || intake.is_turning() => options.pause_ns,
+        () if state.waits() || intake.segments_wanted() > 0 => options.repeat_ns,
+        () => options.floor_after_ns,
+    };
+    state.next_horizon(now, options).min(now + pause_ns)
+}
+
+/// Waits until something calls for a turn, or until `until`. Returns whether something has called.
+async fn rest<S: Store>(
+    shared: &Rc<Shared<S>>,
+    intake: &mut Intake,
+    until: Nanoseconds,
+) -> Result<bool, NodeError> {
+    let runtime = &shared.runtime;
+    give_way().await;
+    let mut over = runtime.sleep_until(until);
+    let mut next_look = runtime.sleep_until(until);
+    let mut events = pin!(shared.member.news());
+    poll_fn(|context| {
+        let is_told = events.as_mut().poll(context).is_ready();
+        if is_told | shared.is_called(context) {
+            return Poll::Ready(Ok(true));
+        }
+        let mut counts = shared.counts.get();
+        counts.looks += 1;
+        shared.counts.set(counts);
+        if intake.poll_news(runtime.now(), context)?.is_ready() {
+            return Poll::Ready(Ok(true));
+        }
+        if Pin::new(&mut over).poll(context).is_ready() {
+            return Poll::Ready(Ok(false));
+        }
+        let pause_ns = match intake.attention() {
+            // The other tasks run between two steps of a search.
+            Attention::AtOnce => {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Attention::Soon => shared.options.pause_ns,
+            Attention::Seldom => shared.options.look_ns,
+            Attention::WhenWoken => return Poll::Pending,
+        };
+        next_look = runtime.sleep(pause_ns);
+        Pin::new(&mut next_look).poll(context).map(|()| Ok(false))
+    })
+    .await
+}
+
+/// Lets the other tasks run once.
+async fn give_way() {
+    let mut has_given_way = false;
+    poll_fn(
+        |context| match std::mem::replace(&mut has_given_way, true) {
+            true => Poll::Ready(()),
+            false => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        },
+    )
+    .await;
+}
+
+impl<S: Store> Shared<S> {
+    /// Whether something calls for a turn, beside the member and the intake. If nothing does, `context` is woken when something does.
+    fn is_called(&self, context: &mut Context<'_>) -> bool {
+        let mut state = self.state.borrow_mut();
+        let links = state.peers.values_mut();
+        let reported = links.filter_map(|peer| peer.poll_news(context).is_ready().then_some(()));
+        let is_reported = reported.count() > 0 && !mutant!(ReportsWakeNobody);
+        let has_letters = self.post.poll_news(context).is_ready();
+        self.bell.poll_rung(context).is_ready() | is_reported | has_letters
+    }
+}
+
+impl<C> State<C> {
+    /// Whether something waits for a peer, or for a time: a letter may have to be repeated, or a patience may end.
+    fn waits(&self) -> bool {
+        let is_leaving = self.configuration.relieved(&self.me).next().is_some();
+        is_leaving
+            || self.peers.values().any(Peer::is_behind)
+            || self.shards.values().any(|shard| self.shard_waits(shard))
+    }
+
+    fn shard_waits(&self, shard: &Shard<C>) -> bool {
+        match &shard.role {
+            Role::Absent => false,
+            Role::Joins(joins) => joins.filling.is_some(),
+            Role::Copies(copies) => {
+                let following = copies.following.as_ref();
+                following.is_some_and(|following| following.progress < Followed::Kept)
+            }
+            Role::TakesOver(_) => true,
+            Role::Leads(leads) => {
+                let follows = |name| {
+                    let peer = self.peers.get(name);
+                    peer.is_some_and(|peer| {
+                        peer.follows(shard.number, leads.primary.term()).is_some()
+                    })
+                };
+                leads.handover.is_some() || !self.targets(shard).iter().all(follows)
+            }
+        }
+    }
+
+    /// When the next idle shard tells its copies the horizon.
+    fn next_horizon(&self, now: Nanoseconds, options: &Options) -> Nanoseconds {
+        let written = self.shards.values().filter_map(|shard| match &shard.role {
+            Role::Leads(leads) => Some(leads.written_at + options.idle_ns),
+            _ => None,
+        });
+        let due = written.filter(|&at| at > now);
+        due.min().unwrap_or(Nanoseconds::MAX)
+    }
+}
