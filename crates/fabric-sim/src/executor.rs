@@ -274,10 +274,16 @@ impl Executor {
     }
 
     /// Gives woken tasks to their threads.
+    #[inline]
     pub fn dispatch(&self) {
-        if !self.ready.any.swap(false, Ordering::Relaxed) {
-            return;
+        // Most events wake no task, and a load costs less than an exchange.
+        if self.ready.any.load(Ordering::Relaxed) {
+            self.ready.any.store(false, Ordering::Relaxed);
+            self.dispatch_woken();
         }
+    }
+
+    fn dispatch_woken(&self) {
         let mut woken = self.woken.take();
         std::mem::swap(
             &mut woken,

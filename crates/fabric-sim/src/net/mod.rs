@@ -236,6 +236,12 @@ impl Net {
         self.contexts[context as usize].machine
     }
 
+    /// The machine of queue pair `number`, if that exists.
+    fn machine_at(&self, number: u32) -> Option<u32> {
+        let qp = self.qps[number as usize].as_ref()?;
+        Some(self.machine_of(qp.context))
+    }
+
     /// The place of faults on the machine of `context`.
     pub fn place_of(&self, context: u32) -> Place {
         Place::Machine(self.machine_of(context))
@@ -243,11 +249,8 @@ impl Net {
 
     /// The place of faults on the link from queue pair `from` to `to`. Both exist.
     fn link(&self, from: u32, to: u32) -> Place {
-        let [from, to] = [from, to].map(|number| {
-            let qp = self.qps[number as usize].as_ref();
-            self.machine_of(qp.expect("both ends exist").context)
-        });
-        Place::Link(from, to)
+        let machine = |number| self.machine_at(number).expect("both ends exist");
+        Place::Link(machine(from), machine(to))
     }
 
     fn profile_of(&self, context: u32) -> &MachineProfile {

@@ -134,7 +134,7 @@ impl Nics {
         } else {
             sender.wire_ns.max(receiver.wire_ns)
         };
-        let [sending, receiving] = [from, to].map(|machine| self.slowness(machine));
+        let (sending, receiving) = (self.slowness(from), self.slowness(to));
         sending * sender.nic_processing_ns + wire + receiving * receiver.nic_processing_ns
     }
 

@@ -153,7 +153,7 @@ impl Net {
         } else {
             now
         };
-        let [machine, target] = [context, to].map(|context| self.machine_of(context));
+        let (machine, target) = (self.machine_of(context), self.machine_of(to));
         let leaves = fetched + self.nics.outbound_stall(machine);
         let sent = self.nics.depart(machine, leaves, size);
         let arrival = sent + self.nics.travel(machine, target);

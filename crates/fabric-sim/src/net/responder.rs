@@ -374,11 +374,8 @@ impl Net {
         self.messages.retain(index);
         let message = &self.messages[index];
         let (from, to) = (message.route.from, message.route.to);
-        let machines = [from, to].map(|number| {
-            let qp = self.qps[number as usize].as_ref()?;
-            Some(self.machine_of(qp.context))
-        });
-        let [Some(requester), Some(responder)] = machines else {
+        let (Some(requester), Some(responder)) = (self.machine_at(from), self.machine_at(to))
+        else {
             return self.messages.release(index);
         };
         let back =
