@@ -1,6 +1,8 @@
 //! The cost of a core's memory accesses: a table of recently accessed lines, large enough to tell a hot line from a cold
 //! one. The table decides only times, never contents.
 
+use std::ops::RangeInclusive;
+
 use stonecast_base::LINE_SIZE;
 
 /// The latencies of accesses to a piece of memory, in picoseconds.
@@ -33,6 +35,7 @@ impl Default for Cache {
 
 impl Cache {
     /// The duration of an access, in picoseconds.
+    #[inline]
     pub fn access(&mut self, space: u32, offset: u64, size: usize, latencies: &Latencies) -> u64 {
         if size == 0 {
             return 0;
@@ -41,16 +44,30 @@ impl Cache {
             offset / LINE_SIZE as u64,
             (offset + size as u64 - 1) / LINE_SIZE as u64,
         );
+        // Most accesses are words.
+        if first == last {
+            return if self.touch(space, first) {
+                latencies.hit_ps
+            } else {
+                latencies.miss_ps
+            };
+        }
         if size > LONG {
             return latencies.miss_ps + (last - first) * latencies.stream_ps;
         }
+        self.access_lines(space, first..=last, latencies)
+    }
+
+    fn access_lines(
+        &mut self,
+        space: u32,
+        lines: RangeInclusive<u64>,
+        latencies: &Latencies,
+    ) -> u64 {
         let mut cost = 0;
         let mut missed = false;
-        for line in first..=last {
-            let tag = u64::from(space) << 40 | line;
-            // Neighbouring lines and the same lines of different memories map to different entries.
-            let entry = (line as usize ^ (space as usize).wrapping_mul(0x9e37)) % LINES;
-            cost += if self.lines[entry] == tag {
+        for line in lines {
+            cost += if self.touch(space, line) {
                 latencies.hit_ps
             } else if missed {
                 latencies.stream_ps
@@ -58,9 +75,17 @@ impl Cache {
                 missed = true;
                 latencies.miss_ps
             };
-            self.lines[entry] = tag;
         }
         cost
+    }
+
+    /// Puts `line` into the table; returns whether it was there.
+    #[inline]
+    fn touch(&mut self, space: u32, line: u64) -> bool {
+        let tag = u64::from(space) << 40 | line;
+        // Neighbouring lines and the same lines of different memories map to different entries.
+        let entry = (line as usize ^ (space as usize).wrapping_mul(0x9e37)) % LINES;
+        std::mem::replace(&mut self.lines[entry], tag) == tag
     }
 }
 

@@ -16,7 +16,7 @@ use crate::executor::Executor;
 use crate::faults::Fault;
 use crate::machine::dram;
 use crate::memory::Memory;
-use crate::net::{Completions, Net, SharedQueue};
+use crate::net::{Completions, Net, SharedQueue, wake};
 use crate::profile::MachineProfile;
 use crate::time::Time;
 
@@ -51,7 +51,7 @@ impl SimDevice {
             let result = call(net);
             (result, net.conclude(|thread| self.executor.arrived(thread)))
         };
-        wakers.into_iter().for_each(std::task::Waker::wake);
+        wake(wakers);
         result
     }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use rand::Rng as _;
 use stonecast_base::{Nanoseconds, random_from_seed};
@@ -16,7 +16,7 @@ use crate::device::SimDevice;
 use crate::executor::{Executor, ThreadOptions, ThreadRuntime};
 use crate::faults::{Fault, FaultState, Faults, Place};
 use crate::machine::{Features, MachineOptions, RootPort};
-use crate::net::Net;
+use crate::net::{Net, wake};
 use crate::persistent::{Module, Survivor, Wreck};
 use crate::queue::Event;
 use crate::time::Time;
@@ -463,7 +463,7 @@ impl Shared {
     fn tell(&self, mut net: RefMut<'_, Net>) {
         let wakers = net.conclude(|thread| self.executor.arrived(thread));
         drop(net);
-        wakers.into_iter().for_each(Waker::wake);
+        wake(wakers);
     }
 }
 

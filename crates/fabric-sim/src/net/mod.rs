@@ -262,6 +262,15 @@ impl Net {
     }
 }
 
+/// Calls wakers, with nothing borrowed.
+#[inline]
+pub(crate) fn wake(wakers: Vec<Waker>) {
+    // Only revocations and the end of connections make some.
+    if !wakers.is_empty() {
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
 /// Whether the operation waits for an answer: READ, atomics, FLUSH, ATOMIC_WRITE.
 fn is_non_posted(operation: &Operation) -> bool {
     use Operation::{AtomicWrite, CompareAndSwap, FetchAndAdd, Flush, Read};
