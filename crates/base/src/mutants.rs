@@ -172,6 +172,8 @@ mutants! {
     FloorByCountAlone in "node", "segments are used again";
     /// The report of a link calls for no turn.
     ReportsWakeNobody in "node", "a write waits for no pause";
+    /// A primary stamps writes for which its copies have no room.
+    StampedWithoutRoom in "node", "a shard that is offered too much goes on";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.

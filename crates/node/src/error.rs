@@ -77,6 +77,16 @@ pub enum NotServed {
         /// Bytes of the longest.
         longest: u32,
     },
+    /// The copies have no room for a further entry: [`Node::room`](crate::Node::room) waits until they have.
+    #[error(
+        "entries of {unsettled} bytes wait for the copies of this node's shards, and {limit} may: wait for room"
+    )]
+    NoRoom {
+        /// Bytes of the entries that wait, as the copies with the coarsest places count them.
+        unsettled: u64,
+        /// The most bytes.
+        limit: u64,
+    },
     /// The primary takes no write at this moment.
     #[error(transparent)]
     NotStamped(#[from] NotStamped),

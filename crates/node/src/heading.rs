@@ -110,6 +110,7 @@ impl<C> State<C> {
             joins: Default::default(),
             handover: None,
             written_at: shared.runtime.now(),
+            unsettled: Default::default(),
             digested,
         }));
         shared.store.serves(number, term, last);

@@ -1,6 +1,8 @@
 //! Primaries: the calls of a store's pipeline, and the calls that wait for copies.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Group, NodeName, Subject, Term};
@@ -50,12 +52,45 @@ impl<S: Store> Node<S> {
     ) -> Result<Entry, NotServed> {
         self.fits(shard, body)?;
         let now = self.shared.runtime.now();
-        self.with_leads(shard, |shard, leads| {
+        let room = self.has_room(body)?;
+        let entry = self.with_leads(shard, |shard, leads| {
             let entry = leads.primary.stamp(version, call)?;
             leads.written_at = now;
+            leads.unsettled.push_back((version, room));
             shard.insert(entry.point(), body.into());
             Ok(entry)
+        })?;
+        self.shared.state.borrow_mut().unsettled += room;
+        Ok(entry)
+    }
+
+    /// Waits until the entries of earlier writes leave room for a further one, behind [`NotServed::NoRoom`]; returns at once if the node has ended. One task at a
+    /// time waits. A commit that the task has to make is made before: the entries wait for that, too.
+    pub async fn room(&self) {
+        let shared = &self.shared;
+        poll_fn(|context| {
+            let has_room = shared.state.borrow().unsettled < shared.options.unsettled_max;
+            if has_room || shared.is_over.get() {
+                return Poll::Ready(());
+            }
+            while shared.room.poll_rung(context).is_ready() {}
+            Poll::Pending
         })
+        .await
+    }
+
+    /// The bytes that an entry of `body` takes at a copy, if there is room for them beside those of earlier entries. An entry alone always has room.
+    fn has_room(&self, body: &[u8]) -> Result<u64, NotServed> {
+        let state = self.shared.state.borrow();
+        let size = (HEADER_SIZE + body.len()) as u32;
+        let links = state.peers.values().filter_map(|peer| peer.link.as_ref());
+        let room = links.map(|link| link.room_of(size)).max();
+        let room = room.unwrap_or(size.into());
+        let (unsettled, limit) = (state.unsettled, self.shared.options.unsettled_max);
+        match unsettled > 0 && unsettled + room > limit && !mutant!(StampedWithoutRoom) {
+            true => Err(NotServed::NoRoom { unsettled, limit }),
+            false => Ok(room),
+        }
     }
 
     /// Keeps an answer of `shard` that appends nothing until the write that it saw is on all copies; see
@@ -167,6 +202,22 @@ impl<C> State<C> {
             }
             shard.bodies.retain(|&point, _| point > digested);
         }
+        self.count_unsettled();
+        shared.room.ring();
+    }
+
+    /// Counts the bytes of the entries that are not on all copies.
+    fn count_unsettled(&mut self) {
+        let led = self.shards.values_mut().filter_map(Shard::leads);
+        let unsettled = led.flat_map(|leads| {
+            let horizon = leads.primary.horizon();
+            let settled = leads
+                .unsettled
+                .partition_point(|&(version, _)| version <= horizon);
+            leads.unsettled.drain(..settled);
+            leads.unsettled.iter().map(|&(_, room)| room)
+        });
+        self.unsettled = unsettled.sum();
     }
 
     /// The copies to which this node sends the entries of a shard.

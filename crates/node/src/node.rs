@@ -63,6 +63,8 @@ pub(crate) struct Shared<S: Store> {
     pub is_over: Cell<bool>,
     /// Calls the task of the node to a turn.
     pub bell: Bell,
+    /// Calls the pipeline of the store when there is room for entries.
+    pub room: Bell,
     pub counts: Cell<Counts>,
     pub end: RefCell<Option<NodeError>>,
     /// Why the device refused a segment; `None`: it took the last one.
@@ -176,6 +178,7 @@ impl<S: Store> Shared<S> {
             }
         }
         state.peers.clear();
+        state.unsettled = 0;
         self.end.borrow_mut().get_or_insert(error);
     }
 
@@ -183,6 +186,7 @@ impl<S: Store> Shared<S> {
     fn stop(&self) {
         self.is_over.set(true);
         self.bell.ring();
+        self.room.ring();
         if !mutant!(FailedNodeGrants) {
             self.member.stop();
         }

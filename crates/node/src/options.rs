@@ -15,6 +15,10 @@ pub struct Options {
     /// Bytes of the longest entry that is stamped, with its header: no more than [`LinkOptions::staging_size`], and than every intake of the cluster
     /// takes. A peer that takes less has no link, and its shards are not served.
     pub entry_size_max: u32,
+    /// Most bytes of the entries, of all shards that this node leads, that are stamped and not on all copies. A copy digests no entry before a later one says that
+    /// the entry is on all copies. So each copy has room for as much of each node, beside what awaits a floor; otherwise a shard that is offered too much
+    /// stands still.
+    pub unsettled_max: u64,
     /// Longest pause between two turns while there is something to do.
     pub pause_ns: Nanoseconds,
     /// Longest pause between two looks of a node at rest at the memory that peers append to, if its device reports no arrivals.

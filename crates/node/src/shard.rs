@@ -1,6 +1,6 @@
 //! A shard on this node: the role of the node, and the entries that the node knows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
@@ -123,6 +123,8 @@ pub struct Leads<C> {
     /// The node hands the shard over.
     pub handover: Option<Handover>,
     pub written_at: Nanoseconds,
+    /// Versions that were stamped and are not on all copies, each with the bytes that its entry takes.
+    pub unsettled: VecDeque<(u64, u64)>,
     /// Writes that were published since the floor rose.
     pub digested: u64,
 }

@@ -19,6 +19,8 @@ pub struct State<C> {
     pub fences: Fences,
     /// Histories to make durable in this turn.
     pub keepings: Vec<Keeping>,
+    /// Bytes of the entries that were stamped and are not on all copies.
+    pub unsettled: u64,
     /// Whether a task changes the configuration.
     pub is_changing: bool,
 }

@@ -144,6 +144,7 @@ impl BackupLink {
             limits: Limits {
                 entries_max: options.entries_max as usize,
                 entry_size_max: longest as u32,
+                grain: terms.grain,
             },
             trouble: None,
         })

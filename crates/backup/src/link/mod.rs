@@ -55,6 +55,7 @@ pub struct BackupLink {
 struct Limits {
     entries_max: usize,
     entry_size_max: u32,
+    grain: u32,
 }
 
 /// An entry is persisted on the backup. The report names everything that a primary has to compare: a report of an earlier connection, term or
@@ -83,6 +84,11 @@ impl BackupLink {
     /// Bytes of the longest entry that the link takes, with its header.
     pub fn entry_size_max(&self) -> u32 {
         self.limits.entry_size_max
+    }
+
+    /// Bytes that an entry of `size` bytes takes at the backup.
+    pub fn room_of(&self, size: u32) -> u64 {
+        self.appender.cost(size) * u64::from(self.limits.grain)
     }
 
     /// Takes an entry for a stream of the backup's `join`, and gives the entry the header that the backup's pool wants. The next

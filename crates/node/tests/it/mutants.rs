@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{campaign, dismissals, failures, heirs, joins, moves, rests, writes};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 11] = [
+const STORIES: [(Mutant, fn()); 12] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -40,6 +40,10 @@ const STORIES: [(Mutant, fn()); 11] = [
     (
         Mutant::FloorByCountAlone,
         writes::a_shard_with_few_writes_holds_no_segment,
+    ),
+    (
+        Mutant::StampedWithoutRoom,
+        writes::a_shard_that_is_offered_too_much_goes_on,
     ),
     (Mutant::ReportsWakeNobody, rests::a_write_waits_for_no_pause),
 ];

@@ -103,6 +103,27 @@ fn a_node_says_why_it_does_not_reach_a_peer() {
     assert_eq!(status().link_trouble, None);
 }
 
+/// Needs the bound of what is stamped: a copy digests nothing before a later entry comes, and has no room for that one.
+pub fn a_shard_that_is_offered_too_much_goes_on() {
+    let scene = Scene::settled(Shape::THREE, 7);
+    let busy = scene.serving(1).expect("it is served").index;
+    for _ in 0..600 {
+        scene.call(busy, scene.new_write(1, 1));
+    }
+    let all = || scene.oracle.borrow().answers == 600;
+    assert!(
+        scene.run_until(100 * MS, all),
+        "{} of 600 writes are answered",
+        scene.oracle.borrow().answers
+    );
+    scene.assert_agreement();
+}
+
+#[test]
+fn six_hundred_writes_at_once_wait_for_room() {
+    a_shard_that_is_offered_too_much_goes_on();
+}
+
 /// Needs the wait for the node's own commit: both backups have the write long before.
 pub fn a_primary_answers_behind_its_own_commit() {
     let scene = Scene::settled(Shape::THREE, 3);

@@ -273,6 +273,7 @@ impl Place {
                 rnr_retry_delay_ns: 10_000,
             },
             entry_size_max: ENTRY_SIZE_MAX,
+            unsettled_max: 32 * 1024,
             pause_ns: 20_000,
             look_ns: 100_000,
             repeat_ns: 500_000,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use stonecast_backup::Lent;
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::Runtime;
-use stonecast_node::{Ended, Left, Node, NotDurable, Page, Store};
+use stonecast_node::{Ended, Left, Node, NotDurable, NotServed, Page, Store};
 use stonecast_replication::{Entry, Lineage, Point, Settled};
 
 use super::disk::{Change, Disk, Record};
@@ -180,30 +180,36 @@ impl TestStore {
     /// The pipeline: decides, stamps, commits beside the appends.
     pub async fn serve(self: Rc<Self>, node: Rc<Node<Self>>) {
         loop {
-            let calls = std::mem::take(&mut self.parts.borrow_mut().calls);
-            for call in calls {
-                self.decide(&node, call);
-            }
+            let mut calls = std::mem::take(&mut self.parts.borrow_mut().calls);
+            let taken = calls.iter().position(|&call| !self.decide(&node, call));
+            let has_room = taken.is_none();
+            calls.drain(..taken.unwrap_or(calls.len()));
             let batch = node.send();
             if self.disk.mark() > 0 && self.commit().await.is_err() {
                 return;
             }
             node.persisted_here(batch);
-            self.runtime.sleep(BATCH_NS).await;
+            self.parts.borrow_mut().calls.splice(..0, calls);
+            match has_room {
+                true => self.runtime.sleep(BATCH_NS).await,
+                false => node.room().await,
+            }
         }
     }
 
-    fn decide(&self, node: &Node<Self>, call: Call) {
+    /// Decides a call. Returns false if there is no room for its entry at this moment.
+    fn decide(&self, node: &Node<Self>, call: Call) -> bool {
         let Call {
             shard, key, number, ..
         } = call;
         let parts = &mut *self.parts.borrow_mut();
         let Some(term) = node.serves(shard) else {
-            return;
+            return true;
         };
         let decided = parts.decided.get_mut(&shard).expect("it is served");
         let refused = |saw: Option<u64>, answer| {
             let _ = node.refuse(shard, saw, Waiting { call, answer });
+            true
         };
         let Some(number) = number else {
             let word = decided.words.get(&key).copied();
@@ -215,8 +221,9 @@ impl TestStore {
         let version = parts.counter + 1;
         let body = body_of((key, call.deletes), number);
         let answer = Answer::Done(Point { term, version });
-        let Ok(entry) = node.stamp(shard, version, &body, Waiting { call, answer }) else {
-            return;
+        let entry = match node.stamp(shard, version, &body, Waiting { call, answer }) {
+            Ok(entry) => entry,
+            Err(refused) => return !matches!(refused, NotServed::NoRoom { .. }),
         };
         parts.counter = version;
         let point = entry.point();
@@ -227,6 +234,7 @@ impl TestStore {
             is_own: true,
         }));
         self.oracle.borrow_mut().stamped(self.name, call, point);
+        true
     }
 }
 
