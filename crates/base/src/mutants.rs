@@ -174,6 +174,8 @@ mutants! {
     ReportsWakeNobody in "node", "a write waits for no pause";
     /// A primary stamps writes for which its copies have no room.
     StampedWithoutRoom in "node", "a shard that is offered too much goes on";
+    /// A node waits for the commit of its pipeline without a bound.
+    OwnCommitUnbounded in "node", "every group is led again";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.

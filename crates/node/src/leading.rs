@@ -19,7 +19,11 @@ use crate::store::Store;
 /// The records that one commit of the own log makes durable.
 #[derive(Debug, Default)]
 #[must_use = "the records count when the batch is handed back"]
-pub struct OwnBatch(Vec<(u32, Report)>);
+pub struct OwnBatch {
+    reports: Vec<(u32, Report)>,
+    /// The number of the commit; `None`: nothing was stamped.
+    commit: Option<u64>,
+}
 
 /// The word of the lease of a primary.
 pub fn primary_lease(
@@ -149,7 +153,12 @@ impl<S: Store> Node<S> {
                 batch.extend(reports.map(|report| (number, report)));
             }
         }
-        let batch = OwnBatch(batch);
+        let now = self.shared.runtime.now();
+        let commit = (!batch.is_empty()).then(|| state.own_commits.begin(now));
+        let batch = OwnBatch {
+            reports: batch,
+            commit,
+        };
         if mutant!(OwnCommitNotAwaited) {
             state.persisted_here(&batch);
         }
@@ -159,7 +168,7 @@ impl<S: Store> Node<S> {
     /// The commit of the own log that began behind the call of [`Node::send`] has ended. A batch of a term that is over says nothing.
     pub fn persisted_here(&self, batch: OwnBatch) {
         self.shared.state.borrow_mut().persisted_here(&batch);
-        if !batch.0.is_empty() {
+        if batch.commit.is_some() {
             self.shared.bell.ring();
         }
     }
@@ -168,8 +177,11 @@ impl<S: Store> Node<S> {
 type Bodies = std::collections::BTreeMap<stonecast_replication::Point, Rc<[u8]>>;
 
 impl<C> State<C> {
-    fn persisted_here(&mut self, OwnBatch(batch): &OwnBatch) {
-        for &(number, report) in batch {
+    fn persisted_here(&mut self, OwnBatch { reports, commit }: &OwnBatch) {
+        if let Some(commit) = commit {
+            self.own_commits.end(*commit);
+        }
+        for &(number, report) in reports {
             let shard = self.shards.get_mut(&number);
             if let Some(leads) = shard.and_then(Shard::leads) {
                 let heard = leads.primary.persisted(&self.me, report);

@@ -42,6 +42,7 @@ mod letter;
 mod links;
 mod node;
 mod options;
+mod own_commits;
 mod peer;
 mod post;
 mod rest;

@@ -20,7 +20,7 @@ use crate::peer::{Peer, PeerStatus};
 use crate::post::{Hello, Post};
 use crate::shard::Shard;
 use crate::state::State;
-use crate::store::Store;
+use crate::store::{NotDurable, Store};
 
 /// A join that a primary leads at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +153,11 @@ impl<S: Store> Node<S> {
     pub fn segment_trouble(&self) -> Option<String> {
         let trouble = self.shared.segment_trouble.borrow();
         trouble.as_ref().map(ToString::to_string)
+    }
+
+    /// The medium of the store has failed, outside of a call of the node: the node ends, so that others lead its shards.
+    pub fn fail(&self, failed: NotDurable) {
+        self.shared.fail(failed.into());
     }
 
     /// Why the node has ended; `None`: it goes on, or its end was told.

@@ -61,7 +61,9 @@ fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm: u32) -> Nano
         () if state.waits() || intake.segments_wanted() > 0 => options.repeat_ns,
         () => options.floor_after_ns,
     };
-    state.next_horizon(now, options).min(now + pause_ns)
+    let commit = state.own_commits.due(options.medium_patience_ns);
+    let due = state.next_horizon(now, options).min(now + pause_ns);
+    commit.map_or(due, |commit| commit.min(due))
 }
 
 /// Waits until something calls for a turn, or until `until`. Returns whether something has called.

@@ -15,6 +15,7 @@ use crate::error::NodeError;
 use crate::fences::Fences;
 use crate::node::{Memory, Node, Shared};
 use crate::options::{Options, Place};
+use crate::own_commits::OwnCommits;
 use crate::post::{Hello, Post, Sender};
 use crate::rest::run;
 use crate::shard::Shard;
@@ -98,6 +99,7 @@ impl<S: Store> Node<S> {
                 fences: Fences::default(),
                 keepings: Vec::new(),
                 unsettled: 0,
+                own_commits: OwnCommits::default(),
                 is_changing: false,
             }),
             port,

@@ -15,11 +15,9 @@ use crate::error::NodeError;
 use crate::letter::{Letter, Says};
 use crate::node::{Memory, Shared};
 use crate::options::EarlierWriters;
+use crate::own_commits::PATIENCE_PARTS;
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
-
-/// Parts of the patience with the medium.
-const PATIENCE_PARTS: u64 = 8;
 
 /// A turn that waits no longer than the node has patience with its medium. Time in which the node itself stands still counts as one part of many.
 /// Returns whether a history was kept.
@@ -90,6 +88,10 @@ pub async fn look_once(
 /// The part of a turn that does not wait.
 fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Keeping>, NodeError> {
     let state = &mut *shared.state.borrow_mut();
+    let waited_ns = shared.options.medium_patience_ns;
+    if state.own_commits.hang(shared.runtime.now(), waited_ns) {
+        return Err(NodeError::MediumHangs { waited_ns });
+    }
     state.take_found(&shared.memory, intake)?;
     // The peers of ended sessions connect again.
     let _ended = intake.take_ended();

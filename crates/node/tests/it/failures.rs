@@ -60,6 +60,40 @@ fn a_node_whose_medium_does_not_answer_gives_its_shards_up() {
     assert!(end.is_some_and(|end| end.contains("has not ended its work")));
 }
 
+/// Breaks the medium of the primary of shard 0, which keeps no history meanwhile, and has it write.
+fn break_own_log(seed: u64, how: impl FnOnce(&Place)) -> (Scene, usize) {
+    let scene = Scene::settled(Shape::THREE, seed);
+    (0..9).for_each(|turn| scene.write(turn % 3, 1));
+    scene.run_for(30 * MS);
+    let broken = scene.serving(0).expect("it is served").index;
+    how(&scene.places[broken]);
+    scene.call(broken, scene.new_write(0, 2));
+    (scene, broken)
+}
+
+/// Needs the bound of the store's own commits: no turn of the node waits for the medium.
+pub fn others_lead_what_a_node_led_whose_own_log_hangs() {
+    let (scene, broken) = break_own_log(54, |place| place.disk.slow_down(10_000 * MS));
+    others_lead(&scene, broken);
+    let end = scene.places[broken].end();
+    assert!(end.is_some_and(|end| end.contains("has not ended its work")));
+    scene.write(0, 3);
+}
+
+#[test]
+fn a_node_whose_own_log_hangs_gives_its_shards_up() {
+    others_lead_what_a_node_led_whose_own_log_hangs();
+}
+
+/// Needs the word of the store.
+#[test]
+fn a_node_whose_own_log_fails_gives_its_shards_up() {
+    let (scene, broken) = break_own_log(55, |place| place.disk.is_to_break(true));
+    others_lead(&scene, broken);
+    let end = scene.places[broken].end();
+    assert!(end.is_some_and(|end| end.contains("the disk says no")));
+}
+
 /// Needs the look at the lease: nothing but the clock has told the node that it leads no more.
 #[test]
 fn a_node_serves_no_longer_than_its_lease_whatever_its_turns_wait_for() {

@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{campaign, dismissals, failures, heirs, joins, moves, rests, writes};
 
 /// The story that finds each.
-const STORIES: [(Mutant, fn()); 12] = [
+const STORIES: [(Mutant, fn()); 13] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -44,6 +44,10 @@ const STORIES: [(Mutant, fn()); 12] = [
     (
         Mutant::StampedWithoutRoom,
         writes::a_shard_that_is_offered_too_much_goes_on,
+    ),
+    (
+        Mutant::OwnCommitUnbounded,
+        failures::others_lead_what_a_node_led_whose_own_log_hangs,
     ),
     (Mutant::ReportsWakeNobody, rests::a_write_waits_for_no_pause),
 ];

@@ -185,8 +185,10 @@ impl TestStore {
             let has_room = taken.is_none();
             calls.drain(..taken.unwrap_or(calls.len()));
             let batch = node.send();
-            if self.disk.mark() > 0 && self.commit().await.is_err() {
-                return;
+            if self.disk.mark() > 0
+                && let Err(failed) = self.commit().await
+            {
+                return node.fail(failed);
             }
             node.persisted_here(batch);
             self.parts.borrow_mut().calls.splice(..0, calls);
