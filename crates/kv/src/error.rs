@@ -114,7 +114,7 @@ pub enum StoreError {
         /// Reason, and remedy.
         reason: &'static str,
     },
-    /// The pool is of a cluster, and may lack records that its node has told others of.
+    /// The pool belongs to a cluster, and may lack records that its node has reported to others.
     #[error(
         "the pool is of a cluster, and {reason}: its node may have told others of records that are gone. Remove the pool, and let the node begin with a new one"
     )]

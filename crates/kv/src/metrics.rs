@@ -16,7 +16,7 @@ use stonecast_base::Nanoseconds;
 use crate::cleaning::Cleaning;
 use crate::stat::{COUNTERS, Stat};
 
-/// One call in so many is timed.
+/// One call in this many is timed.
 pub const SAMPLE: u32 = 64;
 
 /// The path by which a client reaches the store.

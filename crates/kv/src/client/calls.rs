@@ -18,8 +18,9 @@ use crate::wire::limits::check_key;
 use crate::wire::{Answer, KeyMap, ReaderLeaseGrant, Request, table_size};
 
 impl Client {
-    /// Enters `term` of `shard`, in which this client takes the server for the shard's primary: each later request for the shard is of
-    /// that term. One request, unless the client is in the term already.
+    /// Enters `term` of `shard`, in which this client treats the server as the shard's primary:
+    /// each later request for the shard belongs to that term. One request, unless the client is in
+    /// the term already.
     ///
     /// Fails with [`StoreError::NotPrimary`] if the server does not lead the shard in that term; the client is then in no term of the
     /// shard. Fails with [`StoreError::Invalid`] if there is no such shard.
@@ -36,7 +37,8 @@ impl Client {
         self.inner.connection.terms.of(shard)
     }
 
-    /// Asks for a lease on the memory of all shards that this client has entered. A shard that has lapsed is left.
+    /// Asks for a lease on the memory of all shards that this client has entered. The client leaves
+    /// a shard that has lapsed.
     pub(crate) async fn ask_lease(&self) -> Result<ReaderLeaseGrant, StoreError> {
         match self.inner.connection.request(Request::ReaderLease).await? {
             Answer::ReaderLease(grant) => {
@@ -168,7 +170,7 @@ impl Client {
         Some(version)
     }
 
-    /// Stores all `pairs`, and leaves in `outcomes`, in the order of the pairs, the version of each pair or the error. Each pair
+    /// Stores all `pairs`. Leaves the version or the error of each pair in `outcomes`, in the order of the pairs. Each pair
     /// is a put as by [`Client::put`], and puts of one key are committed in the order of the pairs, unless the server sends a put
     /// back for want of staging memory (copying clients of a pool that is nearly full): that put is sent again, and later puts
     /// may overtake it. The puts together are not a transaction, so any of the puts without an answer may survive a crash. If the

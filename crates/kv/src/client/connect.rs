@@ -32,7 +32,7 @@ pub struct ClientOptions {
     pub path: ClientPath,
     /// Number of keys whose places in the log the client remembers, so that a read of such a key takes one round trip: 16 bytes
     /// of the client's memory for each key, the number rounded up to a power of two. With 0, the client remembers no places. A
-    /// client whose provider executes READs in the call remembers none either.
+    /// client whose provider executes READs in the call also remembers none.
     pub locations: usize,
     /// Whether the client publishes its overwrites itself if the server lets it.
     pub publishes: bool,

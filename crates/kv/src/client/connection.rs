@@ -139,8 +139,9 @@ impl Connection {
         self.latest.get()
     }
 
-    /// The latest version that this client knows of the writes to `shard`. A write to the shard that this client sends from now on gets
-    /// a later one. The versions of several nodes say nothing about each other.
+    /// The latest version that this client knows of the writes to `shard`. Each write that this
+    /// client sends to the shard from now on gets a later version. Versions of different nodes
+    /// cannot be compared.
     pub fn latest_of(&self, shard: u32) -> u64 {
         match self.terms.of(shard) {
             None | Some(Epoch(0)) => self.latest(),
@@ -148,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// Notes a version that a write has got.
+    /// Notes the version that a write was given.
     #[inline]
     pub fn note_version(&self, version: u64) {
         self.latest.set(self.latest.get().max(version));
@@ -328,7 +329,7 @@ impl Connection {
         if self.meter.note_time(call, start, self.runtime.now()) {
             let connection = self.clone();
             self.runtime.spawn(Box::pin(async move {
-                // Nobody reads the report if the server is gone.
+                // No server is left to read the report.
                 let _ = connection.report().await;
                 connection.meter.end_report();
             }));

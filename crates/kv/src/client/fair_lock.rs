@@ -133,7 +133,7 @@ mod tests {
     }
 
     /// Fails without the pause and without the waking of all tasks: the task that held the lock is back in the queue before the
-    /// waiting tasks have run, and each of sixteen puts that could be done in the call waits in the queue for ever.
+    /// waiting tasks have run, and each of sixteen puts that could be done in the call waits in the queue forever.
     #[test]
     fn a_task_that_unlocks_for_all_continues_after_every_waiting_task() {
         let lock = FairLock::default();

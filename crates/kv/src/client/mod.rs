@@ -102,7 +102,7 @@ impl Client {
     /// Gives back the client's leases and disconnects. Dropping the client disconnects too; the server then takes the leases
     /// back.
     pub async fn close(self) {
-        // Nobody reads the report if the server is gone.
+        // No server is left to read the report.
         let _ = self.report().await;
         for slot in self.inner.writer.take_extents() {
             // A server that is gone takes nothing back.

@@ -1,4 +1,4 @@
-//! The terms in which this client takes the server for the primary of its shards.
+//! The terms in which this client treats the server as the primary of its shards.
 //!
 //! A client of a server without a cluster is in term 0 of every shard, and never looks here to read or to write. A client of a
 //! cluster enters the term of a shard with one request before the first of its requests for that shard.
@@ -20,7 +20,7 @@ struct Entered {
 }
 
 impl Terms {
-    /// So many shards, none entered.
+    /// This many shards, none entered.
     pub fn new(shards: u32) -> Self {
         let of_shards = (0..shards).map(|_| Cell::new(None)).collect();
         Self { of_shards }
@@ -34,7 +34,7 @@ impl Terms {
             .map(|entered| entered.term)
     }
 
-    /// The latest version that this client knew of the writes to `shard`, in the term that it is in.
+    /// The latest version that this client knew of the writes to `shard`, in its present term.
     pub fn latest(&self, shard: u32) -> Option<u64> {
         self.of_shards[shard as usize]
             .get()
@@ -53,7 +53,7 @@ impl Terms {
         }
     }
 
-    /// Notes that a write to `shard` has got `version`.
+    /// Notes that a write to `shard` was given `version`.
     pub fn note(&self, shard: u32, version: u64) {
         let place = &self.of_shards[shard as usize];
         if let Some(entered) = place.get() {

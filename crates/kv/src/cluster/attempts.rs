@@ -1,4 +1,5 @@
-//! Attempts of one call, until one is decided: each at the node that the latest map names for the shard.
+//! Attempts of one call, until one attempt is decided. Each attempt goes to the node that the
+//! latest map names for the shard.
 //!
 //! ```text
 //!   refused, or the node is gone --> a later map?  at once
@@ -22,14 +23,14 @@ use crate::error::StoreError;
 /// The end of a call that no attempt has decided.
 pub(super) struct GivenUp {
     pub shard: u32,
-    /// Whether there was no more time; else another attempt would have ended in the same way.
+    /// Whether the time was over. Otherwise, another attempt would have ended in the same way.
     pub is_late: bool,
     /// The error of the last attempt.
     pub error: StoreError,
 }
 
 impl ClusterClient {
-    /// The end of the time of a call that begins now.
+    /// The deadline of a call that begins now.
     pub(super) fn deadline(&self) -> Nanoseconds {
         self.runtime.now().saturating_add(self.options.patience_ns)
     }
@@ -60,8 +61,9 @@ impl ClusterClient {
         }
     }
 
-    /// Waits for an attempt as long as the configuration names the primary and the term of `map`. A node that is silent may be alive, so
-    /// nothing tells the client that an heir leads: the client looks after each part of its patience.
+    /// Waits for an attempt as long as the configuration names the primary and the term of `map`. A
+    /// silent node may be alive, so nothing tells the client that an heir leads. The client
+    /// therefore reads the map after each part of its patience.
     async fn while_leading<T>(
         &self,
         map: &Map,
@@ -79,7 +81,8 @@ impl ClusterClient {
             }
             let latest = self.maps.latest();
             let look = self.maps.renew(&latest);
-            // Without an answer of the store, the node still leads as far as the client knows.
+            // If the configuration store does not answer, the node still leads as far as the client
+            // knows.
             let _ = self.runtime.within(part_ns.min(left()), look).await;
             let is_led = self
                 .maps
@@ -95,7 +98,7 @@ impl ClusterClient {
         }
     }
 
-    /// Reads the configuration again. Without a later one, or without an answer, the next attempt waits for a moment.
+    /// Reads the configuration again. If there is no later one, or no answer, the next attempt waits for a moment.
     async fn look_again(&self, seen: &Rc<Map>, deadline: Nanoseconds) {
         let left = deadline.saturating_sub(self.runtime.now());
         let renewed = self.runtime.within(left, self.maps.renew(seen)).await;
@@ -105,7 +108,7 @@ impl ClusterClient {
     }
 }
 
-/// Returns whether `error` says that the map is old, or will be.
+/// Returns whether `error` shows that the map is old, or soon will be.
 fn is_of_the_map(error: &StoreError) -> bool {
     matches!(
         error,

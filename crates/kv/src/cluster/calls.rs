@@ -59,7 +59,8 @@ impl ClusterClient {
             if node.leases.covers(shard, begun, self.runtime.now()) {
                 return found;
             }
-            // Memory that is given to other records may look damaged. Only a lease vouches for what an error says about it.
+            // Memory that was given to other records may look damaged. An error about this memory
+            // counts only under a lease.
             if found.is_err() && !mutant!(ErrorUnchecked) {
                 return Err(StoreError::NotPrimary { epoch: term });
             }
@@ -79,12 +80,13 @@ impl ClusterClient {
         }
         let renewed = node.leases.renew(&node.client, || self.runtime.now());
         renewed.await?;
-        // Without a lease of its own, the node has none to give. It leads no longer, or not at the moment.
+        // A node without a lease of its own has none to give: the node leads no longer, or not at
+        // the moment.
         let begun = node.leases.begin(shard, term, self.runtime.now());
         begun.ok_or(StoreError::NotPrimary { epoch: term })
     }
 
-    /// Reads the values of `keys`: those of one node with the doorbells of one batch, and those of all nodes at once. Each key is read
+    /// Reads the values of `keys`: the keys of each node in one batch, and the batches of all nodes at once. Each key is read
     /// as by [`ClusterClient::get`]; the values together are not a snapshot.
     pub async fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Found, ClusterError>> {
         let deadline = self.deadline();
@@ -110,7 +112,7 @@ impl ClusterClient {
         all.into_iter().map(|(_, found)| found).collect()
     }
 
-    /// Each of `keys` in calls of their own, all at once, until the `deadline`.
+    /// Reads each of `keys` in a call of its own, all at once, until the `deadline`.
     async fn get_each(
         &self,
         deadline: Nanoseconds,
@@ -174,8 +176,8 @@ impl ClusterClient {
     }
 
     /// Like [`ClusterClient::put`], if `condition` holds at the moment of the write. `token` names the write, and is made by the first
-    /// attempt: after [`ClusterError::Unknown`], a call with the same token and the same write finds out the outcome, and does the
-    /// write if it was not done. It takes effect once.
+    /// attempt: after [`ClusterError::Unknown`], a call with the same token and the same write
+    /// finds out the outcome, and does the write if it was not done. The write takes effect once.
     pub async fn put_with(
         &self,
         token: &mut Option<Token>,
@@ -249,8 +251,8 @@ fn of_read(given_up: GivenUp) -> ClusterError {
     }
 }
 
-/// The error of a write, which `token` names. The last error says nothing about the attempts before it, so the token alone says whether
-/// the write may be done.
+/// The error of a write, which `token` names. The last error says nothing about the attempts before
+/// it, so the token alone tells whether the write may have been done.
 fn of_write(given_up: GivenUp, token: &Option<Token>) -> ClusterError {
     let GivenUp {
         shard,
@@ -260,7 +262,7 @@ fn of_write(given_up: GivenUp, token: &Option<Token>) -> ClusterError {
     let token = token.as_ref().filter(|token| token.may_be_done());
     let believes_last = mutant!(EffectOfLastError) && error.effect() == Effect::None;
     match token.filter(|_| !believes_last) {
-        // No further attempt finds out what has been forgotten.
+        // No further attempt finds out a forgotten outcome.
         Some(_) if matches!(error, StoreError::Forgotten) => error.into(),
         Some(token) => ClusterError::Unknown {
             shard,

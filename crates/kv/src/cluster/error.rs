@@ -24,7 +24,7 @@ pub enum ClusterError {
         /// The store.
         store: String,
     },
-    /// The value of the configuration store is no configuration that this program reads.
+    /// The value of the configuration store is not a configuration that this program can read.
     #[error("{store}: {source}")]
     Unreadable {
         /// The store.
@@ -38,7 +38,8 @@ pub enum ClusterError {
         /// The store.
         store: String,
     },
-    /// The configuration names another number of shards than before. Keys keep their shards for as long as a cluster lives.
+    /// The configuration names a different number of shards than before. Keys keep their shards for
+    /// as long as a cluster lives.
     #[error("{store}: the configuration names {found} shards, and named {expected} before")]
     Shards {
         /// The store.
@@ -66,7 +67,7 @@ pub enum ClusterError {
         /// The reason why the last attempt failed.
         source: Box<StoreError>,
     },
-    /// A node refused the call, for a reason that another node would have, too.
+    /// A node refused the call, for a reason that holds at every node.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

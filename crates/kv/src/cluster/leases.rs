@@ -1,7 +1,7 @@
 //! The leases of one node's memory, one for each shard that this client has entered.
 //!
 //! ```text
-//!   begin -- READs of a GET --> covers?     the lease behind the last READ holds, and is of the term in which the GET began
+//!   begin -- READs of a GET --> covers?     the lease after the last READ holds, and is of the term in which the GET began
 //!                               if not:     renew, and read again
 //! ```
 //!
@@ -16,7 +16,8 @@ use stonecast_cluster::{BegunRead, NodeName, ReaderLease, ReaderOffer, Term, Tim
 use crate::client::Client;
 use crate::error::StoreError;
 
-/// The declaration of this client's clock. A lease is as long as its offer, whatever the length is here.
+/// The declaration of this client's clock. A lease is as long as its offer; the length in this
+/// declaration does not count.
 const CLOCK: Timing = Timing::SHARED_CORES;
 
 pub(super) struct Leases {
@@ -29,7 +30,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// No lease on any of so many shards of `node`.
+    /// No lease on any of this many shards of `node`.
     pub fn new(node: NodeName, shards: u32) -> Self {
         Self {
             node,
@@ -39,7 +40,7 @@ impl Leases {
         }
     }
 
-    /// Begins a GET in `term` of `shard`, at the time `now`. `None`: there is no lease of this term that holds.
+    /// Begins a GET in `term` of `shard`, at the time `now`. `None`: no lease of this term holds.
     pub fn begin(&self, shard: u32, term: Term, now: Nanoseconds) -> Option<BegunRead> {
         self.is_used.set(true);
         let leases = self.of_shards.borrow();
@@ -47,22 +48,25 @@ impl Leases {
         (lease.term() == term && lease.holds(now)).then(|| lease.begin())
     }
 
-    /// Returns whether what the GET `begun` has read counts, at the time `now`, which is after its last READ.
+    /// Returns whether the result of the GET `begun` counts. The time `now` is after the last READ
+    /// of that GET.
     pub fn covers(&self, shard: u32, begun: BegunRead, now: Nanoseconds) -> bool {
         let leases = self.of_shards.borrow();
         let lease = leases[shard as usize].as_ref();
         lease.is_some_and(|lease| lease.covers(begun, now)) || mutant!(ReadUnchecked)
     }
 
-    /// Asks the node for leases on all shards that `client` has entered, with one request. A shard on which the node has none to give
-    /// keeps the lease that it has, until its end. A shard that the node does not lead in the entered term is left.
+    /// Asks the node for leases on all shards that `client` has entered, with one request. A shard
+    /// for which the node has no lease to give keeps its present lease until that lease ends. The
+    /// client leaves a shard that the node does not lead in the entered term.
     pub async fn renew(
         &self,
         client: &Client,
         now: impl Fn() -> Nanoseconds,
     ) -> Result<(), StoreError> {
         self.is_used.set(false);
-        // The answer says nothing about terms that are entered while it is on its way.
+        // The answer says nothing about terms that the client enters while the answer is on its
+        // way.
         let shards = 0..client.shards();
         let entered: Vec<Option<Term>> = shards.map(|it| client.term(it)).collect();
         let sent_at = now();

@@ -1,12 +1,13 @@
-//! The map of a cluster: which node leads each shard, and in which term. It is the value of the configuration store, read once when
-//! the client connects, and again when a node refused a request or was not reached.
+//! The map of a cluster: which node leads each shard, and in which term. The client reads the map
+//! from the configuration store when it connects, and again when a node has refused a request or
+//! was not reached.
 //!
 //! ```text
 //!   a call fails ----- read 1 ------> believed by all calls that failed before it began
 //!       another fails      ---------> read 2, a pause after the beginning of read 1
 //! ```
 //!
-//! So the reads do not grow with the calls that fail at the same time.
+//! The number of reads therefore does not grow with the number of calls that fail at the same time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -8,10 +8,12 @@
 //!       leases  how long the memory of a node tells the truth
 //! ```
 //!
-//! A GET is the GET of a session with one node, with the same READs. In front of it the map is asked, and behind it the lease.
-//! A client of a server without a cluster executes nothing of this module.
+//! A GET is the GET of a session with one node, with the same READs. The client asks the map before
+//! the GET, and the lease after it. A client of a server without a cluster executes no code of this
+//! module.
 //!
-//! Nobody tells a client that the map has changed: a node refuses, or is gone. The client then reads the configuration again.
+//! No message tells a client that the map has changed: a node refuses a request, or is gone. The
+//! client then reads the configuration again.
 //! A write is tried again with the token of its first attempt, so it takes effect once.
 
 mod attempts;
@@ -49,8 +51,9 @@ pub struct ClusterOptions {
     pub session: ClientOptions,
     /// The time within which a call ends, whatever happens to the nodes.
     pub patience_ns: Nanoseconds,
-    /// The time for which an attempt waits for its node, before the client looks whether another node leads the shard: some lengths of
-    /// a node's lease. At most a quarter of the patience counts.
+    /// The time for which an attempt waits for its node, before the client checks whether another
+    /// node leads the shard: a few times the length of a node's lease. At most a quarter of the
+    /// patience counts.
     pub attempt_ns: Nanoseconds,
 }
 
@@ -70,7 +73,8 @@ impl Default for ClusterOptions {
     }
 }
 
-/// A client of a cluster. Its calls find the node that leads the shard of a key, and try again where a node changes.
+/// A client of a cluster. Its calls find the node that leads the shard of a key, and try again when
+/// that node changes.
 pub struct ClusterClient {
     runtime: Rc<dyn Runtime>,
     options: ClusterOptions,

@@ -16,9 +16,9 @@ use crate::client::{Client, FairLock};
 use crate::error::StoreError;
 use crate::wire::KeyMap;
 
-/// The refusal of a node that says nothing.
+/// The refusal that stands for a node without an answer.
 const SILENT: &str = "the node did not answer in time";
-/// The pause of a task that renews leases while nobody reads.
+/// The pause of the task that renews leases while no GET needs one.
 const IDLE_NS: Nanoseconds = 20_000_000;
 
 /// A session with a node, and the leases on its memory.
@@ -55,7 +55,7 @@ impl Seat {
 }
 
 impl Nodes {
-    /// Opens a session with the first primary that answers, of those that `map` names. Each has a part of the patience.
+    /// Opens a session with the first primary in `map` that answers. Each primary gets a part of the patience.
     pub async fn open(
         dial: Dial,
         runtime: Rc<dyn Runtime>,
@@ -99,7 +99,7 @@ impl Nodes {
         }
     }
 
-    /// The session with the primary that `map` names for `shard`, in the term that it names.
+    /// The session with the primary that `map` names for `shard`, in the term that `map` names.
     pub async fn session(&self, map: &Map, shard: u32) -> Result<Rc<Node>, StoreError> {
         let place = map.place(shard);
         let seat = self.seat(place.name);
@@ -193,7 +193,8 @@ async fn keep(node: Weak<Node>, runtime: Rc<dyn Runtime>) {
         let due = node.leases.due_in();
         pause = due.unwrap_or(IDLE_NS);
         if due.is_some() {
-            // A GET that finds no lease asks for one itself, and has the error. A node that is silent for two pauses, the length of a
+            // A GET that finds no lease asks for one itself, and gets the error. A node that is
+            // silent for two pauses, the length of a
             // lease, gives none, and the session may have been left meanwhile.
             let renewed = node.leases.renew(&node.client, || runtime.now());
             let _ = runtime.within(2 * pause, renewed).await;

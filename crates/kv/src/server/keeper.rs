@@ -6,12 +6,14 @@
 //!   settle     raise the floors of all shards to the last version                   durable before the cleaner touches these records
 //! ```
 //!
-//! A server that serves such a pool alone has the only copy: what it has published is settled. It counts its openings as terms, in histories of no
+//! A server that serves such a pool alone has the only copy: everything that it has published is
+//! settled. It counts its openings as terms, in histories of no
 //! cluster, so a cluster never takes these terms for its own. A server of one node without a cluster has no keeper.
 //!
 //! Invariants:
 //! - A ledger that names a term is durable before a record of that term is stamped.
-//! - No segment with a record above [`Keeper::settled`] is cleaned: a version that is missing above it ends the history.
+//! - No segment with a record above [`Keeper::settled`] is cleaned: a missing version above the
+//!   settled one ends the history.
 //! - A ledger is durable before the next one is written: the next one takes the slot of the one before.
 //!
 //! A crash leaves the ledger or the one before it. Records above the settled version are found again in either case.
@@ -37,7 +39,8 @@ use super::recovery::survey::format_of;
 use super::space::Need;
 use crate::error::StoreError;
 
-/// Records after which the floors rise, however much room there is: a start has to keep so many keys in memory.
+/// Records after which the floors rise, however much room there is: a start has to keep the keys of
+/// that many records in memory.
 const SETTLED_TOGETHER: u64 = 4096;
 /// The segment in which a new pool gets its first ledger.
 pub(super) const FIRST_HOME: u32 = 0;
@@ -54,7 +57,8 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Begins to lead all `shards` with what recovery found, which is durable. The counter has given the versions up to `given`. Returns the
+    /// Begins to lead all `shards` with the records that recovery found, which are durable. The
+    /// counter has given the versions up to `given`. Returns the
     /// ledger's span: it is durable before a record is stamped.
     ///
     /// # Errors
@@ -70,7 +74,8 @@ impl Keeper {
             mut history,
             is_whole,
         } = own;
-        // A segment may name a version that no record and no row has: the history of later records does not end at it.
+        // A segment may name a version that no record and no row has: the history of later records
+        // does not end at that version.
         history.given = history.given.max(given);
         match is_whole {
             true => history.note_in(ledger.versions_mut()),
@@ -150,8 +155,8 @@ impl Keeper {
     }
 }
 
-/// Raises the floors if that is due, between two batches, when all that was stamped is published: after many records, and before the cleaner
-/// chooses a segment.
+/// Raises the floors if that is due: after many records, and before the cleaner chooses a segment.
+/// The call comes between two batches, when all stamped records are published.
 pub(super) async fn settle_if_due(
     state: &RefCell<State>,
     committer: &Committer,
@@ -184,7 +189,7 @@ fn settle_in_memory(state: &mut State) -> Result<Option<(u64, Span)>, StoreError
 }
 
 /// Gives a new pool of a cluster the segment of its ledger. Nothing was ever stamped in the pool. A crash leaves a free segment, or that segment
-/// with a ledger that says nothing.
+/// with an empty ledger.
 pub(super) async fn make_home(
     pool: &Pool,
     commit: &Commit,
@@ -208,7 +213,7 @@ pub(super) async fn make_home(
     }
 }
 
-/// Nobody has appended to a new pool.
+/// No appender has written to a new pool.
 struct NoEntries;
 
 impl EntryFormat for NoEntries {

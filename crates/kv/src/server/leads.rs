@@ -16,12 +16,12 @@ pub(super) struct Leads {
     offers: Offers,
 }
 
-/// The length of the lease that the node can offer to a reader of a shard that it leads in a term, at this moment; `None` if it holds no
-/// lease itself.
+/// The length of the lease that the node can offer to a reader of a shard that it leads in a term,
+/// at this moment; `None` if the node holds no lease itself.
 pub type Offers = Rc<dyn Fn(u32, Term) -> Option<Nanoseconds>>;
 
 impl Leads {
-    /// A node without a cluster, with so many shards.
+    /// A node without a cluster, with this many shards.
     pub fn alone(shards: u32) -> Self {
         Self {
             epoch: Epoch::default(),
@@ -41,8 +41,8 @@ impl Leads {
         self.offers = offers;
     }
 
-    /// The lease of a reader that has `entered` shards: on those on which the node holds a lease itself, and as long as the shortest of
-    /// them.
+    /// The lease of a reader that has `entered` shards. The lease covers the shards on which the
+    /// node holds a lease itself, and is as long as the shortest of those leases.
     pub fn reader_lease(&self, entered: impl Iterator<Item = (u32, Term)>) -> ReaderLeaseGrant {
         let mut grant = ReaderLeaseGrant {
             held_ns: Nanoseconds::MAX,
@@ -63,7 +63,8 @@ impl Leads {
         grant
     }
 
-    /// Why a request for `shard` is refused that a client sent in the term `named`; `None` if the node serves the request.
+    /// The reason to refuse a request for `shard` that a client sent in the term `named`; `None` if
+    /// the node serves the request.
     #[inline]
     pub fn refusal(&self, shard: u32, named: Term) -> Option<Answer> {
         match self.terms.get(shard as usize) {

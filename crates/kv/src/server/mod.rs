@@ -140,7 +140,7 @@ struct State {
     journal: Journal,
     clients: Clients,
     cleaner: Cleaner,
-    /// `None`: the pool is of no cluster.
+    /// `None`: the pool belongs to no cluster.
     keeper: Option<Keeper>,
 }
 
@@ -279,7 +279,8 @@ impl Server {
 
     /// Notes that this server leads the shard `number` in `term`, or no longer leads it, in the configuration of `epoch`. A server
     /// leads all of its shards in term 0 until the first call. Requests of clients that named another term are refused from
-    /// this moment on, with `epoch`; nothing is said about requests that were taken before.
+    /// this moment on, with `epoch`; the call promises nothing about requests that were taken
+    /// before.
     ///
     /// # Panics
     ///
@@ -288,7 +289,7 @@ impl Server {
         self.state.borrow_mut().shards.lead(epoch, number, term);
     }
 
-    /// Offers to readers what `offers` says. A server offers nothing until the first call.
+    /// Offers readers the leases that `offers` gives. A server offers nothing until the first call.
     pub fn offer_by(&self, offers: Offers) {
         self.state.borrow_mut().shards.leads().offer_by(offers);
     }

@@ -1,7 +1,8 @@
 //! All shards of a node: even ranges of key hashes, each with a [`Shard`] of its own. The node's log holds the records of all.
 //!
 //! A server without a cluster leads each of its shards alone: there is no other copy. [`Leads`] says which shards a node of a
-//! cluster leads, and in which terms. [`Shards::refusal`] asks it before each request of a client for a shard is served.
+//! cluster leads, and in which terms. [`Shards::refusal`] asks [`Leads`] before the node serves a
+//! client's request for a shard.
 
 use std::rc::Rc;
 
@@ -69,7 +70,8 @@ impl Shards {
         &mut self.all[number as usize]
     }
 
-    /// Why this node refuses a request for the shard `number` that a client sent in the term `named`; `None` if the node leads the
+    /// The reason why this node refuses a request for the shard `number` that a client sent in the
+    /// term `named`; `None` if the node leads the
     /// shard in that term.
     #[inline]
     pub fn refusal(&self, number: u32, named: Term) -> Option<Answer> {

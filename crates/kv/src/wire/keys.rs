@@ -1,4 +1,5 @@
-//! The way from a key to its shard, and to its bucket there: one hash of the key, of which the shard takes the top.
+//! The way from a key to its shard, and to its bucket there: both come from one hash of the key,
+//! and the shard takes the top of the hash.
 //!
 //! ```text
 //!   hash * shards =  | shard | hash in the shard |      128 bits: even ranges of hashes, one multiplication

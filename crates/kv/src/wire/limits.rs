@@ -53,7 +53,8 @@ pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
 pub(crate) fn cleaning_segments(segment_count: u32) -> u32 {
     if segment_count < 64 { 1 } else { 2 }
 }
-/// The share of the pool that tombstones may take before segments are cleaned for their sake: one byte in so many.
+/// The share of the pool that tombstones may take before segments are cleaned for their sake: one
+/// byte in this many.
 pub(crate) const TOMBSTONES_SHARE: u64 = 16;
 /// Segments of the reserve for deletes whose space on the medium is allocated at all times, so that deletes continue when the
 /// file system is full. Each holds tens of thousands of tombstones.

@@ -207,7 +207,7 @@ mod verbs {
         std::env::var_os("STONECAST_RDMA_WITHOUT_WINDOWS").is_some()
     }
 
-    /// An address of this machine at which nobody listens.
+    /// An address of this machine at which no program listens.
     fn free_address() -> String {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         format!("verbs:{}", free.local_addr().expect("it is bound"))

@@ -54,7 +54,8 @@ fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
 }
 
 /// Fails without `store_checkpoint` at the end of a server: its user sees a failure, though nothing is lost. In the first run
-/// there is no checkpoint; in the second run there is an old one, of which no part may be believed.
+/// there is no checkpoint; in the second run there is an old one, and no part of it may be
+/// believed.
 #[test]
 fn a_server_on_a_full_file_system_closes_in_order_and_the_next_one_finds_everything() {
     on_every_provider(|| {
@@ -137,7 +138,7 @@ fn a_medium_that_fails_to_allocate_space_fails_only_the_write_that_needs_it() {
     });
 }
 
-/// Fails without `end_all_sessions` where `run` ends with an error: a client that waits for an answer waits for ever.
+/// Fails without `end_all_sessions` where `run` ends with an error: a client that waits for an answer waits forever.
 #[test]
 fn clients_of_a_server_that_fails_to_persist_are_disconnected_while_the_server_exists() {
     on_every_provider(|| {

@@ -13,7 +13,8 @@ async fn gateway(world: &World) -> Client {
         .unwrap()
 }
 
-/// Fails unless a read that cannot end in the call leaves the call before it reads a record in vain.
+/// Fails unless a read that cannot end in the call leaves the call before a useless read of a
+/// record.
 #[test]
 fn each_byte_of_a_long_record_is_read_once() {
     on_every_provider(|| {

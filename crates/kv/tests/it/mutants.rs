@@ -1,11 +1,11 @@
-//! Every seeded bug of the store in a cluster is found by its story, which finds nothing without the bug.
+//! The story of each seeded bug of the store in a cluster finds the bug, and finds nothing without it.
 
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
 use crate::{cluster, terms};
 
-/// The story that finds each.
+/// The story that finds each bug.
 const STORIES: [(Mutant, fn()); 7] = [
     (
         Mutant::ReadUnchecked,

@@ -1,4 +1,5 @@
-//! Pools of clusters, each served by its node alone: stories of other modules, told again, and what the ledger adds.
+//! Pools of clusters, each served by its node alone: stories of other modules, told again, and
+//! stories of the ledger.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -83,7 +84,7 @@ fn a_pool_whose_ledger_is_older_than_its_checkpoint_is_read_from_the_log() {
     world.run(async |world| put_all(world, 0..10).await);
     let ledger = ledger_of(&world);
     world.run(async |world| put_all(world, 10..20).await);
-    // The ledger of the first run, in both slots, as if nothing was settled since.
+    // The ledger of the first run, in both slots, as if nothing had been settled since.
     write_ledger(&world, &ledger);
     world.run(async |world| {
         let report = world.report.borrow().clone();
@@ -106,7 +107,7 @@ fn write_ledger(world: &World, bytes: &[u8]) {
     log_of(world).write_all_at(bytes, at).unwrap();
 }
 
-/// Fails unless the ledger is believed only whole: a pool without it would count void records.
+/// Fails unless only a whole ledger is believed: a pool without it would count void records.
 #[test]
 fn a_pool_whose_ledger_is_gone_is_refused() {
     let world = small();

@@ -50,7 +50,7 @@ fn more_reads_than_the_send_queue_holds_wait_for_each_other_and_writes_find_room
     });
 }
 
-/// Fails unless a READ that waits in vain goes ahead: no completion tells of READs that were given up.
+/// Fails unless a READ goes ahead after a long wait: no completion tells of READs that were given up.
 #[test]
 fn reads_that_are_given_up_occupy_no_room() {
     on_every_provider(|| {

@@ -1,4 +1,5 @@
-//! Pools whose keys are split into shards: stories of other modules, told again with seven shards, and what several shards add.
+//! Pools whose keys are split into shards: stories of other modules, told again with seven shards,
+//! and stories of several shards.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -65,7 +66,8 @@ async fn counted_client(world: &World) -> (Client, Rc<Meter>) {
     (client.unwrap(), meter)
 }
 
-/// Fails if a client asks for an index with each read, or at the connect for those of all shards.
+/// Fails if a client asks for an index with each read, or for the indexes of all shards when it
+/// connects.
 #[test]
 fn the_first_read_of_each_shard_costs_one_request_and_later_reads_cost_none() {
     for shards in [1, SHARDS] {

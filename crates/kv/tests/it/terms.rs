@@ -1,4 +1,4 @@
-//! Terms: a server serves the requests for a shard that are of the term in which it leads the shard.
+//! Terms: a server serves only requests of the term in which it leads their shard.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -176,7 +176,7 @@ fn a_retry_in_a_later_term_learns_that_its_first_attempt_was_done() {
 /// write that was never done. The seeded bug `SinceOfConnection`.
 #[test]
 pub fn a_retry_asks_with_a_version_of_the_node_that_got_the_attempt() {
-    // The outcomes that a node remembers of each of so many shards.
+    // The outcomes that a node with this many shards remembers for each shard.
     const REMEMBERED: u32 = 1024;
     in_shards(SHARDS_MAX, || {
         let mut token = None;

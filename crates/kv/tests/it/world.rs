@@ -52,7 +52,7 @@ thread_local! {
     static CLUSTER_SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Tells `story` in pools of so many shards.
+/// Tells `story` in pools of this many shards.
 pub fn in_shards(shards: u32, story: impl FnOnce()) {
     SHARDS.set(shards);
     story();

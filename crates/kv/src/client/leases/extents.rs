@@ -72,7 +72,7 @@ impl Extents {
     }
 
     /// The fault of a lease for a record of `size` bytes, if any. No place taken from a lease without a fault lies outside its
-    /// segment, and the lease has room for the record: a client that accepted less would ask for another lease for ever.
+    /// segment, and the lease has room for the record: a client that accepted less would ask for another lease forever.
     pub fn fault(&self, grant: &Grant, size: u64) -> Option<&'static str> {
         let units = self.format.segment_units();
         if self.copies {

@@ -1,4 +1,5 @@
-//! The indexes that the server has opened to this client: one for each shard, from the first use of the shard on.
+//! The indexes that the server has opened to this client: one for each shard, opened at the first
+//! use of the shard.
 //!
 //! ```text
 //!   not open --a key of the shard is asked for--> open: one more round trip, once
@@ -48,8 +49,9 @@ pub(super) struct Indexes {
     of_shards: Box<[Cell<Option<OpenIndex>>]>,
 }
 
-/// The time between two changes of indexes. Posted READs hold it, and so does the call that gives an index back, until none of
-/// them is left: so an era that is gone is the end of all eras before it.
+/// The time between two changes of indexes. Posted READs hold their era. The call that gives an
+/// index back also holds the era, until none of these READs is left. The end of an era is therefore
+/// the end of all earlier eras, too.
 #[derive(Default)]
 pub(super) struct Era {
     earlier: Weak<Era>,
@@ -68,7 +70,7 @@ impl Era {
 }
 
 impl Indexes {
-    /// The indexes of so many shards, none open.
+    /// The indexes of this many shards, none open.
     pub fn new(shards: u32) -> Self {
         let of_shards = (0..shards).map(|_| Cell::new(None)).collect();
         Self { of_shards }
@@ -117,7 +119,7 @@ impl ServerMemory {
         self.index(0).expect("open since the connect")
     }
 
-    /// Whether `index` is what this client reads of its shard.
+    /// Whether this client reads its shard through `index`.
     #[inline(always)]
     pub fn reads(&self, index: &OpenIndex) -> bool {
         let present = self.index(index.shard);
@@ -209,7 +211,8 @@ impl ServerMemory {
 impl super::Connection {
     /// Enters `term` of `shard`: asks for access to the index of the shard, the log and staging memory, and checks the server's answer.
     /// The server enters the term when the request arrives. The client is in no term of the shard from the request to the answer, unless
-    /// it is in `term` already: a lease that the server gives meanwhile is of the later term, and must not pass for one of the earlier.
+    /// it is in `term` already: a lease that the server gives meanwhile belongs to the later term,
+    /// and must not count for the earlier term.
     pub(super) async fn ask_access(&self, shard: u32, term: Term) -> Result<Accesses, StoreError> {
         if self.terms.of(shard) != Some(term) && !mutant!(StaysUntilEntered) {
             self.terms.leave(shard);

@@ -20,7 +20,8 @@ use crate::wire::limits::IN_FLIGHT_MAX;
 pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
 /// Pause between two looks for room.
 const LOOK_NS: Nanoseconds = 2_000;
-/// A READ that has waited for so long without any completion goes ahead. The other READs wait anew, since the completion of that
+/// A READ that has waited for this long without any completion goes ahead. The other READs wait
+/// anew, since the completion of that
 /// READ implies the completion of all earlier ones.
 const PATIENCE_NS: Nanoseconds = 10_000_000;
 /// Checks for room that a READ must have made before it goes ahead. The clock alone does not suffice: time passes while this

@@ -29,7 +29,8 @@ use crate::wire::intent::SEQUENCE_MAX;
 use crate::wire::limits::check_key;
 use crate::wire::{Bucket, KeyHash};
 
-/// One put in so many notes the time of use: reading the clock takes a while, and a time that lags behind only makes the client
+/// One put in this many notes the time of use. Reading the clock takes a while, and a time that
+/// lags behind only makes the client
 /// ask for the rights anew.
 const USED_EVERY: u64 = 64;
 /// Bytes fetched ahead from the start of an old record: the header and most keys.

@@ -2,7 +2,7 @@
 //! durable and visible.
 //!
 //! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write is before this one
-//! ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves over go through the server.
+//! ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves go through the server.
 
 mod many;
 mod token;
@@ -86,7 +86,7 @@ impl Writer {
         publisher.overwrite_in_call(key, value)
     }
 
-    /// Does a put that [`Writer::put_in_call`] has just left over, and returns the version.
+    /// Does a put that [`Writer::put_in_call`] has just declined, and returns the version.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
         match self.store(&plain_put(key, value), Tried::InCall).await? {
             Written::Done(version) => Ok(version),

@@ -56,7 +56,7 @@ impl Writer {
 
 impl Token {
     /// Whether an attempt at the write may have taken effect, or may still do so. A token that was not used yet names a write that was
-    /// not done, and so does one whose attempts were all refused.
+    /// not done, and so does a token whose attempts were all refused.
     pub fn may_be_done(&self) -> bool {
         self.may_be_done
     }

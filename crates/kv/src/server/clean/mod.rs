@@ -51,7 +51,8 @@ pub(super) struct Cleaner {
     own: Option<u32>,
     /// Bytes that the cleaner may examine before more is written.
     credit: u64,
-    /// Segments freed, and vain searches for a victim, since an appender was last given a segment. A large number means that
+    /// Segments freed, and searches that found no victim, since an appender was last given a
+    /// segment. A large number means that
     /// cleaning gains nothing.
     barren: u32,
     /// Cleaning gains nothing until more than this number of bytes has died.

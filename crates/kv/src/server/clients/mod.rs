@@ -5,7 +5,7 @@
 //!   windows    to read index and log through, to stage records           windows.rs
 //!   leases     extents of the log that a client writes to                leases.rs
 //!   rights     to publish overwrites, and what is announced              rights.rs
-//!   terms      in which the client takes this node for the primary       terms.rs
+//!   terms      in which the client treats this node as the primary       terms.rs
 //!   answers    one message for the answers of a batch                    answers.rs
 //!   served     counts of the clients of each path                        served.rs
 //!   end        all of it comes back, once nothing opens it               end.rs

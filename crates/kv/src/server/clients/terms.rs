@@ -1,4 +1,4 @@
-//! The terms in which a client takes this node for the primary of its shards.
+//! The terms in which a client treats this node as the primary of its shards.
 //!
 //! ```text
 //!   access, term 3        put    put            access, term 5        put
@@ -32,7 +32,7 @@ impl Terms {
         self.of_shards.iter().map(|(&shard, &term)| (shard, term))
     }
 
-    /// Notes that the client is in `shard` no longer.
+    /// Notes that the client has left `shard`.
     pub fn leave(&mut self, shard: u32) {
         self.of_shards.remove(&shard);
     }

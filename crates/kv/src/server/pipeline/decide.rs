@@ -1,4 +1,4 @@
-//! Deciding writes in their order, and stamping those that are to be done.
+//! Decides writes in their order, and stamps the writes that are to be done.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ pub(super) struct Stamped {
     pub room: Room,
 }
 
-/// Why the next write is not decided yet.
+/// The reason why the next write is not decided yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     /// A segment is being prepared.
@@ -239,7 +239,7 @@ fn stamp(state: &mut State, write: &mut Write, placed: &Placed) -> Result<Span, 
     Ok(journal.span(placed))
 }
 
-/// Lets clients at the word of a key again that is not written after all.
+/// Gives the word of a key back to clients, because the key is not written after all.
 fn give_back(shards: &Shards, write: &mut Write) {
     if let Some(word) = write.claimed.take() {
         let Route { shard, hash } = write.route;

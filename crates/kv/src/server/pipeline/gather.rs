@@ -152,7 +152,8 @@ impl Gather {
         }
     }
 
-    /// Posts clients' own buffers again, whose messages were taken over and are not answered yet.
+    /// Posts again those own buffers of clients whose messages were taken over and are not answered
+    /// yet.
     fn repost_own(&self, sessions: &Sessions, arrivals: &[Received]) {
         if self.receives.shared_buffers().is_some() {
             return;

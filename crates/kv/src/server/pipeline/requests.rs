@@ -92,7 +92,8 @@ fn take_report(state: &mut State, qp: QueuePair, bytes: &[u8]) -> Verdict {
     }
 }
 
-/// Why this node does not serve the request for `shard` that the client of `qp` has just sent; `None` if the node does.
+/// The reason why this node does not serve the request for `shard` that the client of `qp` has just
+/// sent; `None` if the node does.
 pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Option<Answer> {
     let named = state.clients.sessions.get(qp)?.terms.of(shard);
     state.shards.refusal(shard, named)
@@ -117,7 +118,8 @@ fn open_doors(state: &mut State, qp: QueuePair, number: u32, term: Term) -> Answ
     doors.open(qp, session, shard.table(), (bits, version))
 }
 
-/// Leases the memory of the shards that the client of `qp` has entered. A shard that has lapsed is left.
+/// Leases the memory of the shards that the client of `qp` has entered. The client leaves a shard
+/// that has lapsed.
 fn lease_to_reader(state: &mut State, qp: QueuePair) -> Answer {
     let Some(session) = state.clients.sessions.get_mut(qp) else {
         return Verdict::Invalid.into();

@@ -82,7 +82,8 @@ impl Surveyor for Opening {
     }
 }
 
-/// Recovers `pool`, and gives out what the server begins with. `is_shared`: clients will change words of the index.
+/// Recovers `pool`, and returns the state with which the server begins. `is_shared`: clients will
+/// change words of the index.
 pub(crate) async fn recover(
     pool: &Pool,
     (commit, runtime): (&Commit, &Rc<dyn Runtime>),
@@ -164,7 +165,8 @@ fn next_sequence(pool: &Pool, highest: u64) -> u64 {
     highest + lost_versions + u64::from(!mutant!(VersionGivenTwice) || highest == 0)
 }
 
-/// A pool of a cluster whose records may be gone is not completed from what is left: others rely on what its node told them.
+/// If records may be gone, recovery does not complete a pool of a cluster from the remaining
+/// records: other nodes rely on the reports of this node.
 fn refuse_lost_copy(pool: &Pool) -> Result<(), StoreError> {
     let reason = match pool.cluster_seed() {
         Some(_) if pool.was_copied() => "is a copy that was made while the pool was served",
@@ -176,7 +178,8 @@ fn refuse_lost_copy(pool: &Pool) -> Result<(), StoreError> {
     Err(StoreError::CopyLost { reason })
 }
 
-/// Settles what was found, which is durable, and begins to lead all shards, in a pool of a cluster. Adds the segment of the ledger to `appended` if the
+/// In a pool of a cluster, settles the records found, which are durable, and begins to lead all
+/// shards. Adds the segment of the ledger to `appended` if the
 /// pool is new.
 async fn lead_all(
     pool: &Pool,

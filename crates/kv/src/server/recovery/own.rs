@@ -22,7 +22,7 @@ use super::rebuild::Rebuild;
 use super::survey::{Surveyor, format_of};
 use crate::server::keeper::FIRST_HOME;
 
-/// What the ledger and the log say of the records that this node stamped.
+/// The facts that ledger and log have about the records that this node stamped.
 pub(crate) struct Own {
     pub ledger: Ledger,
     pub history: History,
@@ -30,7 +30,8 @@ pub(crate) struct Own {
     pub is_whole: bool,
 }
 
-/// The newest ledger of `pool`, before its records are read. `None`: the pool is of no cluster.
+/// The newest ledger of `pool`, before its records are read. `None`: the pool belongs to no
+/// cluster.
 pub(super) fn read_ledger(
     pool: &Pool,
     surveyor: &mut dyn Surveyor,
@@ -48,7 +49,7 @@ pub(super) fn read_ledger(
         match scan_segment(&*log, &format, &file, number, None, policy, &mut Nothing) {
             Ok(SegmentVerdict::Appended { state, .. }) => homes.push(state),
             Ok(_) => {}
-            // The survey of all segments meets the same damage, and tells it.
+            // The survey of all segments meets the same damage, and reports it.
             Err(_) => {}
         }
     }
@@ -117,7 +118,7 @@ impl<'a> Judged<'a> {
     /// Ends the scan: the records of the history count, too. Messages call the log `file`.
     ///
     /// # Errors
-    /// The records are not those that a node with this ledger stamps: no crash leaves that.
+    /// No node with this ledger stamps such records, and no crash leaves them.
     pub fn finish(self, ledger: &Ledger, file: &str) -> Result<History, Corruption> {
         let Self {
             own,

@@ -36,7 +36,9 @@ pub(crate) enum Basis {
 pub(crate) trait Surveyor {
     /// The bytes of the log below this position were looked at.
     fn progress(&mut self, _position: u64) {}
-    /// An opening refuses the pool for this segment. After an error the survey ends with it; else the segment is left out.
+    /// An opening refuses the pool because of this segment. If the listener returns an error, the
+    /// survey
+    /// ends with that error; otherwise the survey leaves the segment out.
     fn refuse(&mut self, number: u32, corruption: Corruption) -> Result<(), Corruption>;
 }
 
@@ -47,15 +49,15 @@ pub(crate) struct Survey {
     pub segments: Vec<(SegmentState, SegmentReport)>,
     /// The segments that other nodes' appends fill.
     pub appended: Vec<Appended>,
-    /// What the ledger says; `None`: the pool is of no cluster.
+    /// The content of the ledger; `None`: the pool belongs to no cluster.
     pub own: Option<Own>,
     /// Whether there is a checkpoint, believed or not.
     pub has_checkpoint: bool,
     /// Whether a checkpoint gave the indexes.
     pub used_checkpoint: bool,
-    /// Why the checkpoint is not believed, if it is damaged.
+    /// The reason why the checkpoint is not believed, if the checkpoint is damaged.
     pub checkpoint_damage: Option<Corruption>,
-    /// The parts of the log that are no holes.
+    /// The parts of the log that are not holes.
     pub occupied: Vec<Span>,
 }
 
@@ -67,7 +69,7 @@ pub(crate) struct Appended {
     pub header_damaged: bool,
 }
 
-/// What a scan of all segments found.
+/// The findings of a scan of all segments.
 #[derive(Default)]
 struct Scanned {
     segments: Vec<(SegmentState, SegmentReport)>,
@@ -90,7 +92,7 @@ impl Scanned {
     }
 }
 
-/// What a witness may say of a segment; `None`: nothing.
+/// The witness that is true of a segment; `None`: there is none.
 fn witness_of(verdict: &SegmentVerdict) -> Option<Witness> {
     let (generation, unit) = match verdict {
         SegmentVerdict::Free { .. } => return None,
@@ -101,7 +103,7 @@ fn witness_of(verdict: &SegmentVerdict) -> Option<Witness> {
 }
 
 impl Survey {
-    /// The report that an opening makes of it.
+    /// The report of an opening that made this survey.
     pub fn report(&self) -> RecoveryReport {
         let mut report = RecoveryReport {
             used_checkpoint: self.used_checkpoint,
@@ -119,7 +121,7 @@ impl Survey {
         report
     }
 
-    /// The segments of which a copy of the header is missing, whatever fills them.
+    /// The segments that lack a copy of the header, whatever fills them.
     pub fn damaged_headers(&self) -> impl Iterator<Item = &SegmentState> {
         let of_records = self.segments.iter();
         let of_records = of_records.map(|(state, found)| (state, found.header_damaged));
@@ -129,7 +131,8 @@ impl Survey {
         all.filter_map(|(state, is_damaged)| is_damaged.then_some(state))
     }
 
-    /// What an opening persists before it changes anything. After the death of a process alone, neither the records that no seal covers
+    /// The spans that an opening persists before it changes anything. After the death of a process
+    /// alone, neither the records that no seal covers
     /// nor the whole copy of a damaged header may ever have been persisted: a power cut would take that copy, and the other one that
     /// is being written.
     pub fn unsettled(&self, format: &LogFormat) -> Vec<Span> {
@@ -300,8 +303,9 @@ fn scan_own(
     Ok((scanned, Some(own)))
 }
 
-/// Scans all segments into `visitor`, from where a checkpoint has them in `known`. Returns those in use that are not refused.
-/// `occupied` are the parts of the log that are no holes.
+/// Scans all segments into `visitor`, from where a checkpoint has them in `known`. Returns the
+/// segments in use that are not refused.
+/// `occupied` are the parts of the log that are not holes.
 fn scan_all(
     pool: &Pool,
     (known, occupied): (&[SegmentState], &[Span]),

@@ -15,7 +15,7 @@ use crate::server::recovery::survey::{Basis, Survey, Surveyor, format_of, survey
 /// The findings of a check.
 #[derive(Debug, Default)]
 pub struct Verification {
-    /// Keys present. Like all counts, of what is not damaged.
+    /// Keys present. No count includes damaged records.
     pub keys: u64,
     /// Stamped records that check, superseded ones included.
     pub records: u64,
@@ -25,7 +25,8 @@ pub struct Verification {
     pub bytes: u64,
     /// Segments in use.
     pub segments: u64,
-    /// Why a server does not open the pool, whatever the log holds: it is a copy, or of a newer version.
+    /// The reason why a server does not open the pool, whatever the log holds: the pool is a copy,
+    /// or of a newer version.
     pub refusal: Option<MediaError>,
     /// Damage: a server refuses a pool with any of these.
     pub damage: Vec<Corruption>,
@@ -38,8 +39,8 @@ pub struct Verification {
     pub harmless: Vec<Corruption>,
 }
 
-/// Checks every record of every segment, seals, links, and the checkpoint. `progress` is told the bytes done of the bytes
-/// there are.
+/// Checks every record of every segment, seals, links, and the checkpoint. `progress` gets the
+/// number of bytes checked so far, and the number of all bytes.
 pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verification, StoreError> {
     let mut result = Verification {
         refusal: pool.serving_refusal(),
@@ -128,7 +129,7 @@ fn note_headers(pool: &Pool, survey: &Survey, result: &mut Verification) {
     }));
 }
 
-/// Everything that is wrong with a segment that a survey refuses: for `first`, and perhaps for more.
+/// All faults of a segment that a survey refuses: `first`, and perhaps more.
 fn collect(pool: &Pool, number: u32, first: Corruption, into: &mut Vec<Corruption>) {
     let name = pool.backing().name();
     let mut found = vec![first];

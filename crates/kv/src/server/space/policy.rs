@@ -122,7 +122,7 @@ impl Space {
     ///
     /// If a delete waits, each chosen segment has droppable tombstones, nothing that is needed, or dead records, and its copy has
     /// none of these. Each segment is therefore chosen at most once, and then the tombstones can be dropped. Room at the ends of
-    /// full segments is no reason for a choice, since it could be moved from segment to segment for ever.
+    /// full segments is no reason for a choice, since it could be moved from segment to segment forever.
     pub fn choose_victim(&self, need: Need, sequence: u64) -> Option<u32> {
         let horizons = Horizons::of(self);
         let has_free = self.has_free_for_moves();

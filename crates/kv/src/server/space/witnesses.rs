@@ -78,7 +78,7 @@ impl Told {
 }
 
 impl Witnesses {
-    /// The words of a log of which nothing is known yet.
+    /// The words of a log about which nothing is known yet.
     pub fn new(backing: Rc<dyn Backing>, log: &dyn PersistentRegion, format: LogFormat) -> Self {
         Self {
             backing,

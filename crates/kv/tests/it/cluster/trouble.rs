@@ -167,7 +167,7 @@ fn calls_that_fail_at_the_same_time_read_the_configuration_together() {
         let (done, ()) = join(puts, late).await;
         assert!(done.iter().all(Result::is_ok), "{done:?}");
         let reads = client.configuration_reads() - before;
-        // One for each pause of two milliseconds, and some before and behind them.
+        // One for each pause of two milliseconds, and some before and after them.
         assert!(reads <= 14, "{reads}");
     });
 }

@@ -49,12 +49,12 @@ pub struct Cluster {
     service: Rc<ConfigService>,
     configuration: RefCell<Configuration>,
     revision: Cell<Revision>,
-    /// Last, so that what runs in it goes first.
+    /// The last field, so that everything that runs in the world is dropped first.
     pub world: World,
 }
 
 impl Cluster {
-    /// Three nodes that serve, each of which leads some shards.
+    /// Three nodes that serve. Each node leads some shards.
     pub fn new() -> Self {
         let world = World::new(7);
         let options = || MachineOptions::new(MachineProfile::MODERN);
