@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 
-/// Wakes one task. A ring that nobody waits for is heard by the next wait.
+/// Wakes one task. A ring before a wait ends that wait at once.
 #[derive(Default)]
 pub struct Bell {
     is_rung: Cell<bool>,

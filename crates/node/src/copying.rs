@@ -137,7 +137,8 @@ impl<C> State<C> {
     }
 }
 
-/// The part of a history that the intake is told: its floor. The store keeps the whole history. Entries above the floor may count in a later one.
+/// The part of a history that the node tells the intake: the floor. The store keeps the whole
+/// history. Entries above the floor may count in a later one.
 pub fn settled_by(history: &Lineage) -> Lineage {
     Lineage {
         term: history.floor.term,
@@ -147,7 +148,7 @@ pub fn settled_by(history: &Lineage) -> Lineage {
 }
 
 impl<C> Shard<C> {
-    /// Adopts the history that was told, once no entry of earlier senders lands any more.
+    /// Adopts the history that was told, once no entry of earlier senders can land any more.
     fn follow(&mut self, intake: &mut Intake, fences: &mut Fences) {
         let Role::Copies(copies) = &mut self.role else {
             return;
@@ -179,13 +180,15 @@ impl<C> Shard<C> {
         self.open_streams(intake);
     }
 
-    /// Keeps all senders but `from` out. Whether nothing of them lands any more, but of those in doubt.
+    /// Keeps out all senders except `from`. Returns whether no entry of them can land any more,
+    /// apart from entries of senders in doubt.
     pub fn is_silent(&self, intake: &mut Intake, fences: &mut Fences, from: &NodeName) -> bool {
         let earlier = self.streams.values().map(|(peer, _)| peer);
         let earlier = earlier.filter(|&peer| peer != from);
         let loud = earlier.filter(|peer| match fences.ask(intake, peer) {
             Silence::Silent => false,
-            // What a sender in doubt writes later is void here, or what the heir sends, too. The intake keeps its segments until the doubt is over.
+            // An entry that a sender in doubt writes later is void here, or is one that the heir
+            // sends, too. The intake keeps its segments until the doubt is over.
             Silence::Doubtful => mutant!(DoubtStopsCopies),
             Silence::UnderWay => true,
         });
@@ -213,7 +216,8 @@ impl<C> Shard<C> {
         for (term, _) in self.streams.extract_if(.., |term, _| !terms.contains(term)) {
             intake.close_stream(self.number, term);
         }
-        // All of them anew: a stream of an earlier history may have reached beyond a cut, and would take nothing up to there again.
+        // All streams are opened anew: a stream of an earlier history may have reached beyond a
+        // cut, and would not take entries up to that point again.
         for term in terms {
             let sender = (from.clone(), *join);
             let stream = StreamName {
@@ -273,7 +277,7 @@ impl<C> Shard<C> {
             (copies.digested, copies.copy.raised_floor())
         };
         let history = raised.filter(|raised| raised.floor > self.floor)?;
-        // A shard with few writes would hold the segments of all others.
+        // A shard with few writes would otherwise hold the segments of all others.
         let is_late = now >= self.floor_at + options.floor_after_ns && !mutant!(FloorByCountAlone);
         if digested < options.floor_after && !is_late {
             return None;

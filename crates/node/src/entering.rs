@@ -14,7 +14,7 @@ use crate::state::{State, number_of};
 use crate::store::Store;
 
 impl<C> State<C> {
-    /// Goes over to `configuration`, whose epoch is durable.
+    /// Changes over to `configuration`, whose epoch is durable.
     pub fn enter<S: Store<Call = C>>(
         &mut self,
         shared: &Shared<S>,
@@ -26,7 +26,7 @@ impl<C> State<C> {
         shared.post.enter(&configuration);
         let others = self.others();
         if !mutant!(DismissedNotFenced) {
-            // A node that the configuration does not name leads nothing, and may not have heard so.
+            // A node that the configuration does not name leads nothing, and may not know that.
             before
                 .difference(&others)
                 .for_each(|peer| intake.fence(peer));
@@ -37,7 +37,7 @@ impl<C> State<C> {
             }
         }
         self.peers.retain(|peer, _| others.contains(peer));
-        // A node that was dismissed is among those that nobody waits for any more.
+        // A dismissed node is among the nodes that no shard waits for any more.
         let known = &before | &others;
         for group in &configuration.groups {
             let Some(number) = number_of(&configuration, &group.subject) else {
@@ -101,7 +101,7 @@ impl<C> State<C> {
                     self.stand(intake, number, group);
                 }
             }
-            // Nobody names a joiner that has nothing. This one never leads.
+            // No primary names a joiner that has nothing. This joiner never leads.
             Role::Joins(_) => {}
             Role::Absent => unreachable!("it is a copy"),
         }
@@ -111,7 +111,8 @@ impl<C> State<C> {
     fn stand(&mut self, intake: &Intake, number: u32, group: &Group) {
         let mut lost = self.others();
         if !mutant!(DismissedNotFenced) {
-            // Among them is a primary that was dismissed: what it has appended until its fence may be answered.
+            // Among them is a primary that was dismissed: the entries that it appended before its
+            // fence may be answered.
             lost.extend(intake.peers().cloned());
         }
         let shard = self.shards.get_mut(&number).expect("it was entered");
@@ -148,7 +149,7 @@ impl<C> State<C> {
         }
     }
 
-    /// The node keeps no copy of the shard any more.
+    /// The node no longer keeps a copy of the shard.
     fn leave<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake, number: u32) {
         let shard = self.shards.get_mut(&number).expect("it was entered");
         if matches!(shard.role, Role::Absent) {

@@ -7,7 +7,8 @@ use stonecast_replication::{LaterTerm, NotStamped};
 
 use crate::store::NotDurable;
 
-/// Why a node has ended. It has resigned and renews no lease; its copies are what is durable.
+/// The reason why a node has ended. The node has resigned and renews no lease; its copies are the
+/// durable ones.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
@@ -38,7 +39,7 @@ pub enum NodeError {
     },
 }
 
-/// Why there is no link to a peer.
+/// The reason why there is no link to a peer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoLink {
     #[error("the configuration names no address")]

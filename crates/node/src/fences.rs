@@ -14,7 +14,8 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// Keeps `peer` out, until a turn in which no shard asks. Returns whether entries of `peer` may still land in the intake, whose entries were taken
+    /// Keeps `peer` out, until a turn in which no shard asks for the fence. Returns whether entries
+    /// of `peer` may still land in the intake, whose entries were taken
     /// before.
     pub fn ask(&mut self, intake: &mut Intake, peer: &NodeName) -> Silence {
         let before = self.kept_out.insert(peer.clone(), true);
@@ -24,7 +25,7 @@ impl Fences {
         intake.silence(peer)
     }
 
-    /// Ends a turn: lets those peers of `known` in again whose fence no shard has asked for.
+    /// Ends a turn: readmits the peers of `known` whose fence no shard has asked for.
     pub fn end_turn(&mut self, intake: &mut Intake, known: &BTreeSet<NodeName>) {
         self.kept_out.retain(|peer, asked| {
             let stays = std::mem::replace(asked, false);

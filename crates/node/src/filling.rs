@@ -31,14 +31,15 @@ async fn finish_join<S: Store>(
 ) {
     let join = (&joiner, Epoch(join));
     let named = shared.member.finish_join(&subject, join, term).await;
-    // A joiner that has not granted the lease yet is named by a later attempt.
+    // A later attempt names a joiner that has not granted the lease yet.
     shared
         .end_change(named.is_ok_and(|is_named| is_named))
         .await;
 }
 
 impl<S: Store> Shared<S> {
-    /// A change of the configuration has ended. One that was not done is decided again behind a pause.
+    /// A change of the configuration has ended. A change that was not done is decided again after a
+    /// pause.
     pub async fn end_change(&self, is_done: bool) {
         if !is_done {
             self.runtime.sleep(self.options.repeat_ns).await;
@@ -89,7 +90,7 @@ impl<C: 'static> State<C> {
                 // Reports of this connection may be of entries that the joiner drops.
                 way.end("a joiner takes entries by a new connection".to_owned());
             }
-            // A joiner that is awaited, and was not named, begins anew.
+            // An awaited joiner that was not named begins anew.
             leads.primary.removed(joiner);
             let begun = leads.primary.fill(joiner, join);
             let begun = Join::new(join, begun, shared.runtime.now());
@@ -140,7 +141,7 @@ impl<C: 'static> State<C> {
         leads.primary.pulled(from, join);
     }
 
-    /// The join of that number in which this node fills `joiner`, as the primary of the term. The joiner is heard at `now`.
+    /// The join of this number in which this node fills `joiner`, as the primary of the term. The joiner is heard at `now`.
     fn join(
         &mut self,
         (number, term): (u32, Term),

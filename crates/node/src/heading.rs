@@ -118,8 +118,9 @@ impl<C> State<C> {
 }
 
 impl TakesOver {
-    /// Takes a consent when everything that its primary has settled was found. The last entries may be durable in the memory of this node, and the search may
-    /// come to them later than the letter came. Until then the heir goes on as if there were no consent.
+    /// Takes a consent when everything that its primary has settled has been found. The last
+    /// entries may be durable in the memory of this node, and the search may reach them after the
+    /// letter has come. Until then the heir goes on as if there were no consent.
     fn hear(&mut self, consent: Option<(Term, Point)>) {
         if let Some((to, last)) = consent
             && to == self.takeover.term()
@@ -129,7 +130,8 @@ impl TakesOver {
         }
     }
 
-    /// Keeps all peers out that may append in earlier terms, until no entry of them lands. A peer that connects again sends nothing before this node answers
+    /// Keeps out all peers that may append in earlier terms, until no entry of theirs can land. A
+    /// peer that connects again sends nothing before this node answers
     /// that it follows, and an heir does not follow.
     fn keep_out(&mut self, fences: &mut Fences, intake: &mut Intake) {
         let Step::Quiesce(open) = self.takeover.next() else {

@@ -6,9 +6,9 @@ use stonecast_replication::Lineage;
 use crate::letter::{PIECE_SIZE_MAX, Piece};
 use crate::store::{Page, Store};
 
-/// Letters in which one ask is answered, at most: as many as a session takes at a time.
+/// The most letters that answer one ask: as many as a session takes at a time.
 const PIECES_MAX: usize = 4;
-/// Bytes of a page that a store is asked for.
+/// Bytes of a page that the node asks a store for.
 const PAGE_SIZE: usize = PIECES_MAX * PIECE_SIZE_MAX;
 
 /// A node that a primary fills, or has filled in its term.
@@ -19,11 +19,12 @@ pub struct Join {
     pub begun: Lineage,
     /// Whether the joiner has everything that was published.
     pub is_pulled: bool,
-    /// The page that the joiner was told last, and its number. It stays the same while the joiner asks for it.
+    /// The page that was last sent to the joiner, and its number. The page stays the same while the
+    /// joiner asks for it.
     page: Option<(u64, Page)>,
     /// Bytes of the pages before.
     copied: u64,
-    /// When the joiner said something new.
+    /// The time at which the joiner last said something new.
     pub heard_at: Nanoseconds,
 }
 
@@ -39,7 +40,7 @@ impl Join {
         }
     }
 
-    /// The parts of page `number` from `offset` on. An ask for an earlier page than the last one is late, and answered by nothing.
+    /// The parts of page `number` from `offset` on. An ask for an earlier page than the last one is late, and gets no answer.
     pub fn pieces(
         &mut self,
         store: &impl Store,
@@ -83,7 +84,7 @@ impl Join {
         }
     }
 
-    /// Bytes that the joiner has, and about how many it still lacks.
+    /// Bytes that the joiner has, and an estimate of the bytes that it still lacks.
     pub fn progress(&self) -> (u64, u64) {
         let page = self.page.as_ref().map(|(_, page)| page);
         let left = page.map_or(0, |page| page.left + page.bytes.len() as u64);

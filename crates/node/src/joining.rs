@@ -1,12 +1,13 @@
-//! Joiners: they drop what they had, take appends, and pull what is published.
+//! Joiners: they drop their earlier copy, take appends, and pull the published records.
 //!
 //! ```text
 //!   told of the join ──▶ dropped, durably ──▶ page 0, 1, ... ──▶ all pulled, durably ──▶ named: a copy
 //!                                     entries are appended, and digested between two pages
 //! ```
 //!
-//! A page is read behind everything that the joiner has digested: nothing is digested while a page is on its way. So each word of a page is as new as the
-//! word here, and a key that is missing in the page and here was deleted. Neither side keeps words of deleted keys.
+//! A page is read after everything that the joiner has digested: nothing is digested while a page
+//! is on its way. Each word of a page is therefore at least as new as the word here, and a key that
+//! is missing in the page was deleted. Neither side keeps words of deleted keys.
 
 use stonecast_backup::{Intake, StreamName};
 use stonecast_base::{Nanoseconds, mutant};
@@ -53,7 +54,7 @@ impl<C> State<C> {
         }
     }
 
-    /// Takes a part of a page. One that comes twice, late, or behind a gap is no news.
+    /// Takes a part of a page. A part that comes twice, late, or after a gap is ignored.
     pub fn hear_piece(
         &mut self,
         store: &impl Store,
@@ -110,7 +111,7 @@ impl<C> State<C> {
         }
     }
 
-    /// What the joiner had is dropped, and the history of its join is durable.
+    /// The earlier copy of the joiner is dropped, and the history of its join is durable.
     pub fn kept_as_joiner(&mut self, intake: &mut Intake, number: u32, history: &Lineage) {
         let Some(shard) = self.shards.get_mut(&number) else {
             return;

@@ -16,7 +16,7 @@ use crate::shard::{Leads, Role, Shard};
 use crate::state::State;
 use crate::store::Store;
 
-/// The records that one commit of the own log makes durable.
+/// The records that one commit of the node's own log makes durable.
 #[derive(Debug, Default)]
 #[must_use = "the records count when the batch is handed back"]
 pub struct OwnBatch {
@@ -25,7 +25,7 @@ pub struct OwnBatch {
     commit: Option<u64>,
 }
 
-/// The word of the lease of a primary.
+/// The state of a primary's lease.
 pub fn primary_lease(
     member: &Member,
     subject: &Subject,
@@ -39,11 +39,12 @@ pub fn primary_lease(
 }
 
 impl<S: Store> Node<S> {
-    /// Stamps a write of `shard` that was decided, with a version above all that the node has given. The caller writes the record of `body` into its own
+    /// Stamps a decided write of `shard`, with a version above all versions that the node has given. The caller writes the record of `body` into its own
     /// log, and then calls [`Node::send`].
     ///
     /// # Errors
-    /// The write must not be done, and nothing has changed. A body that no entry takes is refused here: behind the stamp all copies would wait for it.
+    /// The write must not be done, and nothing has changed. A body that fits in no entry is refused
+    /// here: after the stamp, all copies would wait for it.
     ///
     /// # Panics
     /// Unless `version` is above the last one of the shard.
@@ -140,7 +141,8 @@ impl<S: Store> Node<S> {
     }
 
     /// Appends everything that was stamped to all copies, as far as there is credit, with one doorbell for each; turns send the rest. The batch names
-    /// the records that the next commit of the own log makes durable: the caller commits, and hands the batch to [`Node::persisted_here`].
+    /// the records that the next commit of the node's own log makes durable: the caller commits,
+    /// and hands the batch to [`Node::persisted_here`].
     pub fn send(&self) -> OwnBatch {
         let state = &mut *self.shared.state.borrow_mut();
         state.send_stamped();
@@ -165,7 +167,8 @@ impl<S: Store> Node<S> {
         batch
     }
 
-    /// The commit of the own log that began behind the call of [`Node::send`] has ended. A batch of a term that is over says nothing.
+    /// The commit of the node's own log that began after the call of [`Node::send`] has ended. A
+    /// batch of a term that is over has no effect.
     pub fn persisted_here(&self, batch: OwnBatch) {
         self.shared.state.borrow_mut().persisted_here(&batch);
         if batch.commit.is_some() {

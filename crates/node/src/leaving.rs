@@ -5,7 +5,8 @@
 //!   copies, is to leave ──▶ compare-and-set: without this node
 //! ```
 //!
-//! Between the drain and the first grant of the heir nobody takes a write. A drain or a compare-and-set that takes too long ends, and the primary goes on:
+//! Between the drain and the first grant of the heir, no node takes a write. A drain or a
+//! compare-and-set that takes too long ends, and the primary goes on:
 //! when the compare-and-set succeeds later, the heir takes over in the ordinary way.
 
 use std::cell::Cell;
@@ -27,11 +28,11 @@ const PATIENCE: u64 = 8;
 /// A primary that hands its shard over.
 pub struct Handover {
     heir: NodeName,
-    /// When the drain is given up.
+    /// The time at which the drain is given up.
     until: Nanoseconds,
 }
 
-/// Has the configuration take this node out of a group that does without it.
+/// Has the configuration take this node out of a group that no longer needs it.
 async fn leave<S: Store>(shared: Rc<Shared<S>>, subject: Subject) {
     let me = shared.member.name();
     let decide = |present: &Configuration| {
@@ -68,7 +69,7 @@ async fn hand_over<S: Store>(
     let patience_ns = PATIENCE * shared.options.repeat_ns;
     let changing = shared.member.change(decide);
     let came = shared.runtime.within(patience_ns, changing).await;
-    // A change of this node alone: no primary was between this one and the heir.
+    // This node alone made the change: no primary was between this one and the heir.
     let is_ours = |came: &Configuration| Some(came.epoch) == decided.get();
     let came = came.ok().and_then(Result::ok).filter(is_ours);
     let is_done = match came {
@@ -138,7 +139,7 @@ impl<C: 'static> State<C> {
         }
     }
 
-    /// The copy that stays, and leads fewest groups.
+    /// The copy that stays and leads the fewest groups.
     fn heir_of(&self, group: &Group) -> Option<NodeName> {
         let groups = &self.configuration.groups;
         let leads = |name: &NodeName| groups.iter().filter(|one| one.primary == *name).count();
@@ -158,7 +159,8 @@ impl<C: 'static> State<C> {
         }
     }
 
-    /// Ends a primary that has drained, and tells all copies that its heir may lead from `to` on. False: something waits, or it leads no more.
+    /// Ends a primary that has drained, and tells all copies that its heir may lead from `to` on.
+    /// Returns false if something waits, or if the node no longer leads.
     fn consent<S: Store<Call = C>>(shared: &Shared<S>, number: u32, term: Term, to: Term) -> bool {
         let state = &mut *shared.state.borrow_mut();
         // Answers that wait for nothing else go out before the end.
@@ -195,7 +197,7 @@ impl<C: 'static> State<C> {
         }
     }
 
-    /// Releases what this node has granted to predecessors that have consented.
+    /// Releases the grants of this node to predecessors that have consented.
     pub fn step_consents<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
         for number in self.numbers() {
             let Some(group) = self.group(number) else {
@@ -212,7 +214,7 @@ impl<C: 'static> State<C> {
     }
 }
 
-/// The pause behind a drain that was given up.
+/// The pause after a drain that was given up.
 async fn pause<S: Store>(shared: Rc<Shared<S>>) {
     shared.end_change(false).await;
 }

@@ -47,13 +47,14 @@ pub enum Says {
     Followed { connection: u64, has: Point },
     /// From a copy: all of the history is durable here.
     Confirmed,
-    /// To a joiner, from the primary: the history with which its join begins. The joiner has dropped what it had when it follows.
+    /// To a joiner, from the primary: the history with which its join begins. A joiner that follows has dropped its earlier copy.
     Drop {
         connection: u64,
         join: u64,
         lineage: Lineage,
     },
-    /// From a joiner: it has all pages before this one, and of this one all bytes before `offset`.
+    /// From a joiner: the joiner has all pages before this one, and all bytes of this page before
+    /// `offset`.
     Ask { join: u64, page: u64, offset: u64 },
     /// To a joiner: a part of a page.
     Piece(Piece),
@@ -63,7 +64,7 @@ pub enum Says {
     Consent { last: Point },
 }
 
-/// A part of a page of what a primary has published.
+/// A part of a page of the published records of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub join: u64,

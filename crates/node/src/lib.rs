@@ -13,16 +13,17 @@
 //!     letter     histories, their confirmations, pages;   post: the sessions that carry them
 //! ```
 //!
-//! All state of a node is borrowed for one step at a time. Only two things are waited for, and both are the node's own medium: the settling of what was
-//! found, and the commit of the store. So two nodes that lead shards for each other never wait for each other.
+//! All state of a node is borrowed for one step at a time. A node waits only for its own medium, in
+//! two places: the settling of found entries, and the commit of the store. Two nodes that lead
+//! shards for each other therefore never wait for each other.
 //!
 //! Invariants:
 //! - Entries of a shard go to a copy by a connection by which the copy has said that the streams for them are open.
 //! - A history is durable after the entries that it names, and a floor after the records that it settles.
-//! - The lease is asked behind the last report that a write needs.
+//! - The lease is read after the last report that a write needs.
 //!
-//! A crash leaves what log, intake and store keep durably. A node that starts ([`Node::start`]) makes its copies of that, and registers in the cluster
-//! behind it.
+//! A crash leaves the durable state of log, intake and store. A node that starts ([`Node::start`])
+//! makes its copies from that state, and then registers in the cluster.
 //!
 //! `docs/design/0038-a-node.md` has the decisions.
 #![forbid(unsafe_code)]

@@ -38,7 +38,8 @@ async fn connect<S: Store>(shared: Rc<Shared<S>>, peer: NodeName) {
     shared.bell.ring();
 }
 
-/// A link to the first of `addresses` that accepts: a peer has one session of this node, and the next one would end it.
+/// A link to the first of `addresses` that accepts: a peer has one session of this node, and a
+/// second session would end the first.
 async fn link<S: Store>(shared: &Shared<S>, addresses: &[String]) -> Result<BackupLink, NoLink> {
     let (port, runtime, options) = (&shared.port, &shared.runtime, &shared.options);
     let mut trouble = NoLink::NoAddress;
@@ -149,7 +150,8 @@ impl<C: 'static> State<C> {
         }
     }
 
-    /// Hands entries to the links of copies that follow. With a time, also hands over the horizons of idle shards.
+    /// Hands entries to the links of copies that follow. If a time is given, also hands over the
+    /// horizons of idle shards.
     fn queue_unsent(&mut self, idle: Option<(Nanoseconds, Nanoseconds)>) {
         for number in self.numbers() {
             let targets = self.targets(&self.shards[&number]);
@@ -176,7 +178,7 @@ impl<C: 'static> State<C> {
     }
 }
 
-/// Hands a report to the primary that it is for.
+/// Hands a report to its primary.
 fn hear<C>(
     shard: Option<&mut Shard<C>>,
     from: &NodeName,
@@ -203,7 +205,7 @@ impl<C> Shard<C> {
         }
     }
 
-    /// The entries that `peer`, which has everything up to `has`, is to be sent by `connection`, each once.
+    /// The entries to send to `peer` by `connection`, each once. The peer has everything up to `has`.
     fn unsent(
         &mut self,
         peer: &NodeName,

@@ -29,18 +29,18 @@ pub struct Filling {
     pub shard: u32,
     /// The node that is filled.
     pub joiner: NodeName,
-    /// Bytes that the node has got of what was published before.
+    /// Bytes of the earlier published records that the node has received.
     pub copied: u64,
-    /// Bytes that are left, about.
+    /// Bytes that are left, as an estimate.
     pub left: u64,
 }
 
-/// What a node has done since it started.
+/// The work of a node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Turns, in each of which the node takes all steps that it can.
+    /// Turns. In each turn, the node takes all steps that it can.
     pub turns: u64,
-    /// Looks at the memory that peers append to, beside those of the turns.
+    /// Looks at the memory that peers append to, in addition to the looks in turns.
     pub looks: u64,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Shared<S: Store> {
     pub room: Bell,
     pub counts: Cell<Counts>,
     pub end: RefCell<Option<NodeError>>,
-    /// Why the device refused a segment; `None`: it took the last one.
+    /// The reason why the device refused a segment; `None`: the device took the last one.
     pub segment_trouble: RefCell<Option<DeviceError>>,
 }
 
@@ -89,7 +89,8 @@ impl<S: Store> Node<S> {
         &self.shared.member
     }
 
-    /// Takes the request of a peer that said `private_data`, and returns true. Returns false if the peer is no node: the request is still the caller's.
+    /// Takes the request of a peer that said `private_data`, and returns true. Returns false if the
+    /// peer is not a node: the request is still the caller's.
     pub fn take_request(&self, request: ConnectionRequest, private_data: &[u8]) -> bool {
         if self.shared.member.take_request(request, private_data) {
             return true;
@@ -108,7 +109,8 @@ impl<S: Store> Node<S> {
         is_hello
     }
 
-    /// The term in which the node serves `shard` at this moment; `None`: it does not. What depends on serving asks again behind all else that it needs.
+    /// The term in which the node serves `shard` at this moment; `None`: it does not. A caller that
+    /// depends on the answer asks again after everything else that the caller needs.
     pub fn serves(&self, shard: u32) -> Option<Term> {
         let shared = &self.shared;
         let mut state = shared.state.borrow_mut();
@@ -118,12 +120,12 @@ impl<S: Store> Node<S> {
         (lease == LeaseSays::Holds).then_some(term)
     }
 
-    /// What the node has done: an idle node does little.
+    /// The work of the node so far: an idle node does little.
     pub fn counts(&self) -> Counts {
         self.shared.counts.get()
     }
 
-    /// How the node reaches each peer that it has to reach, for its operator.
+    /// The state of the path to each peer that the node has to reach, for the operator.
     pub fn peers(&self) -> BTreeMap<NodeName, PeerStatus> {
         let state = self.shared.state.borrow();
         let status = |(name, peer): (&NodeName, &Peer)| {
@@ -148,8 +150,9 @@ impl<S: Store> Node<S> {
         led.filter(joining).collect()
     }
 
-    /// Why the device takes no further segment for appends: words for the operator. `None`: it takes them. The segments that it has go on to be filled, and the one
-    /// that it refused is offered in each turn.
+    /// The reason, in words for the operator, why the device takes no further segment for appends;
+    /// `None`: the device takes them. Appends continue to fill the segments that the device has,
+    /// and each turn offers the refused segment again.
     pub fn segment_trouble(&self) -> Option<String> {
         let trouble = self.shared.segment_trouble.borrow();
         trouble.as_ref().map(ToString::to_string)
@@ -160,7 +163,7 @@ impl<S: Store> Node<S> {
         self.shared.fail(failed.into());
     }
 
-    /// Why the node has ended; `None`: it goes on, or its end was told.
+    /// The reason why the node has ended; `None`: the node goes on, or its end was reported.
     pub fn take_end(&self) -> Option<NodeError> {
         self.shared.end.borrow_mut().take()
     }
@@ -173,7 +176,7 @@ impl<S: Store> Drop for Node<S> {
 }
 
 impl<S: Store> Shared<S> {
-    /// The node ends: others lead what it led as soon as its leases have run out.
+    /// Ends the node: others lead its shards as soon as its leases have run out.
     pub fn fail(&self, error: NodeError) {
         self.stop();
         let state = &mut *self.state.borrow_mut();

@@ -12,8 +12,9 @@ use stonecast_replication::AppendKey;
 pub struct Options {
     /// Options of the links to backups, with the hello of this node.
     pub link: LinkOptions,
-    /// Bytes of the longest entry that is stamped, with its header: no more than [`LinkOptions::staging_size`], and than every intake of the cluster
-    /// takes. A peer that takes less has no link, and its shards are not served.
+    /// Bytes of the longest entry that is stamped, with its header: at most
+    /// [`LinkOptions::staging_size`], and at most what every intake of the cluster takes. A peer
+    /// that takes less has no link, and its shards are not served.
     pub entry_size_max: u32,
     /// Most bytes of the entries, of all shards that this node leads, that are stamped and not on all copies. A copy digests no entry before a later one says that
     /// the entry is on all copies. So each copy has room for as much of each node, beside what awaits a floor; otherwise a shard that is offered too much
@@ -31,7 +32,7 @@ pub struct Options {
     pub idle_ns: Nanoseconds,
     /// Entries that are digested before the floor rises.
     pub floor_after: u64,
-    /// Time after which the floor rises behind fewer entries, and longest rest of a node.
+    /// Time after which the floor rises even for fewer entries, and longest rest of a node.
     pub floor_after_ns: Nanoseconds,
 }
 
@@ -40,7 +41,7 @@ pub enum EarlierWriters {
     /// None was left at the start.
     Gone,
     /// The medium is asked in each turn whether they are gone
-    /// ([`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone)); the node starts behind the first yes.
+    /// ([`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone)); the node starts after the first yes.
     AskedAfter(Box<dyn Fn() -> bool>),
 }
 

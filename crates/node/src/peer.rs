@@ -16,24 +16,24 @@ pub struct Unsent {
     pub body: Rc<[u8]>,
 }
 
-/// How a node reaches a peer, for its operator.
+/// The state of the path to a peer, for the operator of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
     /// Whether entries can be appended there.
     pub is_linked: bool,
-    /// Why they cannot, or could not before: words for people.
+    /// The reason why entries cannot be appended, or could not be before, in words for people.
     pub link_trouble: Option<String>,
-    /// Why the last letter did not get there: words for people.
+    /// The reason why the last letter did not arrive, in words for people.
     pub letter_trouble: Option<String>,
 }
 
-/// The path to a node that has copies of shards which this node leads.
+/// The path to a node that has copies of shards that this node leads.
 #[derive(Default)]
 pub struct Peer {
     pub link: Option<BackupLink>,
     /// Whether a task connects.
     pub is_linking: bool,
-    /// Why there is no link.
+    /// The reason why there is no link.
     pub trouble: Option<String>,
     /// For each shard, the term and the connection for which the peer has opened its streams, and the end of its copy then.
     followed: BTreeMap<u32, (Term, u64, Point)>,
@@ -59,7 +59,8 @@ impl Peer {
         self.link = Some(link);
     }
 
-    /// Ends the connection, for a reason in words for people. What was not reported is sent again by the next one.
+    /// Ends the connection, for a reason in words for people. The next connection sends the entries
+    /// again that were not reported.
     pub fn end(&mut self, trouble: String) {
         self.trouble = Some(trouble);
         self.link = None;
@@ -67,8 +68,8 @@ impl Peer {
         self.is_unflushed = false;
     }
 
-    /// The peer has opened the streams of `shard` in `term` for the connection `by`, and has everything up to `has`. Its words about an earlier connection
-    /// are over.
+    /// The peer has opened the streams of `shard` in `term` for the connection `by`, and has
+    /// everything up to `has`. Its words about an earlier connection no longer count.
     pub fn followed(&mut self, shard: u32, (term, by, has): (Term, u64, Point)) {
         let known = self.followed.entry(shard).or_default();
         if (known.0, known.1) <= (term, by) {

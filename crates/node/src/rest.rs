@@ -1,7 +1,7 @@
 //! The task of a node: one turn after the other, and the rest between them.
 //!
 //! A turn is called by news of a link, a letter, an event of the member, an entry or the end of a session in the intake, a call of the store's pipeline, and the
-//! end of a task that the node has begun. Behind a call the node takes some turns at short pauses, since a step of a turn may make the next one
+//! end of a task that the node has begun. After a call, the node takes some turns at short pauses, since a step of a turn may make the next one
 //! possible. Then it rests: until the next call, until a letter is to be repeated if something waits, and no longer than a floor takes to rise.
 
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ use crate::state::State;
 use crate::store::Store;
 use crate::turn::bounded_turn;
 
-/// Turns at short pauses behind a call.
+/// Turns at short pauses after a call.
 const AWAKE_TURNS: u32 = 16;
 
 /// Takes turns until the node is over.
@@ -35,7 +35,7 @@ pub async fn run<S: Store>(shared: Rc<Shared<S>>, mut intake: Intake) {
     }
 }
 
-/// A turn, and the rest behind it. `calm` counts the turns in a row that nothing called for.
+/// A turn, and the rest after it. `calm` counts the turns in a row that nothing called for.
 async fn go_round<S: Store>(
     shared: &Rc<Shared<S>>,
     intake: &mut Intake,
@@ -52,7 +52,7 @@ async fn go_round<S: Store>(
     Ok(())
 }
 
-/// When the next turn is due, if nothing calls for one.
+/// The time at which the next turn is due, if nothing calls for one.
 fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm: u32) -> Nanoseconds {
     let (now, options) = (shared.runtime.now(), &shared.options);
     let state = shared.state.borrow();
@@ -123,7 +123,8 @@ async fn give_way() {
 }
 
 impl<S: Store> Shared<S> {
-    /// Whether something calls for a turn, beside the member and the intake. If nothing does, `context` is woken when something does.
+    /// Whether something other than the member and the intake calls for a turn. If nothing does,
+    /// `context` is woken when something does.
     fn is_called(&self, context: &mut Context<'_>) -> bool {
         let mut state = self.state.borrow_mut();
         let links = state.peers.values_mut();
@@ -164,7 +165,7 @@ impl<C> State<C> {
         }
     }
 
-    /// When the next idle shard tells its copies the horizon.
+    /// The time at which the next idle shard tells its copies the horizon.
     fn next_horizon(&self, now: Nanoseconds, options: &Options) -> Nanoseconds {
         let written = self.shards.values().filter_map(|shard| match &shard.role {
             Role::Leads(leads) => Some(leads.written_at + options.idle_ns),

@@ -36,7 +36,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Follows nobody.
+    /// Follows no node.
     pub fn new(copy: ShardCopy) -> Self {
         Self {
             copy,
@@ -81,7 +81,7 @@ impl Joins {
     }
 }
 
-/// What a joiner has got from a primary.
+/// The state that a joiner has received from a primary.
 pub struct Filling {
     pub from: NodeName,
     /// The history with which it began.
@@ -91,11 +91,11 @@ pub struct Filling {
     /// The copy that entries are appended to, when the earlier one was dropped, durably.
     pub copies: Option<Copies>,
     pub pull: Pull,
-    /// When the last letter was sent that waits for an answer.
+    /// The time at which the last letter that waits for an answer was sent.
     pub said_at: Option<Nanoseconds>,
 }
 
-/// How far a joiner has pulled what is published.
+/// The progress of a joiner that pulls the published records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pull {
     /// All pages before this one are here, and these bytes of this one.
@@ -109,7 +109,7 @@ pub enum Pull {
 /// An heir on its way.
 pub struct TakesOver {
     pub takeover: Takeover,
-    /// Copies that were sent all entries of the history, by which connection.
+    /// Copies to which all entries of the history were sent, each with the connection.
     pub sent: BTreeMap<NodeName, u64>,
 }
 
@@ -118,7 +118,7 @@ pub struct Leads<C> {
     pub primary: Primary<C>,
     /// The history that all copies have confirmed: a copy that connects again hears it again.
     pub history: Lineage,
-    /// Nodes that are filled, and those that were in this term: the joins by which their streams are named.
+    /// Nodes that are being filled, or were filled in this term, with the joins that name their streams.
     pub joins: BTreeMap<NodeName, Join>,
     /// The node hands the shard over.
     pub handover: Option<Handover>,
@@ -140,9 +140,9 @@ pub struct Shard<C> {
     pub streams: BTreeMap<Term, (NodeName, u64)>,
     /// The last term to whose primary the primary before has consented, and the point at which that one ended.
     pub consent: Option<(Term, Point)>,
-    /// The last term in which this node has released what it had granted before, by a consent.
+    /// The last term in which a consent made this node release its earlier grants.
     pub released: Option<Term>,
-    /// The floor that the intake was told, and when.
+    /// The floor that the node last told the intake, and the time.
     pub floor: Point,
     pub floor_at: Nanoseconds,
 }

@@ -66,7 +66,7 @@ impl<S: Store> Node<S> {
         let runtime = seat.runtime.clone();
         loop {
             memory.trust_earlier_writers(&mut intake);
-            // A segment that the device refuses is offered again, by the turns.
+            // Later turns offer a refused segment to the device again.
             let _refused = look_once(&*store, runtime.now(), &mut intake).await?;
             take_left(&memory, &mut intake, &mut found)?;
             if intake.is_left_searched() {
@@ -136,7 +136,8 @@ fn recovered<C>(number: u32, subject: Subject, left: Left) -> Result<Shard<C>, N
     Ok(shard)
 }
 
-/// Takes entries that an earlier run left. Entries of a shard without a history are of a dropped copy.
+/// Takes entries that an earlier run left. Entries of a shard without a history belong to a dropped
+/// copy.
 fn take_left<C>(
     memory: &Memory,
     intake: &mut Intake,

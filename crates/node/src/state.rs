@@ -44,7 +44,7 @@ pub enum Why {
     Follows,
     /// Everything below its floor was digested.
     Floor,
-    /// A join begins with it: what was here before is dropped.
+    /// A join begins with this history: the earlier copy is dropped.
     Joins,
     /// Everything that was published was pulled.
     Pulled,
@@ -62,7 +62,7 @@ pub fn number_of(configuration: &Configuration, subject: &Subject) -> Option<u32
 }
 
 impl<C> State<C> {
-    /// The nodes of the cluster beside this one.
+    /// The other nodes of the cluster.
     pub fn others(&self) -> BTreeSet<NodeName> {
         let names = self.configuration.nodes.keys();
         names.filter(|&name| *name != self.me).cloned().collect()

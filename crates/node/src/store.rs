@@ -11,7 +11,8 @@ pub trait Store: 'static {
     /// A call of a client that waits for copies.
     type Call: 'static;
 
-    /// Writes an entry that is on all copies into the own log, as a record from elsewhere, and into the index. Entries of a shard come in the order of
+    /// Writes an entry that is on all copies into the store's own log, as a record from elsewhere,
+    /// and into the index. Entries of a shard come in the order of
     /// their history, each once in a run. A crash before the next [`Store::commit`] may take the record; the entry comes again then.
     fn digest(&self, entry: &Entry, body: &[u8]);
 
@@ -31,19 +32,24 @@ pub trait Store: 'static {
     fn settled(&self, shard: u32, settled: Settled<Self::Call>);
 
     /// The node no longer serves `shard`. The copy stays with the node.
-    /// Another node may serve the shard as soon as this has returned: no client reads here by a lease of this node any more.
+    /// Another node may serve the shard as soon as this has returned: no client reads here under a
+    /// lease of this node any more.
     fn resigned(&self, shard: u32, resigned: Ended<Self::Call>);
 
-    /// The node keeps no copy of `shard` any more: its records, its history and its outcomes go. Durable behind the next [`Store::commit`]. A
-    /// [`Store::keep`] that follows begins a copy with nothing in it.
+    /// The node keeps no copy of `shard` any more: its records, its history and its outcomes go.
+    /// The drop is durable after the next [`Store::commit`]. A [`Store::keep`] that follows begins
+    /// an empty copy.
     fn dropped(&self, shard: u32);
 
-    /// A part of all that is published of `shard` at this moment, for the store of a joiner: records, and the outcomes of calls with their horizon. The
-    /// part begins at `from`, and has about `size` bytes, or one record that is longer. A key that changes behind the part is no matter: entries bring
-    /// the change. A key that does not change is in one of the parts from 0 on.
+    /// A part of everything that is published in `shard` at this moment, for the store of a joiner:
+    /// records, and the outcomes of calls with their horizon. The
+    /// part begins at `from`, and has about `size` bytes, or one record that is longer. A key that
+    /// changes after the part was read does not matter: entries bring the change. A key that does
+    /// not change is in one of the parts from 0 on.
     fn page(&self, shard: u32, from: u64, size: usize) -> Page;
 
-    /// Takes the bytes of a page of another node's store. Every key in them is at least as new as the word that is here. Durable behind the next
+    /// Takes the bytes of a page of another node's store. Every key in them is at least as new as
+    /// the word that is here. The change is durable after the next
     /// [`Store::commit`].
     fn absorb(&self, shard: u32, page: &[u8]);
 
@@ -51,14 +57,14 @@ pub trait Store: 'static {
     fn lend(&self) -> Option<Lent>;
 }
 
-/// A part of what a store has published of a shard.
+/// A part of the published records of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The part, in the words of the store.
     pub bytes: Vec<u8>,
-    /// Where the next part begins; `None`: this is the last one.
+    /// The start of the next part; `None`: this part is the last one.
     pub next: Option<u64>,
-    /// Bytes of the parts that follow, about.
+    /// Bytes of the parts that follow, as an estimate.
     pub left: u64,
 }
 

@@ -65,8 +65,9 @@ async fn look<S: Store>(shared: &Shared<S>, intake: &mut Intake) -> Result<(), N
     Ok(())
 }
 
-/// A look of an intake whose entries are found again, or come to be. Returns the words of a device that takes no further segment: it is offered again by the
-/// next look, and entries go into the others meanwhile.
+/// A look of an intake whose entries are found again, or come to be. Returns the words of a device
+/// that takes no further segment: the next look offers that segment again, and entries go into the
+/// others meanwhile.
 pub async fn look_once(
     store: &impl Store,
     now: u64,
@@ -198,7 +199,8 @@ impl<C> State<C> {
 }
 
 impl Memory {
-    /// Asks whether processes of an earlier run are gone, until they are. Nobody is silent before.
+    /// Asks whether processes of an earlier run are gone, until they are. No peer counts as silent
+    /// before.
     pub fn trust_earlier_writers(&mut self, intake: &mut Intake) {
         if let EarlierWriters::AskedAfter(are_gone) = &self.earlier_writers
             && are_gone()
@@ -208,7 +210,8 @@ impl Memory {
         }
     }
 
-    /// The body of an entry that was found, if it is still the one. A horizon has none.
+    /// The body of an entry that was found, if the bytes there are still its own. A horizon has
+    /// none.
     pub fn body_of(&self, found: &Found) -> Option<Vec<u8>> {
         if found.entry.kind == Kind::Horizon {
             return Some(Vec::new());

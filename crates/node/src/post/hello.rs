@@ -16,7 +16,8 @@ const NONCE_SIZE: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     pub nonce: Nonce,
-    /// Counts the starts of the node: a letter of an earlier start says nothing of what the node has now.
+    /// Counts the starts of the node: a letter of an earlier start says nothing about the present
+    /// state of the node.
     pub incarnation: u64,
     pub name: NodeName,
 }
@@ -24,7 +25,7 @@ pub struct Hello {
 /// The nodes that may send letters, each in its present start.
 pub type Known = BTreeMap<NodeName, u64>;
 
-/// Why a peer is refused, in words for the peer.
+/// The reason why a peer is refused, in words for the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error(transparent)]
@@ -46,12 +47,12 @@ pub enum Refused {
 }
 
 impl Hello {
-    /// Whether a peer means the post.
+    /// Whether a peer wants to reach the post.
     pub fn is_said(said: &[u8]) -> bool {
         GREETING.hear(Side::Client, said).is_ok()
     }
 
-    /// The bytes that a node says.
+    /// The bytes that a node sends.
     pub fn say(&self) -> Vec<u8> {
         let mut said = self.nonce.as_bytes().to_vec();
         said.extend(self.incarnation.to_le_bytes());

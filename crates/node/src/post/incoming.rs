@@ -30,7 +30,7 @@ pub struct Came {
 }
 
 impl Incoming {
-    /// Accepts `request`. `None`: the device has nothing left, and the peer has been told so.
+    /// Accepts `request`. `None`: the device has no resources left, and the peer has been told so.
     pub fn accept(port: &Rc<Port>, request: ConnectionRequest, welcome: &[u8]) -> Option<Self> {
         let inbox = Rc::new(Inbox::new(port));
         let accepted = accept(port, request, |making| {

@@ -69,7 +69,8 @@ impl Post {
         }
     }
 
-    /// Hears the nodes of `configuration` from here on, each in the start that it names, and nobody else.
+    /// From here on, takes letters only from the nodes of `configuration`, each in the start that
+    /// the configuration names.
     pub fn enter(&self, configuration: &Configuration) {
         let nodes = configuration.nodes.iter();
         let next: Known = nodes
@@ -111,7 +112,7 @@ impl Post {
         }
     }
 
-    /// Why no letter reached `peer` lately.
+    /// The reason why no letter reached `peer` lately.
     pub fn trouble(&self, peer: &NodeName) -> Option<String> {
         let outgoing = self.outgoing.borrow();
         outgoing.get(peer)?.trouble.clone()

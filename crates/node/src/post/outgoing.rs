@@ -16,7 +16,7 @@ pub struct Outgoing {
     pub letters: VecDeque<Vec<u8>>,
     /// Whether a task carries them.
     pub is_carried: bool,
-    /// Why the last letter was not sent.
+    /// The reason why the last letter was not sent.
     pub trouble: Option<String>,
     session: Option<Session>,
 }
@@ -54,7 +54,7 @@ fn with<T>(post: &Post, peer: &NodeName, call: impl FnOnce(&mut Outgoing) -> T) 
     call(outgoing.entry(peer.clone()).or_default())
 }
 
-/// Sends a letter by `session`, or by a new one where there is none, and returns the session.
+/// Sends a letter by `session`, or by a new session if there is none, and returns the session.
 ///
 /// # Errors
 /// The reason, in words for people.

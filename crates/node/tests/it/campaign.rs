@@ -140,7 +140,7 @@ impl Run {
         }
     }
 
-    /// An operator asks for a move to the node at `index`, where it is allowed.
+    /// An operator asks for a move to the node at `index`, if that is allowed.
     fn ask_for_move(&self, index: usize) {
         let scene = &self.scene;
         let (to, shard) = (scene.places[index].name.clone(), self.any(3) as usize);

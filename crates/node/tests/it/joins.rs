@@ -63,7 +63,7 @@ fn keys_are_deleted(seed: u64) {
     scene.start(2);
     let mut calls = Vec::new();
     while !scene.is_whole() {
-        // A key of the next page; and a write behind it, which tells the copies that the delete is done.
+        // A key of the next page; and a later write, which tells the copies that the delete is done.
         let next = 4 * (1 + page_of(&scene, 0));
         for (key, deletes) in [(next + calls.len() as u64 / 2 % 4, true), (250, false)] {
             let call = scene.new_write(0, key.min(250) as u8);
@@ -95,7 +95,7 @@ fn a_key_that_is_deleted_while_a_node_is_filled_stays_deleted_there() {
     (40..44).for_each(keys_are_deleted);
 }
 
-/// Needs the commit before the word that everything was pulled.
+/// Needs the commit before the letter that says that everything was pulled.
 pub fn a_joiner_loses_power_when_it_is_named() {
     let scene = Scene::settled(Shape::THREE, 33);
     (0..33).for_each(|turn| scene.write(turn % 3, (turn / 3) as u8));

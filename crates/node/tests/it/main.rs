@@ -1,4 +1,4 @@
-//! Nodes that keep copies of shards, told as stories.
+//! Stories of nodes that keep copies of shards.
 
 mod campaign;
 mod dismissals;

@@ -5,7 +5,7 @@ use stonecast_base::mutants::Mutant;
 
 use crate::{campaign, dismissals, failures, heirs, joins, moves, rests, writes};
 
-/// The story that finds each.
+/// The story that finds each bug.
 const STORIES: [(Mutant, fn()); 13] = [
     (
         Mutant::LeaseNotAsked,

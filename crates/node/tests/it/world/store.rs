@@ -153,7 +153,7 @@ impl TestStore {
         self.parts.borrow_mut().calls.push(call);
     }
 
-    /// A call that nobody waits for.
+    /// A call whose answer no caller awaits.
     pub fn nobody(&self) -> Waiting {
         let call = Call {
             shard: 0,
