@@ -201,8 +201,9 @@ fn budget(steps: &[Step]) -> Duration {
     Duration::from_secs(60 * minutes)
 }
 
-/// Runs the figures of the laboratory. Returns `false` if one missed its ratio.
-pub fn bench(arguments: &[String]) -> Result<bool> {
+/// Runs the figures of the laboratory, with both binaries built by Cargo's `profile`. Returns `false`
+/// if one missed its ratio.
+pub fn bench(profile: &str, arguments: &[String]) -> Result<bool> {
     if let Err(missing) = needs::ensure("bench") {
         println!("not run: every comparison with a server that is not installed ({missing})");
     }
@@ -210,14 +211,15 @@ pub fn bench(arguments: &[String]) -> Result<bool> {
     // The servers are processes of the binary that users run. The laboratory expects the binary beside itself.
     let binary = cargo(
         &metadata.workspace_root,
-        &["build", "--release", "--package", BINARY_PACKAGE],
+        &["build", "--profile", profile, "--package", BINARY_PACKAGE],
     )
     .status()?;
     let mut figures = cargo(
         &metadata.workspace_root,
         &[
             "run",
-            "--release",
+            "--profile",
+            profile,
             "--package",
             LAB_PACKAGE,
             "--",

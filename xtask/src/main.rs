@@ -90,6 +90,9 @@ enum Command {
     /// Measures the figures of the README, each with its target ratio. Installs the peers for the
     /// comparison.
     Bench {
+        /// Cargo's profile of both binaries: `release`, or `dist`, which packages have.
+        #[arg(long, default_value = "release")]
+        profile: String,
         /// Arguments for the figures runner; `cargo xtask bench --help-figures` shows them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -190,7 +193,7 @@ fn run(command: Command) -> Result<bool> {
             with_mutants: !no_mutants,
             only_report: report,
         }),
-        Command::Bench { arguments } => ci::bench(&arguments),
+        Command::Bench { profile, arguments } => ci::bench(&profile, &arguments),
         Command::Conformance => ci::run(&["conformance".to_owned()]),
         Command::Guest {
             only,

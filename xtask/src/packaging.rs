@@ -26,7 +26,8 @@ pub fn run() -> Result<bool> {
         &metadata.workspace_root,
         &[
             "build",
-            "--release",
+            "--profile",
+            "dist",
             "--locked",
             "--package",
             "stonecast-cli",
@@ -34,7 +35,7 @@ pub fn run() -> Result<bool> {
     )
     .status()?;
     ensure!(built.success(), "the binary does not build");
-    let program = metadata.target_directory.join("release/stonecast");
+    let program = metadata.target_directory.join("dist/stonecast");
     let folder = metadata.target_directory.join("packaging");
     let place = |name: &str| -> Result<_> {
         let path = folder.join(name);
