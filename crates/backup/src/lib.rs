@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A store above drives the rules of `stonecast-replication` with the two halves: a primary takes the [`Report`]s of its links, and a copy
-//! takes the entries that an [`Intake`] finds. `docs/design/0035-appends-between-nodes.md` has the reasons.
+//! takes the entries that an [`Intake`] finds. Both share the [`SharedLedger`] of the pool. `docs/design/0035-appends-between-nodes.md` has the reasons.
 //!
 //! Invariants:
 //! - A reported record lies whole and durable in the backup's pool, by the plan for the declared platform.
@@ -23,6 +23,7 @@
 mod entries;
 mod hello;
 mod intake;
+mod ledger;
 mod link;
 mod notice;
 mod stream;
@@ -32,6 +33,7 @@ pub use hello::{Hello, Unheard};
 pub use intake::{
     Attention, EndCause, Ended, Found, Intake, IntakeError, IntakeOptions, Lent, Pool, Silence,
 };
+pub use ledger::{Change, LedgerError, SharedLedger};
 pub use link::{
     BackupLink, LinkEnded, LinkOptions, NoCreditInTime, NotLinked, NotSent, Posted, Report, Trouble,
 };

@@ -3,11 +3,12 @@
 //! An error takes at most three words. A result is moved to its caller, and a move of a hundred bytes is noticeable in a read
 //! that is a load. Facts that need more room are boxed.
 
+use stonecast_backup::LedgerError;
 use stonecast_base::{Corruption, MIB};
 use stonecast_fabric::DeviceError;
 use stonecast_lineage::Epoch;
 use stonecast_log::LedgerFull;
-use stonecast_media::MediaError;
+use stonecast_media::{MediaError, PersistError};
 use stonecast_persist::execute::NoCommit;
 
 /// Whether a failed operation had an effect.
@@ -235,6 +236,18 @@ impl From<DeviceError> for StoreError {
 impl From<MediaError> for StoreError {
     fn from(error: MediaError) -> Self {
         Self::Media(Box::new(error))
+    }
+}
+
+impl From<LedgerError> for StoreError {
+    fn from(error: LedgerError) -> Self {
+        match error {
+            LedgerError::Full(full) => Self::Ledger(full),
+            LedgerError::Medium(failed) => MediaError::from(failed).into(),
+            LedgerError::Failed => MediaError::from(PersistError::Poisoned).into(),
+            // Recovery names a home before the first ledger is written, and appends turn no other segment into one.
+            other => unreachable!("the ledger of a pool that is served has a home: {other}"),
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Copies: they follow the history of an heir, and digest the entries that are on all copies.
 
-use std::collections::BTreeMap;
-
 use stonecast_backup::{Intake, Silence, StreamName};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::NodeName;
@@ -115,18 +113,12 @@ impl<C> State<C> {
     }
 
     /// A floor is durable: the memory of what lies below it may be used again.
-    pub fn floor_kept(
-        &mut self,
-        intake: &mut Intake,
-        (number, history): (u32, Lineage),
-        now: Nanoseconds,
-    ) {
+    pub fn floor_kept(&mut self, (number, history): (u32, Lineage), now: Nanoseconds) {
         let Some(shard) = self.shards.get_mut(&number) else {
             return;
         };
         shard.floor = history.floor;
         shard.floor_at = now;
-        intake.ledger().keep(number, settled_by(&history), 0);
         if let Some(leads) = shard.leads() {
             let may_go = leads.primary.floor_kept(history);
             leads.digested = if may_go { 0 } else { leads.digested };
@@ -134,16 +126,6 @@ impl<C> State<C> {
             let may_go = copies.copy.floor_kept(history);
             copies.digested = if may_go { 0 } else { copies.digested };
         }
-    }
-}
-
-/// The part of a history that the node tells the intake: the floor. The store keeps the whole
-/// history. Entries above the floor may count in a later one.
-pub fn settled_by(history: &Lineage) -> Lineage {
-    Lineage {
-        term: history.floor.term,
-        cuts: BTreeMap::new(),
-        ..*history
     }
 }
 

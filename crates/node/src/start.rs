@@ -10,7 +10,6 @@ use stonecast_member::{Member, Seat};
 use stonecast_replication::{Entry, Lineage, ShardCopy};
 
 use crate::bell::Bell;
-use crate::copying::settled_by;
 use crate::error::NodeError;
 use crate::fences::Fences;
 use crate::node::{Memory, Node, Shared};
@@ -58,8 +57,6 @@ impl<S: Store> Node<S> {
         let subject = |number| Subject::Keys(HashRange::even(number, shards));
         let mut found = BTreeMap::new();
         for (number, left) in left {
-            // The ledger that segments carry may be older than what the store has kept.
-            intake.ledger().keep(number, settled_by(&left.history), 0);
             let shard = recovered(number, subject(number), left)?;
             found.insert(number, shard);
         }

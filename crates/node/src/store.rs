@@ -16,7 +16,8 @@ pub trait Store: 'static {
     /// their history, each once in a run. A crash before the next [`Store::commit`] may take the record; the entry comes again then.
     fn digest(&self, entry: &Entry, body: &[u8]);
 
-    /// Notes the history of `shard`, in place of the earlier one, for the next [`Store::commit`]. A crash leaves one of the two.
+    /// Notes the history of `shard`, in place of the earlier one, for the next [`Store::commit`]. A crash leaves one of the two. The ledger of the intake has
+    /// the history, too, once it is durable in the store, or as a part of the same ledger: the intake uses memory again by its floor.
     fn keep(&self, shard: u32, history: &Lineage);
 
     /// Makes everything durable that was digested, noted or stamped before the call.
@@ -39,6 +40,8 @@ pub trait Store: 'static {
     /// The node keeps no copy of `shard` any more: its records, its history and its outcomes go.
     /// The drop is durable after the next [`Store::commit`]. A [`Store::keep`] that follows begins
     /// an empty copy.
+    /// Until then the ledger of the intake has a [dropped](Lineage::dropped) history: no entry of
+    /// the shard is needed.
     fn dropped(&self, shard: u32);
 
     /// A part of everything that is published in `shard` at this moment, for the store of a joiner:

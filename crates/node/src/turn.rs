@@ -191,7 +191,7 @@ impl<C> State<C> {
         match why {
             Why::Heir => self.kept_as_heir(shard, &history),
             Why::Follows => self.kept_as_copy(shared, shard, &history),
-            Why::Floor => self.floor_kept(intake, (shard, history), shared.runtime.now()),
+            Why::Floor => self.floor_kept((shard, history), shared.runtime.now()),
             Why::Joins => self.kept_as_joiner(intake, shard, &history),
             Why::Pulled => self.pulled(shard, &history),
         }

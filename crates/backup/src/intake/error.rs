@@ -1,10 +1,11 @@
 //! Failures of a backup, and the causes that end sessions.
 
 use stonecast_fabric::{DeviceError, DisconnectCause};
-use stonecast_log::LedgerFull;
 use stonecast_media::PersistError;
 use stonecast_persist::NoPlan;
 use stonecast_persist::execute::{ExecuteError, NoCommit};
+
+use crate::ledger::LedgerError;
 
 /// The reason why an intake does not begin, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -46,15 +47,22 @@ pub enum IntakeError {
     /// The medium failed before.
     #[error("the medium has failed; open the pool anew")]
     Failed,
-    /// The ledger has no room for so many shards.
+    /// The ledger was not written.
     #[error(transparent)]
-    LedgerFull(#[from] LedgerFull),
-    /// No segment holds a ledger yet.
-    #[error("no segment is filled by appends yet, so no ledger can be kept; lend one")]
-    NoSegment,
+    Ledger(#[from] LedgerError),
     /// The device refused a call.
     #[error(transparent)]
     Device(#[from] DeviceError),
+}
+
+impl IntakeError {
+    /// Whether nothing that was not durable before can be trusted any more.
+    pub(super) fn is_of_medium(&self) -> bool {
+        matches!(
+            self,
+            Self::Medium(_) | Self::Ledger(LedgerError::Medium(_) | LedgerError::Failed)
+        )
+    }
 }
 
 /// The cause that ends a session.

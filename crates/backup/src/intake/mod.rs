@@ -31,11 +31,11 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{Inbox, Port};
-use stonecast_log::{Heritage, Ledger, Search, SegmentState};
-use stonecast_persist::Persisted;
+use stonecast_log::{Heritage, Search, SegmentState};
 use stonecast_persist::execute::AppendReceiver;
 use stonecast_session::Listener;
 
+use crate::ledger::SharedLedger;
 use crate::stream::StreamName;
 pub use attention::Attention;
 pub use ending::Silence;
@@ -133,20 +133,10 @@ impl Intake {
         self.space.take_returned()
     }
 
-    /// The ledger, whose histories say which entries count. A change is durable after [`Intake::keep_ledger`], and with each segment that is posted later.
-    /// A store raises a floor after it has durably written elsewhere everything that it needs below the floor.
-    pub fn ledger(&mut self) -> &mut Ledger {
+    /// The ledger of the pool, whose floors say which entries are old. A store raises a floor after it has durably written elsewhere everything that it
+    /// needs below the floor.
+    pub fn ledger(&self) -> &SharedLedger {
         self.space.ledger()
-    }
-
-    /// Makes the ledger durable. Dropping the future loses nothing: the next call begins again.
-    ///
-    /// # Errors
-    /// [`IntakeError::NoSegment`], [`IntakeError::LedgerFull`], or the medium failed.
-    pub async fn keep_ledger(&mut self) -> Result<Persisted, IntakeError> {
-        self.check()?;
-        let kept = self.space.keep_ledger().await;
-        self.judge(kept)
     }
 
     /// The cost of entries here.
@@ -203,7 +193,7 @@ impl Intake {
 
     /// Passes a result on. After a failure of the medium the intake trusts nothing of the medium any more.
     fn judge<T>(&mut self, result: Result<T, IntakeError>) -> Result<T, IntakeError> {
-        self.failed |= matches!(result, Err(IntakeError::Medium(_)));
+        self.failed |= result.as_ref().is_err_and(IntakeError::is_of_medium);
         result
     }
 

@@ -13,12 +13,12 @@ use stonecast_log::{
     Arrival, Buffers, Consumption, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
     first_unit,
 };
-use stonecast_persist::Persisted;
 
 use super::error::IntakeError;
 use super::medium::Medium;
 use super::room::Room;
 use crate::entries::Entries;
+use crate::ledger::SharedLedger;
 
 /// A blank segment that the owner of the pool gives to appends.
 #[derive(Clone, Copy, Debug)]
@@ -31,20 +31,18 @@ pub struct Lent {
     pub heritage: Heritage,
 }
 
-/// The segments that appends fill, with the ledger that they keep.
+/// The segments that appends fill. They keep the ledger of the pool.
 pub(super) struct Space {
     medium: Medium,
     entries: Entries,
     registered: MemoryRegion,
     buffers: Buffers,
-    ledger: Ledger,
+    ledger: SharedLedger,
     lent: VecDeque<Lent>,
     /// For each segment that the owner of the pool asks back, the log's memory of freed segments.
     asked: VecDeque<Heritage>,
     returned: Vec<SegmentState>,
     turning: Option<Turning>,
-    /// Bytes of a ledger that are not durable yet.
-    unkept: Vec<Span>,
 }
 
 /// A segment on its way to the device, or back to records.
@@ -63,7 +61,7 @@ impl Space {
         (medium, registered): (Medium, MemoryRegion),
         entries: Entries,
         ahead: usize,
-        (ledger, adopted, are_writers_gone): (Ledger, &[SegmentState], bool),
+        (ledger, adopted, are_writers_gone): (SharedLedger, &[SegmentState], bool),
     ) -> Self {
         let mut buffers = Buffers::new(ahead);
         for &state in adopted {
@@ -72,7 +70,7 @@ impl Space {
         if !are_writers_gone {
             buffers.doubt_adopted(&medium.format);
         }
-        Self {
+        let mut space = Self {
             medium,
             entries,
             registered,
@@ -82,8 +80,9 @@ impl Space {
             asked: VecDeque::new(),
             returned: Vec::new(),
             turning: None,
-            unkept: Vec::new(),
-        }
+        };
+        space.choose_home();
+        space
     }
 
     pub fn medium(&self) -> &Medium {
@@ -109,8 +108,8 @@ impl Space {
         self.buffers.unsettled().map(|state| state.number)
     }
 
-    pub fn ledger(&mut self) -> &mut Ledger {
-        &mut self.ledger
+    pub fn ledger(&self) -> &SharedLedger {
+        &self.ledger
     }
 
     pub fn lend(&mut self, lent: Lent) {
@@ -121,7 +120,7 @@ impl Space {
     pub fn wanted(&self) -> usize {
         let turning = self.turning.iter().filter(|turning| !turning.is_return);
         let under_way = turning.count() + self.lent.len();
-        let reusable = self.buffers.reusable(self.ledger.lineages()).len();
+        let reusable = self.reusable().len();
         self.buffers.wanted().saturating_sub(under_way + reusable)
     }
 
@@ -150,8 +149,32 @@ impl Space {
     /// The segments that may be used again, without the segment that keeps the ledger.
     fn returnable(&self) -> impl Iterator<Item = SegmentState> {
         let home = self.home().map(|state| state.number);
-        let free = self.buffers.reusable(self.ledger.lineages()).into_iter();
+        let free = self.reusable().into_iter();
         free.filter(move |state| Some(state.number) != home && state.may_be_used_again())
+    }
+
+    /// The segments that may be used again. A single segment keeps the ledger until there is another one.
+    fn reusable(&self) -> Vec<SegmentState> {
+        match self.buffers.states().nth(1) {
+            Some(_) => self
+                .ledger
+                .with_floors(|floors| self.buffers.reusable(floors)),
+            None => Vec::new(),
+        }
+    }
+
+    /// Takes out a segment that may be used again. The ledger stays in the others.
+    fn release(&mut self, number: u32) -> SegmentState {
+        let Self {
+            buffers, ledger, ..
+        } = self;
+        let state = ledger.with_floors(|floors| buffers.release(number, floors));
+        self.choose_home();
+        state
+    }
+
+    fn choose_home(&mut self) {
+        self.ledger.move_home(self.home());
     }
 
     /// The segment that gets the next ledger.
@@ -176,8 +199,10 @@ impl Space {
             &*medium.region as &dyn stonecast_media::Region,
             &medium.format,
         );
-        buffers.step(place, entries, ledger.lineages(), bounds, &mut |arrival| {
-            visit(entries, arrival);
+        ledger.with_floors(|floors| {
+            buffers.step(place, entries, floors, bounds, &mut |arrival| {
+                visit(entries, arrival);
+            })
         })
     }
 
@@ -196,11 +221,7 @@ impl Space {
             let _durable = self.medium.persist(&mut turning.unkept).await?;
         }
         let Some(state) = turning.done else {
-            let (region, format) = (&*self.medium.region, &self.medium.format);
-            match turning
-                .turn
-                .step(region, format, &self.entries, &mut self.ledger)?
-            {
+            match self.ledger.step(&mut turning.turn, &self.entries).await? {
                 Turned::Persist(spans) => turning.unkept = spans,
                 Turned::Done(state) => turning.done = Some(state),
             }
@@ -218,6 +239,7 @@ impl Space {
             true => self.buffers.posted(format, state),
             false => self.buffers.posted_over(format, state, stale),
         }
+        self.choose_home();
         Ok(())
     }
 
@@ -225,11 +247,11 @@ impl Space {
         if self.buffers.wanted() == 0 {
             return None;
         }
-        let reusable = self.buffers.reusable(self.ledger.lineages());
+        let reusable = self.reusable();
         let again = reusable.iter().find(|state| state.may_be_used_again());
         let lent = match again {
             Some(state) => {
-                let state = self.buffers.release(state.number, self.ledger.lineages());
+                let state = self.release(state.number);
                 Lent {
                     number: state.number,
                     before: Some(state),
@@ -251,13 +273,16 @@ impl Space {
         let (Some(&heritage), Some(state)) = (self.asked.front(), self.returnable().next()) else {
             return Ok(None);
         };
-        if !mutant!(ReturnedBeforeFloors) {
-            let _durable = self.keep_ledger().await?;
+        self.ledger.leave(state.number).await?;
+        // The store may have dropped a floor meanwhile, with the copy that it belonged to.
+        if !self.returnable().any(|free| free == state) {
+            return Ok(None);
         }
         self.asked.pop_front();
-        let state = self.buffers.release(state.number, self.ledger.lineages());
+        let state = self.release(state.number);
+        let turn = |ledger: &Ledger| Turn::to_records(&state, heritage, ledger);
         Ok(Some(Turning {
-            turn: Turn::to_records(&state, heritage, &self.ledger),
+            turn: self.ledger.read(turn),
             is_return: true,
             unkept: Vec::new(),
             done: None,
@@ -273,17 +298,5 @@ impl Space {
             offset: format.position(number, first),
             size: ((format.segment_units() - first) * UNIT_SIZE as u32),
         }
-    }
-
-    /// Makes the ledger durable. Dropping the future loses nothing: the next call begins again.
-    pub async fn keep_ledger(&mut self) -> Result<Persisted, IntakeError> {
-        // A ledger takes the slot that the ledger before has left, and that ledger has to be durable by then.
-        if !self.unkept.is_empty() {
-            let _durable = self.medium.persist(&mut self.unkept).await?;
-        }
-        let home = self.home().ok_or(IntakeError::NoSegment)?;
-        let (region, format) = (&*self.medium.region, &self.medium.format);
-        self.unkept.push(self.ledger.write(region, format, &home)?);
-        Ok(self.medium.persist(&mut self.unkept).await?)
     }
 }

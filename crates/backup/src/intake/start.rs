@@ -6,7 +6,7 @@ use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::Nonce;
 use stonecast_fabric::append::AppendOptions;
 use stonecast_fabric::{Access, Inbox, MemoryRegion, Port, RemoteAddress, Rkey};
-use stonecast_log::{Ledger, LogFormat, SegmentState, UNIT_SIZE, first_unit};
+use stonecast_log::{LogFormat, SegmentState, UNIT_SIZE, first_unit};
 use stonecast_media::{Durability, Means, PersistentRegion};
 use stonecast_persist::execute::{Agreement, AppendReceiver, RECEIVING_SIZE, Receiving};
 use stonecast_persist::{Platform, Step};
@@ -23,6 +23,7 @@ use super::space::Space;
 use super::streams::Streams;
 use super::{Intake, Outbox};
 use crate::entries::Entries;
+use crate::ledger::SharedLedger;
 
 /// The pool that entries land in, as recovery found the pool.
 pub struct Pool {
@@ -32,8 +33,8 @@ pub struct Pool {
     pub format: LogFormat,
     /// The two random words of the append key.
     pub key: [u64; 2],
-    /// The newest ledger.
-    pub ledger: Ledger,
+    /// The newest ledger, which the store above may share.
+    pub ledger: SharedLedger,
     /// The segments that appends filled in earlier runs. No peer appends to them any more: the intake finds their entries again, and
     /// then uses the segments again.
     pub segments: Vec<SegmentState>,

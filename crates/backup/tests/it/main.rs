@@ -3,6 +3,7 @@
 mod closings;
 mod credits;
 mod ends;
+mod ledgers;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod pipeline;

@@ -175,11 +175,13 @@ fn refused(setup: Setup) -> IntakeError {
         &stonecast_fabric_sim::SimBacking::new(&module),
         setup.log(),
     );
+    let region = log.unwrap();
+    let ledger = setup.share(Default::default(), region.clone());
     let pool = Pool {
-        region: log.unwrap(),
+        region,
         format: setup.format(),
         key: KEY,
-        ledger: Default::default(),
+        ledger,
         segments: Vec::new(),
         earlier_writers_are_gone: true,
     };

@@ -5,7 +5,7 @@ use std::future::{Future as _, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use stonecast_backup::{IntakeError, Lent};
+use stonecast_backup::{LedgerError, Lent};
 use stonecast_log::{Heritage, SegmentState};
 
 use crate::world::{Alone, Pair, Setup, settled};
@@ -137,8 +137,8 @@ fn floors_that_were_kept_outlive_a_power_cut_whatever_calls_were_given_up_since(
     for (given_up, last) in (0..6).flat_map(|given_up| [(given_up, false), (given_up, true)]) {
         let mut alone = Alone::start(55, &setup);
         let Alone { world, intake, .. } = &mut alone;
-        let kept = world.block_on(async { intake.keep_ledger().await });
-        assert!(matches!(kept, Err(IntakeError::NoSegment)));
+        let kept = world.block_on(async { intake.ledger().persist().await });
+        assert!(matches!(kept, Err(LedgerError::NoHome)));
         alone.lend_two();
         let Alone { world, intake, .. } = &mut alone;
         world.block_on(async {
@@ -146,17 +146,17 @@ fn floors_that_were_kept_outlive_a_power_cut_whatever_calls_were_given_up_since(
                 intake.settle().await.unwrap();
             }
             intake.ledger().keep(1, settled(7), 0);
-            let _kept = intake.keep_ledger().await.unwrap();
+            intake.ledger().persist().await.unwrap();
             for _ in 0..given_up {
                 intake.ledger().keep(1, settled(9), 0);
-                let mut half = Box::pin(intake.keep_ledger());
+                let mut half = Box::pin(intake.ledger().persist());
                 let is_half =
                     poll_fn(|context| Poll::Ready(half.as_mut().poll(context).is_pending()));
                 assert!(is_half.await, "a sync takes its time");
             }
             if last {
                 intake.ledger().keep(1, settled(10), 0);
-                let _kept = intake.keep_ledger().await.unwrap();
+                intake.ledger().persist().await.unwrap();
             }
         });
         let left = alone.cut_power(&setup);

@@ -14,27 +14,25 @@
 //! - A ledger that names a term is durable before a record of that term is stamped.
 //! - No segment with a record above [`Keeper::settled`] is cleaned: a missing version above the
 //!   settled one ends the history.
-//! - A ledger is durable before the next one is written: the next one takes the slot of the one before.
 //!
 //! A crash leaves the ledger or the one before it. Records above the settled version are found again in either case.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use stonecast_backup::SharedLedger;
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::Runtime;
 use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::{
-    EntryFacts, EntryFormat, Heritage, Ledger, LedgerFull, LogFormat, OwnVerdict, RecordHeader,
-    SegmentState, Turn, Turned, UNIT_SIZE, Unsettled,
+    EntryFacts, EntryFormat, Heritage, History, Ledger, OwnVerdict, RecordHeader, SegmentState,
+    Turn, Turned, UNIT_SIZE, Unsettled,
 };
-use stonecast_media::{MediaError, Pool, Prepared, Region};
+use stonecast_media::{MediaError, Pool, Prepared};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
 use super::State;
-use super::commit::Committer;
-use super::recovery::own::Own;
 use super::recovery::survey::format_of;
 use super::space::Need;
 use crate::error::StoreError;
@@ -48,8 +46,7 @@ pub(super) const FIRST_HOME: u32 = 0;
 const SPACE_LOOK_NS: Nanoseconds = 20_000;
 
 pub(crate) struct Keeper {
-    ledger: Ledger,
-    home: SegmentState,
+    ledger: SharedLedger,
     unsettled: Unsettled,
     shards: u32,
     /// Records stamped since the floors rose.
@@ -57,59 +54,55 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Begins to lead all `shards` with the records that recovery found, which are durable. The
-    /// counter has given the versions up to `given`. Returns the
-    /// ledger's span: it is durable before a record is stamped.
-    ///
-    /// # Errors
-    /// The ledger has no room. Nothing was written.
+    /// Begins to lead all `shards` with the records that recovery found, which are durable.
+    /// `is_whole` says that the scan left nothing out. The counter has given the versions up to
+    /// `given`. The caller [persists](Self::ledger) the ledger before a record is stamped.
     pub fn lead_all(
-        own: Own,
-        home: SegmentState,
+        ledger: SharedLedger,
+        (mut history, is_whole): (History, bool),
         (shards, given): (u32, u64),
-        (region, format): (&dyn Region, &LogFormat),
-    ) -> Result<(Self, Span), LedgerFull> {
-        let Own {
-            mut ledger,
-            mut history,
-            is_whole,
-        } = own;
+    ) -> Self {
         // A segment may name a version that no record and no row has: the history of later records
         // does not end at that version.
         history.given = history.given.max(given);
-        match is_whole {
+        ledger.change(|ledger| match is_whole {
             true => history.note_in(ledger.versions_mut()),
             false => history.note_end_in(ledger.versions_mut()),
-        }
+        });
         let mut keeper = Self {
             unsettled: Unsettled::of(&history),
             ledger,
-            home,
             shards,
             stamped: 0,
         };
         keeper.raise_floors(given);
-        for shard in 0..shards {
-            let mut lineage = keeper.lineage(shard);
-            lineage.term = Epoch(lineage.term.0 + 1);
-            let term = lineage.term;
-            keeper.ledger.keep(shard, lineage, given);
-            keeper.ledger.versions_mut().lead(shard, term, given);
-        }
-        let span = keeper.ledger.write(region, format, &keeper.home)?;
-        Ok((keeper, span))
+        keeper.ledger.change(|ledger| {
+            for shard in 0..shards {
+                let mut lineage = lineage_of(ledger, shard);
+                lineage.term = Epoch(lineage.term.0 + 1);
+                let term = lineage.term;
+                ledger.keep(shard, lineage, given);
+                ledger.versions_mut().lead(shard, term, given);
+            }
+        });
+        keeper
     }
 
-    /// Every record up to this version is settled, durably once the last span that was returned is persisted.
+    /// The ledger, whose changes in memory are durable behind [`SharedLedger::persist`].
+    pub fn ledger(&self) -> &SharedLedger {
+        &self.ledger
+    }
+
+    /// Every record up to this version is settled, durably once the ledger is.
     pub fn settled(&self) -> u64 {
-        self.ledger.versions().settled()
+        self.ledger.read(|ledger| ledger.versions().settled())
     }
 
     /// Whether the record of `shard` with this `header` never counts, and so is not moved.
     pub fn is_void(&self, shard: u32, header: &RecordHeader) -> bool {
+        let verdict = |ledger: &Ledger| ledger.versions().judge(shard, header.sequence());
         // Only records that count were moved.
-        header.moved_at().is_none()
-            && self.ledger.versions().judge(shard, header.sequence()) == OwnVerdict::Void
+        header.moved_at().is_none() && self.ledger.read(verdict) == OwnVerdict::Void
     }
 
     /// Notes a record that was stamped.
@@ -118,58 +111,53 @@ impl Keeper {
         self.stamped += 1;
     }
 
-    /// Settles everything: all versions up to `given` are published. Returns the span to persist; `None`: nothing was stamped since.
-    ///
-    /// # Errors
-    /// The ledger has no room. Nothing was written.
-    pub fn settle(
-        &mut self,
-        given: u64,
-        (region, format): (&dyn Region, &LogFormat),
-    ) -> Result<Option<Span>, LedgerFull> {
-        if self.stamped == 0 {
-            return Ok(None);
+    /// Settles everything in memory: all versions up to `given` are published.
+    pub fn settle(&mut self, given: u64) {
+        if self.stamped > 0 {
+            self.stamped = 0;
+            self.raise_floors(given);
         }
-        self.stamped = 0;
-        self.raise_floors(given);
-        self.ledger.write(region, format, &self.home).map(Some)
     }
 
     fn raise_floors(&mut self, given: u64) {
-        for shard in 0..self.shards {
-            let mut lineage = self.lineage(shard);
-            lineage.floor = Point {
-                term: lineage.term,
-                version: given,
-            };
-            self.ledger.keep(shard, lineage, given);
-        }
-        let (lineages, versions) = (self.ledger.lineages(), self.ledger.versions());
-        let settled = self.unsettled.settled(lineages, versions);
-        self.ledger.versions_mut().settle(settled);
+        let Self {
+            ledger,
+            unsettled,
+            shards,
+            ..
+        } = self;
+        ledger.change(|ledger| {
+            for shard in 0..*shards {
+                let mut lineage = lineage_of(ledger, shard);
+                lineage.floor = Point {
+                    term: lineage.term,
+                    version: given,
+                };
+                ledger.keep(shard, lineage, given);
+            }
+            let settled = unsettled.settled(ledger.lineages(), ledger.versions());
+            ledger.versions_mut().settle(settled);
+        });
     }
+}
 
-    fn lineage(&self, shard: u32) -> Lineage {
-        let known = self.ledger.lineages().of(shard);
-        known.cloned().unwrap_or_default()
-    }
+fn lineage_of(ledger: &Ledger, shard: u32) -> Lineage {
+    let known = ledger.lineages().of(shard);
+    known.cloned().unwrap_or_default()
 }
 
 /// Raises the floors if that is due: after many records, and before the cleaner chooses a segment.
 /// The call comes between two batches, when all stamped records are published.
-pub(super) async fn settle_if_due(
-    state: &RefCell<State>,
-    committer: &Committer,
-) -> Result<(), StoreError> {
-    let Some((settled, span)) = settle_in_memory(&mut state.borrow_mut())? else {
+pub(super) async fn settle_if_due(state: &RefCell<State>) -> Result<(), StoreError> {
+    let Some((settled, ledger)) = settle_in_memory(&mut state.borrow_mut()) else {
         return Ok(());
     };
-    let _durable = committer.persist(&[span]).await?;
+    ledger.persist().await?;
     state.borrow_mut().journal.space.set_settled(settled);
     Ok(())
 }
 
-fn settle_in_memory(state: &mut State) -> Result<Option<(u64, Span)>, StoreError> {
+fn settle_in_memory(state: &mut State) -> Option<(u64, SharedLedger)> {
     let State {
         keeper: Some(keeper),
         journal,
@@ -177,15 +165,14 @@ fn settle_in_memory(state: &mut State) -> Result<Option<(u64, Span)>, StoreError
         ..
     } = state
     else {
-        return Ok(None);
+        return None;
     };
     let chooses = !cleaner.has_victim() && journal.space.need() > Need::None;
-    if keeper.stamped < SETTLED_TOGETHER && !chooses {
-        return Ok(None);
+    if keeper.stamped == 0 || keeper.stamped < SETTLED_TOGETHER && !chooses {
+        return None;
     }
-    let given = journal.sequences.next() - 1;
-    let span = keeper.settle(given, (&**journal.log(), journal.format()))?;
-    Ok(span.map(|span| (keeper.settled(), span)))
+    keeper.settle(journal.sequences.next() - 1);
+    Some((keeper.settled(), keeper.ledger.clone()))
 }
 
 /// Gives a new pool of a cluster the segment of its ledger. Nothing was ever stamped in the pool. A crash leaves a free segment, or that segment

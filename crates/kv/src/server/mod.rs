@@ -256,10 +256,10 @@ impl Server {
             keeper,
             ..
         } = state;
-        let mut spans = journal.seal_all();
+        let spans = journal.seal_all();
         if let Some(mut keeper) = keeper {
-            let given = journal.sequences.next() - 1;
-            spans.extend(keeper.settle(given, (&**journal.log(), journal.format()))?);
+            keeper.settle(journal.sequences.next() - 1);
+            keeper.ledger().persist().await?;
         }
         let sealed = self.committer.persist(&spans).await?;
         if clients.departures.may_be_publishing() {

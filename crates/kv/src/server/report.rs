@@ -41,6 +41,7 @@ impl Reporter {
             shards,
             journal,
             clients,
+            keeper,
             ..
         } = state;
         let [
@@ -50,6 +51,7 @@ impl Reporter {
             segments_full,
         ] = journal.space.counts();
         let paths = clients.served.paths(&clients.sessions);
+        let ledgers = keeper.as_ref().map_or(0, |keeper| keeper.ledger().writes());
         Stat {
             keys: shards.len(),
             index_capacity: shards.capacity(),
@@ -67,7 +69,7 @@ impl Reporter {
             deletes: paths.iter().map(|path| path.deletes).sum(),
             refused: paths.iter().map(|path| path.refused).sum(),
             batches: clients.served.batches,
-            persists: self.committer.persists(),
+            persists: self.committer.persists() + ledgers,
             segment_size: self.segment_size,
             power: self.survives_power,
             process: self.process.into(),

@@ -218,7 +218,7 @@ pub(super) struct Look<'r> {
     entries: &'r dyn EntryFormat,
     /// Whether the look is for this entry.
     is_wanted: &'r dyn Fn(&EntryFacts) -> bool,
-    /// If set, the look is for all entries but these.
+    /// If set, the look is for all entries but these, wanted or not: one of them may be wanted again when the node has dropped a copy and begins anew.
     stale: Option<&'r Stale>,
     bytes: Vec<u8>,
     /// The number of units copied so far.
@@ -286,8 +286,10 @@ impl<'r> Look<'r> {
     /// The facts in the line at `unit`, if a wanted entry begins with it.
     fn judge(&self, unit: u32, line: &[u8; UNIT_SIZE as usize]) -> Option<EntryFacts> {
         let facts = self.entries.header(line)?;
-        let is_wanted =
-            (self.is_wanted)(&facts) || self.stale.is_some_and(|stale| !stale.holds(unit, line));
+        let is_wanted = match self.stale {
+            Some(stale) => !stale.holds(unit, line),
+            None => (self.is_wanted)(&facts),
+        };
         (u64::from(facts.size) >= UNIT_SIZE && is_wanted).then_some(facts)
     }
 }

@@ -25,10 +25,10 @@ impl Alone {
         let region = SimBacking::new(&module).open_log(setup.log()).unwrap();
         let port = world.process(machine).port(COMPLETIONS).unwrap();
         let pool = Pool {
-            region,
+            region: region.clone(),
             format: setup.format(),
             key: KEY,
-            ledger: Default::default(),
+            ledger: setup.share(Default::default(), region),
             segments: Vec::new(),
             earlier_writers_are_gone: true,
         };

@@ -113,7 +113,7 @@ impl Backup {
             region: self.region(),
             format: self.setup.format(),
             key: KEY,
-            ledger: left.ledger,
+            ledger: self.setup.share(left.ledger, self.region()),
             segments: left.segments,
             earlier_writers_are_gone: !self.have_writers_outlived,
         };

@@ -14,14 +14,18 @@ pub use pair::Pair;
 pub use primary::{Primary, Writer, bytes_of, name, settled};
 pub use recovery::recover;
 
-use stonecast_backup::{Hello, IntakeOptions};
+use std::rc::Rc;
+
+use stonecast_backup::{Hello, IntakeOptions, SharedLedger};
 use stonecast_cluster::Nonce;
 use stonecast_fabric_sim::{Features, MachineOptions, MachineProfile};
-use stonecast_log::LogFormat;
+use stonecast_log::{Ledger, LogFormat};
 use stonecast_media::{
-    Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain, ReceiveBuffers,
+    Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain, PersistentRegion,
+    ReceiveBuffers,
 };
 use stonecast_persist::Platform;
+use stonecast_persist::execute::Commit;
 
 pub const ADDRESS: &str = "sim:backup";
 pub const COMPLETIONS: u32 = 4096;
@@ -118,6 +122,13 @@ impl Setup {
             platform: self.platform.declared(),
             durability: self.durability,
         }
+    }
+
+    /// Shares `ledger`, which was read from `region`.
+    pub fn share(&self, ledger: Ledger, region: Rc<dyn PersistentRegion>) -> SharedLedger {
+        let platform = self.platform.declared();
+        let commit = Commit::choose(platform, self.durability, region.means()).unwrap();
+        SharedLedger::new(ledger, None, (region, self.format()), commit)
     }
 }
 

@@ -43,7 +43,7 @@ impl Sweeper {
 
     /// Does the cleaning that is due after a batch.
     pub async fn tend(&self, state: &RefCell<State>) -> Result<(), StoreError> {
-        settle_if_due(state, &self.committer).await?;
+        settle_if_due(state).await?;
         let syncs_files = self.committer.syncs_files();
         let due = due::due(&mut state.borrow_mut(), syncs_files);
         let Some(due) = due else { return Ok(()) };

@@ -17,6 +17,7 @@ pub(crate) mod verify;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use stonecast_backup::SharedLedger;
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::{
@@ -187,24 +188,29 @@ async fn lead_all(
     own: Option<Own>,
     (appended, next_sequence): (&mut Vec<SegmentState>, u64),
 ) -> Result<Option<Keeper>, StoreError> {
-    let Some(mut own) = own else {
+    let Some(Own {
+        mut ledger,
+        history,
+        is_whole,
+    }) = own
+    else {
         return Ok(None);
     };
-    let number = own.ledger.home();
+    let number = ledger.home();
     let home = appended.iter().find(|state| Some(state.number) == number);
     let home = match home {
         Some(&home) => home,
         None => {
-            let home = make_home(pool, commit, runtime, &mut own.ledger).await?;
+            let home = make_home(pool, commit, runtime, &mut ledger).await?;
             appended.push(home);
             home
         }
     };
     let (log, format) = (pool.log(), format_of(pool));
     let led = (pool.shards(), next_sequence - 1);
-    let (keeper, span) = Keeper::lead_all(own, home, led, (&*log, &format))?;
-    let persisted = commit.persist(&*log, &[span]).await;
-    let _durable = persisted.map_err(MediaError::from)?;
+    let ledger = SharedLedger::new(ledger, Some(home), (log, format), commit.clone());
+    let keeper = Keeper::lead_all(ledger, (history, is_whole), led);
+    keeper.ledger().persist().await?;
     Ok(Some(keeper))
 }
 

@@ -102,17 +102,27 @@ impl Disk {
         self.0.borrow().pending.len()
     }
 
-    /// Makes the first `mark` changes durable.
-    pub fn commit(&self, mark: usize) {
+    /// Makes the first `mark` changes durable. Returns the histories among them. A shard that was dropped has one that needs no entry.
+    pub fn commit(&self, mark: usize) -> Vec<(u32, Lineage)> {
         let parts = &mut *self.0.borrow_mut();
+        let mut histories = Vec::new();
         for change in parts.pending.drain(..mark) {
+            match &change {
+                Change::History(shard, history) => histories.push((*shard, history.clone())),
+                Change::Dropped(shard) => {
+                    let known = parts.durable.histories.get(shard);
+                    histories.extend(known.map(|known| (*shard, known.dropped())));
+                }
+                Change::Record(_) | Change::Pulled(..) => {}
+            }
             parts.durable.apply(change);
         }
+        histories
     }
 
     /// The power fails: the first `kept` changes were durable by chance.
     pub fn fail(&self, kept: usize) {
-        self.commit(kept.min(self.mark()));
+        let _told = self.commit(kept.min(self.mark()));
         self.0.borrow_mut().pending.clear();
     }
 

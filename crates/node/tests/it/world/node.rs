@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pool};
+use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pool, SharedLedger};
 use stonecast_base::Random;
 use stonecast_cluster::{Found, Node as Described, NodeName, Nonce, Survived};
 use stonecast_config_sim::ConfigService;
@@ -20,6 +20,7 @@ use stonecast_media::{
 use stonecast_member::Seat;
 use stonecast_node::{EarlierWriters, Node, NodeError, Options, Place as Memory};
 use stonecast_persist::Platform;
+use stonecast_persist::execute::Commit;
 use stonecast_replication::AppendKey;
 use uuid::Uuid;
 
@@ -170,11 +171,14 @@ impl Place {
         let region = self.region();
         let format = self.format();
         let (ledger, segments) = recover(&*region, &format);
+        let commit = Commit::choose(self.plan.platform(), Durability::Power, region.means());
+        let medium = (region.clone(), format);
+        let ledger = SharedLedger::new(ledger, None, medium, commit.unwrap());
         let is_left = |number: &u32| segments.iter().any(|state| state.number == *number);
         let blank = (0..SEGMENTS).rev().filter(|number| !is_left(number));
         let (store, left) = TestStore::open(
             self.index,
-            &self.disk,
+            (&self.disk, ledger.clone()),
             runtime.clone(),
             oracle.clone(),
             (blank.collect(), ballast),
@@ -288,7 +292,7 @@ impl Place {
     pub fn kill(&self) {
         if let Some(running) = self.running.take() {
             running.process.kill();
-            self.disk.commit(self.disk.mark());
+            let _told = self.disk.commit(self.disk.mark());
         }
     }
 

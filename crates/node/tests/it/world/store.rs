@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use stonecast_backup::Lent;
+use stonecast_backup::{Lent, SharedLedger};
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::Runtime;
 use stonecast_node::{Ended, Left, Node, NotDurable, NotServed, Page, Store};
@@ -61,6 +61,7 @@ impl Map {
 pub struct TestStore {
     pub name: usize,
     disk: Disk,
+    ledger: SharedLedger,
     runtime: Rc<dyn Runtime>,
     oracle: Rc<RefCell<Oracle>>,
     /// Bytes of live data of each shard that no key has.
@@ -99,11 +100,25 @@ fn read(body: &[u8]) -> ((u8, bool), u64) {
     ((body[0], body[1] == 1), u64::from_le_bytes(*number))
 }
 
+/// Tells the ledger of the intake a floor that is durable on the disk. The disk has the rest of the history.
+fn tell_floor(ledger: &SharedLedger, shard: u32, history: &Lineage) {
+    if history.floor == Point::default() && ledger.lineage(shard).is_none() {
+        // No entry is old. A row that says so takes room: segments are small here.
+        return;
+    }
+    let told = Lineage {
+        term: history.floor.term,
+        cuts: BTreeMap::new(),
+        ..*history
+    };
+    ledger.keep(shard, told, 0);
+}
+
 impl TestStore {
     /// The store on the content of `disk`, and the parts of it that the node needs.
     pub fn open(
         name: usize,
-        disk: &Disk,
+        (disk, ledger): (&Disk, SharedLedger),
         runtime: Rc<dyn Runtime>,
         oracle: Rc<RefCell<Oracle>>,
         (blank, ballast): (Vec<u32>, u64),
@@ -116,6 +131,8 @@ impl TestStore {
         let history = |shard: &u32| content.histories.get(shard);
         let mut left: BTreeMap<u32, Left> = BTreeMap::new();
         for (&shard, history) in &content.histories {
+            // The ledger that segments carry may be older than the disk.
+            tell_floor(&ledger, shard, history);
             let (history, own) = (history.clone(), Vec::new());
             left.insert(shard, Left { history, own });
         }
@@ -140,6 +157,7 @@ impl TestStore {
         let store = Self {
             name,
             disk: disk.clone(),
+            ledger,
             runtime,
             oracle,
             ballast,
@@ -269,7 +287,9 @@ impl Store for TestStore {
                 return Err(NotDurable { reason });
             }
             // Another commit may have taken a part of the changes meanwhile.
-            self.disk.commit(mark.min(self.disk.mark()));
+            for (shard, history) in self.disk.commit(mark.min(self.disk.mark())) {
+                tell_floor(&self.ledger, shard, &history);
+            }
             Ok(())
         })
     }
