@@ -362,6 +362,8 @@ mutants! {
     MovedRecordInHistory in "own-log", "the history has what was stamped here";
     /// Records that were digested before the node dropped its copy of their shard count.
     DroppedShardCounts in "own-log", "what was dropped never counts";
+    /// A version that was durable, and is missing, ends the history like one that a crash has taken.
+    DamageTakenForCrash in "own-log", "no crash takes what was durable";
     /// Versions are settled by the floor of any shard.
     SettledPastAShard in "own-log", "a shard that lags holds all versions";
     /// A receiver grants credits for which its buffers have no room.

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use stonecast_base::{Corruption, mutant};
 use stonecast_lineage::{Judgement, Term};
 
+use super::proofs::Proofs;
 use super::versions::{OwnVerdict, Versions};
 use crate::appended::Lineages;
+use crate::format::LogFormat;
+use crate::state::SegmentState;
 use crate::walk::Found;
 
 /// A record of the history: one link of the chain of its shard.
@@ -49,6 +52,7 @@ pub struct OwnRecords<'a> {
     open: Vec<Open>,
     void: Vec<(u32, u64)>,
     given: u64,
+    proofs: Proofs<'a>,
 }
 
 #[derive(Clone, Copy)]
@@ -58,21 +62,38 @@ struct Open {
     position: u64,
 }
 
+impl Open {
+    fn place(self) -> (u64, u64) {
+        (self.version, self.position)
+    }
+}
+
 impl<'a> OwnRecords<'a> {
     /// `shard_of` gives the shard of a key, which is the same on all nodes.
-    pub fn new(versions: &'a Versions, shard_of: &'a dyn Fn(&[u8]) -> u32) -> Self {
+    pub fn new(
+        format: &'a LogFormat,
+        versions: &'a Versions,
+        shard_of: &'a dyn Fn(&[u8]) -> u32,
+    ) -> Self {
         Self {
             versions,
             shard_of,
             open: Vec::new(),
             void: Vec::new(),
             given: versions.highest(),
+            proofs: Proofs::new(format),
         }
+    }
+
+    /// Takes the state of a segment, as the scan has found it.
+    pub fn take_segment(&mut self, state: &SegmentState) {
+        self.proofs.take_segment(state);
     }
 
     /// Takes a record, and returns the verdict on it. A record that is [open](OwnVerdict::Open) counts if the history has it.
     pub fn take(&mut self, found: &Found<'_>) -> OwnVerdict {
         let header = &found.header;
+        self.proofs.take(found);
         let shard = match mutant!(ShardOfKeyIgnored) {
             true => 0,
             false => (self.shard_of)(found.key),
@@ -105,13 +126,15 @@ impl<'a> OwnRecords<'a> {
     /// The history of the log, which errors call `file`.
     ///
     /// # Errors
-    /// Two records have one version, or a record is of a shard or a term that the node did not lead. No crash leaves such a log.
+    /// Two records have one version, a record is of a shard or a term that the node did not lead, or a version is missing that was durable. No crash leaves
+    /// such a log.
     pub fn finish(self, lineages: &Lineages, file: &str) -> Result<History, Corruption> {
         let Self {
             versions,
             mut open,
             void,
             given,
+            proofs,
             ..
         } = self;
         open.sort_unstable_by_key(|record| record.version);
@@ -136,6 +159,12 @@ impl<'a> OwnRecords<'a> {
         }
         history.end = expected;
         history.missing = records.peek().map(|_| expected);
+        if let Some(missing) = history.missing
+            && let Some(proof) = proofs.find(missing, records.clone().map(Open::place))
+            && !mutant!(DamageTakenForCrash)
+        {
+            return Err(lost(file, records.next(), missing, proof));
+        }
         history.behind_missing = records.len() as u64;
         let behind = records.map(|record| (record.shard, record.version));
         history.void.extend(behind);
@@ -193,6 +222,16 @@ impl History {
     }
 }
 
+fn lost(file: &str, behind: Option<Open>, missing: u64, proof: String) -> Corruption {
+    Corruption {
+        what: "record history".into(),
+        file: file.to_owned().into(),
+        offset: behind.map_or(0, |record| record.position),
+        found: format!("no record of version {missing}"),
+        expected: format!("one: {proof}"),
+    }
+}
+
 fn twice(file: &str, record: &Open) -> Corruption {
     damage(
         file,
@@ -225,6 +264,16 @@ fn damage(file: &str, record: &Open, found: String, expected: String) -> Corrupt
 mod tests {
     use super::*;
 
+    fn format() -> LogFormat {
+        LogFormat {
+            uuid: 1,
+            tag_key: 1,
+            secret: None,
+            segment_size: 64 * 1024,
+            segment_count: 4,
+        }
+    }
+
     /// Needs the way without the search for what is gone: the records of the range lie where a checkpoint spares the scan.
     #[test]
     fn a_scan_that_leaves_settled_records_out_drops_no_range() {
@@ -232,7 +281,8 @@ mod tests {
         versions.skip(3, 5);
         versions.settle(9);
         let shard_of = |_: &[u8]| 0;
-        let found = OwnRecords::new(&versions, &shard_of);
+        let format = format();
+        let found = OwnRecords::new(&format, &versions, &shard_of);
         let history = found.finish(&Lineages::default(), "log").unwrap();
         let (mut whole, mut part) = (versions.clone(), versions.clone());
         history.note_in(&mut whole);
@@ -248,7 +298,8 @@ mod tests {
         versions.skip(3, 5);
         versions.settle(9);
         let shard_of = |_: &[u8]| 0;
-        let found = OwnRecords::new(&versions, &shard_of);
+        let format = format();
+        let found = OwnRecords::new(&format, &versions, &shard_of);
         let mut history = found.finish(&Lineages::default(), "log").unwrap();
         history.given = 12;
         history.note_in(&mut versions);

@@ -14,7 +14,8 @@ use stonecast_base::Corruption;
 use stonecast_base::Span;
 use stonecast_log::{
     Found, History, Ledger, LogFormat, OwnRecords, OwnVerdict, RecordHeader, ScanPolicy,
-    SegmentVerdict, UNIT_SIZE, Visitor, first_unit, is_filled_by_appends, scan_segment,
+    SegmentState, SegmentVerdict, UNIT_SIZE, Visitor, first_unit, is_filled_by_appends,
+    scan_segment,
 };
 use stonecast_media::Pool;
 
@@ -104,27 +105,34 @@ struct Waiting {
 impl<'a> Judged<'a> {
     /// `shard_of` gives the shard of a key.
     pub fn new(
+        format: &'a LogFormat,
         ledger: &'a Ledger,
         shard_of: &'a dyn Fn(&[u8]) -> u32,
         rebuild: &'a mut Rebuild,
     ) -> Self {
         Self {
-            own: OwnRecords::new(ledger.versions(), shard_of),
+            own: OwnRecords::new(format, ledger.versions(), shard_of),
             rebuild,
             waiting: BTreeMap::new(),
         }
     }
 
-    /// Ends the scan: the records of the history count, too. Messages call the log `file`.
+    /// Ends the scan, which found these `segments`: the records of the history count, too. Messages call the log `file`.
     ///
     /// # Errors
     /// No node with this ledger stamps such records, and no crash leaves them.
-    pub fn finish(self, ledger: &Ledger, file: &str) -> Result<History, Corruption> {
+    pub fn finish<'s>(
+        self,
+        ledger: &Ledger,
+        segments: impl Iterator<Item = &'s SegmentState>,
+        file: &str,
+    ) -> Result<History, Corruption> {
         let Self {
-            own,
+            mut own,
             rebuild,
             mut waiting,
         } = self;
+        segments.for_each(|state| own.take_segment(state));
         let history = own.finish(ledger.lineages(), file)?;
         let links = history.chains.values().flatten();
         let counts = links

@@ -282,15 +282,18 @@ fn scan_own(
     };
     let keys = keys_of(pool);
     let shard_of = |key: &[u8]| keys.route(key).shard;
-    let mut judged = Judged::new(&ledger, &shard_of, rebuild);
+    let format = format_of(pool);
+    let mut judged = Judged::new(&format, &ledger, &shard_of, rebuild);
     let scanned = scan_all(pool, left, &mut judged, surveyor)?;
     if ledger.home().is_none() && scanned.appended.is_empty() && !scanned.segments.is_empty() {
         surveyor.refuse(FIRST_HOME, without_home(pool))?;
     }
-    let history = match judged.finish(&ledger, &pool.backing().name()) {
+    let used = scanned.segments.iter().map(|(state, _)| state);
+    let states = used.chain(scanned.appended.iter().map(|found| &found.state));
+    let history = match judged.finish(&ledger, states, &pool.backing().name()) {
         Ok(history) => history,
         Err(corruption) => {
-            let (number, _) = format_of(pool).locate(corruption.offset);
+            let (number, _) = format.locate(corruption.offset);
             surveyor.refuse(number as u32, corruption)?;
             History::default()
         }

@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt as _;
-use stonecast_base::random_from_seed;
+use stonecast_base::{Span, random_from_seed};
 use stonecast_lineage::{Epoch, Lineage, Point, Term};
 use stonecast_log::{History, Link};
+use stonecast_media::Region as _;
 
 use super::node::{Look, Node, SEGMENTS, pool};
 use crate::crash::cut_power;
@@ -270,6 +271,30 @@ impl World {
         self.node = node.recover(look);
     }
 
+    /// Damages an acknowledged record at the end of a segment. Later records in the other segments were durable, and stamps say so.
+    fn damage(&mut self) {
+        if self.pick(true).is_none() {
+            self.lead();
+        }
+        let numbers = 1..SEGMENTS;
+        let mut numbers: Vec<u32> = numbers
+            .filter(|&number| self.node.has_room(number))
+            .collect();
+        let (Some(shard), true) = (self.pick(true), numbers.len() > 1) else {
+            return;
+        };
+        let damaged = numbers.swap_remove(self.any(numbers.len() as u64) as usize);
+        let (_, position) = self.node.stamp(damaged, shard);
+        self.node.persist();
+        for _ in 0..2 {
+            self.node.stamp(numbers[0], shard);
+            self.node.persist();
+        }
+        self.node.memory.write(position, &[0; 64]);
+        self.node.memory.persist(&[Span::new(position, 64)]);
+        assert!(self.node.look().is_err(), "no crash takes what was durable");
+    }
+
     fn judge(&mut self, look: &Look) {
         let History {
             chains,
@@ -329,13 +354,14 @@ impl World {
     }
 }
 
-/// Runs a history. Returns the number of crashes after which a version was missing before a record.
+/// Runs a history, and damages a record at its end. Returns the number of crashes after which a version was missing before a record.
 pub fn run(seed: u64) -> u64 {
     let mut world = World::new(seed);
     for _ in 0..STEPS {
         world.step();
     }
     world.crash();
+    world.damage();
     world.torn
 }
 

@@ -307,14 +307,16 @@ impl Node {
             panic!("the segment of the ledger keeps its kind");
         };
         let ledger = Ledger::read(memory, &pool(), "log", [&home])?;
+        let format = pool();
         let mut reader = Reader {
-            own: OwnRecords::new(ledger.versions(), &shard_of),
+            own: OwnRecords::new(&format, ledger.versions(), &shard_of),
             counts: BTreeSet::new(),
             void: Vec::new(),
         };
         let mut segments = BTreeMap::new();
         for number in HOME + 1..SEGMENTS {
             if let SegmentVerdict::Used(state, _) = scan(number, &mut reader)? {
+                reader.own.take_segment(&state);
                 segments.insert(number, state);
             }
         }
