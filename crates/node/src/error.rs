@@ -2,6 +2,7 @@
 
 use stonecast_backup::{IntakeError, NotLinked};
 use stonecast_base::Nanoseconds;
+use stonecast_cluster::Nonce;
 use stonecast_member::MemberError;
 use stonecast_replication::{LaterTerm, NotStamped};
 
@@ -28,6 +29,18 @@ pub enum NodeError {
     MediumHangs {
         /// The time.
         waited_ns: Nanoseconds,
+    },
+    /// The pool has the history of a shard of another cluster, or of a store that served the pool alone. Its terms mean nothing here.
+    #[error(
+        "shard {shard}: the pool has a history of the cluster {found}, and the node is of {expected}; begin with a new pool"
+    )]
+    OtherCluster {
+        /// The shard.
+        shard: u32,
+        /// The cluster of the history; zero: a store that served the pool alone.
+        found: Nonce,
+        /// The cluster of the node.
+        expected: Nonce,
     },
     /// The pool has an entry of a term that the node had not entered: its history was lost.
     #[error("shard {shard}: {later}")]

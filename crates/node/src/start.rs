@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_backup::Intake;
-use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Subject};
+use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Nonce, Subject};
 use stonecast_member::{Member, Seat};
 use stonecast_replication::{Entry, Lineage, ShardCopy};
 
@@ -57,6 +57,7 @@ impl<S: Store> Node<S> {
         let subject = |number| Subject::Keys(HashRange::even(number, shards));
         let mut found = BTreeMap::new();
         for (number, left) in left {
+            refuse_other_cluster(number, &left.history, seat.cluster)?;
             let shard = recovered(number, subject(number), left)?;
             found.insert(number, shard);
         }
@@ -116,6 +117,18 @@ impl<S: Store> Node<S> {
         let running = run(shared.clone(), intake);
         shared.runtime.spawn(Box::pin(running));
         Ok(Self { shared })
+    }
+}
+
+fn refuse_other_cluster(shard: u32, history: &Lineage, expected: Nonce) -> Result<(), NodeError> {
+    let found = history.nonce;
+    match found == expected {
+        true => Ok(()),
+        false => Err(NodeError::OtherCluster {
+            shard,
+            found,
+            expected,
+        }),
     }
 }
 

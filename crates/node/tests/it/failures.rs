@@ -1,6 +1,8 @@
 //! Nodes whose medium fails, or does not answer.
 
-use crate::world::{MS, Place, Scene, Shape};
+use stonecast_replication::Lineage;
+
+use crate::world::{Change, MS, Place, Scene, Shape};
 
 /// Breaks the medium of the primary of shard 0, and has the others write until the node notices.
 fn break_medium(seed: u64, how: impl FnOnce(&Place)) -> (Scene, usize) {
@@ -103,4 +105,22 @@ fn a_node_serves_no_longer_than_its_lease_whatever_its_turns_wait_for() {
     scene.cut_off(slow, 100 * MS, true);
     scene.run_for(12 * MS);
     assert_eq!(node.serves(0), None);
+}
+
+/// Needs the look at the cluster of each history: a store that serves its pool alone counts its openings as terms, and a cluster would take them for its own.
+#[test]
+fn a_node_refuses_the_history_of_a_store_that_served_its_pool_alone() {
+    let scene = Scene::settled(Shape::THREE, 53);
+    let place = &scene.places[0];
+    place.kill();
+    place.disk.note(Change::History(0, Lineage::default()));
+    let _told = place.disk.commit(place.disk.mark());
+    scene.start(0);
+    scene.run_for(MS);
+    let end = place.end();
+    assert!(
+        end.as_ref()
+            .is_some_and(|end| end.contains("a history of the cluster 00000000-")),
+        "{end:?}"
+    );
 }

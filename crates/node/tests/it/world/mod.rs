@@ -9,6 +9,7 @@ mod recovery;
 mod scene;
 mod store;
 
+pub use disk::Change;
 pub use node::{ENTRY_SIZE_MAX, Place};
 pub use scene::{MS, Scene, Shape};
 pub use store::Call;
