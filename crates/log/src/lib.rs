@@ -62,9 +62,9 @@ pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};
 pub use own::{History, Link, OwnRecords, OwnVerdict, Unsettled, Versions};
 pub use record::{
-    Condition, Draft, GENERATION_MAX, KEY_SIZE_MAX, Kind, RECORD_START_SIZE, Reading, Record,
-    RecordFault, RecordHeader, STAMP_SIZE, VALUE_SIZE_MAX, check, check_read, read_of_key,
-    record_size, relocate,
+    BodyFault, Condition, Draft, GENERATION_MAX, KEY_SIZE_MAX, Kind, RECORD_BODY_SIZE_MAX,
+    RECORD_START_SIZE, Reading, Record, RecordBody, RecordFault, RecordHeader, STAMP_SIZE,
+    VALUE_SIZE_MAX, check, check_read, read_of_key, record_size, relocate,
 };
 pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
 pub use seal::{Heritage, Seal};

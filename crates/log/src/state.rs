@@ -160,6 +160,13 @@ impl SegmentState {
         self.durable = self.end;
     }
 
+    /// Notes that everything below `unit` is persisted.
+    pub fn note_durable_below(&mut self, unit: u32) {
+        if !mutant!(DurableNotNoted) {
+            self.durable = self.durable.max(unit.min(self.end));
+        }
+    }
+
     /// Takes over the records that a client stamped above the end, with their links. The client was
     /// the only writer of the segment and can no longer write there. A valid record for which
     /// `is_void` returns true is made void. Remains of stamps above the last record are cleared, so

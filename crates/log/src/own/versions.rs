@@ -103,7 +103,7 @@ impl Versions {
     }
 
     /// The verdict on a record of `shard` that was moved, or came from elsewhere, when the counter was about to give `moved_at`.
-    pub(super) fn judge_moved(&self, shard: u32, moved_at: u64) -> OwnVerdict {
+    pub fn judge_moved(&self, shard: u32, moved_at: u64) -> OwnVerdict {
         match self.is_dropped(shard, moved_at) {
             true => OwnVerdict::Void,
             false => OwnVerdict::Counts,

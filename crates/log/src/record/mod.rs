@@ -6,6 +6,7 @@
 //! The tag is no secret: any reader of the pool can make one. It detects torn, stale and misplaced
 //! records, but not forged ones. A stamp detects those; see [`crate::Stamp`].
 
+mod body;
 mod reading;
 
 use stonecast_base::mutant;
@@ -16,6 +17,7 @@ use crate::format::{LogFormat, UNIT_SIZE};
 use crate::layout::layout;
 use crate::stamp::Links;
 
+pub use body::{BodyFault, RECORD_BODY_SIZE_MAX, RecordBody};
 pub use reading::{Reading, read_of_key};
 
 /// Bytes needed to read a header: the first unit of a record.
@@ -186,6 +188,17 @@ impl Facts {
         value: &[u8],
         into: &mut Vec<u8>,
     ) -> u64 {
+        into.clear();
+        into.reserve(record_size(key.len(), value.len()) as usize);
+        into.extend_from_slice(&[0; TAGGED_FROM]);
+        self.write(key, value, into);
+        let tag = format.tag(position, opening, &into[TAGGED_FROM..]);
+        into[STAMP_SIZE..TAGGED_FROM].copy_from_slice(&tag.to_le_bytes());
+        tag
+    }
+
+    /// Appends the tagged bytes: from the facts to the end of the value.
+    fn write(&self, key: &[u8], value: &[u8], into: &mut Vec<u8>) {
         assert!(
             self.generation <= GENERATION_MAX,
             "no segment is used that often"
@@ -199,9 +212,6 @@ impl Facts {
             | if self.token == 0 { 0 } else { HAS_TOKEN }
             | self.rule << RULE_SHIFT
             | u64::from(self.generation) << GENERATION_SHIFT;
-        into.clear();
-        into.reserve(record_size(key.len(), value.len()) as usize);
-        into.extend_from_slice(&[0; TAGGED_FROM]);
         into.extend_from_slice(&facts.to_le_bytes());
         if self.token != 0 {
             into.extend_from_slice(&self.token.to_le_bytes());
@@ -211,9 +221,6 @@ impl Facts {
         }
         into.extend_from_slice(key);
         into.extend_from_slice(value);
-        let tag = format.tag(position, opening, &into[TAGGED_FROM..]);
-        into[STAMP_SIZE..TAGGED_FROM].copy_from_slice(&tag.to_le_bytes());
-        tag
     }
 }
 
@@ -251,19 +258,23 @@ impl Draft<'_> {
             self.kind == Kind::Put || self.value.is_empty(),
             "a delete has no value"
         );
+        let facts = self.facts(generation);
+        facts.encode(format, (position, opening), self.key, self.value, into)
+    }
+
+    fn facts(&self, generation: u32) -> Facts {
         let (rule, moment) = match self.condition {
             Condition::None => (ALWAYS, 0),
             Condition::Version(version) => (VERSION, version),
             Condition::Absent => (ABSENT, 0),
         };
-        let facts = Facts {
+        Facts {
             kind: self.kind,
             rule,
             moment,
             token: self.token,
             generation,
-        };
-        facts.encode(format, (position, opening), self.key, self.value, into)
+        }
     }
 }
 
