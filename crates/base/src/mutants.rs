@@ -176,6 +176,8 @@ mutants! {
     StampedWithoutRoom in "node", "a shard that is offered too much goes on";
     /// A node waits for the commit of its pipeline without a bound.
     OwnCommitUnbounded in "node", "every group is led again";
+    /// The connections of a node that was replaced have the numbers of its predecessor.
+    NumbersOfPredecessor in "node", "a replaced node is another one";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.

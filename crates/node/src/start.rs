@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_backup::Intake;
+use stonecast_base::mutant;
 use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Nonce, Subject};
 use stonecast_member::{Member, Seat};
 use stonecast_replication::{Entry, Lineage, ShardCopy};
@@ -77,6 +78,9 @@ impl<S: Store> Node<S> {
         let (port, name, nonce) = (seat.port.clone(), seat.name.clone(), seat.cluster);
         let member = Member::start(seat).await?;
         let configuration = member.configuration();
+        if !mutant!(NumbersOfPredecessor) {
+            intake.number_from(configuration.epoch);
+        }
         let sender = Sender {
             hello: Hello {
                 nonce,

@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::task::Context;
 
 use stonecast_base::Nanoseconds;
-use stonecast_cluster::{NodeName, Term};
+use stonecast_cluster::{Epoch, NodeName, Term};
 use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{Inbox, Port};
 use stonecast_log::{Heritage, Search, SegmentState};
@@ -87,6 +87,13 @@ struct Outbox {
 }
 
 impl Intake {
+    /// Begins the numbers of connections with `epoch`, that of the configuration in which this start of the node is registered, in place of the run. A pool that
+    /// replaces a lost one counts its runs from one again, and peers that know later numbers of the node's name would take its connections for old ones. The store
+    /// calls this before it allows the first peer.
+    pub fn number_from(&mut self, epoch: Epoch) {
+        self.terms.first_connection = epoch.0 << 32;
+    }
+
     /// Lets `peer` append here, beginning with its next hello.
     pub fn allow(&mut self, peer: NodeName) {
         self.gate.allow(peer);

@@ -49,7 +49,7 @@ pub struct Pool {
 pub struct IntakeOptions {
     /// Nonce of the cluster's configuration.
     pub nonce: Nonce,
-    /// Counts the starts of this node: connections of different runs have different numbers.
+    /// Counts the starts of this node: connections of different runs have different numbers, unless the node gives another begin ([`Intake::number_from`]).
     pub run: u32,
     /// The declared platform of the memory.
     pub platform: Platform,

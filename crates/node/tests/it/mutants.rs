@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{campaign, dismissals, failures, heirs, joins, moves, rests, writes};
 
 /// The story that finds each bug.
-const STORIES: [(Mutant, fn()); 13] = [
+const STORIES: [(Mutant, fn()); 14] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -48,6 +48,10 @@ const STORIES: [(Mutant, fn()); 13] = [
     (
         Mutant::OwnCommitUnbounded,
         failures::others_lead_what_a_node_led_whose_own_log_hangs,
+    ),
+    (
+        Mutant::NumbersOfPredecessor,
+        dismissals::a_replaced_node_is_another_one,
     ),
     (Mutant::ReportsWakeNobody, rests::a_write_waits_for_no_pause),
 ];

@@ -126,6 +126,11 @@ impl Disk {
         self.0.borrow_mut().pending.clear();
     }
 
+    /// Becomes another disk, with nothing on it.
+    pub fn replace(&self) {
+        self.0.take();
+    }
+
     pub fn content(&self) -> Content {
         self.0.borrow().durable.clone()
     }

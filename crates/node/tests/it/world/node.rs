@@ -307,6 +307,15 @@ impl Place {
         self.lost_power.set(true);
     }
 
+    /// Becomes another machine under the old name, with nothing on it.
+    pub fn replace(&self, world: &World) {
+        self.cut_power(world, 0);
+        self.module.restart(Survivor::default());
+        self.disk.replace();
+        self.lost_power.set(false);
+        self.runs.set(0);
+    }
+
     /// The process stands still for a while.
     pub fn pause(&self, duration_ns: u64) {
         if let Some(running) = &*self.running.borrow() {
