@@ -31,7 +31,8 @@ mod stream;
 pub use entries::Entries;
 pub use hello::{Hello, Unheard};
 pub use intake::{
-    Attention, EndCause, Ended, Found, Intake, IntakeError, IntakeOptions, Lent, Pool, Silence,
+    Attention, EndCause, Ended, Found, Holes, Intake, IntakeError, IntakeOptions, Lent, Pool,
+    Silence,
 };
 pub use ledger::{Change, LedgerError, SharedLedger};
 pub use link::{

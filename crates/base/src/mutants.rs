@@ -300,6 +300,8 @@ mutants! {
     DoubtNotRecounted in "backup", "credits do not drift at the ends of sessions";
     /// Credits are refilled only when half of the window is used.
     RefilledAtHalfAlone in "backup", "credits never wedge";
+    /// A sender that uses credits that were never given goes on.
+    OverdraftUnnoticed in "backup", "no sender takes the room of others";
     /// Credits that an ended session held never come back.
     EndedCreditsKept in "backup", "credits do not drift";
     /// Staging memory is not used again from its start before it is empty.

@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 
 use stonecast_base::mutant;
 
+use super::error::EndCause;
+
 /// Credits of one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
@@ -58,9 +60,21 @@ impl Window {
         self.granted += granted;
     }
 
-    /// Notes that entries of `cost` credits were found. A peer that has used more than its grant has taken the room of others.
+    /// Notes that entries of `cost` credits were found.
     pub fn use_up(&mut self, cost: u64) {
-        self.used = self.granted.min(self.used + cost);
+        self.used += cost;
+    }
+
+    /// Credits that the found entries cost beyond the grant.
+    pub fn excess(&self) -> u64 {
+        self.used.saturating_sub(self.granted)
+    }
+
+    /// Takes up to `credits` of the excess back, because another session has held them. Returns the number of credits that are left.
+    pub fn excuse(&mut self, credits: u64) -> u64 {
+        let excused = credits.min(self.excess());
+        self.used -= excused;
+        credits - excused
     }
 
     /// Credits of `arrivals` that no entry explains.
@@ -75,7 +89,21 @@ impl Window {
 
     /// Credits that the peer may still use, or has used for entries that are not found yet.
     pub fn held(&self) -> u64 {
-        self.granted - self.used
+        self.granted.saturating_sub(self.used)
+    }
+
+    /// What a session is to blame for, if its peer has certainly used more than it was given. `arrivals` counts its messages on a device that completes each of
+    /// them, which proves everything. Otherwise found entries are the evidence, and an entry may be charged to the wrong session: it names the stream alone, and
+    /// a stream may pass to another node while entries of the node before are under way. Their sender still holds the credits for them, so an excess above
+    /// the credits `held` by all sessions is the doing of its own peer.
+    pub fn overdraft(&self, arrivals: Option<u64>, held: u64) -> Option<EndCause> {
+        let granted = self.granted;
+        let (used, is_over) = match arrivals {
+            Some(arrivals) => (arrivals, arrivals > granted),
+            None => (self.used, self.excess() > held),
+        };
+        let is_over = is_over && !mutant!(OverdraftUnnoticed);
+        is_over.then_some(EndCause::Overdrawn { granted, used })
     }
 }
 
@@ -210,6 +238,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Needs the credits of other sessions: an entry of a stream that has passed to this peer may be an entry of the node before.
+    #[test]
+    fn an_excess_that_others_may_have_caused_is_no_overdraft_and_ends_with_their_session() {
+        let mut window = Window::new(8, 4);
+        window.add(8);
+        window.use_up(11);
+        assert_eq!((window.held(), window.excess()), (0, 3));
+        assert_eq!(window.overdraft(None, 3), None);
+        let (granted, used) = (8, 11);
+        let cause = Some(EndCause::Overdrawn { granted, used });
+        assert_eq!(window.overdraft(None, 2), cause);
+        assert_eq!(window.overdraft(Some(8), 0), None, "all of it arrived");
+        assert_eq!(window.overdraft(Some(11), 100), cause);
+        assert_eq!(window.excuse(5), 2);
+        assert_eq!((window.held(), window.excess()), (0, 0));
     }
 
     #[test]

@@ -169,6 +169,18 @@ impl Intake {
         }
     }
 
+    /// Ends the sessions whose peers used credits that were never given.
+    pub(super) fn end_overdrawn(&mut self) {
+        let held = self.sessions.values().map(|session| session.window.held());
+        let held = held.sum();
+        for session in self.sessions.values_mut() {
+            let arrivals = self.room.counts_arrivals().then_some(session.arrivals);
+            if let Some(cause) = session.window.overdraft(arrivals, held) {
+                session.end(cause);
+            }
+        }
+    }
+
     fn finish(&mut self, mut session: Session, cause: EndCause) {
         if session.was_doubtful && !mutant!(DoubtNotRecounted) {
             // An heir may have taken over streams of this peer. The sum of all windows is right, and a window alone need not be.
@@ -177,6 +189,10 @@ impl Intake {
         }
         let terms = self.room.terms();
         Self::charge_waiting(&self.streams, &mut session, |size| terms.cost(size));
+        let others = self.sessions.values_mut();
+        others.fold(session.window.held(), |held, other| {
+            other.window.excuse(held)
+        });
         let Session {
             peer,
             connection,

@@ -84,6 +84,14 @@ pub enum EndCause {
     /// Another peer was in doubt, and what it wrote meanwhile may have been charged to this session. The next session counts from nothing.
     #[error("another node was in doubt, and the credits of this session may be counted wrongly")]
     Recounted,
+    /// The peer used more credits than it was given, and so the room of other nodes.
+    #[error("the node used {used} credits, and had {granted}: it does not keep to its window")]
+    Overdrawn {
+        /// Credits that the session was given.
+        granted: u64,
+        /// Credits that its entries cost.
+        used: u64,
+    },
     /// A notice could not be sent, or its window could not be opened.
     #[error("a notice failed: {0}")]
     Notice(String),

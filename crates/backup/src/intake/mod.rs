@@ -14,6 +14,7 @@ mod credit;
 mod ending;
 mod error;
 mod gate;
+mod holes;
 mod medium;
 mod notices;
 mod room;
@@ -41,6 +42,7 @@ pub use attention::Attention;
 pub use ending::Silence;
 pub use error::{EndCause, IntakeError};
 use gate::Gate;
+pub use holes::Holes;
 use room::Room;
 use session::Session;
 pub use space::Lent;
@@ -161,8 +163,13 @@ impl Intake {
         std::mem::take(&mut self.outbox.ended)
     }
 
-    /// Takes everything that has come, does a bounded step of the search, gives credits and sends notices. Wakes `context` when a peer has become quiet as
-    /// asked, and when a notice has arrived. The arrival of an entry wakes nothing.
+    /// The places in settled segments that hold no entry, for the operator of the node.
+    pub fn holes(&self) -> Holes {
+        self.room.holes()
+    }
+
+    /// Takes everything that has come, does a bounded step of the search, ends sessions that used more than they were given, gives credits and sends
+    /// notices. Wakes `context` when a peer has become quiet as asked, and when a notice has arrived. The arrival of an entry wakes nothing.
     ///
     /// # Errors
     /// [`IntakeError::Failed`].
@@ -171,6 +178,7 @@ impl Intake {
         self.take_arrivals();
         self.step_ends(now, context);
         self.search();
+        self.end_overdrawn();
         self.refill();
         self.send_notices(context);
         Ok(())

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use stonecast_fabric::append::{AppendOptions, AppendQueue, AppendTerms};
 use stonecast_fabric::{Device, DeviceError, LocalSpan, QueuePair, Received, SharedReceiveQueue};
-use stonecast_log::{Consumption, UNIT_SIZE};
+use stonecast_log::{Consumption, LogFormat, UNIT_SIZE};
 
 use super::credit::{Debts, Window};
+use super::holes::Holes;
 
 /// The queue that senders append to, with the use of its room.
 pub(super) struct Room {
@@ -19,6 +20,7 @@ pub(super) struct Room {
     /// The grains that found entries of sessions explain, for each segment that is posted and not settled.
     explained: BTreeMap<u32, u64>,
     debts: Debts,
+    holes: Holes,
 }
 
 impl Room {
@@ -30,6 +32,7 @@ impl Room {
             packs: device.capabilities().multi_packet,
             explained: BTreeMap::new(),
             debts: Debts::default(),
+            holes: Holes::default(),
         })
     }
 
@@ -48,6 +51,11 @@ impl Room {
         let grains = u64::from(self.buffer_size / terms.grain);
         // At the end of a segment, less than the longest entry may stay empty.
         (grains + 1).saturating_sub(terms.cost(terms.message_size_max))
+    }
+
+    /// Whether the device completes each arrival.
+    pub fn counts_arrivals(&self) -> bool {
+        !self.packs
     }
 
     pub fn shared_queue(&self) -> SharedReceiveQueue {
@@ -91,11 +99,12 @@ impl Room {
     }
 
     /// A segment is settled. A segment that an earlier run posted gives no credits back.
-    pub fn settle(&mut self, consumption: Consumption) {
-        let Consumption { number, units } = consumption;
+    pub fn settle(&mut self, format: &LogFormat, consumption: &Consumption) {
+        let &Consumption { number, units, .. } = consumption;
         let Some(explained) = self.explained.remove(&number) else {
             return;
         };
+        self.holes.note(format, self.terms().grain, consumption);
         let found = u64::from(units) * UNIT_SIZE / u64::from(self.terms().grain);
         // The device left the segment because a message did not fit into the rest, so at least this much is used.
         let taken = found.max(self.room_of_buffer());
@@ -135,6 +144,11 @@ impl Room {
         self.queue.forget(sender, window.granted());
         self.debts.add(newest, window.held(), unsettled);
         self.queue.give_back(self.debts.take_unused());
+    }
+
+    /// The places without an entry in the segments that were settled.
+    pub fn holes(&self) -> Holes {
+        self.holes
     }
 
     /// The credits of ended sessions for which places behind the last entry may stay empty.

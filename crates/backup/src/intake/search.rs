@@ -97,8 +97,8 @@ impl Intake {
                 charge(sessions, found, room.terms().cost(found.place.size as u32));
             }
         });
-        for consumption in settled {
-            self.room.settle(consumption);
+        for consumption in &settled {
+            self.room.settle(&self.space.medium().format, consumption);
         }
         let (connection, number) = newest;
         if connection > 0 {

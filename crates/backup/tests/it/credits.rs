@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
-use stonecast_backup::NotSent;
+use stonecast_backup::{EndCause, NotSent};
 use stonecast_fabric_sim::{Features, World};
 use stonecast_replication::HEADER_SIZE;
 
-use crate::world::{Backup, Pair, Primary, Setup, Writer, babble, open, settled};
+use crate::world::{
+    Backup, Pair, Primary, Setup, Writer, babble, bytes_of, open, overspend, settled,
+};
 
 /// Needs the refill when the longest entry cannot be paid: a window of one such entry is never half used while an entry of one line is out.
 pub fn a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever() {
@@ -216,4 +218,42 @@ fn where_debts_leave_no_room_the_next_session_gets_what_the_oldest_one_held() {
         assert_eq!(primary.reported(&mut link), Ok(version));
     }
     assert!(backup.versions(1).into_iter().eq(1..=40));
+}
+
+/// Needs the account of each session: the sender has the room of four windows, and other nodes would wait.
+pub fn who_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on() {
+    for (features, longest) in [(Features::ALL, 16), (Features::COMMON, 1)] {
+        let setup = Setup {
+            features,
+            look_units: 1024,
+            ..Setup::one_sided()
+        };
+        let world = Rc::new(World::new(87));
+        let backup = Backup::start(&world, setup);
+        let hostile = Primary::start(&world, &setup, "a");
+        let writer = Writer::of(1);
+        open(&backup, &writer, "a");
+        let entry = |version| bytes_of(&writer.entry(version, version - 1), 900);
+        let entries: Vec<_> = (1..=16).map(entry).collect();
+        overspend(&hostile, "a", &backup, &entries);
+        backup.wait(|backup| backup.ended().len() == 1);
+        let cause = backup.ended().remove(0).cause;
+        let (granted, used) = (4 * longest, 16 * longest);
+        assert_eq!(cause, EndCause::Overdrawn { granted, used });
+        assert!(backup.versions(1).into_iter().eq(1..=16), "nothing is lost");
+
+        let neighbour = Primary::start(&world, &setup, "b");
+        let mut writer = Writer::of(2);
+        open(&backup, &writer, "b");
+        let mut link = neighbour.link();
+        for version in 1..=40 {
+            neighbour.write(&mut link, &mut writer, 900);
+            assert_eq!(neighbour.reported(&mut link), Ok(version));
+        }
+    }
+}
+
+#[test]
+fn nobody_takes_the_room_of_others() {
+    who_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on();
 }

@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{closings, credits, ends, pipeline, restarts, segments};
 
 /// Each seeded bug with the story that finds it.
-const STORIES: [(Mutant, fn()); 15] = [
+const STORIES: [(Mutant, fn()); 16] = [
     (
         Mutant::FencedBeforeSearch,
         ends::who_is_silent_has_nothing_left_that_was_reported_and_not_found,
@@ -22,6 +22,10 @@ const STORIES: [(Mutant, fn()); 15] = [
     (
         Mutant::RefilledAtHalfAlone,
         credits::a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever,
+    ),
+    (
+        Mutant::OverdraftUnnoticed,
+        credits::who_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on,
     ),
     (
         Mutant::EndedCreditsKept,

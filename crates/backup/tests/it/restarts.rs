@@ -53,7 +53,7 @@ pub fn who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found() {
     let (backup, _primary, writer) = restarted(Setup::one_sided(), 12, true);
     backup.with(|intake| intake.fence(&name("a")));
     backup.wait(|backup| backup.versions(1).len() == 12);
-    let late = bytes_of(&writer.entry(13, 12));
+    let late = bytes_of(&writer.entry(13, 12), 64);
     let region = backup.region();
     let last = backup.found().pop().expect("twelve").place;
     let silence = |backup: &Backup| backup.with(|intake| intake.silence(&name("a")));

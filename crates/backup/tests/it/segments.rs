@@ -5,10 +5,13 @@ use std::future::{Future as _, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-use stonecast_backup::{LedgerError, Lent};
+use stonecast_backup::{Holes, LedgerError, Lent};
+use stonecast_base::Span;
+use stonecast_fabric_sim::Features;
 use stonecast_log::{Heritage, SegmentState};
+use stonecast_replication::{AppendKey, HEADER_SIZE};
 
-use crate::world::{Alone, Pair, Setup, settled};
+use crate::world::{Alone, NONCE, Pair, Primary, Setup, overspend, settled};
 
 /// Segments come round for ever: the floors settle what was found.
 #[test]
@@ -165,5 +168,44 @@ fn floors_that_were_kept_outlive_a_power_cut_whatever_calls_were_given_up_since(
             true => assert_eq!(floor, 10),
             false => assert!((7..=9).contains(&floor), "{given_up} calls: {floor}"),
         }
+    }
+}
+
+/// Needs the places that are left: entries under the key of another pool look like nothing, and the node has to say where to look.
+#[test]
+fn what_is_no_entry_of_this_pool_is_counted_and_its_first_place_is_named() {
+    for features in [Features::ALL, Features::COMMON] {
+        let setup = Setup {
+            features,
+            ..Setup::one_sided()
+        };
+        let Pair {
+            backup,
+            primary,
+            mut writer,
+            mut link,
+            ..
+        } = Pair::begin(89, setup);
+        primary.write(&mut link, &mut writer, 64);
+        backup.wait(|backup| backup.versions(1) == [1]);
+        let before = backup.found().remove(0).place;
+        let foreign = AppendKey::new([1, 2], NONCE);
+        let mut entry = vec![0; 2 * HEADER_SIZE];
+        writer.entry(2, 1).write_header(&foreign, &mut entry);
+        let neighbour = Primary::start(&backup.world, &setup, "b");
+        overspend(&neighbour, "b", &backup, &[entry]);
+        // The place shows when its segment is settled.
+        for _ in 0..40 {
+            primary.write(&mut link, &mut writer, 900);
+            while link.take_report().unwrap().is_some() {}
+        }
+        let (grain, count) = match features.multi_packet {
+            true => (64, 2),
+            false => (setup.entry_size_max.into(), 1),
+        };
+        let behind = before.offset + before.size.next_multiple_of(grain);
+        let first = Some(Span::new(behind, grain));
+        assert_eq!(backup.with(|intake| intake.holes()), Holes { count, first });
+        assert_eq!(backup.trouble(), None);
     }
 }

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use stonecast_lineage::{Point, Term};
 use stonecast_media::Region;
@@ -45,12 +46,14 @@ const EARLIER_RUN: u64 = u64::MAX;
 pub struct Search(Vec<(u32, u32, u64)>);
 
 /// The used part of a buffer, for the credits of senders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consumption {
     /// Number of the segment.
     pub number: u32,
     /// Units up to the end of the last entry found, with the places that stay empty.
     pub units: u32,
+    /// Units of the segment below that end in which no entry was found, in ascending order.
+    pub open: Vec<Range<u32>>,
 }
 
 impl Buffers {
@@ -176,6 +179,7 @@ impl Buffers {
                 settled.push(Consumption {
                     number: held.state.number,
                     units: held.scan.reach() - super::first_unit(format),
+                    open: held.scan.open_units().to_vec(),
                 });
             }
         }

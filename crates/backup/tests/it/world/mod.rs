@@ -8,7 +8,7 @@ mod primary;
 mod recovery;
 
 pub use alone::Alone;
-pub use babbler::{babble, endpoint, hello_bytes};
+pub use babbler::{babble, endpoint, hello_bytes, overspend};
 pub use backup::{Backup, open};
 pub use pair::Pair;
 pub use primary::{Primary, Writer, bytes_of, name, settled};

@@ -138,9 +138,9 @@ impl Writer {
 }
 
 /// The bytes of an entry, as a link makes them.
-pub fn bytes_of(entry: &Entry) -> Vec<u8> {
+pub fn bytes_of(entry: &Entry, body_size: usize) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_SIZE];
-    bytes.extend(body_of(entry.version, 64));
+    bytes.extend(body_of(entry.version, body_size));
     entry.write_header(&AppendKey::new(KEY, NONCE), &mut bytes);
     bytes
 }

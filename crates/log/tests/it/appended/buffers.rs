@@ -49,9 +49,11 @@ fn a_segment_is_reusable_when_it_has_come_back_is_searched_and_the_floors_settle
         [],
         "something may have landed since"
     );
+    let hole = FIRST + 1..FIRST + 3;
     let taken = Consumption {
         number: 1,
         units: 7,
+        open: Vec::from([hole]),
     };
     assert_eq!(look(&memory, &mut buffers, &ledger), [taken]);
     assert_eq!(buffers.reusable(&up_to(1)), [], "version 2 is needed");
