@@ -15,11 +15,16 @@ use crate::step::cargo;
 use crate::tally::counts_of;
 
 /// The tests that hunt bugs below any store, by package. Each test plants its own bug.
-const HUNTS: [(&str, &str); 10] = [
+const HUNTS: [(&str, &str); 12] = [
     ("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     (
         "stonecast-fabric-sim",
         "every_seeded_bug_of_appends_is_found",
+    ),
+    ("stonecast-fabric-sim", "every_seeded_bug_of_power_is_found"),
+    (
+        "stonecast-fabric-shm",
+        "every_seeded_bug_of_shared_memory_is_found",
     ),
     (
         "stonecast-kv",
@@ -92,7 +97,14 @@ fn hunted(metadata: &Metadata) -> Result<bool> {
         .collect();
     let output = cargo(
         &metadata.workspace_root,
-        &["test", "--test", "it", "--locked", "--no-fail-fast"],
+        &[
+            "test",
+            "--lib",
+            "--test",
+            "it",
+            "--locked",
+            "--no-fail-fast",
+        ],
     )
     .args(packages.iter().flat_map(|package| ["--package", package]))
     .args(["--features", &features.join(",")])

@@ -34,7 +34,7 @@ macro_rules! mutants {
             }
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider, `clocks` for
-            /// the clocks of providers, `kv/cluster` for the store in a cluster, `persist/append` for the two sides of durable appends,
+            /// the clocks of providers, `power` for the ends of simulated machines, `kv/cluster` for the store in a cluster, `persist/append` for the two sides of durable appends,
             /// `replication/machines` for rules that the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
@@ -340,6 +340,10 @@ mutants! {
     SilenceBroken in "appends", "a receiver may ask for silence";
     /// A message is placed only after all messages of other senders that arrived before it.
     PlacedInOrderOfArrival in "appends", "senders do not wait for each other";
+    /// A power cut ends only the threads that opened a device.
+    PowerSparesThreads in "power", "a power cut ends everything";
+    /// A queue pair counts as quiet while its peer is in the middle of a message.
+    InsideNotAwaited in "fabric-shm", "after quiesce nothing lands";
     /// Messages of the connection manager pass through partitions.
     HandshakeThroughPartition in "appends", "a partition keeps everything";
     /// A port gives an arrival on a claimed queue pair to the first caller that asks.

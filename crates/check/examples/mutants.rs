@@ -26,19 +26,21 @@ const SEEDS_MAX: u64 = 10_000;
 const DIRECTED_SEEDS_MAX: u64 = 200;
 /// Minimum number of seeds of the unchanged store, where every mutant is hunted.
 const CONTROL_MIN: u64 = 500;
-/// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of `appends`, tests of
+/// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of `appends` and `power`, tests of
 /// `member` those of `clocks`.
-const ELSEWHERE: [&str; 12] = [
+const ELSEWHERE: [&str; 14] = [
     "append-log",
     "appends",
     "backup",
     "clocks",
     "cluster",
+    "fabric-shm",
     "kv/cluster",
     "member",
     "node",
     "own-log",
     "persist/append",
+    "power",
     "replication",
     "replication/machines",
 ];

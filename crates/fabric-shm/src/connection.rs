@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::{DisconnectCause, QueuePairOptions};
 use stonecast_media::{MappedRegion, Region, Sealing, Writable};
 
@@ -285,9 +285,10 @@ impl Connection {
             inside: self.close(),
         });
         let word = self.inward.announcement();
-        quiescing.inside = quiescing
-            .inside
-            .filter(|&inside| !self.gone && !has_left(&*self.area, word, inside));
+        quiescing.inside = quiescing.inside.filter(|&inside| {
+            let is_awaited = !self.gone && !has_left(&*self.area, word, inside);
+            is_awaited && !mutant!(InsideNotAwaited)
+        });
         self.quiescing = Some(quiescing);
         quiescing.inside.map(|_| quiescing)
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use rand::Rng as _;
-use stonecast_base::{Nanoseconds, random_from_seed};
+use stonecast_base::{Nanoseconds, mutant, random_from_seed};
 use stonecast_fabric::{Capabilities, Device, DeviceError, Port, Runtime};
 use stonecast_media::PersistenceDomain;
 
@@ -195,8 +195,10 @@ impl World {
                 }
             }
         }
-        let on_it =
-            |(&thread, group): (&u32, &Rc<Group>)| (group.machine == machine).then_some(thread);
+        let on_it = |(&thread, group): (&u32, &Rc<Group>)| {
+            let is_spared = mutant!(PowerSparesThreads) && group.contexts.borrow().is_empty();
+            (group.machine == machine && !is_spared).then_some(thread)
+        };
         let threads: Vec<u32> = self
             .shared
             .groups

@@ -349,8 +349,7 @@ pub(super) fn quiesce(server: &End, qp: QueuePair) -> Result<(), DeviceError> {
 
 /// Needs the closing of the connection and the check of the requester inside: without either, an appender that continues
 /// would write into a buffer that belongs to another user by then.
-#[test]
-fn nothing_of_a_stopped_appender_lands_after_quiescing() {
+fn an_appender_that_stopped_inside_is_not_quiet() {
     for dies in [false, true] {
         let stage = stage();
         let server = End::new();
@@ -389,6 +388,19 @@ fn nothing_of_a_stopped_appender_lands_after_quiescing() {
         quiesce(&server, qp).unwrap();
         peer.kill();
     }
+}
+
+#[test]
+fn nothing_of_a_stopped_appender_lands_after_quiescing() {
+    an_appender_that_stopped_inside_is_not_quiet();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_seeded_bug_of_shared_memory_is_found() {
+    let story: fn() = an_appender_that_stopped_inside_is_not_quiet;
+    let stories = [(stonecast_base::mutants::Mutant::InsideNotAwaited, story)];
+    stonecast_base::hunts::by_stories("fabric-shm", &stories);
 }
 
 /// Needs the claims of a quiet peer to be ignored: the place that it had reserved would otherwise delay all others for as

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+#[cfg(feature = "mutants")]
+use stonecast_base::mutants::Mutant;
 use stonecast_fabric::{
     Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions,
     RemoteAddress, Status,
@@ -206,8 +208,7 @@ fn all_threads_of_a_process_end_and_stand_still_together() {
 }
 
 /// Needs the threads of a machine: without them the threads without a device would continue without power.
-#[test]
-fn a_power_cut_ends_every_thread_of_the_machine() {
+fn nothing_of_a_machine_goes_on_without_power() {
     let world = World::new(1);
     let (one, other) = (node(&world), node(&world));
     let without_device = world.process(one.machine);
@@ -219,4 +220,17 @@ fn a_power_cut_ends_every_thread_of_the_machine() {
     world.cut_power(one.machine);
     let alive = counters.each_ref().map(|counter| goes_on(&world, counter));
     assert_eq!(alive, [false, false, true]);
+}
+
+#[test]
+fn a_power_cut_ends_every_thread_of_the_machine() {
+    nothing_of_a_machine_goes_on_without_power();
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_seeded_bug_of_power_is_found() {
+    let story: fn() = nothing_of_a_machine_goes_on_without_power;
+    let stories = [(Mutant::PowerSparesThreads, story)];
+    stonecast_base::hunts::by_stories("power", &stories);
 }
