@@ -65,6 +65,9 @@ pub const ORDERS: &[Order] = &[
     },
 ];
 
+/// The order of the tries of quiet, which is not split: the first part has it.
+pub const QUIESCE: &str = "quiesce";
+
 /// The order of the seeded bugs, which is not split: the first part has it.
 pub const MUTANTS: &str = "mutants";
 

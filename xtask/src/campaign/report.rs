@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ledger::{Done, Ledger};
-use super::orders::{MUTANTS, ORDERS};
+use super::orders::{MUTANTS, ORDERS, QUIESCE};
 use crate::tally::minutes;
 
 /// The subject of a report.
@@ -27,8 +27,9 @@ impl Campaign<'_> {
             .iter()
             .map(|order| (order.scenario, parts(order.scenario)));
         let orders: Vec<(&str, Vec<&Done>)> = orders.collect();
-        let mutants = parts(MUTANTS);
-        let all = orders.iter().flat_map(|(_, parts)| parts).chain(&mutants);
+        let (quiesce, mutants) = (parts(QUIESCE), parts(MUTANTS));
+        let whole = quiesce.iter().chain(&mutants);
+        let all = orders.iter().flat_map(|(_, parts)| parts).chain(whole);
         let seconds = all.map(|done| done.seconds).sum();
         let mut report = format!(
             "\n### {commit}\n\n{percent} % of the counts, {}\n\n\
@@ -65,6 +66,11 @@ impl Campaign<'_> {
                 report += &format!("NOT RUN of {order}, in {of} parts: {missing}.\n");
             }
         }
+        report += match quiesce.first() {
+            Some(done) if done.holds => "No byte landed behind a promise of quiet.\n",
+            Some(_) => "NOT every promise of quiet held.\n",
+            None => "No promise of quiet was tried.\n",
+        };
         report
             + match mutants.first() {
                 Some(done) if done.holds => {
