@@ -1,6 +1,6 @@
-//! No message of a quiesced appender is accepted, wherever it was killed or stopped.
+//! No message of a quiesced appender is accepted, wherever it was killed or stopped, or destroyed its queue pair.
 //!
-//! `STONECAST_QUIESCE_TRIES=10000 cargo test --release -p stonecast-fabric-shm --lib quiesced` is the long run.
+//! `STONECAST_QUIESCE_TRIES=13000 cargo test -p stonecast-fabric-shm --lib quiesced` is the long run.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ const BATCH: u64 = 8;
 /// Bytes of a posted buffer.
 const BUFFER: u32 = 1 << 14;
 
-/// Appends batch after batch to any peer that accepts, and calls again when a connection has ended.
+/// Appends batch after batch to any peer that accepts, and calls again when a connection has ended. If the answer has a byte, the appender
+/// posts that number of batches, and destroys its queue pair before the last of them has completed.
 pub(super) fn play(address: &str) {
     let end = End::new();
     end.device
@@ -40,12 +41,28 @@ pub(super) fn play(address: &str) {
         })
         .collect();
     loop {
-        let (qp, _) = end.call(address, b"");
+        let (qp, answer) = end.call(address, b"");
+        let mut batches_left = answer.first().copied();
         let mut is_open = true;
         while is_open {
             end.post_all(qp, &run);
+            batches_left = batches_left.map(|left| left.saturating_sub(1));
+            if batches_left == Some(0) {
+                break;
+            }
             let sent = end.completions(end.send_cq, run.len());
             is_open = sent.iter().all(|sent| sent.status == Status::Success);
+        }
+        if is_open {
+            end.device
+                .destroy_queue_pair(qp)
+                .expect("the queue pair exists");
+            // Completions of the last batch and the end of the connection may have come before.
+            end.poll(end.send_cq);
+            end.forget(
+                |event| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp),
+            );
+            continue;
         }
         end.disconnected(qp);
         end.device
@@ -59,7 +76,20 @@ pub(super) fn play(address: &str) {
 enum Fate {
     Killed,
     Stopped,
+    /// The appender destroys its queue pair in the middle of this batch.
+    Destroyed(u8),
     GoesOn,
+}
+
+impl Fate {
+    fn draw(random: &mut Random) -> Self {
+        match random.random_range(0..10) {
+            0..3 => Self::Killed,
+            3..8 => Self::Stopped,
+            8 => Self::Destroyed(random.random_range(1..100)),
+            _ => Self::GoesOn,
+        }
+    }
 }
 
 /// The results of all tries.
@@ -67,6 +97,7 @@ enum Fate {
 struct Tally {
     killed: u64,
     stopped: u64,
+    destroyed: u64,
     going_on: u64,
     /// Tries in which the first call could not promise quiet, because the appender was inside.
     unquiesced: u64,
@@ -125,7 +156,11 @@ impl Receiver {
 
     /// Lets an appender append for a moment and meet its fate, and ends it.
     fn try_once(&self, peer: &Peer, fate: Fate, random: &mut Random, tally: &mut Tally) {
-        let (qp, _) = self.end.answer(Some(self.queue), b"");
+        let answer = match fate {
+            Fate::Destroyed(batch) => vec![batch],
+            Fate::Killed | Fate::Stopped | Fate::GoesOn => Vec::new(),
+        };
+        let (qp, _) = self.end.answer(Some(self.queue), &answer);
         for _ in 0..random.random_range(0..4) {
             std::thread::sleep(Duration::from_micros(random.random_range(0..60)));
             self.take(qp);
@@ -133,7 +168,7 @@ impl Receiver {
         match fate {
             Fate::Killed => peer.signal(Signal::KILL),
             Fate::Stopped => peer.signal(Signal::STOP),
-            Fate::GoesOn => {}
+            Fate::Destroyed(_) | Fate::GoesOn => {}
         }
         let mut quiesced = quiesce(&self.end, qp);
         if matches!(quiesced, Err(DeviceError::Unquiesced { .. })) {
@@ -180,11 +215,7 @@ fn no_message_of_an_appender_is_accepted_after_it_was_quiesced() {
     let mut tally = Tally::default();
     let mut peer = Peer::start("appends again and again", &stage.address, 0);
     for _ in 0..tries {
-        let fate = match random.random_range(0..10) {
-            0..3 => Fate::Killed,
-            3..8 => Fate::Stopped,
-            _ => Fate::GoesOn,
-        };
+        let fate = Fate::draw(random);
         receiver.try_once(&peer, fate, random, &mut tally);
         match fate {
             Fate::Killed => {
@@ -193,6 +224,7 @@ fn no_message_of_an_appender_is_accepted_after_it_was_quiesced() {
                 peer = Peer::start("appends again and again", &stage.address, 0);
             }
             Fate::Stopped => tally.stopped += 1,
+            Fate::Destroyed(_) => tally.destroyed += 1,
             Fate::GoesOn => tally.going_on += 1,
         }
     }
