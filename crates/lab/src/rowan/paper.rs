@@ -62,7 +62,7 @@ fn headlines(points: &Points) -> Vec<Headline> {
             "append, 64 bytes, 144 senders",
             "54.5 million a second",
             format!("{appends:.1}"),
-            "144 records under way, each for the sum of the parts of its path. The published senders are not described further.",
+            "144 records under way, each for the sum of the parts of its path. The publication says no more about its senders.",
         ),
         Headline::quoted(
             "its write amplification",
