@@ -40,7 +40,7 @@ macro_rules! mutants {
                 match self { $(Self::$name => $place,)+ }
             }
 
-            /// The flaw of a published design that the mutant brings back (`E` of client-direct stores, `R` of replicated
+            /// The flaw of a published design that the mutant brings back (`E` of client-KV stores, `R` of replicated
             /// stores, `T` of persistence recipes), or the promise that it breaks.
             pub const fn flaw(self) -> &'static str {
                 match self { $(Self::$name => $flaw,)+ }

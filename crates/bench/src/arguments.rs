@@ -9,7 +9,7 @@ use stonecast_kv::limits::VALUE_SIZE_MAX;
 use stonecast_workload::{Distribution, Mix};
 
 use crate::data_set::DataSet;
-use crate::direct::{Amount, YcsbOptions};
+use crate::kv::{Amount, YcsbOptions};
 use crate::result::YcsbResult;
 
 /// The flags of a workload.

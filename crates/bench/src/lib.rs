@@ -10,7 +10,7 @@ mod arguments;
 pub mod cpu_time;
 pub mod crowd;
 mod data_set;
-pub mod direct;
+pub mod kv;
 mod latency;
 mod measured;
 mod result;

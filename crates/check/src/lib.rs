@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   run(scenario, seed) -> Report
-//!     subject     what a store does                         subject.rs  direct/  copies/  appends/
+//!     subject     what a store does                         subject.rs  kv/      copies/  appends/
 //!     stage       nodes, clients, the loop of events         stage.rs
 //!     explorer    power cut of any machines -> states        explorer.rs  wrecks.rs  fates.rs  known.rs  moments.rs
 //!       lab       recovery of one state                      lab.rs
@@ -17,7 +17,7 @@
 //!     timeline    a failing run, for people                  timeline.rs
 //!   shrink        the shortest schedule that fails           shrink.rs  adjustment.rs
 //!
-//!   direct/       the store with one server: setup, drive, mishaps, visitors, progress, damage
+//!   kv/           the store with one server: setup, drive, mishaps, visitors, progress, damage
 //!   copies/       records with copies on several machines
 //!   appends/      entries of several senders in the memory of receivers
 //!   replicated/   shards with copies on several nodes, by the rules of replication
@@ -30,11 +30,11 @@
 mod adjustment;
 mod appends;
 mod copies;
-mod direct;
 mod explorer;
 mod fates;
 pub mod history;
 mod known;
+mod kv;
 mod lab;
 pub mod linearizability;
 pub mod model;
@@ -74,45 +74,43 @@ pub struct Scenario {
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "kv",
-        summary: "the direct store: several clients, a thousand operations, ends of servers, clients and power",
-        run: |seed, adjustment| run_direct("kv", direct::Setup::full(seed), adjustment),
+        summary: "the KV store: several clients, a thousand operations, ends of servers, clients and power",
+        run: |seed, adjustment| run_kv("kv", kv::Setup::full(seed), adjustment),
     },
     Scenario {
         name: "kv-crashes",
-        summary: "the direct store: a few operations, a power cut at every moment, every state that it may leave",
-        run: |seed, adjustment| run_direct("kv-crashes", direct::Setup::short(seed), adjustment),
+        summary: "the KV store: a few operations, a power cut at every moment, every state that it may leave",
+        run: |seed, adjustment| run_kv("kv-crashes", kv::Setup::short(seed), adjustment),
     },
     Scenario {
         name: "kv-lite",
-        summary: "the direct store: a hundred operations, some of every kind of fault, for many seeds",
-        run: |seed, adjustment| run_direct("kv-lite", direct::Setup::lite(seed), adjustment),
+        summary: "the KV store: a hundred operations, some of every kind of fault, for many seeds",
+        run: |seed, adjustment| run_kv("kv-lite", kv::Setup::lite(seed), adjustment),
     },
     Scenario {
         name: "kv-rivals",
-        summary: "the direct store: clients that publish, and the server, write the same one or two keys",
-        run: |seed, adjustment| run_direct("kv-rivals", direct::Setup::rivals(seed), adjustment),
+        summary: "the KV store: clients that publish, and the server, write the same one or two keys",
+        run: |seed, adjustment| run_kv("kv-rivals", kv::Setup::rivals(seed), adjustment),
     },
     Scenario {
         name: "kv-restarts",
-        summary: "the direct store: servers and clients die again and again, and writes of unknown outcome are repeated",
-        run: |seed, adjustment| {
-            run_direct("kv-restarts", direct::Setup::restarts(seed), adjustment)
-        },
+        summary: "the KV store: servers and clients die again and again, and writes of unknown outcome are repeated",
+        run: |seed, adjustment| run_kv("kv-restarts", kv::Setup::restarts(seed), adjustment),
     },
     Scenario {
         name: "kv-reuse",
-        summary: "the direct store: segments are cleaned and written again, deletes are frequent, power cuts are examined often",
-        run: |seed, adjustment| run_direct("kv-reuse", direct::Setup::reuse(seed), adjustment),
+        summary: "the KV store: segments are cleaned and written again, deletes are frequent, power cuts are examined often",
+        run: |seed, adjustment| run_kv("kv-reuse", kv::Setup::reuse(seed), adjustment),
     },
     Scenario {
         name: "kv-syncs",
-        summary: "the direct store on a file: a sync fails, and a power cut is examined at every moment",
-        run: |seed, adjustment| run_direct("kv-syncs", direct::Setup::syncs(seed), adjustment),
+        summary: "the KV store on a file: a sync fails, and a power cut is examined at every moment",
+        run: |seed, adjustment| run_kv("kv-syncs", kv::Setup::syncs(seed), adjustment),
     },
     Scenario {
         name: "kv-full",
-        summary: "the direct store: the pool is filled, and then emptied",
-        run: |seed, adjustment| run_direct("kv-full", direct::Setup::full_pool(seed), adjustment),
+        summary: "the KV store: the pool is filled, and then emptied",
+        run: |seed, adjustment| run_kv("kv-full", kv::Setup::full_pool(seed), adjustment),
     },
     Scenario {
         name: "copies",
@@ -162,7 +160,7 @@ pub fn run_adjusted(scenario: &Scenario, seed: u64, adjustment: &Adjustment) -> 
     (scenario.run)(seed, adjustment)
 }
 
-fn run_direct(name: &'static str, mut setup: direct::Setup, adjustment: &Adjustment) -> Report {
+fn run_kv(name: &'static str, mut setup: kv::Setup, adjustment: &Adjustment) -> Report {
     setup.adjust(adjustment);
-    direct::run(name, &setup, adjustment.canary)
+    kv::run(name, &setup, adjustment.canary)
 }

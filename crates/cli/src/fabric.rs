@@ -1,7 +1,7 @@
 //! The device of an address, and devices for the threads of benchmarks.
 
 use stonecast::{Address, OpenDevice};
-use stonecast_bench::direct::{Devices, SharedMemory};
+use stonecast_bench::kv::{Devices, SharedMemory};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 #[cfg(feature = "verbs")]
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
@@ -71,9 +71,7 @@ pub fn devices(address: &Address, verbs: &VerbsFlags) -> Result<Box<dyn Devices>
     match DeviceSettings::of(address, ShmOptions::default(), verbs)? {
         DeviceSettings::SharedMemory(_) => Ok(Box::new(SharedMemory)),
         #[cfg(feature = "verbs")]
-        DeviceSettings::Verbs(options) => {
-            Ok(Box::new(stonecast_bench::direct::RdmaDevices(options)))
-        }
+        DeviceSettings::Verbs(options) => Ok(Box::new(stonecast_bench::kv::RdmaDevices(options))),
     }
 }
 

@@ -24,7 +24,7 @@ use stonecast_base::{Random, random_from_seed};
 /// The runs in which a class can occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// In runs of the direct store.
+    /// In runs of the KV store.
     Direct,
     /// In runs of several servers, in their configuration store.
     Cluster,
@@ -90,7 +90,7 @@ macro_rules! faults {
 }
 
 const NO_ATOMICS: Reach = Reach::NotYet(
-    "the direct store uses remote read-modify-writes only where they are atomic with the processor",
+    "the KV store uses remote read-modify-writes only where they are atomic with the processor",
 );
 
 faults! {
@@ -198,7 +198,7 @@ impl Fault {
             .collect()
     }
 
-    /// The names of the classes that can occur in runs of the direct store.
+    /// The names of the classes that can occur in runs of the KV store.
     pub const REACHABLE: &'static [&'static str] = &REACHABLE;
 
     /// The facts about the class.

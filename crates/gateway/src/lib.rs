@@ -1,4 +1,4 @@
-//! A gateway for Redis clients: RESP2 and RESP3 over TCP on one side, the direct store on the other, with metrics and
+//! A gateway for Redis clients: RESP2 and RESP3 over TCP on one side, the KV store on the other, with metrics and
 //! health over HTTP.
 //!
 //! ```text

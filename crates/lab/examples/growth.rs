@@ -22,7 +22,7 @@ use std::time::Instant;
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_bench::DataSet;
-use stonecast_bench::direct::{ServerOptions, ServerProcess, Session, load};
+use stonecast_bench::kv::{ServerOptions, ServerProcess, Session, load};
 use stonecast_workload::KeyName;
 
 const KEYS_AT_FIRST: u64 = 1_000;

@@ -67,10 +67,10 @@ pub fn profile(text: &str) -> Result<MachineProfile, String> {
 pub fn both_ends(
     requester: Option<&str>,
     responder: Option<&str>,
-) -> Result<[Box<dyn stonecast_bench::direct::Devices>; 2], crate::failure::Failure> {
+) -> Result<[Box<dyn stonecast_bench::kv::Devices>; 2], crate::failure::Failure> {
     use std::io::Read as _;
 
-    use stonecast_bench::direct::RdmaDevices;
+    use stonecast_bench::kv::RdmaDevices;
     use stonecast_fabric_verbs::VerbsOptions;
     use stonecast_fabric_verbs::control::{Key, KeyRing};
 
@@ -83,6 +83,6 @@ pub fn both_ends(
             keys: keys.clone(),
             ..VerbsOptions::default()
         };
-        Box::new(RdmaDevices(options)) as Box<dyn stonecast_bench::direct::Devices>
+        Box::new(RdmaDevices(options)) as Box<dyn stonecast_bench::kv::Devices>
     }))
 }

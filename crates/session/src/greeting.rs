@@ -14,7 +14,7 @@ use std::fmt;
 pub struct Protocol {
     /// The first bytes of both sides, in every version.
     pub magic: [u8; 8],
-    /// The name of the protocol, for messages: "the direct store".
+    /// The name of the protocol, for messages: "the KV store".
     pub name: &'static str,
     /// The version that this build speaks. There is no negotiation: both sides must speak the same version.
     pub version: u32,

@@ -1,4 +1,4 @@
 //! Tests of the benchmarks against the store that they measure.
 
-mod direct;
+mod kv;
 mod server;

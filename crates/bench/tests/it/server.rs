@@ -1,4 +1,4 @@
-//! A server of the direct store on a thread of this process, for tests that need no separate process.
+//! A server of the KV store on a thread of this process, for tests that need no separate process.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use stonecast_bench::direct::Target;
+use stonecast_bench::kv::Target;
 use stonecast_fabric::{BusyPoll, Device as _, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::{Server, ServerOptions};

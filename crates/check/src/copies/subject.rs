@@ -12,9 +12,9 @@ use stonecast_persist::{
 use crate::copies::client;
 use crate::copies::memory::{LAYOUT, Memory};
 use crate::copies::setup::{Done, Setup};
-use crate::direct::WORDS;
 use crate::explorer::Judge;
 use crate::history::NodeId;
+use crate::kv::WORDS;
 use crate::lab::REFUSED;
 use crate::models::register::{Answer, Call};
 use crate::oracles::acknowledged::Allowed;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use stonecast_replication_sim::{NODES, Outcome, Word};
 
 use super::record::Record;
-use crate::direct::judge_history;
 use crate::history::NodeId;
+use crate::kv::judge_history;
 use crate::oracles::agreement::{self, Copied};
 use crate::oracles::leaders::{self, Claim};
 use crate::oracles::progress;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use stonecast_replication_sim::{Call as Asked, Outcome, SHARDS, Step, Told, Wish, Word};
 
-use crate::direct::WORDS;
 use crate::history::{Moment, OperationId};
+use crate::kv::WORDS;
 use crate::models::register::{Answer, Call, Expected, History};
 use crate::timeline::{Happening, Notes};
 use crate::values::ValueId;

@@ -1,4 +1,4 @@
-//! A server of the direct store in a world, alone on its machine.
+//! A server of the KV store in a world, alone on its machine.
 
 use std::rc::Rc;
 

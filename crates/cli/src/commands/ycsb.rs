@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use stonecast::Address;
-use stonecast_bench::direct::{
+use stonecast_bench::kv::{
     Amount, Devices, ServerOptions, ServerProcess, Session, SharedMemory, Target, YcsbError,
     YcsbOptions, load, run_on,
 };

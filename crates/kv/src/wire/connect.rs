@@ -15,7 +15,7 @@ use crate::wire::{KeyMap, LOG_SIZE_MAX};
 /// The protocol of both sides. Its greeting is the start of [`Hello`] and [`Welcome`].
 const PROTOCOL: Protocol = Protocol {
     magic: *b"stonecdk",
-    name: "the direct store",
+    name: "the KV store",
     version: PROTOCOL_VERSION,
 };
 /// The server makes writes durable whatever the platform of a client is, so neither side declares a platform.
@@ -203,10 +203,7 @@ mod tests {
             &Hello::new(ClientPath::Gateway).as_bytes()[..15],
         ] {
             let reason = Hello::refusal(stranger).unwrap().to_string();
-            assert!(
-                reason.contains("not a client of the direct store"),
-                "{reason}"
-            );
+            assert!(reason.contains("not a client of the KV store"), "{reason}");
         }
     }
 

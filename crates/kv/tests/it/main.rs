@@ -1,4 +1,4 @@
-//! Stories of the direct store.
+//! Stories of the KV store.
 
 mod agreement;
 mod bare;

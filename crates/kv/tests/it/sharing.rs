@@ -321,7 +321,7 @@ fn a_client_of_another_protocol_version_is_refused_with_both_versions() {
             for (hello, words) in [
                 (
                     b"stonecdk\x63\0\0\0\0\0\0\0".to_vec(),
-                    "client speaks protocol version 99 of the direct store, the server version",
+                    "client speaks protocol version 99 of the KV store, the server version",
                 ),
                 (b"GET / HTTP/1.1\r\n".to_vec(), "not a client"),
                 (Vec::new(), "not a client"),

@@ -1,7 +1,7 @@
 //! `ycsb`: a workload of YCSB between simulated machines, in virtual time.
 
 use clap::Args;
-use stonecast_bench::direct::{Amount, YcsbOptions};
+use stonecast_bench::kv::{Amount, YcsbOptions};
 use stonecast_bench::{WorkloadFlags, rows as common_rows};
 use stonecast_fabric_sim::MachineProfile;
 use stonecast_lab::sim::{SimYcsbError, SimYcsbOptions, SimYcsbResult, run as measure};

@@ -1,4 +1,4 @@
-//! A client of the direct store that overwrites keys at a pace that does not depend on the answers: a load beside the
+//! A client of the KV store that overwrites keys at a pace that does not depend on the answers: a load beside the
 //! measured clients, which leaves segments to clean.
 
 use std::cell::{Cell, RefCell};

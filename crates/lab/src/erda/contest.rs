@@ -28,13 +28,13 @@ const ADDRESS: &str = "sim:contest";
 const SERVER_COMPLETIONS: u32 = 65_536;
 /// Hardware threads of the paper's machines: two processors of four cores with two threads each.
 const CORES: usize = 16;
-/// Bytes of a segment of the direct store.
+/// Bytes of a segment of the KV store.
 const SEGMENT_SIZE: u64 = 4 << 20;
 /// Bytes of a segment of a pool that has to be cleaned, and the percentage of the pool that is
 /// live.
 const TIGHT_SEGMENT_SIZE: u64 = 256 << 10;
 const TIGHT_LIVE_PERCENT: u64 = 50;
-/// The bytes of a record of the direct store beside key and value, and the unit to which the record's size is rounded
+/// The bytes of a record of the KV store beside key and value, and the unit to which the record's size is rounded
 /// up.
 const RECORD_OVERHEAD: usize = 56;
 const UNIT_SIZE: usize = 64;
@@ -54,11 +54,11 @@ pub struct ContestOptions {
     pub value_size: usize,
     /// The number of writes after each key was stored once. Logs have room for these writes.
     pub writes: u64,
-    /// The room in the log of the direct store.
+    /// The room in the log of the KV store.
     pub room: Room,
 }
 
-/// The room in the log of the direct store.
+/// The room in the log of the KV store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// Room for all writes: nothing is cleaned.
@@ -76,7 +76,7 @@ pub struct Contest {
     geometry: Geometry,
     options: ContestOptions,
     erda: Option<Rc<ErdaServer>>,
-    direct: Rc<RefCell<Option<Rc<Server>>>>,
+    store: Rc<RefCell<Option<Rc<Server>>>>,
 }
 
 /// Counters of the server at one moment.
@@ -126,7 +126,7 @@ impl Contest {
             geometry,
             options,
             erda: None,
-            direct: Rc::default(),
+            store: Rc::default(),
         };
         contest.serve()?;
         Ok(contest)
@@ -228,11 +228,8 @@ impl Contest {
         let created = Pool::create(Rc::new(SimBacking::new(&self.module)), options)
             .and_then(|pool| pool.close());
         created.map_err(StoreError::from)?;
-        let (process, module, served) = (
-            self.server.clone(),
-            self.module.clone(),
-            self.direct.clone(),
-        );
+        let (process, module, served) =
+            (self.server.clone(), self.module.clone(), self.store.clone());
         self.server.runtime().spawn(Box::pin(async move {
             let run = async {
                 let (pool, _) = Pool::open(Rc::new(SimBacking::new(&module)), OpenMode::Serve)?;
@@ -247,7 +244,7 @@ impl Contest {
             };
             run.await.expect("a server that nothing disturbs goes on");
         }));
-        while self.direct.borrow().is_none() {
+        while self.store.borrow().is_none() {
             assert!(self.world.step(), "a server opens its pool or fails");
         }
         Ok(())
@@ -308,9 +305,9 @@ impl Contest {
         }
     }
 
-    /// The cleaning counters of the direct store.
+    /// The cleaning counters of the KV store.
     pub fn cleaning(&self) -> Cleaning {
-        self.direct
+        self.store
             .borrow()
             .as_ref()
             .map_or_else(Cleaning::default, |server| server.cleaning())

@@ -45,9 +45,9 @@ pub enum ContestError {
     /// A published design.
     #[error(transparent)]
     Published(#[from] PublishedError),
-    /// The direct store.
+    /// The KV store.
     #[error(transparent)]
-    Direct(#[from] StoreError),
+    Kv(#[from] StoreError),
 }
 
 /// A client of one of the designs.
@@ -59,7 +59,7 @@ pub struct Contestant {
 enum Kind {
     Erda(ErdaClient),
     Baseline(BaselineClient),
-    Direct(Client),
+    Kv(Client),
 }
 
 impl Contestant {
@@ -78,7 +78,7 @@ impl Contestant {
         let kind = match design {
             Design::Kv => {
                 let port = make_port(stonecast_kv::CLIENT_COMPLETIONS).map_err(StoreError::from)?;
-                Kind::Direct(Client::connect(port, runtime.clone(), address).await?)
+                Kind::Kv(Client::connect(port, runtime.clone(), address).await?)
             }
             Design::ErdaPublished => Kind::Erda(
                 ErdaClient::connect(published()?, runtime.clone(), address, geometry).await?,
@@ -105,7 +105,7 @@ impl Contestant {
         Ok(match &mut self.kind {
             Kind::Erda(client) => client.get(key, value).await?,
             Kind::Baseline(client) => client.get(key, value).await?,
-            Kind::Direct(client) => client.get(key, value).await?.is_some(),
+            Kind::Kv(client) => client.get(key, value).await?.is_some(),
         })
     }
 
@@ -114,7 +114,7 @@ impl Contestant {
         match &mut self.kind {
             Kind::Erda(client) => client.put(key, value).await?,
             Kind::Baseline(client) => client.put(key, value).await?,
-            Kind::Direct(client) => drop(client.put(key, value).await?),
+            Kind::Kv(client) => drop(client.put(key, value).await?),
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Contestant {
         match &mut self.kind {
             Kind::Erda(client) => drop(client.delete(key).await?),
             Kind::Baseline(client) => client.delete(key).await?,
-            Kind::Direct(client) => drop(client.delete(key).await?),
+            Kind::Kv(client) => drop(client.delete(key).await?),
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The figures of Erda's paper, measured again: Erda as published, its two baselines and the direct
+//! The figures of Erda's paper, measured again: Erda as published, its two baselines and the KV
 //! store on the same simulated machines.
 //!
 //! ```text

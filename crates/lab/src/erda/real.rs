@@ -5,7 +5,7 @@
 //! ```text
 //!   this process                             the server's
 //!   thread: device, executor, contestant --- published: serve_published, on memory of a folder
-//!   thread: device, executor, contestant --- direct:    `stonecast serve --durability process`
+//!   thread: device, executor, contestant --- KV store:  `stonecast serve --durability process`
 //! ```
 
 use std::cell::Cell;
@@ -33,7 +33,7 @@ use super::contestant::{ContestError, Contestant, Design};
 use super::run::{KEY_SIZE, Part, load, work};
 use crate::papers::{Axes, Points, Sample, nothing_published};
 use stonecast_bench::cpu_time::process_cpu_ns;
-use stonecast_bench::direct::{ServerOptions, ServerProcess, ServerProcessError};
+use stonecast_bench::kv::{ServerOptions, ServerProcess, ServerProcessError};
 
 /// The name of the figures.
 pub const REAL: &str = "erda-shm";
@@ -71,9 +71,9 @@ const fn axes(name: &'static str, title: &'static str, unit: &'static str) -> Ax
 const SPIN_NS: Nanoseconds = 2_000_000;
 /// Bytes of a value, as in the figures of throughput.
 const VALUE_SIZE: usize = 64;
-/// More bytes than a record of the direct store has beside key and value.
+/// More bytes than a record of the KV store has beside key and value.
 const RECORD_OVERHEAD: usize = 128;
-/// The capacity of the direct store's log is a multiple of this.
+/// The capacity of the KV store's log is a multiple of this.
 const CAPACITY_STEP: u64 = 256 << 20;
 
 /// The error of a real contest.
@@ -104,7 +104,7 @@ pub enum RealError {
 /// The size of a published design's store.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishedStore {
-    /// The design; not the direct store.
+    /// The design; not the KV store.
     pub design: Design,
     /// Keys that will be stored.
     pub keys: u64,
@@ -182,7 +182,7 @@ pub fn serve_published(
         Design::ReadAfterWrite => Scheme::ReadAfterWrite,
         Design::Kv => {
             return Err(ContestError::from(PublishedError::Protocol(
-                "the direct store has a server of its own",
+                "the KV store has a server of its own",
             ))
             .into());
         }

@@ -48,7 +48,7 @@ pub enum Beside {
     Nothing,
     /// One more client overwrites keys at a steady pace; the log has room for all its writes.
     Writer,
-    /// The log is cleaned all the time. Erda's cleaner begins again whenever it has ended; the direct store cleans dead
+    /// The log is cleaned all the time. Erda's cleaner begins again whenever it has ended; the KV store cleans dead
     /// records of the same writer, in a pool that is too small for its writes.
     Cleaning,
 }
@@ -62,7 +62,7 @@ pub struct Outcome {
     pub operations_per_s: f64,
     /// CPU time of the server for each operation.
     pub server_cpu_ns: f64,
-    /// Bytes that the direct store moved meanwhile for each byte written.
+    /// Bytes that the KV store moved meanwhile for each byte written.
     pub moved: f64,
 }
 

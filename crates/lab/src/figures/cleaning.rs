@@ -7,7 +7,7 @@ use stonecast_workload::{Distribution, Mix};
 use super::plan::PUT_CLEANING;
 use super::writes::puts;
 use super::{FiguresError, Run, capacity, loaded_server_of, record_size};
-use stonecast_bench::direct::Amount;
+use stonecast_bench::kv::Amount;
 
 /// Percentage of the small pool that is live.
 const LIVE_PERCENT: u64 = 80;

@@ -17,7 +17,7 @@ use super::plan::{
 use super::{FiguresError, Run, capacity, speed};
 use crate::peers::{PeerError, RedisConnection, RedisPersistence, RedisServer};
 use stonecast_bench::Measured;
-use stonecast_bench::direct::{ServerOptions, ServerProcess};
+use stonecast_bench::kv::{ServerOptions, ServerProcess};
 
 /// Upper bound of the records stored each second, for the capacity of the pool.
 const SETS_PER_S: u64 = 1_500_000;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stonecast::{Connector, Error};
 use stonecast_bench::Measured;
-use stonecast_bench::direct::Session;
+use stonecast_bench::kv::Session;
 use stonecast_workload::{Distribution, Mix, Sequence};
 use tokio::runtime::{Builder, Runtime};
 

@@ -36,7 +36,7 @@ use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 use crate::peers::PeerError;
 use stonecast_bench::DataSet;
 use stonecast_bench::Measured;
-use stonecast_bench::direct::{
+use stonecast_bench::kv::{
     DriveError, LimitError, ServerOptions, ServerProcess, ServerProcessError, Session, YcsbError,
     load,
 };

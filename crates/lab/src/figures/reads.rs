@@ -15,7 +15,7 @@ use super::{FiguresError, Run, loaded_server, server_memory, speed};
 use crate::peers::{Lmdb, RedisPersistence, RedisServer, View};
 use stonecast_bench::Measured;
 use stonecast_bench::cpu_time::process_cpu_ns;
-use stonecast_bench::direct::{
+use stonecast_bench::kv::{
     Amount, Limit, Order, Plan, ServerProcess, Session, StoreMemory, Target, YcsbOptions,
 };
 use stonecast_bench::{clock_look_ns, timing_interval};
@@ -218,7 +218,7 @@ fn two_clients(run: &mut Run<'_>, server: &ServerProcess) -> Result<(), FiguresE
             with_limit: false,
             locations: LOCATIONS,
         };
-        let result = stonecast_bench::direct::run(&target, &options, |_| {})?;
+        let result = stonecast_bench::kv::run(&target, &options, |_| {})?;
         let measured = Measured {
             ops: result.ops,
             errors: result.errors,

@@ -10,7 +10,7 @@ use super::figure::Definition;
 use super::plan::{PUT_DURABLE_16, PUT_DURABLE_128, PUT_PUBLISHED, PUT_REDIS};
 use super::{FiguresError, Run, capacity, speed};
 use crate::peers::{RedisConnection, RedisPersistence, RedisServer};
-use stonecast_bench::direct::{Amount, Plan, ServerOptions, ServerProcess, Session, load};
+use stonecast_bench::kv::{Amount, Plan, ServerOptions, ServerProcess, Session, load};
 use stonecast_bench::timing_interval;
 
 /// Upper bound of durable puts per second on a file, for the capacity of the pool.

@@ -28,7 +28,7 @@ use stonecast_media::MediaError;
 use stonecast_persist::execute::ExecuteError;
 use stonecast_persist::{NoPlan, Plan, Scenario, plan_for, scenarios};
 
-use stonecast_bench::direct::SharedMemory;
+use stonecast_bench::kv::SharedMemory;
 
 pub use figure::svg;
 pub use paper::{PAPER, PUBLISHED, points};

@@ -35,7 +35,7 @@ use stonecast_persist::{FlushKind, Operation, Plan, Platform, Update, plan_for};
 use super::log::{LOG_SIZE, RECORD_SIZE, place, record, tail};
 use super::{Measurement, RemotelogError, WARM_UP};
 use stonecast::OpenDevice;
-use stonecast_bench::direct::Devices;
+use stonecast_bench::kv::Devices;
 
 const CAPACITY: u64 = 1 << 20;
 const BUFFER_SIZE: u32 = 256;

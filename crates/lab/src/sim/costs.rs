@@ -1,4 +1,4 @@
-//! The exact costs of each operation of the direct store: one client, one operation at a time, no
+//! The exact costs of each operation of the KV store: one client, one operation at a time, no
 //! other load.
 //!
 //! Costs follow from the protocol and the modelled parts, so they are compared to the last digit: a

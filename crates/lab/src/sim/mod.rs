@@ -1,4 +1,4 @@
-//! The direct store in the simulated world: one server and its clients, each on its own machine, in
+//! The KV store in the simulated world: one server and its clients, each on its own machine, in
 //! virtual time.
 //!
 //! ```text

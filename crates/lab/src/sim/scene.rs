@@ -1,4 +1,4 @@
-//! A world with one server of the direct store and any number of clients.
+//! A world with one server of the KV store and any number of clients.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -21,7 +21,7 @@ use stonecast_workload::{KeyName, Sequence, SequenceOptions, ValuePool};
 use super::scene::{Scene, SceneClient, SceneOptions};
 use stonecast_bench::Latencies;
 use stonecast_bench::YcsbResult;
-use stonecast_bench::direct::{Amount, YcsbOptions};
+use stonecast_bench::kv::{Amount, YcsbOptions};
 
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]

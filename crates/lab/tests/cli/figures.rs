@@ -58,7 +58,7 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
             "{series} writes twice: {update}"
         );
     }
-    // The direct store writes each byte of the record once, with a header of 40 bytes, of which 24 are the stamp. The
+    // The KV store writes each byte of the record once, with a header of 40 bytes, of which 24 are the stamp. The
     // count includes all metadata: the witness of a segment is 8 bytes for each 16 KiB, of which some are lost at the
     // ends of extents.
     for (size, most) in [(64.0, 1.3), (1024.0, 1.05)] {
@@ -123,7 +123,7 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     );
     let points = points(&printed);
     assert_eq!(points.len(), SERIES.len() * 5);
-    // The direct store needs one round trip and the published design two, on machines on which only round trips count.
+    // The KV store needs one round trip and the published design two, on machines on which only round trips count.
     assert!(at(&points, "kv", "64") < at(&points, "erda-published", "64"));
 }
 

@@ -11,7 +11,7 @@ use stonecast_lab::sim::{Cost, costs, move_cost, print_costs, print_move_cost};
 
 const UPDATE: &str = "STONECAST_WRITE_COSTS";
 const EXPLANATION: &str = "\
-What one operation of the direct store costs, one at a time. Sizes are bytes, times nanoseconds of virtual time.
+What one operation of the KV store costs, one at a time. Sizes are bytes, times nanoseconds of virtual time.
 
 trips     batches of work requests that the client posts and waits for
 requests  work requests of client + server

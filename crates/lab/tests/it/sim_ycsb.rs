@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stonecast_bench::DataSet;
-use stonecast_bench::direct::{Amount, YcsbOptions};
+use stonecast_bench::kv::{Amount, YcsbOptions};
 use stonecast_fabric_sim::MachineProfile;
 use stonecast_kv::limits::LOCATIONS;
 use stonecast_lab::sim::{SimYcsbOptions, SimYcsbResult, run};

@@ -86,7 +86,7 @@ fn a_server_of_another_version_is_refused_with_both_versions() {
         server.join().unwrap();
         let said = error.to_string();
         let both = format!(
-            "the server speaks protocol version {version} of the direct store, the client version {PROTOCOL_VERSION}; use the same \
+            "the server speaks protocol version {version} of the KV store, the client version {PROTOCOL_VERSION}; use the same \
              version of stonecast on both sides"
         );
         assert!(said.contains(&both), "{said}");
@@ -108,7 +108,7 @@ fn an_embedded_server_refuses_a_client_of_another_version_with_both_versions() {
             panic!("a client of version {version} was accepted");
         };
         let both = format!(
-            "the client speaks protocol version {version} of the direct store, the server version {PROTOCOL_VERSION}"
+            "the client speaks protocol version {version} of the KV store, the server version {PROTOCOL_VERSION}"
         );
         assert!(reason.starts_with(&both), "{reason}");
     }

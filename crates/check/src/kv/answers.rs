@@ -1,6 +1,6 @@
 //! The answers of all clients of a store of keys, judged as one history.
 
-use crate::direct::words::WORDS;
+use crate::kv::words::WORDS;
 use crate::linearizability::{STATES_MAX, Verdict};
 use crate::models::register::{self, History};
 use crate::violation::Violation;

@@ -11,8 +11,8 @@ use stonecast_fabric_sim::{Fault, Process};
 use stonecast_kv::limits::PROTOCOL_VERSION as VERSION;
 use stonecast_log::{Condition, Draft, Kind};
 
-use crate::direct::client::Work;
-use crate::direct::raw::{NoConnection, Raw, request};
+use crate::kv::client::Work;
+use crate::kv::raw::{NoConnection, Raw, request};
 use crate::violation::Violation;
 
 /// Answer of the server: the request broke the rules.

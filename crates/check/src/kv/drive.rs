@@ -9,15 +9,15 @@ use stonecast_base::{Nanoseconds, Random, random_from_seed};
 use stonecast_fabric_sim::{Fate, Fault, Process, SimBacking, Survivor, World};
 use stonecast_media::Pool;
 
-use crate::direct::answers::judge_history;
-use crate::direct::client::{self, Work};
-use crate::direct::damage::Damage;
-use crate::direct::keys;
-use crate::direct::mishaps::{self, Mishap};
-use crate::direct::progress::{self, PROGRESS_NS};
-use crate::direct::setup::Setup;
-use crate::direct::subject::{Direct, SERVER, Upkeep, everything};
 use crate::explorer::Explorer;
+use crate::kv::answers::judge_history;
+use crate::kv::client::{self, Work};
+use crate::kv::damage::Damage;
+use crate::kv::keys;
+use crate::kv::mishaps::{self, Mishap};
+use crate::kv::progress::{self, PROGRESS_NS};
+use crate::kv::setup::Setup;
+use crate::kv::subject::{Kv, SERVER, Upkeep, everything};
 use crate::lab::Lab;
 use crate::oracles;
 use crate::oracles::acknowledged::Allowed;
@@ -33,12 +33,12 @@ const SAFETY_NS: Nanoseconds = 20_000_000_000;
 const FILLED_NS: Nanoseconds = 60_000_000_000;
 
 pub(super) struct Run {
-    pub(super) stage: Stage<Direct>,
+    pub(super) stage: Stage<Kv>,
     pub(super) work: Rc<Work>,
     pub(super) random: Random,
     pub(super) course: Course,
     pub(super) damage: Damage,
-    pub(super) explorer: Explorer<Direct>,
+    pub(super) explorer: Explorer<Kv>,
     pub(super) allowed: Allowed,
     /// Moments at which a power cut is still to be examined.
     pub(super) crash_points: u32,
@@ -88,7 +88,7 @@ impl Run {
         let mut random = random_from_seed(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let names = (0..setup.keys).map(keys::name).collect();
         let work = Work::new(setup.clone(), names);
-        let subject = Direct::new(work.clone());
+        let subject = Kv::new(work.clone());
         let nodes = vec![server(&world, setup)];
         let report = Report {
             sizes: setup.sizes(),

@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use stonecast_fabric_sim::World;
 
-use crate::direct::client::Work;
-use crate::direct::contents::Contents;
-use crate::direct::drive::server;
-use crate::direct::keys;
-use crate::direct::setup::Setup;
-use crate::direct::subject::Direct;
 use crate::explorer::{Effort, Explorer, Judge};
+use crate::kv::client::Work;
+use crate::kv::contents::Contents;
+use crate::kv::drive::server;
+use crate::kv::keys;
+use crate::kv::setup::Setup;
+use crate::kv::subject::Kv;
 use crate::lab::Lab;
 use crate::violation::Violation;
 use crate::wrecks::Wrecks;
@@ -38,7 +38,7 @@ fn the_end_of_every_cut_recovery_is_judged_even_after_torn_headers() {
     let world = World::new(1);
     let node = server(&world, &setup);
     let names = (0..setup.keys).map(keys::name).collect();
-    let subject = Direct::new(Work::new(setup.clone(), names));
+    let subject = Kv::new(Work::new(setup.clone(), names));
     let effort = Effort {
         states: 1,
         states_again: 0,

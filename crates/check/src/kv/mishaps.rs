@@ -5,8 +5,8 @@ use rand::RngExt as _;
 use stonecast_base::Random;
 use stonecast_fabric_sim::{Fault, Faults, LocalClock, World};
 
-use crate::direct::setup::Setup;
-use crate::direct::visitors::Visitor;
+use crate::kv::setup::Setup;
+use crate::kv::visitors::Visitor;
 
 /// A mishap at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use stonecast_base::{Random, Span};
 use stonecast_fabric_sim::{Fault, Faults, Survivor};
 use stonecast_media::Blob;
 
-use crate::direct::client::Work;
-use crate::direct::contents::Contents;
-use crate::direct::keys;
-use crate::direct::subject::{Direct, everything};
+use crate::kv::client::Work;
+use crate::kv::contents::Contents;
+use crate::kv::keys;
+use crate::kv::subject::{Kv, everything};
 use crate::lab::{Lab, REFUSED};
 use crate::oracles::values;
 use crate::values::{ValueId, encode};
@@ -29,7 +29,7 @@ const ORACLE: &str = "damage is never served";
 
 /// Examines damaged media.
 pub(crate) struct Damage {
-    lab: Rc<Lab<Direct>>,
+    lab: Rc<Lab<Kv>>,
     faults: Faults,
     pub states: u64,
 }
@@ -44,7 +44,7 @@ const KINDS: [Fault; 5] = [
 ];
 
 impl Damage {
-    pub fn new(lab: Rc<Lab<Direct>>, faults: Faults) -> Self {
+    pub fn new(lab: Rc<Lab<Kv>>, faults: Faults) -> Self {
         Self {
             lab,
             faults,

@@ -4,10 +4,10 @@ use rand::RngExt as _;
 use stonecast_fabric_sim::{Fate, Fault, Machine};
 use stonecast_media::PersistenceDomain;
 
-use crate::direct::drive::Run;
-use crate::direct::mishaps::{self, Mishap};
-use crate::direct::subject::SERVER;
-use crate::direct::visitors;
+use crate::kv::drive::Run;
+use crate::kv::mishaps::{self, Mishap};
+use crate::kv::subject::SERVER;
+use crate::kv::visitors;
 use crate::partitions::{duration_ns, partition};
 
 /// Number of events for which the end of a server waits for a store.

@@ -1,4 +1,4 @@
-//! The direct store: a server process, client threads, and the measured loops, over shared memory or devices of the
+//! The KV store: a server process, client threads, and the measured loops, over shared memory or devices of the
 //! caller.
 
 mod devices;

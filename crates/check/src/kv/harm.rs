@@ -6,10 +6,10 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_fabric_sim::Fault;
 
-use crate::direct::damage::Image;
-use crate::direct::drive::Run;
-use crate::direct::subject::everything;
-use crate::direct::{keys, progress};
+use crate::kv::damage::Image;
+use crate::kv::drive::Run;
+use crate::kv::subject::everything;
+use crate::kv::{keys, progress};
 use crate::values::ValueId;
 
 impl Run {

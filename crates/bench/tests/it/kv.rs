@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stonecast_bench::DataSet;
-use stonecast_bench::direct::{
-    Amount, Limit, Order, Plan, Session, YcsbError, YcsbOptions, load, run,
-};
+use stonecast_bench::kv::{Amount, Limit, Order, Plan, Session, YcsbError, YcsbOptions, load, run};
 use stonecast_kv::limits::LOCATIONS;
 use stonecast_workload::{Distribution, KeyName, Mix, Sequence, SequenceOptions};
 
@@ -198,7 +196,7 @@ fn a_run_without_a_server_fails_and_does_not_hang() {
 
 #[test]
 fn options_that_contradict_each_other_are_refused() {
-    let target = stonecast_bench::direct::Target {
+    let target = stonecast_bench::kv::Target {
         address: "shm:nowhere".to_owned(),
         server_pid: Some(1),
     };

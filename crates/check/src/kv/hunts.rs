@@ -1,4 +1,4 @@
-//! The choices of directed hunts: short runs of the direct store that dwell on events that are rare in other runs.
+//! The choices of directed hunts: short runs of the KV store that dwell on events that are rare in other runs.
 //!
 //! A hunt is a run of `kv-lite` with a few choices fixed, so that all other choices still come from the seed, and every oracle judges it.
 //!
@@ -15,8 +15,8 @@ use stonecast_base::random_from_seed;
 use stonecast_fabric_sim::{Faults, MachineOptions};
 use stonecast_media::{DeclaredPlatform, PersistenceDomain, PoolOptions};
 
-use crate::direct::setup::{FILLED_SIZES, Setup};
 use crate::explorer::Effort;
+use crate::kv::setup::{FILLED_SIZES, Setup};
 
 /// Number of states of each power cut, where every moment is examined.
 const STATES_OF_A_MOMENT: u64 = 8;

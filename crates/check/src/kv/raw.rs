@@ -10,7 +10,7 @@ use stonecast_fabric::{
 use stonecast_fabric_sim::Process;
 use stonecast_log::{LogFormat, STAMP_SIZE};
 
-use crate::direct::client::ADDRESS;
+use crate::kv::client::ADDRESS;
 
 /// Bytes of a receive buffer: the longest answer.
 const ANSWER_SIZE: u64 = 1024;

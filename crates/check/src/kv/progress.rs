@@ -8,7 +8,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::Process;
 use stonecast_kv::{CLIENT_COMPLETIONS, Client};
 
-use crate::direct::client::{ADDRESS, Work, execute, judge_error};
+use crate::kv::client::{ADDRESS, Work, execute, judge_error};
 use crate::models::register::{Answer, Call};
 use crate::oracles::space;
 use crate::timeline::LAST_READER;

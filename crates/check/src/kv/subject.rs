@@ -7,11 +7,11 @@ use stonecast_fabric_sim::{Faults, Process, Survivor};
 use stonecast_kv::{Cleaning, Server, ServerOptions, StoreError};
 use stonecast_media::{OpenMode, Pool};
 
-use crate::direct::client::{self, ADDRESS, Work};
-use crate::direct::contents::Contents;
-use crate::direct::words::WORDS;
-use crate::direct::{contents, keys};
 use crate::history::NodeId;
+use crate::kv::client::{self, ADDRESS, Work};
+use crate::kv::contents::Contents;
+use crate::kv::words::WORDS;
+use crate::kv::{contents, keys};
 use crate::lab::REFUSED;
 use crate::models::register::{Answer, Call};
 use crate::oracles::values;
@@ -24,7 +24,7 @@ use crate::wrecks::Wrecks;
 pub(crate) const SERVER: NodeId = 0;
 
 /// The store with one server.
-pub(crate) struct Direct {
+pub(crate) struct Kv {
     pub work: Rc<Work>,
     options: ServerOptions,
     /// Upkeep of all servers so far, including servers that ended.
@@ -40,7 +40,7 @@ pub(crate) struct Upkeep {
     pub growths: u64,
 }
 
-impl Direct {
+impl Kv {
     /// The store for `work`.
     pub fn new(work: Rc<Work>) -> Rc<Self> {
         let options = ServerOptions {
@@ -104,7 +104,7 @@ impl Direct {
     }
 }
 
-impl Subject for Direct {
+impl Subject for Kv {
     type Call = Call;
     type Answer = Answer;
     type Contents = Contents;

@@ -15,9 +15,9 @@ use stonecast_kv::{
     Written,
 };
 
-use crate::direct::setup::Setup;
-use crate::direct::subject::SERVER;
 use crate::history::OperationId;
+use crate::kv::setup::Setup;
+use crate::kv::subject::SERVER;
 use crate::models::register::{Answer, Call, Expected};
 use crate::oracles::values;
 use crate::subject::Testimony;
