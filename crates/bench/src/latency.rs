@@ -13,11 +13,11 @@ const CLOCK_SHARE_MAX: f64 = 0.01;
 
 /// A histogram of nanoseconds.
 #[derive(Clone)]
-pub struct Latencies {
+pub struct LatencyHistogram {
     histogram: Histogram<u64>,
 }
 
-impl Default for Latencies {
+impl Default for LatencyHistogram {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
             .expect("the bounds are constants that are in order");
@@ -25,7 +25,7 @@ impl Default for Latencies {
     }
 }
 
-impl Latencies {
+impl LatencyHistogram {
     /// Adds a latency.
     #[inline]
     pub fn record(&mut self, latency: Duration) {
@@ -56,7 +56,7 @@ impl Latencies {
 pub struct Stopwatch {
     interval: u32,
     countdown: u32,
-    latencies: Latencies,
+    latencies: LatencyHistogram,
 }
 
 impl Stopwatch {
@@ -66,7 +66,7 @@ impl Stopwatch {
         Self {
             interval,
             countdown: interval,
-            latencies: Latencies::default(),
+            latencies: LatencyHistogram::default(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Stopwatch {
     }
 
     /// The recorded latencies.
-    pub fn into_latencies(self) -> Latencies {
+    pub fn into_latencies(self) -> LatencyHistogram {
         self.latencies
     }
 }
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn quantiles_are_the_recorded_latencies_to_three_digits() {
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyHistogram::default();
         (1..=1000).for_each(|i| latencies.record(Duration::from_nanos(i * 1000)));
-        let mut other = Latencies::default();
+        let mut other = LatencyHistogram::default();
         other.record(Duration::from_secs(3600));
         other.record(Duration::ZERO);
         latencies.add(&other);
@@ -135,7 +135,7 @@ mod tests {
                 "{share}: {found} instead of {expected}"
             );
         }
-        assert_eq!(Latencies::default().quantile_ns(0.5), 0);
+        assert_eq!(LatencyHistogram::default().quantile_ns(0.5), 0);
     }
 
     #[test]

@@ -17,6 +17,6 @@ mod result;
 
 pub use arguments::{DistributionArgument, WorkloadArgument, WorkloadFlags, rows};
 pub use data_set::DataSet;
-pub use latency::{Latencies, Stopwatch, clock_look_ns, timing_interval};
+pub use latency::{LatencyHistogram, Stopwatch, clock_look_ns, timing_interval};
 pub use measured::{Measured, median};
 pub use result::YcsbResult;

@@ -1,6 +1,6 @@
 //! The findings of a measured loop over any store.
 
-use crate::latency::Latencies;
+use crate::latency::LatencyHistogram;
 
 /// The findings of a measured loop.
 #[derive(Clone, Default)]
@@ -14,7 +14,7 @@ pub struct Measured {
     /// CPU time of the client threads, in nanoseconds.
     pub client_cpu_ns: u64,
     /// Latencies of the operations that were timed.
-    pub latencies: Latencies,
+    pub latencies: LatencyHistogram,
     /// Keys that the store's client read by their remembered places.
     pub location_hits: u64,
     /// Keys that the client read otherwise.

@@ -31,9 +31,9 @@ pub enum Amount {
     Operations(u64),
 }
 
-/// The plan of a loop.
+/// A measured loop over operations that were drawn before.
 #[derive(Clone)]
-pub struct Plan {
+pub struct Loop {
     /// The operations.
     pub sequence: Arc<Sequence>,
     /// The index in the sequence at which the loop starts.
@@ -99,7 +99,7 @@ impl Pacer {
     }
 }
 
-impl Plan {
+impl Loop {
     /// Runs the loop to its end. A full pool ends the run early and counts as one error, since the operations before it
     /// are a measurement.
     pub fn run(&self, session: &Session) -> Result<Measured, DriveError> {

@@ -12,7 +12,7 @@ mod session;
 mod ycsb;
 
 pub use devices::{Devices, OpenedDevice, SharedMemory};
-pub use drive::{Amount, DriveError, Plan};
+pub use drive::{Amount, DriveError, Loop};
 pub use limit::{Limit, LimitError, Order, Piece, StoreMemory};
 pub use load::load;
 #[cfg(feature = "verbs")]

@@ -17,7 +17,7 @@ use stonecast_kv::StoreError;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
 use super::devices::{Devices, SharedMemory};
-use super::drive::{Amount, DriveError, Plan};
+use super::drive::{Amount, DriveError, Loop};
 use super::limit::{Limit, LimitError, Order};
 use super::session::Session;
 use crate::cpu_time::process_cpu_ns;
@@ -319,7 +319,7 @@ impl Stage<'_> {
         result.inspect_err(|_| self.failed.store(true, Ordering::Release))
     }
 
-    fn get_ready(&self, address: &str, start: usize) -> Result<(Session, Plan), YcsbError> {
+    fn get_ready(&self, address: &str, start: usize) -> Result<(Session, Loop), YcsbError> {
         let options = &self.options;
         let session = Session::open_another(self.devices, address, options.locations)?;
         let share = |all: u64| all.div_ceil(options.clients.into());
@@ -327,7 +327,7 @@ impl Stage<'_> {
             Amount::Operations(all) => Amount::Operations(share(all).min(WARM_UP_OPERATIONS)),
             Amount::Time(time) => Amount::Time(time.min(WARM_UP)),
         };
-        let mut plan = Plan {
+        let mut plan = Loop {
             sequence: self.sequence.clone(),
             start,
             value_size: options.data.value_size,

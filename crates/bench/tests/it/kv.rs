@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stonecast_bench::DataSet;
-use stonecast_bench::kv::{Amount, Limit, Order, Plan, Session, YcsbError, YcsbOptions, load, run};
+use stonecast_bench::kv::{Amount, Limit, Loop, Order, Session, YcsbError, YcsbOptions, load, run};
 use stonecast_kv::limits::LOCATIONS;
 use stonecast_workload::{Distribution, KeyName, Mix, Sequence, SequenceOptions};
 
@@ -134,7 +134,7 @@ fn absent_keys_and_values_of_another_size_count_as_errors() {
                 .filter(|operation| operation.number() >= 2000)
                 .count();
             let expected = if value_size == 99 { 8192 } else { absent };
-            let plan = Plan {
+            let plan = Loop {
                 sequence,
                 start: 0,
                 value_size,

@@ -59,7 +59,7 @@ impl Drop for ThreadServer {
             let ended = thread.join();
             assert!(
                 ended.is_ok() || thread::panicking(),
-                "the server ends in good order"
+                "the server ends in order"
             );
         }
     }

@@ -16,7 +16,7 @@ use crate::peers::{Lmdb, RedisPersistence, RedisServer, View};
 use stonecast_bench::Measured;
 use stonecast_bench::cpu_time::process_cpu_ns;
 use stonecast_bench::kv::{
-    Amount, Limit, Order, Plan, ServerProcess, Session, StoreMemory, Target, YcsbOptions,
+    Amount, Limit, Loop, Order, ServerProcess, Session, StoreMemory, Target, YcsbOptions,
 };
 use stonecast_bench::{clock_look_ns, timing_interval};
 
@@ -174,11 +174,11 @@ fn gets(
 
 fn multi_gets(run: &mut Run<'_>, session: &Session, reader: &Reader) -> Result<(), FiguresError> {
     let uniform = Arc::new(run.sequence(Mix::C, Distribution::Uniform));
-    let one_by_one = Plan {
+    let one_by_one = Loop {
         sequence: uniform,
         ..reader.plan.clone()
     };
-    let batched = Plan {
+    let batched = Loop {
         batch: BATCH,
         interval: 1,
         ..one_by_one.clone()
@@ -241,7 +241,7 @@ fn two_clients(run: &mut Run<'_>, server: &ServerProcess) -> Result<(), FiguresE
 
 /// A warm client that reads one key after the other.
 struct Reader {
-    plan: Plan,
+    plan: Loop,
     memory: StoreMemory,
 }
 
@@ -252,7 +252,7 @@ impl Reader {
         duration: Duration,
         value_size: usize,
     ) -> Result<Self, FiguresError> {
-        let mut plan = Plan {
+        let mut plan = Loop {
             sequence,
             start: 0,
             value_size,

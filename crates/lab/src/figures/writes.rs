@@ -10,7 +10,7 @@ use super::figure::Definition;
 use super::plan::{PUT_DURABLE_16, PUT_DURABLE_128, PUT_PUBLISHED, PUT_REDIS};
 use super::{FiguresError, Run, capacity, speed};
 use crate::peers::{RedisConnection, RedisPersistence, RedisServer};
-use stonecast_bench::kv::{Amount, Plan, ServerOptions, ServerProcess, Session, load};
+use stonecast_bench::kv::{Amount, Loop, ServerOptions, ServerProcess, Session, load};
 use stonecast_bench::timing_interval;
 
 /// Upper bound of durable puts per second on a file, for the capacity of the pool.
@@ -171,7 +171,7 @@ pub(super) fn puts(
     amount: Amount,
     value_size: usize,
 ) -> Result<f64, FiguresError> {
-    let warm_up = Plan {
+    let warm_up = Loop {
         sequence: sequence.clone(),
         start: 0,
         value_size,
@@ -183,7 +183,7 @@ pub(super) fn puts(
         begun: Arc::default(),
     };
     speed("PUT", &warm_up.run(session)?)?;
-    let measured = Plan { amount, ..warm_up }.run(session)?;
+    let measured = Loop { amount, ..warm_up }.run(session)?;
     speed("PUT", &measured)
 }
 

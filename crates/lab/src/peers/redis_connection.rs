@@ -16,7 +16,7 @@ use stonecast_workload::{Sequence, ValuePool};
 use super::PeerError;
 use super::resp::{self, Reply};
 use stonecast_bench::DataSet;
-use stonecast_bench::Latencies;
+use stonecast_bench::LatencyHistogram;
 use stonecast_bench::Measured;
 use stonecast_bench::cpu_time::thread_cpu_ns;
 
@@ -156,7 +156,7 @@ impl RedisConnection {
         let mut cursor = sequence.cursor(0);
         let mut values = ValuePool::new(data.value_size, &mut random_from_seed(data.seed));
         let mut updates = Vec::with_capacity(pipeline);
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyHistogram::default();
         let (mut ops, mut errors) = (0, 0);
         let cpu_start = thread_cpu_ns().map_err(PeerError::system("reading the CPU time"))?;
         let start = Instant::now();

@@ -27,8 +27,8 @@ use stonecast_media::{
     PersistentRegion, Prepared, ReceiveBuffers, create_backing, detect_domain,
 };
 use stonecast_persist::execute::{
-    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester,
-    Responder,
+    ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester,
+    Responder, UpdateEffect,
 };
 use stonecast_persist::{FlushKind, Operation, Plan, Platform, Update, plan_for};
 
@@ -282,7 +282,7 @@ impl Writer<'_> {
         for _ in 0..RETRIES_MAX {
             match self.session.append(self.plan, number) {
                 Ok(()) => return Ok(()),
-                Err(error) if error.effect() == Effect::Unknown => self.retried += 1,
+                Err(error) if error.effect() == UpdateEffect::Unknown => self.retried += 1,
                 Err(error) => return Err(error.into()),
             }
             self.session = connect(self.ends, self.plan, self.address)?;

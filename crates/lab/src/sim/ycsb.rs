@@ -19,7 +19,7 @@ use stonecast_media::MediaError;
 use stonecast_workload::{KeyName, Sequence, SequenceOptions, ValuePool};
 
 use super::scene::{Scene, SceneClient, SceneOptions};
-use stonecast_bench::Latencies;
+use stonecast_bench::LatencyHistogram;
 use stonecast_bench::YcsbResult;
 use stonecast_bench::kv::{Amount, YcsbOptions};
 
@@ -192,7 +192,7 @@ struct Lane {
     pool: RefCell<ValuePool>,
     ops: Cell<u64>,
     errors: Cell<u64>,
-    latencies: RefCell<Latencies>,
+    latencies: RefCell<LatencyHistogram>,
 }
 
 /// Runs `amount` on every client, and adds up the results.
@@ -331,7 +331,7 @@ struct Measured {
     ns: Nanoseconds,
     ops: u64,
     errors: u64,
-    latencies: Latencies,
+    latencies: LatencyHistogram,
 }
 
 /// Counters at one moment.

@@ -93,7 +93,7 @@ pub enum ExecuteError {
 
 /// The meaning of an error for the update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum UpdateEffect {
     /// Nothing was done.
     None,
     /// The update may or may not be persisted, now or later.
@@ -102,9 +102,9 @@ pub enum Effect {
 
 impl ExecuteError {
     /// The meaning of the error for the update. Never *done*, and *not done* only if nothing was posted.
-    pub fn effect(&self) -> Effect {
+    pub fn effect(&self) -> UpdateEffect {
         match self {
-            Self::Unknown { .. } | Self::Completion(_) | Self::Persist(_) => Effect::Unknown,
+            Self::Unknown { .. } | Self::Completion(_) | Self::Persist(_) => UpdateEffect::Unknown,
             Self::Missing { .. }
             | Self::Medium { .. }
             | Self::Placing(_)
@@ -114,7 +114,7 @@ impl ExecuteError {
             | Self::Update { .. }
             | Self::Spent
             | Self::Protocol { .. }
-            | Self::Device(_) => Effect::None,
+            | Self::Device(_) => UpdateEffect::None,
         }
     }
 }

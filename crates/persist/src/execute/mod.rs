@@ -52,7 +52,7 @@ pub use append::{
     OutOfOrder, RECEIVING_SIZE, Receiving, Route, Standing, WrongAnswer,
 };
 pub use commit::{Commit, NoCommit};
-pub use error::{Effect, ExecuteError};
+pub use error::{ExecuteError, UpdateEffect};
 use halves::Halves;
 use medium::check_medium;
 pub use payload::{PLACE_GRAIN, Payload};

@@ -15,7 +15,7 @@
 //!
 //! The model leaves out torn lines (records are validated by their own checksum), several queue pairs (no order holds across
 //! them), messages of an older run that recovery finds (they carry a generation), and the loss of the medium itself. It covers
-//! the death of processes: a party may stop for ever after each step, and the visible state then is one of the outcomes of a
+//! the death of processes: a party may stop forever after each step, and the visible state then is one of the outcomes of a
 //! power cut.
 
 mod assumptions;
@@ -60,7 +60,7 @@ pub enum Verdict {
     },
     /// A crash breaks its promise; a shortest run to that crash.
     Broken(Run),
-    /// The requester may wait for ever although nothing has failed.
+    /// The requester may wait forever although nothing has failed.
     Stuck(Run),
 }
 

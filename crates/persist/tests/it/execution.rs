@@ -11,8 +11,8 @@ use stonecast_media::{
     PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
 };
 use stonecast_persist::execute::{
-    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal,
-    Requester, Responder, recover,
+    ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal,
+    Requester, Responder, UpdateEffect, recover,
 };
 use stonecast_persist::{FlushKind, Operation, Plan, Platform, Program, Update, plan_for};
 
@@ -146,7 +146,8 @@ fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
                 .err()
                 .unwrap();
             assert!(
-                refused.to_string().contains("another plan") && refused.effect() == Effect::None,
+                refused.to_string().contains("another plan")
+                    && refused.effect() == UpdateEffect::None,
                 "{refused}"
             );
             let same_steps = Rehearsal::connect(
@@ -235,7 +236,7 @@ fn a_device_without_atomic_write_is_refused_before_anything_is_done() {
         .err()
         .unwrap();
     assert!(refused.to_string().contains("ATOMIC_WRITE"), "{refused}");
-    assert_eq!(refused.effect(), Effect::None);
+    assert_eq!(refused.effect(), UpdateEffect::None);
 }
 
 /// Needs the check of the agent that places bytes: over shared memory the requester's processor leaves them in a cache, and
@@ -256,7 +257,7 @@ fn a_plan_that_relies_on_a_nic_is_refused_with_a_remedy_if_a_processor_places() 
             provider.executor().block_on(connect).err().unwrap()
         };
         let refused = refuse(&plan(Ddio::Off));
-        assert_eq!(refused.effect(), Effect::None);
+        assert_eq!(refused.effect(), UpdateEffect::None);
         if name == "shared memory" {
             let said = refused.to_string();
             assert!(
@@ -327,7 +328,7 @@ fn an_update_that_a_plan_cannot_carry_is_refused_and_the_session_continues() {
         ] {
             let refused = session.run(&payload).await.err().unwrap();
             assert!(
-                refused.to_string().contains(part) && refused.effect() == Effect::None,
+                refused.to_string().contains(part) && refused.effect() == UpdateEffect::None,
                 "{refused}"
             );
         }
@@ -393,7 +394,7 @@ fn an_update_that_was_abandoned_half_way_ends_the_session() {
                 .err()
                 .unwrap();
             assert!(
-                matches!(refused, ExecuteError::Spent) && refused.effect() == Effect::None,
+                matches!(refused, ExecuteError::Spent) && refused.effect() == UpdateEffect::None,
                 "{refused}"
             );
         },

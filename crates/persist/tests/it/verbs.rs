@@ -19,8 +19,8 @@ use stonecast_media::{
     Region as _, Writable,
 };
 use stonecast_persist::execute::{
-    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester,
-    Responder,
+    ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester,
+    Responder, UpdateEffect,
 };
 use stonecast_persist::litmus::check;
 use stonecast_persist::{FlushKind, Operation, Plan, Platform, Update, plan_for};
@@ -340,7 +340,7 @@ fn every_plan_that_device_and_medium_can_do_is_executed_and_every_other_is_refus
             }
             Err(error) => {
                 let words = error.to_string();
-                assert_eq!(error.effect(), Effect::None, "{name}: {words}");
+                assert_eq!(error.effect(), UpdateEffect::None, "{name}: {words}");
                 assert!(
                     lacks.iter().any(|what| words.contains(what)),
                     "{name}: {words}"
@@ -439,7 +439,7 @@ fn a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_d
                 match requester.persist(&Payload::single(offset, &record)).await {
                     Ok(_persisted) => break,
                     Err(error) => {
-                        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+                        assert_eq!(error.effect(), UpdateEffect::Unknown, "{error}");
                         unknown += 1;
                         let spent = requester.persist(&Payload::single(offset, &record)).await.err();
                         assert!(matches!(spent, Some(ExecuteError::Spent)), "a session ends with its first failure: {spent:?}");

@@ -37,7 +37,7 @@ enum Outcome {
     Sound { states: u64 },
     /// An entry was concluded and is not there.
     Lost { entry: u64 },
-    /// The appender waits for ever.
+    /// The appender waits forever.
     NeverConcludes,
 }
 

@@ -12,7 +12,7 @@ mod stage;
 use stonecast_media::{
     Ddio, DeclaredPlatform, Durability, Means, PersistenceDomain, ReceiveBuffers,
 };
-use stonecast_persist::execute::{Commit, Effect};
+use stonecast_persist::execute::{Commit, UpdateEffect};
 use stonecast_persist::{
     FlushKind, Operation, Platform, Program, Scenario, Step, Transport, Update, plan_for,
     published_platforms, scenarios,
@@ -319,7 +319,7 @@ fn a_flush_without_an_answer_is_neither_done_nor_not_done() {
         let error = stage::cut_during_the_update(&scenario);
         assert_eq!(
             error.effect(),
-            Effect::Unknown,
+            UpdateEffect::Unknown,
             "{}: {error}",
             name(&scenario)
         );

@@ -48,7 +48,7 @@ pub enum Outcome {
     },
     /// A power cut breaks the promise.
     Broken(Broken),
-    /// The requester waits for ever.
+    /// The requester waits forever.
     NeverConcludes,
 }
 
