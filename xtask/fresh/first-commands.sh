@@ -11,5 +11,5 @@ done
 cargo run --release -- put greeting hello
 test "$(cargo run --release -- get greeting)" = hello
 kill -TERM "$server"
-# Its status is the one of the script: it ends in good order.
+# Its status is the one of the script: it ends in order.
 wait "$server"

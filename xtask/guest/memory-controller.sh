@@ -28,5 +28,5 @@ case_ "the device is served for a workload" serve /dev/dax0.0
 case_ "YCSB: half updates, 4 in flight" says '"errors":0' \
     $stonecast bench ycsb --workload a --keys 2000 --ops 4000 --in-flight 4 --json --connect shm:/run/stonecast-dax0.0
 cat /tmp/says.output
-case_ "YCSB: the server closes in good order" stop
+case_ "YCSB: the server closes in order" stop
 case_ "YCSB: the pool verifies" $stonecast verify /dev/dax0.0

@@ -15,7 +15,7 @@ serve() {
     }
 }
 
-# stop: ends the server in good order.
+# stop: ends the server in order.
 stop() {
     kill "$server"
     wait "$server"
@@ -50,8 +50,8 @@ life() {
     case_ "$pool: what a killed server left verifies" $stonecast verify "$pool"
     case_ "$pool: a killed server's pool is served again" serve "$pool"
     case_ "$pool: acknowledged writes are there" says '^hello$' $stonecast get greeting
-    case_ "$pool: a client closes in good order" $stonecast delete greeting
-    case_ "$pool: it is closed in good order" stop
+    case_ "$pool: a client closes in order" $stonecast delete greeting
+    case_ "$pool: it is closed in order" stop
     case_ "$pool: its platform is $platform" says "\"platform\":\"$platform\"" $stonecast inspect "$pool" --json
     case_ "$pool: the pool reports that it was closed" says '"clean":true' $stonecast inspect "$pool" --json
     case_ "$pool: it verifies" $stonecast verify "$pool"

@@ -117,7 +117,7 @@ remembered=$(
 echo "GET by remembered places: $((remembered / 1000)) us, a bucket and a record in one round trip"
 
 # A pool on a disk: its log is open for reading, and the server copies records that clients write into staging memory.
-case_ "the server closes in good order" stop
+case_ "the server closes in order" stop
 case_ "the pool verifies" $stonecast verify /dev/dax0.0
 case_ "a pool on a disk is served to RDMA clients" serve /disk/pool --capacity 64MiB --segment-size 1MiB \
     --listen verbs:10.9.0.2:7171 --rdma-device rxe1 --keys /tmp/keys
@@ -133,7 +133,7 @@ lose end0 2
 lose end1 2
 case_ "with lost packets: YCSB loses nothing" says '"errors":0' $ycsb --workload a --keys 100 --ops 200
 cat /tmp/says.output
-case_ "the server on the disk closes in good order" stop
+case_ "the server on the disk closes in order" stop
 case_ "the pool on the disk verifies" $stonecast verify /disk/pool
 export STONECAST_LOSSY=1
 /programs/persist-verbs-it --test-threads 1 --nocapture verbs::a_flush

@@ -205,7 +205,7 @@ pub fn minutes(time: Duration) -> String {
     format!("{}:{:04.1}", time.as_secs() / 60, time.as_secs_f64() % 60.0)
 }
 
-/// A time beside its budget, for people. Machines are shared, so that a longer time is said and fails nothing.
+/// A time beside its budget, for people. A longer time is reported and fails no step, because machines are shared.
 pub fn of_budget(time: Duration, budget: Duration) -> String {
     let over = if time > budget { ", OVER BUDGET" } else { "" };
     format!("{} of {}{over}", minutes(time), minutes(budget))

@@ -146,7 +146,7 @@ mutants! {
     EffectOfLastError in "kv/cluster", "a retried write is done once";
     /// A client takes a lease on one shard for a lease on all shards that it has entered.
     LeaseOfAllShards in "kv/cluster", "readers within the primary's lease";
-    /// A client stays in the term of a shard while it asks for a later one.
+    /// A client stays in the term of a shard while the client asks to enter a later term.
     StaysUntilEntered in "kv/cluster", "readers within the primary's lease";
     /// A client asks for the outcome of a write with a version that another node named.
     SinceOfConnection in "kv/cluster", "a retried write is done once";
@@ -334,7 +334,7 @@ mutants! {
     ClockStandsStill in "clocks", "leases from the copies";
     /// A queue pair counts as quiet while messages of its peer are still inside the NIC.
     QuietTooEarly in "appends", "after quiesce nothing lands";
-    /// A buffer waits for ever for messages of a sender that died.
+    /// A buffer waits forever for messages of a sender that died.
     BufferLostWithSender in "appends", "buffers come back";
     /// Messages to a silent queue make completions.
     SilenceBroken in "appends", "a receiver may ask for silence";

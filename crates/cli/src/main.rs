@@ -10,7 +10,7 @@
 //! | `fabric.rs` | the device of an address |
 //! | `session.rs` | a connection to a server, and the loop that drives it |
 //! | `ndjson.rs` | the exchange format |
-//! | `signals.rs` | the end of a server in good order |
+//! | `signals.rs` | the end of a server in order |
 //!
 //! Results go to stdout, messages for people to stderr. `docs/cli.md` has the table of exit statuses and the output of
 //! `--json`. An error says what was wrong and what to do, and is never a backtrace.

@@ -13,7 +13,7 @@
 //! does, the requester sees the verdict and changes nothing. A word that has changed at all shows that the operation in
 //! question is over; a later operation would have seen the verdict. One announcement covers a whole posted batch.
 //!
-//! A requester that dies inside leaves the word odd for ever; the owner learns of the death by other means and stops
+//! A requester that dies inside leaves the word odd forever; the owner learns of the death by other means and stops
 //! waiting.
 
 use crate::primitive::Memory;

@@ -288,7 +288,7 @@ impl State {
                 });
             }
             ControlEvent::Disconnected { token, cause } => {
-                // Only the own kernel can report a death.
+                // A peer cannot report a death of its process; the kernel reports it.
                 let cause = match cause {
                     DisconnectCause::Requested => DisconnectCause::Requested,
                     DisconnectCause::PeerDied | DisconnectCause::QueuePairError => {

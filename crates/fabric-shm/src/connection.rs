@@ -247,7 +247,7 @@ impl Connection {
         let _ = socket::send(&self.line.socket, &message.encode(), &[]);
     }
 
-    /// The peer's reason for refusing the entry at the head of the own ring.
+    /// The peer's reason for refusing the entry at the head of the ring of this end.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         match Region::load(&*self.area, self.out.verdict()) {
             0 => None,

@@ -17,7 +17,7 @@
 //!   else.
 //! - A requester that changes a peer's memory has announced the change and checked the key afterwards, so a revocation
 //!   knows which requesters to wait for (`announcement`).
-//! - A peer is gone when the kernel has closed its socket. Only the device's thread closes the own end of a socket, when it
+//! - A peer is gone when the kernel has closed its socket. Only the device's thread closes its end of a socket, when it
 //!   is not inside the peer's memory.
 //! - Ring, append queue, announcement and doorbell are written against words (`primitive`) that are a mapping in production
 //!   and loom's in the model checks: `RUSTFLAGS="--cfg loom" cargo test -p stonecast-fabric-shm --release --lib loom`.

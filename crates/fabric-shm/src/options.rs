@@ -11,10 +11,10 @@ pub struct Log(Arc<dyn Fn(&str) + Send + Sync>);
 /// Options of a [`ShmDevice`](crate::ShmDevice). `Default` suits a server or client of one user.
 #[derive(Clone, Debug)]
 pub struct ShmOptions {
-    /// Permissions of the socket files at which the device listens. 0o600 admits only the own user; a process that may
+    /// Permissions of the socket files at which the device listens. 0o600 admits only the user of this process; a process that may
     /// write the file may connect.
     pub socket_mode: u32,
-    /// Number of the group that owns the socket files; `None` for the own group.
+    /// Number of the group that owns the socket files; `None` for the group of this process.
     pub socket_group: Option<u32>,
     /// Whether every peer is treated as another user: such a peer gets no write access to files of this process, wakes this
     /// device through its control thread, and finds no multi-packet queue.

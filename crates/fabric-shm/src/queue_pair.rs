@@ -49,7 +49,7 @@ pub(crate) struct QueuePairState {
     pub(crate) last_send_end: u64,
     /// The moment since which the peer's append queue has had no buffer.
     pub(crate) append_refused_since: Option<Nanoseconds>,
-    /// Outstanding buffers of the own receive queue, oldest first.
+    /// Outstanding buffers of this queue pair's own receive queue, oldest first.
     pub(crate) receives: VecDeque<ReceiveRequest>,
     /// The moment since which the message at the front of the peer's ring has found no buffer.
     pub(crate) refused_since: Option<Nanoseconds>,

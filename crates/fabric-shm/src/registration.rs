@@ -244,7 +244,7 @@ mod tests {
         };
         assert!(
             device.register(foreign(), Access::NONE).is_ok(),
-            "the own side may use it"
+            "its owner may use it"
         );
         let refused = device.register(foreign(), Access::REMOTE_READ).unwrap_err();
         assert!(

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants: nothing is borrowed while a task is polled or dropped or a port is pumped; each poll takes at least a
-//! nanosecond of virtual time, so a task that wakes itself for ever does not stop the world.
+//! nanosecond of virtual time, so a task that wakes itself forever does not stop the world.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

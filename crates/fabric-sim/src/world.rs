@@ -327,7 +327,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// If no event is left, so that the future would wait for ever.
+    /// If no event is left, so that the future would wait forever.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let (waker, reset) = self.shared.executor.root();
@@ -534,7 +534,7 @@ impl Process {
         self.port_on(self.open_device(), capacity)
     }
 
-    /// A port on `device`, an own device or a wrapper of one, that its thread polls.
+    /// A port on `device`, which this world made, or a wrapper of one, that its thread polls.
     pub fn port_on(&self, device: Rc<dyn Device>, capacity: u32) -> Result<Rc<Port>, DeviceError> {
         let port = Rc::new(Port::new(device, capacity)?);
         self.shared.executor.add_port(self.thread, &port);

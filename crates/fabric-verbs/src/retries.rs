@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   options of a queue pair     n retries, each after d nanoseconds        wait = n x d
-//!   hardware, requester         rnr_retry: 0 to 6 retries (7 means for ever, and is never used)
+//!   hardware, requester         rnr_retry: 0 to 6 retries (7 means forever, and is never used)
 //!   hardware, responder         min_rnr_timer: one of 32 pauses, told to the requester in each RNR NAK
 //! ```
 //!
 //! The requester sends its wait to the responder when they connect; both compute the same pair from it: the full number of
 //! hardware retries, with the shortest pause that covers the wait.
 
-/// The most retries that the hardware counts; the next number means "for ever".
+/// The most retries that the hardware counts; the next number means "forever".
 const HARDWARE_RETRIES_MAX: u8 = 6;
 
 /// The pauses of the InfiniBand specification (volume 1, table "Encoding for RNR NAK Timer Field"), in units of 10

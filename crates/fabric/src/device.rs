@@ -159,16 +159,16 @@ pub struct QueuePairOptions {
     pub send_cq: CompletionQueue,
     /// The queue for arrivals.
     pub receive_cq: CompletionQueue,
-    /// The queue from which receive buffers are taken, instead of an own one.
+    /// The queue from which receive buffers are taken, instead of a queue of the queue pair.
     pub shared_receive_queue: Option<SharedReceiveQueue>,
     /// Whether windows will be opened to the peer. Matters only if the device makes windows out of protection domains
     /// ([`Capabilities::protection_domains`]).
     pub windows: bool,
     /// The most outstanding work requests on the send queue.
     pub send_capacity: u32,
-    /// The most outstanding receive buffers of the own receive queue.
+    /// The most outstanding receive buffers of the receive queue that the queue pair has for itself.
     pub receive_capacity: u32,
-    /// The number of retries of a send while the responder has no receive buffer; there is no "for ever".
+    /// The number of retries of a send while the responder has no receive buffer; there is no "forever".
     pub rnr_retry_count: u32,
     /// Pause before each such retry, nanoseconds.
     pub rnr_retry_delay_ns: u64,

@@ -129,7 +129,9 @@ impl Reactor {
         self.work.set(0);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => panic!("waiting for events of an own epoll instance: {error}"),
+            Err(error) => {
+                panic!("waiting for events of the epoll instance of this reactor: {error}")
+            }
         }
         let sources = self.sources.borrow();
         for event in events.iter() {

@@ -69,8 +69,7 @@ impl Lineage {
         Judgement::Void
     }
 
-    /// Whether all entries of the term of `newest`, up to its version, are old or void, and no entry of that term above the floor counts. None of them is
-    /// needed then.
+    /// Whether no entry of the term of `newest`, up to its version, is needed: each of them is old or void, and no entry of that term above the floor counts.
     ///
     /// A later history may make a void entry count. The heir of that history sends the entry again, so the void one is not needed.
     pub fn settles(&self, newest: Point) -> bool {

@@ -14,9 +14,9 @@
 //!
 //! **Lost or torn?** Let `b` be the last record before the first gap. If some `durable` found is
 //! greater than the end of `b`, a persisted record is missing: `durable` is the end of a record
-//! that was persisted together with everything stamped before it; that record starts at or above
-//! the end of `b`, and so does the one stamped next after `b`, which is no higher. That one is
-//! missing, since the record found next does not name `b`. Otherwise everything that was persisted
+//! that was persisted together with everything stamped before it. That record starts at or above
+//! the end of `b`. So does the record that was stamped next after `b`, and it lies no higher. This
+//! record is missing, since the record found next does not name `b`. Otherwise everything that was persisted
 //! when any of these records was stamped is there, and the gap lies in the last batch, which was
 //! never acknowledged.
 //!

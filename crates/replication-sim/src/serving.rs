@@ -118,7 +118,7 @@ impl World {
         for entry in leader.primary.take_unsent(&me, Connection::OWN) {
             let report = Report::of(Connection::OWN, &entry);
             let heard = leader.primary.persisted(&me, report);
-            heard.expect("the own log has one order");
+            heard.expect("a log has one order");
         }
         self.nodes[node].memory.persist_all();
     }

@@ -135,7 +135,9 @@ impl<W> Primary<W> {
         }
         assert!(version > self.last(), "versions ascend");
         let entry = self.entry(version, Kind::Record);
-        self.copy.take(entry).expect("the term is the own one");
+        self.copy
+            .take(entry)
+            .expect("the entry is of this primary's term");
         self.writes.push_back((version, write));
         Ok(entry)
     }
@@ -307,7 +309,8 @@ impl<W> Primary<W> {
         self.copy.raised_floor()
     }
 
-    /// The lineage that [`Primary::raised_floor`] gave is durable. Returns whether entries up to its floor may go ([`ShardCopy::floor_kept`]).
+    /// Takes note that the lineage which [`Primary::raised_floor`] gave is durable. Returns whether entries up to its floor may go
+    /// ([`ShardCopy::floor_kept`]).
     ///
     /// # Panics
     /// If the floor is above what is published.

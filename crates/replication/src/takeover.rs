@@ -39,7 +39,7 @@ pub enum Step {
 /// An heir of a shard, from the moment at which its epoch is durable until it serves.
 ///
 /// ```text
-///   quiesce peers ──▶ [leases over, if a peer is unquiesced] ──▶ read ──▶ decide: the own log is the history
+///   quiesce peers ──▶ [leases over, if a peer is unquiesced] ──▶ read ──▶ decide: the heir's log is the history
 ///     ──▶ keep ──▶ settle on every copy ──▶ [leases over] ──▶ serve
 /// ```
 ///

@@ -119,7 +119,7 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
     /// Takes the next id and `size` contiguous bytes of the ring, and returns their offset. `None` if there is no room at
     /// this moment; wait with [`Requests::wait_for_room`].
     ///
-    /// On a connection that has ended a request would wait for ever: the caller must check for the end first.
+    /// On a connection that has ended a request would wait forever: the caller must check for the end first.
     pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
         assert!(size <= self.ring.size, "{size} bytes fit the ring");
         if self.places.len() == self.in_flight_max {

@@ -101,8 +101,8 @@ impl Intake {
         self.gate.allow(peer);
     }
 
-    /// Opens a stream: `peer` leads its shard in its term, and this node's durable history of the shard, without the versions that cuts have voided, ends
-    /// at the version `after`. A voided version is stamped again in a later term, so `after` must not cover it. The store calls this before the peer
+    /// Opens a stream. `peer` leads the shard of `stream` in the term of `stream`. This node's durable history of the shard ends at the version `after`;
+    /// versions that cuts have voided do not count, since a later term stamps them again. The store calls this before the peer
     /// appends. An earlier stream of the shard and term is closed, and no stream opens again under the same name.
     pub fn open_stream(&mut self, stream: StreamName, peer: NodeName, after: u64) {
         let dropped = self.streams.open(stream, peer, after);

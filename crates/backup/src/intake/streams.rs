@@ -311,7 +311,7 @@ mod tests {
         let (mut streams, mut next) = (streams(), Vec::new());
         assert_eq!(streams.note(found(9, 8), &mut next), Noted::New);
         let dropped = streams.close(1, TERM);
-        assert_eq!(versions(&dropped), [9], "nothing waits for ever");
+        assert_eq!(versions(&dropped), [9], "nothing waits forever");
         for _session in 0..2 {
             assert_eq!(told(&mut streams), [Standing::Closed]);
             assert_eq!(told(&mut streams), []);

@@ -64,7 +64,7 @@ fn a_backup_whose_entries_outlive_processes_alone_is_refused_by_who_survives_pow
     assert!(matches!(refused, NotLinked::NoAgreement(_)), "{refused}");
 }
 
-/// A stranger sends a hello of any length, or sends nothing: neither side waits for ever.
+/// A stranger sends a hello of any length, or sends nothing: neither side waits forever.
 #[test]
 fn a_hello_that_is_none_is_refused_and_a_backup_without_words_is_given_up() {
     let setup = Setup::one_sided();

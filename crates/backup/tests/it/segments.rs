@@ -13,7 +13,7 @@ use stonecast_replication::{AppendKey, HEADER_SIZE};
 
 use crate::world::{Alone, NONCE, Pair, Primary, Setup, overspend, settled};
 
-/// Segments come round for ever: the floors settle what was found.
+/// Segments come round forever: the floors settle what was found.
 #[test]
 fn segments_are_used_again_when_the_floors_settle_what_is_in_them() {
     let setup = Setup {

@@ -42,7 +42,7 @@ pub(crate) struct Setup {
     pub locations: usize,
     /// Whether keys are read in batches.
     pub reads_in_batches: bool,
-    /// Number of times that the server ends in good order and starts again.
+    /// Number of times that the server ends in order and starts again.
     pub closings: u64,
     /// The faults and their rates.
     pub faults: Faults,
@@ -403,10 +403,7 @@ impl Setup {
                 ),
             ),
             ("places remembered", self.locations.to_string()),
-            (
-                "server closed in good order",
-                format!("{} times", self.closings),
-            ),
+            ("server closed in order", format!("{} times", self.closings)),
             ("faults", self.faults.enabled().join(", ")),
             (
                 "gets, deletes",

@@ -214,7 +214,7 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
                 "{} times, {}",
                 report.opening,
                 if report.clean {
-                    "closed in good order"
+                    "closed in order"
                 } else {
                     "not closed"
                 }

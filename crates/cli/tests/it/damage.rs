@@ -16,7 +16,7 @@ const OPTIONS: [&str; 6] = [
     "1MiB",
 ];
 
-/// A pool with a thousand keys, stopped in good order, so that every segment is sealed.
+/// A pool with a thousand keys, stopped in order, so that every segment is sealed.
 fn stopped_pool(place: &Place) {
     let mut server = Server::start(&place.pool(), OPTIONS);
     let input: String = (0..1000)

@@ -35,7 +35,7 @@ fn a_server_says_that_it_shuts_down_and_that_it_ended_in_good_order() {
         assert!(heard.contains(words), "{heard}");
         assert!(
             heard.trim_end().ends_with(&format!(
-                "ended in good order: {} is closed",
+                "ended in order: {} is closed",
                 place.pool().display()
             )),
             "{heard}"
@@ -78,7 +78,7 @@ fn sigterm_after_the_end_of_the_terminal_asks_the_server_to_end_and_does_not_sto
 fn a_second_signal_ends_a_server_as_if_there_were_no_handler() {
     let place = Place::in_volatile_memory();
     let mut server = Server::start(&place.pool(), OPTIONS);
-    // Both signals are pending when the server continues: the first leaves it no time to end in good order.
+    // Both signals are pending when the server continues: the first leaves it no time to end in order.
     server.signal(Signal::STOP);
     server.signal(Signal::INT);
     server.signal(Signal::TERM);

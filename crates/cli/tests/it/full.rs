@@ -312,7 +312,7 @@ fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
         rest = exported.split_once('\n').expect("more than one line").1;
     }
 
-    // The same holds after a kill, and once more after an end in good order.
+    // The same holds after a kill, and once more after an end in order.
     for kill in [true, false] {
         if kill {
             server.kill()

@@ -53,7 +53,9 @@ pub fn judge(answer: io::Result<()>, own: &Path, name: &Path) -> io::Result<Link
         (_, Ok(_), Ok(named)) if named.len() == 0 => {
             unknown("the name has been superseded since, so its writer is unknown")
         }
-        (_, Err(_), Ok(_)) => unknown("the own file is gone, so the writer of the name is unknown"),
+        (_, Err(_), Ok(_)) => {
+            unknown("the file of this request is gone, so the writer of the name is unknown")
+        }
         (kind, _, _) if REFUSALS.contains(&kind) => Err(error),
         _ => unknown("it may have been done, or may be done later"),
     }

@@ -162,7 +162,7 @@ impl AppendQueue {
         }
     }
 
-    /// Takes the message with publication `word`, reserved from the own position.
+    /// Takes the message with publication `word`, reserved from the receiver's position.
     fn take(&mut self, word: u64) -> Result<(), Hostile> {
         if word & IN_NEXT != 0 {
             self.move_to(Cursor {
@@ -187,7 +187,7 @@ impl AppendQueue {
         Ok(())
     }
 
-    /// The end of the hole at the own position: the next marked start, or the cursor. A reservation ends in its buffer or
+    /// The end of the hole at the receiver's position: the next marked start, or the cursor. A reservation ends in its buffer or
     /// in the next. Slots inside are cleared: a requester that died while it published a run has left publications there,
     /// which must not be taken for messages of the slots' next round.
     fn skip_hole(&self, memory: &impl Memory, cursor: Cursor) -> Cursor {
@@ -216,7 +216,7 @@ impl AppendQueue {
         at
     }
 
-    /// Moves the own position, past the ends of buffers if necessary.
+    /// Moves the position of the receiver, past the ends of buffers if necessary.
     fn move_to(&mut self, position: Cursor) {
         while self.position.serial < position.serial {
             let Some(buffer) = self.buffers.pop_front() else {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The life of a socket: Greeting (accepted, silent so far) -> Asked (its request was handed up) -> Connected, or
-//! Connecting (the own request is out) -> Connected. A peer that sends something wrong before it is connected is told the
+//! Connecting (the request of this device is out) -> Connected. A peer that sends something wrong before it is connected is told the
 //! reason and dropped. Afterwards the socket stays open until the device's own thread ends it, because its end tells the
 //! peer that no one is inside the peer's memory.
 //!
@@ -75,7 +75,7 @@ pub(crate) enum ControlEvent {
         token: Token,
         cause: DisconnectCause,
     },
-    /// The peer's socket hung up: the peer is dead, or has left the own memory for good.
+    /// The peer's socket hung up: the peer is dead, or has left the memory of this process for good.
     Gone { token: Token },
     /// The peer sent nonsense.
     Broken { token: Token },

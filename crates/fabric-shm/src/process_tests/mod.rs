@@ -103,7 +103,7 @@ fn plays_its_part() {
         "stops while it writes" => stops::play(&address, "requester: written"),
         "stops while it changes" => changes::play_stopped(&address),
         "stops while it appends" => stops::play_appender(&address),
-        "stops while it appends for ever" => stops::play_endless_appender(&address),
+        "stops while it appends forever" => stops::play_endless_appender(&address),
         "stops with a place" => stops::play_place_holder(&address),
         other => panic!("no such part: {other}"),
     }

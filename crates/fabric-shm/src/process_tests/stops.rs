@@ -361,7 +361,7 @@ fn an_appender_that_stopped_inside_is_not_quiet() {
         };
         let srq = server.device.create_shared_receive_queue(options).unwrap();
         server.receive(ReceiveQueue::Shared(srq), 9, 0, 4096);
-        let mut peer = Peer::start("stops while it appends for ever", &stage.address, 0);
+        let mut peer = Peer::start("stops while it appends forever", &stage.address, 0);
         let (qp, _) = server.answer(Some(srq), b"");
         server.completions(server.receive_cq, 1);
         peer.wait_until_stopped();

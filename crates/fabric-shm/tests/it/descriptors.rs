@@ -14,7 +14,7 @@ use crate::node::Node;
 
 const PART: &str = "STONECAST_TEST_DESCRIPTORS";
 const ADDRESS: &str = "STONECAST_TEST_ADDRESS";
-/// Descriptors of the side with few: enough for some connections, too few for [`CONNECTIONS_MAX`].
+/// File descriptors of the side that has few: enough for some connections, and too few for [`CONNECTIONS_MAX`].
 const FILES: u64 = 60;
 /// No process with so few descriptors gets so many connections.
 const CONNECTIONS_MAX: usize = 40;
@@ -151,7 +151,7 @@ fn call(node: &mut Node, address: &str) -> Result<QueuePair, String> {
     }
 }
 
-/// Needs the spare descriptor, the reading of truncated packets, and the pause: without them the caller waits for ever, or
+/// Needs the spare descriptor, the reading of truncated packets, and the pause: without them the caller waits forever, or
 /// is told of a malformed packet, or the server's thread asks the system again and again.
 #[test]
 fn a_server_without_descriptors_reports_it_serves_the_others_and_recovers() {

@@ -181,7 +181,7 @@ fn nothing_behind_a_failing_request_of_a_batch_is_executed() {
     }
 }
 
-/// A window of another queue pair stays closed even if the region is mapped through an own window.
+/// A window of another queue pair stays closed even if the region is mapped through a window of this queue pair.
 #[test]
 fn a_window_of_another_queue_pair_stays_closed_when_its_region_is_mapped() {
     let mut pair = pair(2);

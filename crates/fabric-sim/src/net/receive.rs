@@ -15,7 +15,7 @@ use crate::faults::Fault;
 
 /// Longest time without a buffer in a shared receive queue.
 const EXHAUSTED_NS_MAX: u64 = 5_000_000;
-/// Longest time without a buffer in an own queue: longer than most senders try.
+/// Longest time without a buffer in a queue pair's own queue: longer than most senders try.
 const NOT_READY_NS_MAX: u64 = 300_000_000;
 
 /// The destination of a message at the responder, and the content of its arrival.
@@ -190,7 +190,7 @@ impl Net {
         self.give_back(place.context, place.queue);
     }
 
-    /// Notes that a message for `landing` died: an own buffer completes with an error, a place among others stays empty.
+    /// Notes that a message for `landing` died: a buffer of the queue pair's own queue completes with an error, a place among others stays empty.
     pub(super) fn flush_landing(&mut self, to: u32, landing: &Landing) {
         if landing.shared.is_none() {
             let status = Status::WorkRequestFlushed;
@@ -320,7 +320,7 @@ impl Net {
         Ok(())
     }
 
-    /// Completes the own receive buffers of a failed queue pair.
+    /// Completes the receive buffers that a failed queue pair has for itself.
     pub(super) fn flush_receives(&mut self, number: u32) {
         let Some(qp) = self.qp(number) else { return };
         for buffer in std::mem::take(&mut qp.receives.buffers) {

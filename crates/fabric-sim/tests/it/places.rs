@@ -154,7 +154,7 @@ fn a_short_partition_delays_a_connection_and_a_long_one_prevents_it() {
     }
 }
 
-/// Needs the end of patience after a lost goodbye: a peer that waits for ever holds its connection for ever.
+/// Needs the end of patience after a lost goodbye: a peer that waits forever holds its connection forever.
 #[test]
 fn an_unreported_end_of_a_connection_is_noticed_after_a_timeout() {
     let world = World::new(1);

@@ -39,7 +39,7 @@ pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// Options of a control plane.
 #[derive(Clone)]
 pub struct ControlOptions {
-    /// Keys of the clients that may connect here; the first is the own key for outgoing connections.
+    /// Keys of the clients that may connect here; the first is the key that this process shows on outgoing connections.
     pub keys: KeyRing,
     /// The grants to clients.
     pub terms: LeaseTerms,
@@ -275,7 +275,7 @@ impl ControlPlane {
         self.command(Command::Reject { link, reason });
     }
 
-    /// Tells the server that the own queue pair is connected.
+    /// Tells the server that the queue pair of this client is connected.
     pub fn ready(&self, link: LinkId) {
         self.command(Command::Ready { link });
     }

@@ -103,7 +103,7 @@ impl State {
     /// In the error state the NIC executes no request, but a request that it had begun may still be in transit to memory.
     /// The reset ends when there is none; it would drop completions, so they are awaited first. Some never arrive, for
     /// example of a completion queue that overran or of a device that failed. The reset alone is the fence, so it does not
-    /// wait for them for ever, and the remaining requests end as flushed here.
+    /// wait for them forever, and the remaining requests end as flushed here.
     pub(super) fn quiesce(&mut self, qp: QueuePair) -> Result<bool, DeviceError> {
         let state = self.qps.get(qp.0)?;
         let options = state.options;

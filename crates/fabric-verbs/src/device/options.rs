@@ -18,7 +18,7 @@ pub struct VerbsOptions {
     pub port: u8,
     /// Index into the port's table of GIDs; `None` for the best entry (RoCE v2, IPv4 first).
     pub gid_index: Option<u8>,
-    /// Keys of the clients that may connect here; the first is the own key for outgoing connections.
+    /// Keys of the clients that may connect here; the first is the key that this process shows on outgoing connections.
     pub keys: KeyRing,
     /// The grants to clients.
     pub terms: LeaseTerms,

@@ -1,13 +1,13 @@
-//! Registered memory: the parts for the own NIC, the parts for peers, and the windows.
+//! Registered memory: the parts for this machine's NIC, the parts for peers, and the windows.
 //!
 //! ```text
 //!   region      |<-------------------------------- size ------------------------------->|
-//!   local       registration for the own NIC and for windows; made when first needed
+//!   local       registration for this machine's NIC and for windows; made when first needed
 //!   remote      registration for peers, with the region's key; ends when that is invalidated
 //!   windows           |<-- bound to one queue pair -->|
 //! ```
 //!
-//! There are two registrations, because the key for peers must be able to end while the own NIC still uses the memory. The
+//! There are two registrations, because the key for peers must be able to end while this machine's NIC still uses the memory. The
 //! local registration is made late, because memory that peers only read (a log that is a mapped file) cannot always be
 //! pinned for writing.
 //!
@@ -17,7 +17,7 @@
 //!
 //! A device without windows has queue pairs with protection domains of their own. There a window is a registration of its
 //! bytes, too, in the protection domain of its queue pair: the registration opens the bytes to that queue pair alone. Posts
-//! of such a queue pair name the memory by a registration for the own NIC in the same protection domain (`elsewhere`),
+//! of such a queue pair name the memory by a registration for this machine's NIC in the same protection domain (`elsewhere`),
 //! which is made on first use and ends with the queue pair.
 
 use std::io;
@@ -47,7 +47,7 @@ pub(super) struct RegionState {
     domain: Rc<ProtectionDomain>,
     windows_possible: bool,
     local: Option<Registration>,
-    /// The registrations for the own NIC in the protection domains of single queue pairs.
+    /// The registrations for this machine's NIC in the protection domains of single queue pairs.
     elsewhere: Vec<(Rc<ProtectionDomain>, Registration)>,
     /// Whether the NIC may only read the memory: the kernel pins it for reading alone, which is known once `local` was made,
     /// or only a sync makes it durable. An older kernel would pin the latter for writing.
@@ -79,7 +79,7 @@ pub(super) enum Opening {
 
 /// The base of a window.
 pub(super) enum Ground {
-    /// The registration for the own NIC.
+    /// The registration for this machine's NIC.
     Local,
     /// A registration of the window's bytes, to bind it to.
     Exact(Registration),
@@ -246,7 +246,7 @@ impl RegionState {
             .map_err(|error| self.refusal(&error, rights))
     }
 
-    /// The registration for the own NIC.
+    /// The registration for this machine's NIC.
     pub fn local(&mut self) -> Result<&Registration, DeviceError> {
         if self.local.is_none() {
             self.local = Some(self.local_in(&self.domain.clone())?);
@@ -254,7 +254,7 @@ impl RegionState {
         Ok(self.local.as_ref().expect("just made"))
     }
 
-    /// Makes a registration for the own NIC.
+    /// Makes a registration for this machine's NIC.
     fn local_in(&mut self, domain: &Rc<ProtectionDomain>) -> Result<Registration, DeviceError> {
         let may_be_written = self
             .memory
@@ -289,7 +289,7 @@ impl RegionState {
         Ok(lkey)
     }
 
-    /// Ends the registration of the own NIC for queue pairs of `domain`, which are gone.
+    /// Ends the registration of this machine's NIC for queue pairs of `domain`, which are gone.
     pub fn leave(&mut self, domain: &Rc<ProtectionDomain>) {
         self.elsewhere.retain(|(of, _)| !Rc::ptr_eq(of, domain));
     }
@@ -316,7 +316,7 @@ impl RegionState {
         Ok(())
     }
 
-    /// Ends the registrations for the own NIC.
+    /// Ends the registrations for this machine's NIC.
     pub fn end(&mut self) -> io::Result<()> {
         self.elsewhere
             .iter_mut()

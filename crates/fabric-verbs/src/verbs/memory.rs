@@ -55,7 +55,7 @@ impl Drop for ProtectionDomain {
 /// The rights of a registration, each named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// Whether the own NIC may write: as destination of READs and receives.
+    /// Whether the NIC of this machine may write: as destination of READs and receives.
     pub local_write: bool,
     /// Whether windows may be bound to it.
     pub bind: bool,
@@ -96,7 +96,7 @@ impl Rights {
         use ibv::ibv_access_flags as flag;
         let flush = self.remote.grants(Access::REMOTE_FLUSH);
         let named = [
-            // A peer's write also needs the right of the own NIC to write (ibv_reg_mr(3)).
+            // A peer's write also needs the right of the NIC of this machine to write (ibv_reg_mr(3)).
             (self.write(), flag::IBV_ACCESS_LOCAL_WRITE),
             (self.bind, flag::IBV_ACCESS_MW_BIND),
             (flush && self.flush_global, flag::IBV_ACCESS_FLUSH_GLOBAL),
@@ -179,7 +179,7 @@ impl Registration {
         })
     }
 
-    /// The key for the own NIC.
+    /// The key for the NIC of this machine.
     pub fn lkey(&self) -> u32 {
         self.lkey
     }

@@ -48,7 +48,7 @@ pub(crate) struct Route {
     pub first_packet: u32,
     /// The wait of the peer's sends for a buffer; the responder's side of it.
     pub peer_terms: ReceiverNotReady,
-    /// The wait of the own sends for a buffer; the requester's side of it.
+    /// The wait of sends for a buffer; the requester's side of it.
     pub own_terms: ReceiverNotReady,
     /// READs and atomics that this side may have outstanding.
     pub reads_out: u8,
@@ -62,7 +62,7 @@ pub(crate) struct Route {
 pub(crate) struct Retransmission {
     /// 4.096 microseconds times two to the power of this value.
     pub timeout_code: u8,
-    /// 1 to 6; 7 means for ever on soft-RoCE.
+    /// 1 to 6; 7 means forever on soft-RoCE.
     pub retry_count: u8,
 }
 
@@ -274,7 +274,7 @@ impl QueuePair {
         outcome(unsafe { ibv::ibv_modify_qp(self.raw, attributes, mask) })
     }
 
-    /// Posts receive buffers to the own queue, in order.
+    /// Posts receive buffers to the receive queue of this queue pair, in order.
     pub fn post_receives(&self, receives: &[RawReceive]) -> io::Result<()> {
         let Some(mut chain) = Chain::of(receives) else {
             return Ok(());

@@ -608,7 +608,7 @@ fn silent_middle(place: SocketAddr) -> (SocketAddr, Arc<Mutex<bool>>) {
     (between, cut)
 }
 
-/// Guard: the lease in `Link::tick`. Without it a silent peer counts as alive for ever.
+/// Guard: the lease in `Link::tick`. Without it a silent peer counts as alive forever.
 #[test]
 fn a_silent_peer_is_dead_when_its_lease_has_expired_and_not_before() {
     let terms = LeaseTerms {

@@ -88,7 +88,7 @@ impl End {
         &self.options
     }
 
-    /// `size` bytes of the own buffer from `offset`.
+    /// `size` bytes of this end's buffer from `offset`.
     pub fn local(&self, offset: u64, size: u32) -> LocalSpan {
         LocalSpan {
             region: self.buffer,
@@ -105,24 +105,24 @@ impl End {
         }
     }
 
-    /// Copies `bytes` into the own buffer.
+    /// Copies `bytes` into this end's buffer.
     pub fn fill(&self, offset: u64, bytes: &[u8]) {
         self.device.memory(self.buffer).write(offset, bytes);
     }
 
-    /// Copies out of the own buffer.
+    /// Copies out of this end's buffer.
     pub fn bytes(&self, offset: u64, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];
         self.device.memory(self.buffer).read(offset, &mut bytes);
         bytes
     }
 
-    /// The aligned word at `offset` of the own buffer.
+    /// The aligned word at `offset` of this end's buffer.
     pub fn word(&self, offset: u64) -> u64 {
         self.device.memory(self.buffer).load(offset)
     }
 
-    /// Stores the aligned word at `offset` of the own buffer.
+    /// Stores the aligned word at `offset` of this end's buffer.
     pub fn set_word(&self, offset: u64, value: u64) {
         self.device.memory(self.buffer).store(offset, value);
     }
@@ -134,7 +134,7 @@ impl End {
             .expect("the batch is accepted");
     }
 
-    /// Posts one receive buffer: a piece of the own buffer, to the own queue.
+    /// Posts one receive buffer: a piece of this end's buffer, to its queue.
     pub fn receive(&self, wr_id: u64, offset: u64, size: u32) {
         let request = ReceiveRequest {
             wr_id,

@@ -115,7 +115,7 @@ const ROOT: usize = usize::MAX;
 /// Longest sleep, so that peers that died silently are noticed, and soon after a suspension of the host also the deadlines that passed in
 /// it: time-outs of the kernel stand still meanwhile.
 const PARK_MAX_NS: Nanoseconds = 50_000_000;
-/// Tasks that run between two polls of the ports, so that tasks that wake each other for ever do not keep the rest waiting.
+/// Tasks that run between two polls of the ports, so that tasks that wake each other forever do not keep the rest waiting.
 const TASKS_PER_ROUND: usize = 64;
 /// Empty rounds between two clock readings: a reading costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;

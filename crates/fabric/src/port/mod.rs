@@ -493,7 +493,7 @@ impl Port {
             self.turns.set(self.turns.get() + 1);
             return true;
         }
-        // The count starts again from 0, lest an executor that does not pump polls in vain for ever.
+        // The count starts again from 0, lest an executor that does not pump polls in vain forever.
         self.turns.set(0);
         context.waker().wake_by_ref();
         false

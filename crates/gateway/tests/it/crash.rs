@@ -106,7 +106,7 @@ fn every_acknowledged_set_is_present_after_a_kill_in_the_middle_of_a_benchmark()
                 benchmark.wait().unwrap();
             }
             Err(_) if round == 0 => not_run(
-                "crash: the load of redis-benchmark beside the own one",
+                "crash: the load of redis-benchmark beside that of the test",
                 "redis-benchmark is not installed",
             ),
             Err(_) => {}

@@ -435,7 +435,7 @@ fn a_server_that_is_closed_while_a_client_may_still_publish_leaves_its_pool_as_i
             world.client().await.get(b"key", &mut found).await.unwrap();
             assert_eq!(found, [3]);
         });
-        assert!(is_clean(), "in good order this time");
+        assert!(is_clean(), "in order this time");
     }
 }
 

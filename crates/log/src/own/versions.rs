@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(versions.settled(), 23, "nothing is unsettled again");
     }
 
-    /// Needs the search for the records that are left: without it a range goes too early, so that its records count, or the range stays for ever.
+    /// Needs the search for the records that are left: without it a range goes too early, so that its records count, or the range stays forever.
     #[test]
     fn a_range_goes_when_it_is_settled_and_no_record_of_it_is_left() {
         let mut versions = versions();

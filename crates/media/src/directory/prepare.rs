@@ -28,7 +28,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Spans that are known to have space. Some file systems report zeros as holes for ever.
+    /// Spans that are known to have space. Some file systems report zeros as holes forever.
     ready: SpanSet,
     /// Spans that were handed to the thread.
     pending: Vec<Span>,

@@ -63,7 +63,7 @@ fn a_copy_of_a_pool_that_is_served_is_refused_and_the_pool_itself_is_not() {
     );
 }
 
-/// Needs the new home in the header once the copy is recovered: without it the copy would be refused for ever.
+/// Needs the new home in the header once the copy is recovered: without it the copy would be refused forever.
 #[test]
 fn an_accepted_copy_is_at_home_afterwards_and_does_not_trust_its_power_cycle() {
     let place = fast_place();

@@ -488,7 +488,7 @@ fn a_history_that_was_adopted_may_come_again() {
     assert_eq!(copy.end(), point(2, 7));
 }
 
-/// Without the report the heir would wait for ever.
+/// Without the report the heir would wait forever.
 #[test]
 fn a_copy_that_lacks_entries_after_the_last_of_a_letter_says_so_and_its_heir_has_it_removed() {
     let mut copy = copy_with(&[record(1, 3, 0, 0)]);

@@ -85,7 +85,7 @@ fn a_peer_of_another_version_or_platform_is_refused_with_a_message_that_names_bo
     });
 }
 
-/// Needs the refusal in `accept`: without it the client waits for ever.
+/// Needs the refusal in `accept`: without it the client waits forever.
 #[test]
 fn a_client_without_memory_at_the_server_learns_the_reason_and_the_next_client_is_accepted() {
     on_every_provider(|[server, client, _]| async move {

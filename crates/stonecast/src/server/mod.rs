@@ -177,7 +177,7 @@ impl Server {
         drop(origin);
     }
 
-    /// Ends in good order: connections end, written segments are sealed, and the index is kept for the next opening.
+    /// Ends in order: connections end, written segments are sealed, and the index is kept for the next opening.
     /// Returns how the pool was left. A server that is dropped instead leaves the pool as a crash does; no acknowledged
     /// write is lost.
     ///

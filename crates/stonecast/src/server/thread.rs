@@ -9,7 +9,7 @@ use super::{Builder, Closing, Server};
 use crate::address::Address;
 use crate::error::{Error, ErrorKind};
 
-/// A server in a thread of its own. Dropping the handle ends the server in good order and waits for the end; only
+/// A server in a thread of its own. Dropping the handle ends the server in order and waits for the end; only
 /// [`ServerHandle::shutdown`] returns the outcome.
 ///
 /// ```
@@ -65,7 +65,7 @@ impl ServerHandle {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the server in good order, waits for the end, and returns how the server left the pool.
+    /// Ends the server in order, waits for the end, and returns how the server left the pool.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::support::Place;
 /// An address that nothing can listen at.
 const NOWHERE: &str = "shm:/nowhere/socket";
 
-/// A pool with a record, closed in good order.
+/// A pool with a record, closed in order.
 fn closed() -> Place {
     let mut place = Place::new();
     blocking::connect(&place.url())

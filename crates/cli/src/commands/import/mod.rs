@@ -90,7 +90,7 @@ pub fn run(flags: &Import) -> Result<(), Failure> {
     })?;
     drop(progress);
     if outcome.ended_early() {
-        // The connection is not closed in good order here: a server that does not answer would keep the import waiting.
+        // The connection is not closed in order here: a server that does not answer would keep the import waiting.
         return Err(outcome.failure());
     }
     session.close();

@@ -84,7 +84,7 @@ fn start_gateway(serving: &Serving, flags: &Serve) -> Result<Option<GatewayHandl
     Ok(gateway)
 }
 
-/// Serves until the process is asked to end, and ends in good order.
+/// Serves until the process is asked to end, and ends in order.
 fn serve(
     server: Server,
     gateway: Option<GatewayHandle>,
@@ -136,7 +136,7 @@ fn say_ready(serving: &Serving, gateway: Option<&GatewayHandle>) {
 fn say_end(closing: Closing, data: &Path) {
     let data = data.display();
     match closing {
-        Closing::Clean => say(format_args!("ended in good order: {data} is closed")),
+        Closing::Clean => say(format_args!("ended in order: {data} is closed")),
         Closing::Unclean => say(format_args!(
             "ended, but {data} is left as a killed server leaves a pool: a client was stopped in the middle of a publication \
              and may continue. Every acknowledged write is there; end that client before the next start, which reads the log"

@@ -111,7 +111,7 @@ fn after_sigterm_every_acknowledged_write_is_present_and_everything_ends() {
     let mut server = Server::start(&place.pool(), BOTH);
     assert!(
         server.heard().contains("and a checkpoint"),
-        "the end was in good order: {}",
+        "the end was in order: {}",
         server.heard()
     );
     let mut client = RespClient::connect(address(&mut server, "redis://"));

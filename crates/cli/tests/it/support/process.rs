@@ -325,7 +325,7 @@ impl Server {
         wait(&mut self.child);
     }
 
-    /// Sends SIGTERM, and waits for the end in good order.
+    /// Sends SIGTERM, and waits for the end in order.
     pub fn stop(&mut self) {
         self.signal(Signal::TERM);
         let status = self.wait();

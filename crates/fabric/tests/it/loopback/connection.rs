@@ -136,7 +136,7 @@ impl Net {
         self.flush_receives(node, qp);
     }
 
-    /// Completes the own receive buffers of a failed queue pair.
+    /// Completes the receive buffers that a failed queue pair has for itself.
     pub(super) fn flush_receives(&mut self, node: usize, qp: u32) {
         let fault = self.fault;
         let state = &mut self.nodes[node];

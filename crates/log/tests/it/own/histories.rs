@@ -348,7 +348,7 @@ impl World {
             shard.raise(lineage.map_or_else(Point::default, |lineage| lineage.floor));
             shard.is_led = false;
         }
-        // A record that was not found is gone for ever.
+        // A record that was not found is gone forever.
         self.own.retain(|&version, _| version <= end);
         self.persisted = end;
     }
