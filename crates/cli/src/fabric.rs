@@ -27,9 +27,11 @@ impl DeviceSettings {
         verbs: &VerbsFlags,
     ) -> Result<Self, Failure> {
         verbs.check(Some(address))?;
-        match address.socket() {
-            Some(_) => Ok(Self::SharedMemory(shared_memory)),
-            None => Self::over_rdma(verbs),
+        // The nodes of a cluster are reached as the flags say.
+        let is_here = address.socket().is_some() || address.is_cluster() && verbs.keys.is_none();
+        match is_here || !cfg!(feature = "verbs") {
+            true => Ok(Self::SharedMemory(shared_memory)),
+            false => Self::over_rdma(verbs),
         }
     }
 

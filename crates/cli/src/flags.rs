@@ -24,7 +24,8 @@ pub struct Connection {
 /// The arguments that make a [`Connection`].
 #[derive(Args)]
 struct ConnectionFlags {
-    /// Server to connect to, shm:PATH or verbs://HOST:PORT [default: the address of `serve` with the same settings].
+    /// Server to connect to, shm:PATH or verbs://HOST:PORT, or cluster:URL with the store of the cluster's configuration
+    /// [default: the address of `serve` with the same settings].
     #[arg(long, value_name = "URL", env = "STONECAST_CONNECT", value_parser = values::address)]
     connect: Option<Address>,
     /// Folder or device of the server's pool, which determines the socket.

@@ -23,9 +23,14 @@ impl Session {
     }
 
     /// Connects, for a command that has many operations in flight. The operations wait for each other, so the time of a
-    /// single operation says nothing about the server. The operations have no time limit.
+    /// single operation says nothing about the server. The operations have no time limit, but on a cluster, where an
+    /// operation without a limit would wait for a node that never comes back.
     pub fn open_for_many(connection: &Connection) -> Result<Self, Failure> {
-        Self::connect(connection, |connector| connector.operation_timeout(None))
+        let is_cluster = connection.address.is_cluster();
+        Self::connect(connection, |connector| match is_cluster {
+            true => connector,
+            false => connector.operation_timeout(None),
+        })
     }
 
     fn connect(

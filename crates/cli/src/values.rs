@@ -13,7 +13,7 @@ pub use stonecast_console::Size;
 const NO_VERBS: &str = "this build uses shared memory only (shm:PATH); a build for RDMA between machines is made with `cargo \
     build --release --features verbs`, which needs cmake and libclang (apt install cmake libclang-dev)";
 
-/// Parses the address at which a server listens. The error explains what is wrong; the caller names the text.
+/// Parses the address of a server, or of a cluster. The error explains what is wrong; the caller names the text.
 pub fn address(text: &str) -> Result<Address, String> {
     #[cfg(not(feature = "verbs"))]
     if text.starts_with("verbs:") {

@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use stonecast::{Effect, ErrorKind};
 use stonecast_base::Corruption;
-use stonecast_kv::StoreError;
+use stonecast_cluster::DocumentError;
+use stonecast_kv::{ClusterError, StoreError};
 use stonecast_media::MediaError;
 
 /// The exit status of a failed command. The numbers and names are stable.
@@ -172,10 +173,26 @@ fn of_library(error: &stonecast::Error) -> Option<Status> {
         | ErrorKind::TimedOut { .. }
         | ErrorKind::Closed => Some(Status::Unreachable),
         ErrorKind::Store(error) => of_store(error),
+        ErrorKind::Cluster(error) => of_cluster(error),
         ErrorKind::Setup(_)
+        | ErrorKind::ConfigStore(_)
         | ErrorKind::Durability { .. }
         | ErrorKind::OtherSetting { .. }
         | ErrorKind::TooSmall { .. } => None,
+    }
+}
+
+fn of_cluster(error: &ClusterError) -> Option<Status> {
+    match error {
+        ClusterError::NotServed { source, .. } => of_store(source).or(Some(Status::Unreachable)),
+        ClusterError::Unanswered { .. } | ClusterError::Configuration(_) => {
+            Some(Status::Unreachable)
+        }
+        ClusterError::Unreadable { source, .. } => match source {
+            DocumentError::Newer { .. } | DocumentError::Older { .. } => None,
+            _ => Some(Status::Corrupt),
+        },
+        _ => None,
     }
 }
 

@@ -64,7 +64,12 @@ pub fn run(
     let connection = connect(&shared.options.store, &in_flight, sleeper)?;
     let result = connection.run(async |client| {
         let runtime = client.runtime();
-        let store = Store::new(client.store().clone(), counters.clone(), in_flight.clone());
+        let client_of_store = client.store().ok_or_else(|| {
+            GatewayError::Options(
+                "a gateway serves the store of one server, and no cluster".to_owned(),
+            )
+        })?;
+        let store = Store::new(client_of_store.clone(), counters.clone(), in_flight.clone());
         let thread = Thread::new(runtime.clone(), counters, shared.clone(), reactor.clone());
         let context = Rc::new(Context::new(Rc::new(thread), store));
         let listener = reactor

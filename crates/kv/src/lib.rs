@@ -30,7 +30,7 @@ pub use client::{
     CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Pair, Token, Values, Written,
     Yardstick,
 };
-pub use cluster::{ClusterClient, ClusterError, ClusterOptions, Dial, Found};
+pub use cluster::{ClusterClient, ClusterEntries, ClusterError, ClusterOptions, Dial, Found};
 pub use error::{Effect, Refusal, StoreError};
 pub use metrics::{
     ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,

@@ -280,6 +280,24 @@ impl Metrics {
         all
     }
 
+    /// The counts of two nodes together; see [`Stat::and`].
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut pages = [[0; COUNTERS]; PAGES as usize];
+        for (number, page) in (0..).zip(&mut pages) {
+            let words = self.page(number).into_iter().zip(other.page(number));
+            let sums = words.map(|(word, more)| word.saturating_add(more));
+            page.iter_mut()
+                .zip(sums)
+                .for_each(|(word, sum)| *word = sum);
+        }
+        let stat = self.stat.and(&other.stat);
+        Self {
+            stat,
+            ..Self::from_pages(&pages)
+        }
+    }
+
     pub(crate) fn from_pages(pages: &[[u64; COUNTERS]; PAGES as usize]) -> Self {
         let [
             state,

@@ -104,9 +104,46 @@ stat! {
     space_failures: u64,
 }
 
+impl Stat {
+    /// The report of two nodes together: counts are added, writes survive a power loss if they do so at both nodes, and facts of one node
+    /// alone, such as its process, are the larger ones.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut words = self.words();
+        let others = words.iter_mut().zip(other.words());
+        others.for_each(|(word, more)| *word = word.saturating_add(more));
+        Self {
+            opening: self.opening.max(other.opening),
+            sequence: self.sequence.max(other.sequence),
+            segment_size: self.segment_size.max(other.segment_size),
+            power: self.power && other.power,
+            process: self.process.max(other.process),
+            ..Self::from_words(&words)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reports_of_two_nodes_add_up_but_for_the_facts_of_one_node() {
+        let one = Stat {
+            keys: 3,
+            sequence: 9,
+            power: true,
+            ..Stat::default()
+        };
+        let other = Stat {
+            keys: 4,
+            sequence: 5,
+            ..Stat::default()
+        };
+        let both = one.and(&other);
+        assert_eq!((both.keys, both.sequence, both.power), (7, 9, false));
+        assert!(one.and(&one).power);
+    }
 
     #[test]
     fn a_report_survives_the_wire_field_by_field() {

@@ -96,6 +96,7 @@ fn of_store(connection: &Connection, count: usize) -> Outcome {
         for operation in 0..count {
             let found = client
                 .store()
+                .expect("a server")
                 .get(&keys[operation % KEYS], &mut value)
                 .await;
             assert!(found?.is_some());

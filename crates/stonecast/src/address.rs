@@ -1,4 +1,4 @@
-//! The address of a server.
+//! The address of a server, or of a cluster.
 
 use std::fmt;
 use std::os::unix::fs::FileTypeExt as _;
@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The address at which a server listens: `shm:PATH`, a socket of this host, or `verbs:HOST:PORT`, a machine in the
-/// RDMA network.
+/// RDMA network. Or the address of a cluster, for clients: `cluster:URL`, with the URL of the store that has the cluster's
+/// configuration, as `stonecast cluster` takes it.
 ///
-/// Two slashes after the colon are accepted and ignored: `shm://./socket` is `shm:./socket`.
+/// Two slashes after the colon are accepted and ignored: `shm://./socket` is `shm:./socket`. An address of a cluster is
+/// printed without user, password and files.
 ///
 /// ```
 /// let address: stonecast::Address = "shm:./stonecast-data/socket".parse()?;
 /// assert_eq!(address.to_string(), "shm:./stonecast-data/socket");
+/// let cluster: stonecast::Address = "cluster:etcd://ops:secret@10.0.0.1:2379/blue".parse()?;
+/// assert_eq!(cluster.to_string(), "cluster:etcd://10.0.0.1:2379/blue");
 /// assert!("redis://localhost".parse::<stonecast::Address>().is_err());
 /// # Ok::<(), stonecast::AddressError>(())
 /// ```
@@ -26,6 +30,8 @@ pub(crate) enum Place {
     /// The control plane of a machine in the RDMA network.
     #[cfg(feature = "verbs")]
     Verbs(stonecast_fabric_verbs::ControlAddress),
+    /// The store that has the configuration of a cluster.
+    Cluster(stonecast_config_store::Address),
 }
 
 /// Text that is not an address.
@@ -61,7 +67,12 @@ impl Address {
         ))
     }
 
-    /// The socket of an address of this host; `None` for another machine.
+    /// Whether this is the address of a cluster, at which no server listens.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.0, Place::Cluster(_))
+    }
+
+    /// The socket of an address of this host; `None` for another machine, or a cluster.
     ///
     /// ```
     /// let address: stonecast::Address = "shm:/run/stonecast".parse()?;
@@ -73,6 +84,7 @@ impl Address {
             Place::SharedMemory(path) => Some(path),
             #[cfg(feature = "verbs")]
             Place::Verbs(_) => None,
+            Place::Cluster(_) => None,
         }
     }
 }
@@ -99,7 +111,19 @@ impl FromStr for Address {
                 .map_err(|error: stonecast_fabric::DeviceError| refused(&error.to_string())),
             #[cfg(not(feature = "verbs"))]
             Some(("verbs", _)) => Err(refused(NO_VERBS)),
-            _ => Err(refused("an address is shm:PATH or verbs:HOST:PORT")),
+            Some(("cluster", store)) => {
+                let store = store.strip_prefix("//").unwrap_or(store);
+                let parsed = store.parse().map(|store| Self(Place::Cluster(store)));
+                parsed.map_err(
+                    |error: stonecast_config_store::InvalidAddress| AddressError {
+                        text: format!("cluster:{}", error.found),
+                        reason: error.to_string(),
+                    },
+                )
+            }
+            _ => Err(refused(
+                "an address is shm:PATH, verbs:HOST:PORT or cluster:URL",
+            )),
         }
     }
 }
@@ -110,6 +134,7 @@ impl fmt::Display for Address {
             Place::SharedMemory(path) => write!(formatter, "shm:{}", path.display()),
             #[cfg(feature = "verbs")]
             Place::Verbs(address) => address.fmt(formatter),
+            Place::Cluster(store) => write!(formatter, "cluster:{store}"),
         }
     }
 }

@@ -88,7 +88,9 @@ const OPERATION_TIMEOUT: Duration = Duration::from_nanos(3 * ROOM_WAIT_NS);
 const SPIN: Duration = Duration::from_micros(50);
 
 impl Connector {
-    /// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`.
+    /// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`, or to the cluster `cluster:URL`, whose
+    /// configuration is in the store at `URL`: `file:PATH`, or `etcd://HOST:PORT,HOST:PORT/NAME`, or over TLS
+    /// `etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE`.
     ///
     /// # Errors
     ///
@@ -97,7 +99,7 @@ impl Connector {
         Ok(Self::to(url.parse()?))
     }
 
-    /// Connects to the server at `address`.
+    /// Connects to the server or the cluster at `address`.
     pub fn to(address: Address) -> Self {
         Self {
             address,
@@ -118,7 +120,8 @@ impl Connector {
     }
 
     /// Sets the time limit of an operation; `None` for no limit. 60 seconds by default. A write that exceeds the limit
-    /// has an unknown outcome.
+    /// has an unknown outcome. On a cluster, an operation is tried again within this time, at whichever node leads the
+    /// key's shard, and a write that was never sent has done nothing.
     #[must_use]
     pub fn operation_timeout(mut self, limit: Option<Duration>) -> Self {
         self.operation_timeout = limit;
@@ -149,7 +152,8 @@ impl Connector {
         self
     }
 
-    /// Sets whether the client publishes its overwrites itself, if the server allows that. True by default.
+    /// Sets whether the client publishes its overwrites itself, if the server allows that. True by default. A client of a
+    /// cluster never does so.
     #[must_use]
     pub fn publishing(mut self, publishes: bool) -> Self {
         self.options.publishes = publishes;
@@ -163,7 +167,8 @@ impl Connector {
         self
     }
 
-    /// Sets the file with the key that proves the client's identity, for `verbs:` addresses. The first line of the file
+    /// Sets the file with the key that proves the client's identity, for `verbs:` addresses. With such a file, a client of
+    /// a cluster reaches the nodes at their `verbs:` addresses, and otherwise at their `shm:` addresses. The first line of the file
     /// holds a name and 64 hexadecimal digits; only the owner may be able to read the file.
     #[must_use]
     pub fn keys(mut self, path: impl Into<PathBuf>) -> Self {
@@ -236,15 +241,21 @@ impl Connector {
 
     fn open_device(&self) -> Result<OpenDevice, Error> {
         match &self.address.0 {
-            Place::SharedMemory(_) => Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?)),
             #[cfg(feature = "verbs")]
-            Place::Verbs(_) => {
-                let options = self.rdma.options()?;
-                Ok(OpenDevice::new(stonecast_fabric_verbs::VerbsDevice::open(
-                    options,
-                )?))
+            Place::Verbs(_) => self.open_rdma(),
+            #[cfg(feature = "verbs")]
+            Place::Cluster(_) if self.rdma.keys.is_some() => self.open_rdma(),
+            Place::SharedMemory(_) | Place::Cluster(_) => {
+                Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?))
             }
         }
+    }
+
+    #[cfg(feature = "verbs")]
+    fn open_rdma(&self) -> Result<OpenDevice, Error> {
+        let options = self.rdma.options()?;
+        let device = stonecast_fabric_verbs::VerbsDevice::open(options)?;
+        Ok(OpenDevice::new(device))
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use stonecast_fabric::DeviceError;
-use stonecast_kv::{StoreError, Token};
+use stonecast_kv::{ClusterError, StoreError, Token};
 use stonecast_media::{Durability, MediaError};
 
 use crate::address::AddressError;
@@ -129,6 +129,12 @@ pub enum ErrorKind {
     /// The store refused or failed.
     #[error(transparent)]
     Store(StoreError),
+    /// The cluster is not known, or does not serve the key.
+    #[error(transparent)]
+    Cluster(ClusterError),
+    /// The store of the cluster's configuration cannot be opened.
+    #[error(transparent)]
+    ConfigStore(#[from] stonecast_config_store::OpenError),
 }
 
 impl Error {
@@ -244,7 +250,7 @@ impl fmt::Display for Error {
         self.0.kind.fmt(formatter)?;
         match (&self.0.kind, &self.0.effect) {
             // The store's own messages tell what became of the operation.
-            (ErrorKind::Store(_), _) | (_, Effect::None) => Ok(()),
+            (ErrorKind::Store(_) | ErrorKind::Cluster(_), _) | (_, Effect::None) => Ok(()),
             (_, Effect::Done) => formatter.write_str("; the operation was done"),
             (_, Effect::Unknown { .. }) => formatter.write_str("; the outcome is unknown"),
         }
@@ -315,6 +321,6 @@ pub(crate) mod tests {
             .segment_size(1 << 20);
         let server = server.serve().unwrap();
         let connection = local::connect(&server.address().to_string()).unwrap();
-        connection.client().store().token()
+        connection.client().store().expect("a server").token()
     }
 }

@@ -39,6 +39,7 @@
 mod address;
 pub mod blocking;
 mod client;
+mod cluster;
 mod connector;
 mod driver;
 mod entry;
@@ -62,7 +63,8 @@ pub use stonecast_kv::{Condition, Metrics, Stat, Token, Written};
 pub use stonecast_media::{Durability, PersistenceDomain};
 pub use write::Write;
 
-/// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`, with the defaults of [`Connector`].
+/// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`, or to the cluster `cluster:URL`, with the defaults of
+/// [`Connector`].
 ///
 /// The client can be cloned and used from any thread and any executor; a thread of its own drives the connection.
 ///

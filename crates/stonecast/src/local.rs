@@ -18,14 +18,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use stonecast_fabric::{BusyPoll, Port, Runtime};
-use stonecast_kv::{CLIENT_COMPLETIONS, Condition, Metrics, Stat, StoreError, Written};
+use stonecast_kv::{
+    CLIENT_COMPLETIONS, ClusterEntries, Condition, Metrics, Stat, StoreError, Written,
+};
 use stonecast_media::Durability;
 
+use crate::address::Place;
+use crate::cluster::Cluster;
 use crate::connector::{Connector, nanoseconds};
 use crate::entry::{Entry, Record};
 use crate::error::{Error, ErrorKind, Fault};
 use crate::open_device::OpenDevice;
-use crate::timed::{Timed, TimedRead};
+use crate::timed::{Reading, Timed, TimedRead};
 use crate::write::{Retry, Write};
 
 pub use stonecast_kv::Values;
@@ -91,10 +95,17 @@ pub struct Connection {
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    store: stonecast_kv::Client,
+    store: Store,
     runtime: Rc<dyn Runtime>,
     /// The time limit of an operation.
     limit: Option<Duration>,
+}
+
+/// The store that a client uses.
+#[derive(Clone)]
+enum Store {
+    Server(stonecast_kv::Client),
+    Cluster(Rc<Cluster>),
 }
 
 impl Connection {
@@ -107,9 +118,18 @@ impl Connection {
     pub fn over(device: OpenDevice, connector: Connector) -> Result<Self, Error> {
         let OpenDevice { device, park } = device;
         let executor = BusyPoll::new(park, connector.spin_ns());
-        let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
-        executor.add_port(&port);
-        let client = executor.block_on(Client::connect(port, executor.runtime(), &connector))?;
+        let client = match &connector.address.0 {
+            Place::Cluster(store) => {
+                let connected = Cluster::connect(&executor, device, store, &connector);
+                let cluster = Rc::new(executor.block_on(connected)?);
+                Client::of(Store::Cluster(cluster), executor.runtime(), &connector)
+            }
+            _ => {
+                let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
+                executor.add_port(&port);
+                executor.block_on(Client::connect(port, executor.runtime(), &connector))?
+            }
+        };
         Ok(Self { executor, client })
     }
 
@@ -141,12 +161,27 @@ impl Connection {
             limit,
         } = client;
         let limit = nanoseconds(limit.unwrap_or(CLOSE_TIMEOUT));
+        let closed = async {
+            match store {
+                Store::Server(server) => server.close().await,
+                Store::Cluster(cluster) => cluster.close().await,
+            }
+        };
         // The server takes back the leases that were not given back in time.
-        let _ = executor.block_on(runtime.within(limit, store.close()));
+        let _ = executor.block_on(runtime.within(limit, closed));
     }
 }
 
 impl Client {
+    fn of(store: Store, runtime: Rc<dyn Runtime>, connector: &Connector) -> Self {
+        let limit = connector.operation_timeout;
+        Self {
+            store,
+            runtime,
+            limit,
+        }
+    }
+
     async fn connect(
         port: Rc<Port>,
         runtime: Rc<dyn Runtime>,
@@ -160,11 +195,7 @@ impl Client {
             Ok(connected) => connected.map_err(Error::of_read)?,
             Err(_) => return Err(ErrorKind::Unanswered { address, limit }.into()),
         };
-        let client = Self {
-            store,
-            runtime,
-            limit: connector.operation_timeout,
-        };
+        let client = Self::of(Store::Server(store), runtime, connector);
         if connector.durability == Some(Durability::Power) && !client.stat().await?.power {
             return Err(ErrorKind::Durability {
                 address,
@@ -176,9 +207,12 @@ impl Client {
         Ok(client)
     }
 
-    /// The store's own client, with the calls that only servers and benchmarks need.
-    pub fn store(&self) -> &stonecast_kv::Client {
-        &self.store
+    /// The store's own client, with the calls that only servers and benchmarks need. `None` on a cluster.
+    pub fn store(&self) -> Option<&stonecast_kv::Client> {
+        match &self.store {
+            Store::Server(server) => Some(server),
+            Store::Cluster(_) => None,
+        }
     }
 
     /// The runtime of this connection: its tasks, its clock and its timers.
@@ -209,8 +243,13 @@ impl Client {
         key: &'a [u8],
         value: &'a mut Vec<u8>,
     ) -> impl Future<Output = Result<Option<u64>, Error>> + use<'a> {
-        let read = self.store.get(key, value);
-        TimedRead(Timed::new(read, self.limit, &self.runtime))
+        match &self.store {
+            Store::Server(server) => {
+                let read = server.get(key, value);
+                Reading::Server(TimedRead(Timed::new(read, self.limit, &self.runtime)))
+            }
+            Store::Cluster(cluster) => Reading::Cluster(Box::pin(cluster.get_into(key, value))),
+        }
     }
 
     /// Stores `value` under `key` and returns its version. The value is durable and visible when the call returns.
@@ -219,8 +258,13 @@ impl Client {
     ///
     /// See [`ErrorKind`], and [`Error::effect`] for what became of the write.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {
-        let put = self.store.put(key, value);
-        self.timed(put).await.map_err(|fault| fault.of_write(None))
+        match &self.store {
+            Store::Server(server) => {
+                let put = server.put(key, value);
+                self.timed(put).await.map_err(|fault| fault.of_write(None))
+            }
+            Store::Cluster(cluster) => cluster.put(key, value).await,
+        }
     }
 
     /// Stores `value` under `key` if `condition` holds at the moment of the write.
@@ -243,20 +287,24 @@ impl Client {
     ///
     /// The same as [`Client::put`].
     pub async fn put_with(&self, key: &[u8], value: &[u8], write: Write) -> Result<Written, Error> {
+        let server = match &self.store {
+            Store::Server(server) => server,
+            Store::Cluster(cluster) => return cluster.put_with(key, value, write).await,
+        };
         let condition = write.condition();
         match write.retry {
             Retry::Never => {
-                let put = self.store.put_if(key, value, condition);
+                let put = server.put_if(key, value, condition);
                 self.timed(put).await.map_err(|fault| fault.of_write(None))
             }
             Retry::Fresh => {
-                let mut token = self.store.token();
-                let put = self.store.put_with(&mut token, key, value, condition);
+                let mut token = server.token();
+                let put = server.put_with(&mut token, key, value, condition);
                 let written = self.timed(put).await;
                 written.map_err(|fault| fault.of_write(Some(token)))
             }
             Retry::Of(mut token) => {
-                let put = self.store.put_with(&mut token, key, value, condition);
+                let put = server.put_with(&mut token, key, value, condition);
                 let written = self.timed(put).await;
                 written.map_err(|fault| fault.of_retry(token))
             }
@@ -269,10 +317,8 @@ impl Client {
     ///
     /// The same as [`Client::put`].
     pub async fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        let delete = self.store.delete(key);
-        self.timed(delete)
-            .await
-            .map_err(|fault| fault.of_write(None))
+        let removed = self.remove(key, Write::new()).await?;
+        Ok(matches!(removed, Some(Written::Done(_))))
     }
 
     /// Removes `key` if `condition` holds at the moment of the write. A key that is absent is
@@ -291,27 +337,35 @@ impl Client {
     ///
     /// The same as [`Client::put`].
     pub async fn delete_with(&self, key: &[u8], write: Write) -> Result<Written, Error> {
+        let removed = self.remove(key, write).await?;
+        Ok(removed.unwrap_or(Written::Conflict(None)))
+    }
+
+    /// Removes `key` as `write` says. `None`: there was nothing to remove.
+    async fn remove(&self, key: &[u8], write: Write) -> Result<Option<Written>, Error> {
+        let server = match &self.store {
+            Store::Server(server) => server,
+            Store::Cluster(cluster) => return cluster.delete_with(key, write).await,
+        };
         let condition = write.condition();
-        let written = match write.retry {
+        match write.retry {
             Retry::Never => {
-                let delete = self.store.delete_if(key, condition);
-                self.timed(delete)
-                    .await
-                    .map_err(|fault| fault.of_write(None))?
+                let delete = server.delete_if(key, condition);
+                let removed = self.timed(delete).await;
+                removed.map_err(|fault| fault.of_write(None))
             }
             Retry::Fresh => {
-                let mut token = self.store.token();
-                let delete = self.store.delete_with(&mut token, key, condition);
-                let written = self.timed(delete).await;
-                written.map_err(|fault| fault.of_write(Some(token)))?
+                let mut token = server.token();
+                let delete = server.delete_with(&mut token, key, condition);
+                let removed = self.timed(delete).await;
+                removed.map_err(|fault| fault.of_write(Some(token)))
             }
             Retry::Of(mut token) => {
-                let delete = self.store.delete_with(&mut token, key, condition);
-                let written = self.timed(delete).await;
-                written.map_err(|fault| fault.of_retry(token))?
+                let delete = server.delete_with(&mut token, key, condition);
+                let removed = self.timed(delete).await;
+                removed.map_err(|fault| fault.of_retry(token))
             }
-        };
-        Ok(written.unwrap_or(Written::Conflict(None)))
+        }
     }
 
     /// The values of `keys`, in their order, all in flight together. Each value is read as by [`Client::get`]; the
@@ -340,8 +394,13 @@ impl Client {
     ///
     /// The same as [`Client::get`].
     pub async fn multi_get_into(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), Error> {
-        let read = self.store.multi_get(keys, values);
-        self.timed(read).await.map_err(Fault::of_read)
+        match &self.store {
+            Store::Server(server) => {
+                let read = server.multi_get(keys, values);
+                self.timed(read).await.map_err(Fault::of_read)
+            }
+            Store::Cluster(cluster) => cluster.multi_get_into(keys, values).await,
+        }
     }
 
     /// Stores all `pairs`, in flight together, and returns the version of each pair, or the error for which the pair
@@ -358,9 +417,13 @@ impl Client {
             .iter()
             .map(|(key, value)| (key.as_ref(), value.as_ref()))
             .collect();
+        let server = match &self.store {
+            Store::Server(server) => server,
+            Store::Cluster(cluster) => return Ok(cluster.multi_put(&pairs).await),
+        };
         let mut outcomes = Vec::new();
         let put = async {
-            self.store.multi_put(&pairs, &mut outcomes).await;
+            server.multi_put(&pairs, &mut outcomes).await;
             Ok(())
         };
         self.timed(put)
@@ -372,7 +435,8 @@ impl Client {
             .collect())
     }
 
-    /// All records, in the commit order of their present versions. The iteration is no snapshot: a key that is present
+    /// All records, in the commit order of their present versions; on a cluster, shard by shard, and in that order within a
+    /// shard. The iteration is no snapshot: a key that is present
     /// all the time is found once, and a key that is written or deleted meanwhile may or may not be found. The
     /// iteration holds 24 bytes for each key.
     ///
@@ -382,31 +446,48 @@ impl Client {
     pub async fn entries(&self) -> Result<Entries, Error> {
         // The time limit of an operation does not apply: the call takes one round trip for each 256 buckets of the
         // whole index.
-        let found = self.store.entries().await.map_err(Error::of_read)?;
+        let found = match &self.store {
+            Store::Server(server) => Found::Server(server.entries().await.map_err(Error::of_read)?),
+            Store::Cluster(cluster) => Found::Cluster(cluster.entries().await?),
+        };
         Ok(Entries {
             found,
             batch: Vec::new(),
         })
     }
 
-    /// The server's statistics.
+    /// The server's statistics; on a cluster, those of all nodes that lead shards, added up.
     ///
     /// # Errors
     ///
     /// The same as [`Client::get`].
     pub async fn stat(&self) -> Result<Stat, Error> {
-        self.timed(self.store.stat()).await.map_err(Fault::of_read)
+        match &self.store {
+            Store::Server(server) => self.timed(server.stat()).await.map_err(Fault::of_read),
+            Store::Cluster(cluster) => Ok(cluster.metrics().await?.stat),
+        }
     }
 
-    /// All counters of the server, including those of this client's operations.
+    /// All counters of the server, including those of this client's operations; on a cluster, those of all nodes that lead
+    /// shards, added up.
     ///
     /// # Errors
     ///
     /// The same as [`Client::get`].
     pub async fn metrics(&self) -> Result<Metrics, Error> {
-        self.timed(self.store.metrics())
-            .await
-            .map_err(Fault::of_read)
+        match &self.store {
+            Store::Server(server) => self.timed(server.metrics()).await.map_err(Fault::of_read),
+            Store::Cluster(cluster) => cluster.metrics().await,
+        }
+    }
+
+    /// All counters of each node of a cluster that leads shards, with the node's name. A single server has no name, and is
+    /// not in a cluster: the list is empty.
+    pub async fn nodes(&self) -> Vec<(String, Result<Metrics, Error>)> {
+        match &self.store {
+            Store::Server(_) => Vec::new(),
+            Store::Cluster(cluster) => cluster.nodes().await,
+        }
     }
 
     async fn timed<T>(
@@ -419,19 +500,28 @@ impl Client {
 
 /// The records found by [`Client::entries`], read a few at a time.
 pub struct Entries {
-    found: stonecast_kv::Entries,
+    found: Found,
     batch: Vec<stonecast_kv::Entry>,
+}
+
+/// The keys of a server, or of a cluster.
+enum Found {
+    Server(stonecast_kv::Entries),
+    Cluster(ClusterEntries),
 }
 
 impl Entries {
     /// Number of keys that were found.
     pub fn len(&self) -> usize {
-        self.found.len()
+        match &self.found {
+            Found::Server(found) => found.len(),
+            Found::Cluster(found) => found.len(),
+        }
     }
 
     /// Returns true if no key was found.
     pub fn is_empty(&self) -> bool {
-        self.found.is_empty()
+        self.len() == 0
     }
 
     /// The next records, a few dozen at a time; empty at the end. After an error, the next call tries the same records
@@ -441,8 +531,17 @@ impl Entries {
     ///
     /// The same as [`Client::get`].
     pub async fn next_batch(&mut self, client: &Client) -> Result<Vec<Record>, Error> {
-        let read = self.found.next(&client.store, &mut self.batch);
-        client.timed(read).await.map_err(Fault::of_read)?;
+        match (&mut self.found, &client.store) {
+            (Found::Server(found), Store::Server(server)) => {
+                let read = found.next(server, &mut self.batch);
+                client.timed(read).await.map_err(Fault::of_read)?;
+            }
+            (Found::Cluster(found), Store::Cluster(cluster)) => {
+                cluster.next_batch(found, &mut self.batch).await?;
+            }
+            // The keys of one store say nothing at another one.
+            _ => return Err(ErrorKind::Closed.into()),
+        }
         Ok(self.batch.drain(..).map(Record::from).collect())
     }
 }

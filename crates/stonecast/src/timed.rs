@@ -83,3 +83,26 @@ where
         timed.poll(context).map_err(Fault::of_read)
     }
 }
+
+/// A read of a server, or of a cluster. A cluster's read looks at leases and at the time, so that its box is a small part of
+/// its cost.
+#[must_use = "futures do nothing unless they are awaited"]
+pub(crate) enum Reading<'a, Work> {
+    Server(TimedRead<'a, Work>),
+    Cluster(Pin<Box<dyn Future<Output = Result<Option<u64>, Error>> + 'a>>),
+}
+
+impl<Work> Future for Reading<'_, Work>
+where
+    Work: Future<Output = Result<Option<u64>, StoreError>> + Unpin,
+{
+    type Output = Result<Option<u64>, Error>;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Server(read) => Pin::new(read).poll(context),
+            Self::Cluster(read) => read.as_mut().poll(context),
+        }
+    }
+}

@@ -60,6 +60,16 @@ pub(crate) enum Retry {
     Of(Token),
 }
 
+impl Retry {
+    /// The token of an earlier attempt, if there was one.
+    pub fn into_token(self) -> Option<Token> {
+        match self {
+            Self::Never | Self::Fresh => None,
+            Self::Of(token) => Some(token),
+        }
+    }
+}
+
 impl Write {
     /// A write without a condition and without a token: an unknown outcome stays unknown.
     pub fn new() -> Self {

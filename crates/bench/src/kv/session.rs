@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use stonecast::local::Connection;
-use stonecast::{Connector, OpenDevice};
+use stonecast::{Connector, ErrorKind, OpenDevice};
 use stonecast_fabric_shm::ShmDevice;
 use stonecast_kv::limits::LOCATIONS;
 use stonecast_kv::{Client, StoreError};
@@ -67,15 +67,21 @@ impl Session {
             device,
             shared_memory,
         } = devices.open()?;
+        let connection = connect(connector, device)?;
+        if connection.client().store().is_none() {
+            let words = format!("{address}: one server is measured, and no cluster");
+            return Err(ErrorKind::Setup(words).into());
+        }
         Ok(Self {
-            connection: connect(connector, device)?,
+            connection,
             shared_memory,
         })
     }
 
     /// The client.
     pub fn client(&self) -> &Client {
-        self.handle().store()
+        let store = self.handle().store();
+        store.expect("a session is with one server")
     }
 
     /// The library's handle of the client.

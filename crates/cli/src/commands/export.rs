@@ -19,7 +19,7 @@ use crate::session::Session;
 
 /// Writes every entry as NDJSON, in the order in which the entries were stored.
 ///
-/// An entry that is stored again moves to the end. The form is canonical: an export with unique keys, imported and
+/// An entry that is stored again moves to the end. A cluster's entries come shard by shard. The form is canonical: an export with unique keys, imported and
 /// exported again, has the same bytes.
 #[derive(Debug, Args)]
 #[command(after_help = "\

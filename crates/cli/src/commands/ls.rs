@@ -18,7 +18,7 @@ use crate::session::Session;
 ///
 /// Keys are listed in the order in which they were stored: a key that is stored again moves to the end. A key that is
 /// present all the time is listed. A key that is stored during the listing may be listed twice; the list ends all the
-/// same. Without --json, each key is printed unchanged as a line; a key with a line feed takes several lines.
+/// same. A cluster lists its keys shard by shard. Without --json, each key is printed unchanged as a line; a key with a line feed takes several lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: all keys, those of one kind, and as JSON with their versions
@@ -57,30 +57,54 @@ pub fn run(flags: &Ls) -> Result<(), Failure> {
 }
 
 async fn print_all(client: &Client, flags: &Ls, output: &mut impl Write) -> Result<(), Failure> {
-    let prefix = flags.prefix.as_deref().unwrap_or_default().as_bytes();
+    let Some(store) = client.store() else {
+        return print_cluster(client, flags, output).await;
+    };
     let mut batch = Vec::new();
-    let mut pages = Pages::of(client, PAGE_KEYS).await?;
-    while let Some(mut page) = pages.next(client).await? {
+    let mut pages = Pages::of(store, PAGE_KEYS).await?;
+    while let Some(mut page) = pages.next(store).await? {
         loop {
-            page.next(client.store(), &mut batch).await?;
+            page.next(store, &mut batch).await?;
             if batch.is_empty() {
                 break;
             }
-            for entry in batch.iter().filter(|entry| entry.key.starts_with(prefix)) {
-                if flags.json {
-                    let printed = Printed {
-                        key: Bytes(&entry.key),
-                        version: entry.version,
-                    };
-                    serde_json::to_writer(&mut *output, &printed)?;
-                } else {
-                    output.write_all(&entry.key)?;
-                }
-                output.write_all(b"\n")?;
+            for entry in &batch {
+                print(&entry.key, entry.version, flags, output)?;
             }
         }
     }
     Ok(())
+}
+
+/// The same for a cluster, which gives its keys shard by shard.
+async fn print_cluster(
+    client: &Client,
+    flags: &Ls,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut entries = client.entries().await?;
+    loop {
+        let batch = entries.next_batch(client).await?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        for record in &batch {
+            print(&record.key, record.version, flags, output)?;
+        }
+    }
+}
+
+fn print(key: &[u8], version: u64, flags: &Ls, output: &mut impl Write) -> Result<(), Failure> {
+    if !key.starts_with(flags.prefix.as_deref().unwrap_or_default().as_bytes()) {
+        return Ok(());
+    }
+    if flags.json {
+        let key = Bytes(key);
+        serde_json::to_writer(&mut *output, &Printed { key, version })?;
+    } else {
+        output.write_all(key)?;
+    }
+    Ok(output.write_all(b"\n")?)
 }
 
 /// All keys, a page at a time, in the order of their versions.
@@ -96,7 +120,7 @@ struct Pages {
 }
 
 impl Pages {
-    async fn of(client: &Client, size: usize) -> Result<Self, Failure> {
+    async fn of(client: &stonecast_kv::Client, size: usize) -> Result<Self, Failure> {
         Ok(Self {
             size,
             begun_at: client.stat().await?.sequence,
@@ -104,7 +128,7 @@ impl Pages {
         })
     }
 
-    async fn next(&mut self, client: &Client) -> Result<Option<Entries>, Failure> {
+    async fn next(&mut self, client: &stonecast_kv::Client) -> Result<Option<Entries>, Failure> {
         let Some(from) = self.from else {
             return Ok(None);
         };
@@ -112,7 +136,7 @@ impl Pages {
             true => usize::MAX,
             false => self.size,
         };
-        let page = client.store().entries_from(from, size).await?;
+        let page = client.entries_from(from, size).await?;
         self.from = page.next_version();
         Ok(Some(page))
     }
@@ -137,6 +161,7 @@ mod tests {
         let connection = local::connect(&server.address().to_string()).unwrap();
         let keys: Vec<[u8; 1]> = (0..100).map(|number| [number]).collect();
         let listed = connection.run(async |client| {
+            let client = client.store().expect("a server");
             let store_all = async || {
                 for key in &keys {
                     client.put(key, b"v").await.unwrap();
@@ -151,7 +176,7 @@ mod tests {
                 };
                 store_all().await;
                 loop {
-                    page.next(client.store(), &mut batch).await.unwrap();
+                    page.next(client, &mut batch).await.unwrap();
                     if batch.is_empty() {
                         break;
                     }

@@ -3,6 +3,8 @@
 //! A test that this machine cannot run reports so ([`support::not_run`]); `cargo xtask ci` counts and names those.
 #![forbid(unsafe_code)]
 
+#[path = "../../../stonecast/tests/it/stand_ins.rs"]
+mod stand_ins;
 mod support;
 
 mod cluster;

@@ -52,6 +52,11 @@ impl Client {
         }
     }
 
+    /// The number of the session. No two sessions have the same.
+    pub(crate) fn session(&self) -> u64 {
+        self.inner.connection.welcome.session.get()
+    }
+
     /// Whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.connection.is_closed()
@@ -128,6 +133,12 @@ impl Client {
     /// A key that is written meanwhile gets a higher version, so a later call finds that key again.
     pub async fn entries_from(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
         self.scan().entries(from, count).await
+    }
+
+    /// Finds all keys of one shard.
+    pub(crate) async fn entries_of_shard(&self, shard: u32) -> Result<Entries, StoreError> {
+        let shards = shard..shard + 1;
+        self.scan().entries_in(shards, 0, usize::MAX).await
     }
 
     pub(super) fn scan(&self) -> Scan<'_> {

@@ -5,6 +5,7 @@
 //! or not.
 
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
@@ -55,7 +56,7 @@ impl WordPlace {
 
 /// The keys found by [`Client::entries`](crate::Client::entries), without their records: 24 bytes each.
 pub struct Entries {
-    /// The indexes in which the words were found, by shard.
+    /// The indexes in which the words were found, one for each shard that was read.
     indexes: Vec<OpenIndex>,
     found: Vec<Found>,
     /// Whether there are no further keys.
@@ -149,10 +150,21 @@ impl<'a> Scan<'a> {
 
     /// The keys of version `from` and higher, at most `count` of the lowest versions.
     pub async fn entries(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
+        let shards = 0..self.memory.connection.welcome.keys().shards;
+        self.entries_in(shards, from, count).await
+    }
+
+    /// The same for the keys of `shards`.
+    pub async fn entries_in(
+        &self,
+        shards: Range<u32>,
+        from: u64,
+        count: usize,
+    ) -> Result<Entries, StoreError> {
         self.memory.connection.check_open()?;
         let mut lowest = Lowest::new(count);
         let mut indexes = Vec::new();
-        for shard in 0..self.memory.connection.welcome.keys().shards {
+        for shard in shards {
             let (index, of_shard) = self.entries_of(shard, from, count).await?;
             indexes.push(index);
             lowest.take(of_shard);
@@ -360,11 +372,10 @@ impl<'a> Scan<'a> {
                 Err(fault) => Some(fault),
             };
             begun = self.generations.begin(&*self.memory.connection.runtime);
-            match (
-                self.word_now(word, &indexes[place.shard() as usize], place)
-                    .await?,
-                fault,
-            ) {
+            let mut indexes = indexes.iter();
+            let index = indexes.find(|index| index.shard == place.shard());
+            let index = index.expect("a word was found in an index of its shard");
+            match (self.word_now(word, index, place).await?, fault) {
                 (Some(now), Some(fault)) if now == word => {
                     return Err(self.memory.damage(word, fault.to_string()));
                 }

@@ -17,6 +17,7 @@ use super::map::Map;
 use super::nodes::Node;
 use crate::client::{Pair, Token, Values, Written};
 use crate::error::{Effect, StoreError};
+use crate::metrics::Metrics;
 use crate::stat::Stat;
 
 /// The value of a key and its version; `None` if the key is absent.
@@ -69,7 +70,7 @@ impl ClusterClient {
     }
 
     /// Begins to read in `term` of `shard`, under a lease that `node` has given, or gives now.
-    async fn begin_read(
+    pub(super) async fn begin_read(
         &self,
         node: &Node,
         shard: u32,
@@ -218,6 +219,40 @@ impl ClusterClient {
         removed.map_err(|given_up| of_write(given_up, token))
     }
 
+    /// Everything that the nodes count which lead shards, by their names, and asked at once. A node that leads nothing is not asked.
+    pub async fn metrics(&self) -> Vec<(String, Result<Metrics, ClusterError>)> {
+        let map = self.maps.latest();
+        let shards = map.first_shards();
+        at_once(shards.map(|shard| {
+            let map = map.clone();
+            async move {
+                let counted = self.attempt(shard, self.deadline(), async |node: Rc<Node>| {
+                    let metrics = node.client.metrics().await?;
+                    Ok((node.name.to_string(), metrics))
+                });
+                match counted.await {
+                    Ok((name, metrics)) => (name, Ok(metrics)),
+                    Err(given_up) => {
+                        let name = map.place(shard).name.to_string();
+                        (name, Err(of_read(given_up)))
+                    }
+                }
+            }
+        }))
+        .await
+    }
+
+    /// Whether acknowledged writes survive a power loss, by the promises of the pools in the latest configuration.
+    pub fn survives_power(&self) -> bool {
+        self.maps.latest().survives_power()
+    }
+
+    /// Gives back what this client has leased, and disconnects from all nodes. A later call connects again.
+    pub async fn close(&self) {
+        let closing = self.nodes.take_all().into_iter();
+        at_once(closing.map(|node| node.client.clone().close())).await;
+    }
+
     /// The report of the primary of `shard`.
     pub async fn stat(&self, shard: u32) -> Result<Stat, ClusterError> {
         let stat = self
@@ -240,9 +275,9 @@ impl ClusterClient {
 }
 
 /// The error of a call that changes nothing.
-fn of_read(given_up: GivenUp) -> ClusterError {
+pub(super) fn of_read(given_up: GivenUp) -> ClusterError {
     let GivenUp { shard, error, .. } = given_up;
-    match given_up.is_late {
+    match given_up.is_late || error.effect() == Effect::Unknown {
         true => ClusterError::NotServed {
             shard,
             source: Box::new(error),

@@ -50,7 +50,7 @@ pub enum ClusterError {
         expected: u32,
     },
     /// No attempt has done anything, and none succeeded: the primary of the shard is gone, or changes.
-    #[error("shard {shard} is not served: {source}")]
+    #[error("shard {shard} is not served: {source}; see `stonecast cluster status`")]
     NotServed {
         /// The shard.
         shard: u32,

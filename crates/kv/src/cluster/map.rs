@@ -16,6 +16,7 @@ use std::rc::Rc;
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::{ConfigStore, Configuration, HashRange, Node, NodeName, Revision, Term};
 use stonecast_fabric::Runtime;
+use stonecast_media::Durability;
 
 use super::PAUSE_NS;
 use super::error::ClusterError;
@@ -59,6 +60,12 @@ impl Map {
     pub fn first_shards(&self) -> impl Iterator<Item = u32> {
         let mut seen = BTreeSet::new();
         (0..self.shards()).filter(move |&shard| seen.insert(self.place(shard).name))
+    }
+
+    /// Whether writes to all shards survive a power loss.
+    pub fn survives_power(&self) -> bool {
+        let mut groups = self.configuration.groups.iter();
+        groups.all(|group| self.configuration.survives(group) == Durability::Power)
     }
 
     /// The place of `shard`.

@@ -1,7 +1,7 @@
 //! A client of a cluster: it knows which node leads each shard, and has a session with each node that it needs.
 //!
 //! ```text
-//!   calls       get, put, delete, and batches of them
+//!   calls       get, put, delete, and batches of them; entries: all keys, shard by shard
 //!     attempts  once at the node of the key's shard; again, with the map of the next configuration
 //!     map       shard -> node, term: one value of the configuration store
 //!     nodes     node -> session, opened at first use
@@ -18,6 +18,7 @@
 
 mod attempts;
 mod calls;
+mod entries;
 mod error;
 mod leases;
 mod map;
@@ -36,6 +37,7 @@ use map::Maps;
 use nodes::Nodes;
 
 pub use calls::Found;
+pub use entries::ClusterEntries;
 pub use error::ClusterError;
 
 /// The pause before a client looks for a newer configuration than the one that it has.

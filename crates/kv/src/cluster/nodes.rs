@@ -23,6 +23,7 @@ const IDLE_NS: Nanoseconds = 20_000_000;
 
 /// A session with a node, and the leases on its memory.
 pub(super) struct Node {
+    pub name: NodeName,
     pub client: Client,
     pub leases: Leases,
 }
@@ -113,6 +114,12 @@ impl Nodes {
         Ok(node)
     }
 
+    /// All open sessions, which end with the last call that uses them.
+    pub fn take_all(&self) -> Vec<Rc<Node>> {
+        let seats = self.seats.take();
+        seats.values().filter_map(|seat| seat.session()).collect()
+    }
+
     fn seat(&self, name: &NodeName) -> Rc<Seat> {
         let mut seats = self.seats.borrow_mut();
         match seats.get(name) {
@@ -174,7 +181,11 @@ impl Nodes {
     fn add(&self, seat: &Seat, name: &NodeName, client: Client) -> Rc<Node> {
         self.keys.set(Some(client.keys()));
         let leases = Leases::new(name.clone(), client.shards());
-        let node = Rc::new(Node { client, leases });
+        let node = Rc::new(Node {
+            name: name.clone(),
+            client,
+            leases,
+        });
         let keeping = keep(Rc::downgrade(&node), self.runtime.clone());
         self.runtime.spawn(Box::pin(keeping));
         seat.session.replace(Some(node.clone()));

@@ -1,9 +1,11 @@
 //! The library as a program uses it, against servers over shared memory.
 
 mod behaviour;
+mod cluster;
 mod endings;
 mod opening;
 mod readme;
+mod stand_ins;
 mod support;
 mod trouble;
 mod versions;

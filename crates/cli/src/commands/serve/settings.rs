@@ -50,6 +50,11 @@ impl Serving {
         } else {
             flags.listen.clone()
         };
+        if let Some(cluster) = listen.iter().find(|address| address.is_cluster()) {
+            return Err(Failure::usage(format!(
+                "a server listens at shm: or verbs: addresses, and {cluster} is that of a cluster"
+            )));
+        }
         let is_here = |address: &Address| address.socket().is_some();
         if listen
             .iter()

@@ -3,11 +3,13 @@
 mod gateway;
 mod report;
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde::Serialize;
 use stonecast::Metrics;
 
 use crate::failure::Failure;
@@ -21,7 +23,8 @@ use report::Report;
 
 /// Shows the content and the work of a running server, for clients of its memory and for its gateway.
 ///
-/// The counts of reads come from reports of the clients, and lack the reads of each client's last second.
+/// The counts of reads come from reports of the clients, and lack the reads of each client's last second. On a cluster, each
+/// node that leads a shard is shown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: once for people, as JSON for programs, and again and again with the gateway's part
@@ -45,6 +48,12 @@ pub struct Stat {
     pub admin: AdminFlags,
 }
 
+/// The reports of a cluster, as `--json` prints them.
+#[derive(Serialize)]
+struct Nodes {
+    nodes: BTreeMap<String, Report>,
+}
+
 /// Moves the cursor home and erases everything below, so that a redraw does not flicker.
 const REDRAW: &str = "\x1b[H\x1b[J";
 /// The interval at which the loop checks for a signal.
@@ -53,8 +62,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Asks the server and prints its answer.
 pub fn run(flags: &Stat) -> Result<(), Failure> {
     let admin = Admin::of(&flags.admin)?;
+    let is_cluster = flags.connection.address.is_cluster();
+    if is_cluster && (flags.watch || admin.is_some()) {
+        return Err(Failure::usage(
+            "--watch and --admin are for one server: name a node with --connect, or leave them out",
+        ));
+    }
     let session = Session::open(&flags.connection)?;
-    let result = if flags.watch {
+    let result = if is_cluster {
+        print_nodes(flags, &session)
+    } else if flags.watch {
         watch(flags, &session, admin.as_ref())
     } else {
         print(flags, &ask(&session)?, None, admin.as_ref())
@@ -65,6 +82,32 @@ pub fn run(flags: &Stat) -> Result<(), Failure> {
 
 fn ask(session: &Session) -> Result<Metrics, Failure> {
     session.run(async |client| Ok(client.metrics().await?))
+}
+
+/// Asks each node of a cluster, prints the answers, and fails as the last node that gave none.
+fn print_nodes(flags: &Stat, session: &Session) -> Result<(), Failure> {
+    let nodes = session.run(async |client| Ok(client.nodes().await))?;
+    let (mut reports, mut text, mut failed) = (BTreeMap::new(), String::new(), Ok(()));
+    for (name, counted) in nodes {
+        let words = match counted {
+            Ok(metrics) => {
+                let words = report::text(&metrics, None);
+                reports.insert(name.clone(), Report::of(&metrics, None));
+                words
+            }
+            Err(error) => {
+                let words = format!("{error}\n");
+                failed = Err(Failure::from(error));
+                words
+            }
+        };
+        text = format!("{text}node {name}\n{words}");
+    }
+    match flags.json {
+        true => output::json(&Nodes { nodes: reports })?,
+        false => output::bytes(text.as_bytes())?,
+    }
+    failed
 }
 
 fn watch(flags: &Stat, session: &Session, admin: Option<&Admin>) -> Result<(), Failure> {

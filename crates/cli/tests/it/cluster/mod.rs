@@ -4,6 +4,7 @@ mod creation;
 mod page;
 mod requests;
 mod status;
+mod using;
 
 use std::process::Command;
 

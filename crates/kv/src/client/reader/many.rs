@@ -38,6 +38,20 @@ impl Values {
         self.bytes.capacity() + self.buckets.capacity()
     }
 
+    /// Replaces the values by those of `found`, in their order.
+    pub fn fill<'a>(&mut self, found: impl IntoIterator<Item = Option<(&'a [u8], u64)>>) {
+        self.bytes.clear();
+        self.found.clear();
+        for found in found {
+            let placed = found.map(|(value, version)| {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(value);
+                (start..self.bytes.len(), version)
+            });
+            self.found.push(placed);
+        }
+    }
+
     /// Value and version of the `index`-th key; `None` if the key is absent.
     #[inline]
     pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {

@@ -1,0 +1,164 @@
+//! Iteration over all keys of a cluster, shard by shard.
+//!
+//! ```text
+//!   entries   shard 0: words in the index of its primary    shard 1: ...
+//!   next      records of shard 0, some at a time, to its end, then of shard 1
+//!               another primary or term meanwhile: the words are found anew, and keys that were given before are left out
+//! ```
+//!
+//! Words and records count only under a lease that is of the term in which they were read. The versions of several nodes have no common
+//! order, so the order is that of versions within each shard alone.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use stonecast_base::hash::xxh3_128;
+use stonecast_cluster::Term;
+
+use super::ClusterClient;
+use super::calls::of_read;
+use super::error::ClusterError;
+use super::nodes::Node;
+use crate::client::{Entries, Entry};
+use crate::error::StoreError;
+
+/// The keys found by [`ClusterClient::entries`], without their records: 24 bytes each.
+pub struct ClusterEntries {
+    shards: VecDeque<OfShard>,
+    /// The hashes of the keys of the first of `shards` that were given.
+    given: BTreeSet<u128>,
+    found: usize,
+}
+
+/// The keys of a shard.
+struct OfShard {
+    shard: u32,
+    seen: Seen,
+}
+
+/// The keys that were found in a session with a node, in a term.
+struct Seen {
+    session: u64,
+    /// `None`: the keys have to be found anew.
+    term: Option<Term>,
+    entries: Entries,
+}
+
+impl ClusterEntries {
+    /// Number of keys found.
+    pub fn len(&self) -> usize {
+        self.found
+    }
+
+    /// Whether no key was found.
+    pub fn is_empty(&self) -> bool {
+        self.found == 0
+    }
+
+    /// Replaces the content of `into` by the next records. `into` is empty at the end. A call after a failed one reads the same records
+    /// again.
+    pub async fn next(
+        &mut self,
+        client: &ClusterClient,
+        into: &mut Vec<Entry>,
+    ) -> Result<(), ClusterError> {
+        into.clear();
+        while let Some(first) = self.shards.front_mut() {
+            let shard = first.shard;
+            let read = client.attempt(shard, client.deadline(), async |node: Rc<Node>| {
+                first.seen.next(client, &node, shard, into).await
+            });
+            read.await.map_err(of_read)?;
+            if into.is_empty() {
+                self.shards.pop_front();
+                self.given.clear();
+                continue;
+            }
+            into.retain(|entry| self.given.insert(xxh3_128(&entry.key)));
+            if !into.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Seen {
+    async fn find(client: &ClusterClient, node: &Node, shard: u32) -> Result<Self, StoreError> {
+        let term = node.client.term(shard);
+        let found = node.client.entries_of_shard(shard);
+        let entries = client.under_lease(node, shard, found).await?;
+        Ok(Self {
+            session: node.client.session(),
+            term,
+            entries,
+        })
+    }
+
+    /// Replaces the content of `into` by the next records. They are read at `node`, which leads the shard.
+    async fn next(
+        &mut self,
+        client: &ClusterClient,
+        node: &Node,
+        shard: u32,
+        into: &mut Vec<Entry>,
+    ) -> Result<(), StoreError> {
+        self.follow(client, node, shard).await?;
+        // Records that no lease covers, or that are being read when the call is dropped, count as never read.
+        let term = self.term.take();
+        let next = self.entries.next(&node.client, into);
+        client.under_lease(node, shard, next).await?;
+        self.term = term;
+        Ok(())
+    }
+
+    /// Finds the keys anew unless they were found in this session with `node`, which leads the shard, and in the same term.
+    async fn follow(
+        &mut self,
+        client: &ClusterClient,
+        node: &Node,
+        shard: u32,
+    ) -> Result<(), StoreError> {
+        if self.session != node.client.session() || self.term != node.client.term(shard) {
+            *self = Self::find(client, node, shard).await?;
+        }
+        Ok(())
+    }
+}
+
+impl ClusterClient {
+    /// Finds all keys, shard by shard. The call reads the indexes of all shards. The iteration is no snapshot: a key that is present all the
+    /// time is found once, and a key that is written or deleted meanwhile may or may not be found.
+    pub async fn entries(&self) -> Result<ClusterEntries, ClusterError> {
+        let mut shards = VecDeque::new();
+        for shard in 0..self.maps.latest().shards() {
+            let found = self.attempt(shard, self.deadline(), async |node: Rc<Node>| {
+                Seen::find(self, &node, shard).await
+            });
+            let seen = found.await.map_err(of_read)?;
+            shards.push_back(OfShard { shard, seen });
+        }
+        let found = shards.iter().map(|it| it.seen.entries.len()).sum();
+        let given = BTreeSet::new();
+        Ok(ClusterEntries {
+            shards,
+            given,
+            found,
+        })
+    }
+
+    /// Reads as `work` does in the term of `shard` that the client is in. What was read, and an error of reading, count only if the node
+    /// still leads the shard in that term: a lease that it gives behind the last READ says so.
+    async fn under_lease<T>(
+        &self,
+        node: &Node,
+        shard: u32,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let term = node.client.term(shard).unwrap_or_default();
+        self.begin_read(node, shard, term).await?;
+        let done = work.await;
+        self.begin_read(node, shard, term).await?;
+        done
+    }
+}

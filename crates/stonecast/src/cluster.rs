@@ -1,0 +1,180 @@
+//! A client of a cluster, with the operations and the errors of the library.
+//!
+//! The client of the store looks for the node of each key, and tries operations again, within the time limit of an
+//! operation. So no other limit is needed here.
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_config_store::{Bounds, open_within};
+use stonecast_fabric::{BusyPoll, Device, Port};
+use stonecast_kv::{
+    CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, ClusterError, ClusterOptions, Dial, Metrics,
+    Values, Written,
+};
+use stonecast_media::{Durability, SHARDS_MAX};
+
+use crate::connector::{Connector, nanoseconds};
+use crate::error::{Effect, Error, ErrorKind};
+use crate::write::Write;
+
+/// The client of the store, whose errors this component translates.
+pub(crate) struct Cluster {
+    client: ClusterClient,
+}
+
+/// Entries of the completion queues for all sessions: each shard has one primary, and as many sessions may be about to end.
+const COMPLETIONS: u32 = 2 * SHARDS_MAX * CLIENT_COMPLETIONS;
+
+fn options(connector: &Connector) -> ClusterOptions {
+    let defaults = ClusterOptions::default();
+    // Several nodes have a turn within the limit of the connect.
+    let of_connect: Nanoseconds = nanoseconds(connector.connect_timeout) / 4;
+    ClusterOptions {
+        session: connector.options,
+        patience_ns: connector
+            .operation_timeout
+            .map_or(Nanoseconds::MAX, nanoseconds),
+        attempt_ns: defaults.attempt_ns.min(of_connect),
+    }
+}
+
+impl Cluster {
+    /// Reads the configuration of the cluster, and connects to the first node that answers.
+    pub async fn connect(
+        executor: &BusyPoll,
+        device: Rc<dyn Device>,
+        store: &stonecast_config_store::Address,
+        connector: &Connector,
+    ) -> Result<Self, Error> {
+        let (address, limit) = (&connector.address, connector.connect_timeout);
+        let store = open_within(store, Bounds::DEFAULT).map_err(ErrorKind::from)?;
+        let port = Rc::new(Port::new(device, COMPLETIONS)?);
+        executor.add_port(&port);
+        let dial: Dial = Rc::new(move |_: &str| Ok(port.clone()));
+        let runtime = executor.runtime();
+        let connected = ClusterClient::connect(store, dial, runtime.clone(), options(connector));
+        let client = match runtime.within(nanoseconds(limit), connected).await {
+            Ok(connected) => connected.map_err(of_read)?,
+            Err(_) => {
+                let address = address.to_string();
+                return Err(ErrorKind::Unanswered { address, limit }.into());
+            }
+        };
+        if connector.durability == Some(Durability::Power) && !client.survives_power() {
+            return Err(ErrorKind::Durability {
+                address: address.to_string(),
+                expected: Durability::Power,
+                found: Durability::Process,
+            }
+            .into());
+        }
+        Ok(Self { client })
+    }
+
+    pub async fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, Error> {
+        self.client.get(key, value).await.map_err(of_read)
+    }
+
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {
+        let put = self.client.put(key, value).await;
+        put.map_err(of_write)
+    }
+
+    pub async fn put_with(&self, key: &[u8], value: &[u8], write: Write) -> Result<Written, Error> {
+        let condition = write.condition();
+        let mut token = write.retry.into_token();
+        let put = self
+            .client
+            .put_with(&mut token, key, value, condition)
+            .await;
+        put.map_err(of_write)
+    }
+
+    /// `None`: there was nothing to remove.
+    pub async fn delete_with(&self, key: &[u8], write: Write) -> Result<Option<Written>, Error> {
+        let condition = write.condition();
+        let mut token = write.retry.into_token();
+        let deleted = self.client.delete_with(&mut token, key, condition).await;
+        deleted.map_err(of_write)
+    }
+
+    pub async fn multi_get_into(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), Error> {
+        let found: Result<Vec<_>, _> = self.client.multi_get(keys).await.into_iter().collect();
+        let found = found.map_err(of_read)?;
+        let borrowed = found.iter().map(|found| {
+            let (value, version) = found.as_ref()?;
+            Some((value.as_slice(), *version))
+        });
+        values.fill(borrowed);
+        Ok(())
+    }
+
+    pub async fn multi_put(&self, pairs: &[(&[u8], &[u8])]) -> Vec<Result<u64, Error>> {
+        let outcomes = self.client.multi_put(pairs).await.into_iter();
+        let outcomes = outcomes.map(|outcome| outcome.map_err(of_write));
+        outcomes.collect()
+    }
+
+    pub async fn entries(&self) -> Result<ClusterEntries, Error> {
+        self.client.entries().await.map_err(of_read)
+    }
+
+    pub async fn next_batch(
+        &self,
+        found: &mut ClusterEntries,
+        batch: &mut Vec<stonecast_kv::Entry>,
+    ) -> Result<(), Error> {
+        found.next(&self.client, batch).await.map_err(of_read)
+    }
+
+    /// The counters of each node that leads a shard.
+    pub async fn nodes(&self) -> Vec<(String, Result<Metrics, Error>)> {
+        let reports = self.client.metrics().await.into_iter();
+        let reports = reports.map(|(name, counted)| (name, counted.map_err(of_read)));
+        reports.collect()
+    }
+
+    /// The counters of all nodes that lead shards, added up.
+    pub async fn metrics(&self) -> Result<Metrics, Error> {
+        let mut sum: Option<Metrics> = None;
+        for (_, counted) in self.nodes().await {
+            let counted = counted?;
+            sum = Some(sum.map_or(counted, |sum| sum.and(&counted)));
+        }
+        Ok(sum.expect("some node leads, as the client has checked"))
+    }
+
+    /// Gives back what the client has leased, and disconnects.
+    pub async fn close(&self) {
+        self.client.close().await;
+    }
+}
+
+/// The error of an operation that changes nothing.
+#[cold]
+fn of_read(error: ClusterError) -> Error {
+    Error::nothing_done(kind_of(error))
+}
+
+/// The error of a write.
+#[cold]
+fn of_write(error: ClusterError) -> Error {
+    let effect = match &error {
+        ClusterError::Unknown { token, .. } => Effect::Unknown {
+            token: Some((**token).clone()),
+        },
+        other => match other.effect() {
+            stonecast_kv::Effect::None => Effect::None,
+            stonecast_kv::Effect::Unknown => Effect::Unknown { token: None },
+        },
+    };
+    Error::new(kind_of(error), effect)
+}
+
+fn kind_of(error: ClusterError) -> ErrorKind {
+    match error {
+        ClusterError::Store(error) => ErrorKind::Store(error),
+        error => ErrorKind::Cluster(error),
+    }
+}
