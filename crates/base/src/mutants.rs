@@ -178,6 +178,12 @@ mutants! {
     OwnCommitUnbounded in "node", "every group is led again";
     /// The connections of a node that was replaced have the numbers of its predecessor.
     NumbersOfPredecessor in "node", "a replaced node is another one";
+    /// A joiner pauses before it asks for the rest of a page that is longer than an answer.
+    LongPagesPause in "node", "a joiner is filled without pauses";
+    /// A primary drains again as soon as it has given up a drain.
+    DrainsAtOnce in "node", "a move pauses a shard for a moment";
+    /// A primary consents to its heir while readers have leases of the primary.
+    ReadersNotAwaited in "node", "readers within the primary's lease";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.

@@ -81,8 +81,13 @@ impl<C> State<C> {
             return;
         };
         let (to, about) = (following.from.clone(), (number, following.history.term));
-        let is_kept = following.progress == Followed::Kept;
-        shared.say(self, &to, about, Says::Followed { connection, has });
+        let (is_kept, join) = (following.progress == Followed::Kept, following.join);
+        let says = Says::Followed {
+            connection,
+            join,
+            has,
+        };
+        shared.say(self, &to, about, says);
         if is_kept {
             shared.say(self, &to, about, Says::Confirmed);
         }

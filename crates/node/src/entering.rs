@@ -44,7 +44,8 @@ impl<C> State<C> {
                 continue;
             };
             let begun = || Shard::new(number, group.subject.clone());
-            self.shards.entry(number).or_insert_with(begun);
+            let shard = self.shards.entry(number).or_insert_with(begun);
+            shard.consents.enter(&group.primary, group.term);
             match group.joining.get(&self.me) {
                 _ if group.in_sync.contains(&self.me) => {
                     self.enter_as_copy(shared, intake, (number, group), &known);

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use stonecast_backup::StreamName;
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::{Epoch, NodeName, Subject, Term};
 
@@ -86,7 +87,7 @@ impl<C: 'static> State<C> {
             if filled >= FILLED_MAX {
                 return;
             }
-            if way.follows(number, term).is_some() {
+            if way.has_followed(number, term) {
                 // Reports of this connection may be of entries that the joiner drops.
                 way.end("a joiner takes entries by a new connection".to_owned());
             }
@@ -96,7 +97,12 @@ impl<C: 'static> State<C> {
             let begun = Join::new(join, begun, shared.runtime.now());
             leads.joins.insert(joiner.clone(), begun);
         }
-        if way.follows(number, term).is_some() {
+        let stream = StreamName {
+            shard: number,
+            term,
+            join,
+        };
+        if way.follows(stream).is_some() {
             leads.primary.dropped(joiner, join);
         }
         if leads.primary.admit(joiner) && !self.is_changing {

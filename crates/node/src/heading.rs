@@ -30,7 +30,7 @@ impl<C> State<C> {
                 continue;
             };
             let term = heir.takeover.term();
-            heir.hear(shard.consent);
+            heir.hear(shard.consents.present());
             heir.keep_out(fences, intake);
             let now = shared.runtime.now();
             let lease = lease_says(&shared.member, &shard.subject, term, now);
@@ -109,6 +109,8 @@ impl<C> State<C> {
             history,
             joins: Default::default(),
             handover: None,
+            goes_on_until: 0,
+            read_until: 0,
             written_at: shared.runtime.now(),
             unsettled: Default::default(),
             digested,

@@ -8,8 +8,8 @@ use crate::store::{Page, Store};
 
 /// The most letters that answer one ask: as many as a session takes at a time.
 const PIECES_MAX: usize = 4;
-/// Bytes of a page that the node asks a store for.
-const PAGE_SIZE: usize = PIECES_MAX * PIECE_SIZE_MAX;
+/// Most bytes of a page that answer one ask, and bytes of a page that the node asks a store for.
+pub const ANSWER_SIZE_MAX: usize = PIECES_MAX * PIECE_SIZE_MAX;
 
 /// A node that a primary fills, or has filled in its term.
 pub struct Join {
@@ -54,7 +54,7 @@ impl Join {
             let Some(from) = from else {
                 return Vec::new();
             };
-            self.page = Some((number, store.page(shard, from, PAGE_SIZE)));
+            self.page = Some((number, store.page(shard, from, ANSWER_SIZE_MAX)));
         }
         let Some((_, page)) = self.page.as_ref().filter(|(known, _)| *known == number) else {
             return Vec::new();

@@ -14,6 +14,7 @@ use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{NodeName, Term};
 use stonecast_replication::{Lineage, ShardCopy};
 
+use crate::join::ANSWER_SIZE_MAX;
 use crate::letter::{Piece, Says};
 use crate::node::Shared;
 use crate::shard::{Copies, Filling, Joins, Pull, Role, Shard};
@@ -48,6 +49,7 @@ impl<C> State<C> {
                     asked_by: Some(connection),
                     copies: None,
                     pull: Pull::Page(0, Vec::new()),
+                    asked_to: 0,
                     said_at: None,
                 });
             }
@@ -103,7 +105,11 @@ impl<C> State<C> {
         let copies = filling.copies.as_ref().expect("it was dropped");
         let has = copies.copy.end();
         let followed = filling.asked_by.take();
-        let followed = followed.map(|connection| Says::Followed { connection, has });
+        let followed = followed.map(|connection| Says::Followed {
+            connection,
+            join,
+            has,
+        });
         let repeat_ns = shared.options.repeat_ns;
         let next = filling.says(join, shared.runtime.now(), repeat_ns);
         for says in followed.into_iter().chain(next) {
@@ -184,10 +190,12 @@ impl<C> Shard<C> {
             return true;
         };
         let filling = joins.filling.as_ref();
-        let asks = filling.is_some_and(|filling| {
-            matches!(filling.pull, Pull::Page(..)) && filling.said_at.is_some()
+        // A page that was read lies between two asks if it is longer than an answer.
+        let is_on_its_way = filling.is_some_and(|filling| match &filling.pull {
+            Pull::Page(_, has) => filling.said_at.is_some() || !has.is_empty(),
+            Pull::Ended | Pull::Durable => false,
         });
-        !asks
+        !is_on_its_way
     }
 
     /// Whether a floor may rise: not in a turn in which the history is kept for another reason.
@@ -210,6 +218,9 @@ impl Filling {
         }
         has.extend(&piece.bytes);
         if (has.len() as u64) < piece.size {
+            if has.len() >= self.asked_to && !mutant!(LongPagesPause) {
+                self.said_at = None;
+            }
             return;
         }
         store.absorb(shard, has);
@@ -234,6 +245,9 @@ impl Filling {
             Pull::Ended if !mutant!(PulledUnpersisted) => return None,
             Pull::Ended | Pull::Durable => Says::Pulled { join },
         };
+        if let Pull::Page(_, has) = &self.pull {
+            self.asked_to = has.len() + ANSWER_SIZE_MAX;
+        }
         self.said_at = Some(now);
         Some(says)
     }

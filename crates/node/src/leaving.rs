@@ -1,35 +1,40 @@
 //! Nodes that leave shards: they hand the lead over, and go when others are complete.
 //!
 //! ```text
-//!   leads, is to leave ──▶ drains ──▶ compare-and-set: another copy leads ──▶ ends ──▶ tells its consent to all copies
+//!   leads, is to leave ──▶ no reader has a lease ──▶ drains ──▶ compare-and-set: another copy leads ──▶ ends ──▶ tells its consent to all copies
 //!   copies, is to leave ──▶ compare-and-set: without this node
 //! ```
 //!
-//! Between the drain and the first grant of the heir, no node takes a write. A drain or a
-//! compare-and-set that takes too long ends, and the primary goes on:
+//! Between the drain and the first grant of the heir, no node takes a write. A node hands one shard over at a time: the others go on meanwhile. A drain or
+//! a compare-and-set that takes too long ends, and the primary goes on for longer than it has drained:
 //! when the compare-and-set succeeds later, the heir takes over in the ordinary way.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Configuration, Epoch, Group, NodeName, Refusal, Subject, Term};
-use stonecast_replication::Point;
 
 use crate::letter::Says;
 use crate::node::Shared;
-use crate::shard::Role;
+use crate::shard::{Leads, Role};
 use crate::state::{State, number_of};
 use crate::store::{Ended, Store};
 
 /// Repeats of a letter for which a primary drains, or waits for a compare-and-set, at most.
 const PATIENCE: u64 = 8;
+/// The length of the rest after a handover that was given up, in lengths of a drain.
+const REST: u64 = 7;
 
 /// A primary that hands its shard over.
-pub struct Handover {
-    heir: NodeName,
-    /// The time at which the drain is given up.
-    until: Nanoseconds,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// No reader gets a lease. The primary takes writes until the last lease is over.
+    EndsReads,
+    /// The primary takes no write. The drain is given up at this time.
+    Drains(Nanoseconds),
+    /// A task has the configuration name the heir.
+    Asks,
 }
 
 /// Has the configuration take this node out of a group that no longer needs it.
@@ -76,7 +81,8 @@ async fn hand_over<S: Store>(
         Some(came) => State::consent(&shared, number, term, came.epoch),
         None => false,
     };
-    shared.state.borrow_mut().go_on(number, term);
+    let until = shared.runtime.now() + REST * patience_ns;
+    shared.state.borrow_mut().go_on(number, term, until);
     shared.end_change(is_done).await;
 }
 
@@ -84,6 +90,7 @@ impl<C: 'static> State<C> {
     /// Takes the steps of all groups that this node is to leave.
     pub fn step_leaving<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
         let (configuration, me) = (self.configuration.clone(), self.me.clone());
+        self.end_drains(shared);
         for group in configuration.relieved(&me) {
             let Some(number) = number_of(&configuration, &group.subject) else {
                 continue;
@@ -100,62 +107,102 @@ impl<C: 'static> State<C> {
         }
     }
 
+    /// Ends the drains that take too long, and the handovers of shards that this node is to leave no more.
+    fn end_drains<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
+        let now = shared.runtime.now();
+        for number in self.numbers() {
+            let leaves = self.leaves(number);
+            let shard = self.shards.get_mut(&number).expect("it was listed");
+            let Some(leads) = shard.leads() else {
+                continue;
+            };
+            let is_over = match leads.handover {
+                Some(Handover::Drains(until)) => now >= until || !leaves,
+                Some(Handover::EndsReads) => !leaves,
+                Some(Handover::Asks) | None => false,
+            };
+            if is_over {
+                leads.go_on(now + REST * PATIENCE * shared.options.repeat_ns);
+            }
+        }
+    }
+
+    /// Whether this node is to leave a shard, and others are complete.
+    fn leaves(&self, number: u32) -> bool {
+        let mut relieved = self.configuration.relieved(&self.me);
+        relieved.any(|group| number_of(&self.configuration, &group.subject) == Some(number))
+    }
+
     fn step_handover<S: Store<Call = C>>(
         &mut self,
         shared: &Rc<Shared<S>>,
         number: u32,
         group: &Group,
     ) {
-        let (now, is_changing) = (shared.runtime.now(), self.is_changing);
-        let heir = self.heir_of(group);
+        let now = shared.runtime.now();
+        let heir = self.heir_of(number, group);
+        let others = self.shards.iter().filter(|(other, _)| **other != number);
+        let mut others = others.map(|(_, shard)| &shard.role);
+        let hands_over =
+            |role: &Role<C>| matches!(role, Role::Leads(leads) if leads.handover.is_some());
+        let is_busy = self.is_changing || others.any(hands_over);
         let shard = self.shards.get_mut(&number);
         let Some(Role::Leads(leads)) = shard.map(|shard| &mut shard.role) else {
             return;
         };
-        match &leads.handover {
-            // One shard after the other: the others go on meanwhile.
-            None if is_changing => {}
-            None => {
-                let Some(heir) = heir else {
-                    return;
-                };
-                let until = now + PATIENCE * shared.options.repeat_ns;
-                leads.primary.drain(true);
-                leads.handover = Some(Handover { heir, until });
+        let Some(heir) = heir else {
+            if matches!(
+                leads.handover,
+                Some(Handover::EndsReads | Handover::Drains(_))
+            ) {
+                leads.go_on(now + REST * PATIENCE * shared.options.repeat_ns);
             }
-            Some(handover) if leads.primary.is_drained() && !is_changing => {
-                self.is_changing = true;
-                let led = (group.subject.clone(), group.term);
-                let handing = hand_over(shared.clone(), number, led, handover.heir.clone());
-                shared.runtime.spawn(Box::pin(handing));
-            }
-            Some(handover) if now >= handover.until && !is_changing => {
-                self.is_changing = true;
-                self.go_on(number, group.term);
-                let pausing = pause(shared.clone());
-                shared.runtime.spawn(Box::pin(pausing));
-            }
-            Some(_) => {}
+            return;
+        };
+        if leads.handover.is_none() && !is_busy && now >= leads.goes_on_until {
+            leads.handover = Some(Handover::EndsReads);
+        }
+        let has_readers = now < leads.read_until && !mutant!(ReadersNotAwaited);
+        if leads.handover == Some(Handover::EndsReads) && !has_readers {
+            leads.primary.drain(true);
+            let until = now + PATIENCE * shared.options.repeat_ns;
+            leads.handover = Some(Handover::Drains(until));
+        }
+        let drains = matches!(leads.handover, Some(Handover::Drains(_)));
+        if drains && leads.primary.is_drained() && !self.is_changing {
+            leads.handover = Some(Handover::Asks);
+            self.is_changing = true;
+            let led = (group.subject.clone(), group.term);
+            let handing = hand_over(shared.clone(), number, led, heir);
+            shared.runtime.spawn(Box::pin(handing));
         }
     }
 
-    /// The copy that stays and leads the fewest groups.
-    fn heir_of(&self, group: &Group) -> Option<NodeName> {
+    /// The copy that stays and leads the fewest groups. `None` if one of the copies cannot be reached: an heir waits for all of them, so this node goes on.
+    fn heir_of(&self, number: u32, group: &Group) -> Option<NodeName> {
         let groups = &self.configuration.groups;
         let leads = |name: &NodeName| groups.iter().filter(|one| one.primary == *name).count();
+        let mut copies = group.in_sync.iter().filter(|&name| *name != self.me);
+        let shard = self.shards.get(&number)?;
+        let follows = |name: &NodeName| {
+            let peer = self.peers.get(name);
+            peer.is_some_and(|peer| peer.follows(shard.stream_to(name, group.term)).is_some())
+        };
+        if !copies.all(follows) {
+            return None;
+        }
         let staying = group.in_sync.difference(&group.leaving);
         let staying = staying.filter(|&name| *name != self.me);
         staying.min_by_key(|&name| leads(name)).cloned()
     }
 
-    /// A handover is over, and the node leads on.
-    fn go_on(&mut self, number: u32, term: Term) {
+    /// A handover is over at `now`, and the node leads on.
+    fn go_on(&mut self, number: u32, term: Term, until: Nanoseconds) {
         let shard = self.shards.get_mut(&number);
         if let Some(Role::Leads(leads)) = shard.map(|shard| &mut shard.role)
             && leads.primary.term() == term
         {
-            leads.primary.drain(false);
-            leads.handover = None;
+            leads.go_on(until);
         }
     }
 
@@ -182,19 +229,12 @@ impl<C: 'static> State<C> {
         };
         let last = copy.end();
         shard.copies(copy);
-        shard.consent = Some((to, last));
+        shard.consents.hear(&state.me, (to, last));
         shared.store.resigned(number, Ended::nothing());
         for copy in copies.iter().filter(|&copy| *copy != state.me) {
             shared.say(state, copy, (number, to), Says::Consent { last });
         }
         true
-    }
-
-    /// The predecessor of the primary of that term has ended at that point, and consents.
-    pub fn hear_consent(&mut self, number: u32, consent: (Term, Point)) {
-        if let Some(shard) = self.shards.get_mut(&number) {
-            shard.consent = shard.consent.max(Some(consent));
-        }
     }
 
     /// Releases the grants of this node to predecessors that have consented.
@@ -203,18 +243,23 @@ impl<C: 'static> State<C> {
             let Some(group) = self.group(number) else {
                 continue;
             };
-            let (heir, term) = (group.primary.clone(), group.term);
+            let heir = group.primary.clone();
             let shard = self.shards.get_mut(&number).expect("it was listed");
-            let consents = shard.consent.is_some_and(|(to, _)| to == term);
-            if consents && shard.released != Some(term) {
-                shard.released = Some(term);
+            if let Some(term) = shard.consents.release() {
                 shared.member.consented(&shard.subject, &heir, term);
             }
         }
     }
 }
 
-/// The pause after a drain that was given up.
-async fn pause<S: Store>(shared: Rc<Shared<S>>) {
-    shared.end_change(false).await;
+impl<C> Leads<C> {
+    /// A handover is over without an heir: the primary takes writes, and hands nothing over before `until`.
+    fn go_on(&mut self, until: Nanoseconds) {
+        self.primary.drain(false);
+        self.handover = None;
+        self.goes_on_until = match mutant!(DrainsAtOnce) {
+            true => 0,
+            false => until,
+        };
+    }
 }

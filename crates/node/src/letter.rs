@@ -3,7 +3,7 @@
 //! ```text
 //!   0 kind u32    4 shard u32    8 term u64    16 ...
 //!   1 history     16 connection u64    24 join u64    32 nonce u128    48 floor: term u64, version u64    64 cuts: term u64, version u64 each, to the end
-//!   2 followed    16 connection u64    24 has: term u64, version u64
+//!   2 followed    16 connection u64    24 join u64    32 has: term u64, version u64
 //!   3 confirmed
 //!   4 drop        like a history
 //!   5 ask         16 join u64    24 page u64    32 offset u64
@@ -43,8 +43,12 @@ pub enum Says {
         join: u64,
         lineage: Lineage,
     },
-    /// From a copy: the streams for the entries of that connection are open, and everything up to `has` is here.
-    Followed { connection: u64, has: Point },
+    /// From a copy: the streams of that join for the entries of that connection are open, and everything up to `has` is here.
+    Followed {
+        connection: u64,
+        join: u64,
+        has: Point,
+    },
     /// From a copy: all of the history is durable here.
     Confirmed,
     /// To a joiner, from the primary: the history with which its join begins. A joiner that follows has dropped its earlier copy.
@@ -135,8 +139,12 @@ impl Letter {
                     write_point(&mut bytes, point);
                 }
             }
-            Says::Followed { connection, has } => {
-                bytes.extend(connection.to_le_bytes());
+            Says::Followed {
+                connection,
+                join,
+                has,
+            } => {
+                write_longs(&mut bytes, &[*connection, *join]);
                 write_point(&mut bytes, *has);
             }
             Says::Confirmed => {}
@@ -190,6 +198,7 @@ fn read(mut bytes: &[u8]) -> Option<Letter> {
         },
         2 => Says::Followed {
             connection: long(rest)?,
+            join: long(rest)?,
             has: point(rest)?,
         },
         3 => Says::Confirmed,
@@ -293,6 +302,7 @@ mod tests {
             }),
             of(Says::Followed {
                 connection,
+                join,
                 has: point(4, 44),
             }),
             of(Says::Confirmed),

@@ -28,7 +28,9 @@
 //! `docs/design/0038-a-node.md` has the decisions.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod bell;
+mod consent;
 mod copying;
 mod entering;
 mod error;

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use stonecast_backup::BackupLink;
+use stonecast_backup::{BackupLink, StreamName};
 use stonecast_base::{Nanoseconds, mutant};
-use stonecast_cluster::NodeName;
+use stonecast_cluster::{NodeName, Term};
 use stonecast_replication::{Connection, Entry, Kind, Point, Report, ReportedOutOfOrder};
 
 use crate::error::NoLink;
@@ -130,7 +130,12 @@ impl<C: 'static> State<C> {
         }
         let (about, repeat_ns) = ((number, history.term), shared.options.repeat_ns);
         let way = self.peers.entry(peer.clone()).or_default();
-        if way.follows(number, history.term).is_some() && !is_awaited {
+        let stream = StreamName {
+            shard: number,
+            term: history.term,
+            join,
+        };
+        if way.follows(stream).is_some() && !is_awaited {
             return;
         }
         if let Some(connection) = way.is_to_be_told(about, now, repeat_ns) {
@@ -165,10 +170,11 @@ impl<C: 'static> State<C> {
                 let Some(connection) = way.connection() else {
                     continue;
                 };
+                let shard = self.shards.get_mut(&number).expect("it was listed");
+                let stream = shard.stream_to(&peer, term);
                 let unfollowed = mutant!(SentUnfollowed).then(Point::default);
-                if let Some(has) = way.follows(number, term).or(unfollowed) {
-                    let shard = self.shards.get_mut(&number).expect("it was listed");
-                    let join = shard.join_of(&peer).map_or(0, |join| join.number);
+                if let Some(has) = way.follows(stream).or(unfollowed) {
+                    let join = stream.join;
                     for (entry, body) in shard.unsent(&peer, (connection, has), idle) {
                         way.push(Unsent { join, entry, body });
                     }
@@ -202,6 +208,15 @@ impl<C> Shard<C> {
         match &self.role {
             Role::Leads(leads) => leads.joins.get(peer),
             _ => None,
+        }
+    }
+
+    /// The stream of entries to `peer` in `term`.
+    pub fn stream_to(&self, peer: &NodeName, term: Term) -> StreamName {
+        StreamName {
+            shard: self.number,
+            term,
+            join: self.join_of(peer).map_or(0, |join| join.number),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_base::mutant;
-use stonecast_cluster::{NodeName, Term};
+use stonecast_cluster::{NodeName, ReaderOffer, Term};
 use stonecast_fabric::{ConnectionRequest, DeviceError, Port, Runtime};
 use stonecast_media::PersistentRegion;
 use stonecast_member::Member;
@@ -118,6 +118,27 @@ impl<S: Store> Node<S> {
         let (term, subject) = (shard.leads()?.primary.term(), &shard.subject);
         let lease = primary_lease(&shared.member, subject, term, shared.runtime.now());
         (lease == LeaseSays::Holds).then_some(term)
+    }
+
+    /// The offer to a reader of `shard` at this moment: a lease of the term in which the node serves the shard, within the lease of the node. `None`: the node
+    /// does not serve the shard, or hands it over. The node begins to drain a shard when the last lease that it offered is over.
+    pub fn offer(&self, shard: u32) -> Option<(Term, ReaderOffer)> {
+        let shared = &self.shared;
+        let mut state = shared.state.borrow_mut();
+        let timing = state.configuration.policy.lease;
+        let shard = state.shards.get_mut(&shard)?;
+        let subject = shard.subject.clone();
+        let leads = shard.leads()?;
+        if leads.handover.is_some() && !mutant!(ReadersNotAwaited) {
+            return None;
+        }
+        let (term, offer) = shared.member.offer(&subject)?;
+        if term != leads.primary.term() {
+            return None;
+        }
+        let over_at = shared.runtime.now() + timing.awaited(offer.held_ns);
+        leads.read_until = leads.read_until.max(over_at);
+        Some((term, offer))
     }
 
     /// The work of the node so far: an idle node does little.

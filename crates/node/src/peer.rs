@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use stonecast_backup::{BackupLink, LinkEnded, NotSent, Report};
+use stonecast_backup::{BackupLink, LinkEnded, NotSent, Report, StreamName};
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::Term;
 use stonecast_replication::{Entry, Point};
+
+use crate::answers::Answers;
 
 /// An entry that is to be appended.
 pub struct Unsent {
@@ -35,8 +37,7 @@ pub struct Peer {
     pub is_linking: bool,
     /// The reason why there is no link.
     pub trouble: Option<String>,
-    /// For each shard, the term and the connection for which the peer has opened its streams, and the end of its copy then.
-    followed: BTreeMap<u32, (Term, u64, Point)>,
+    answers: Answers,
     /// For each shard, the term, the connection and the time of the last history that was sent.
     pub told: BTreeMap<u32, (Term, u64, Nanoseconds)>,
     /// Entries that wait for credit on the present link.
@@ -68,20 +69,20 @@ impl Peer {
         self.is_unflushed = false;
     }
 
-    /// The peer has opened the streams of `shard` in `term` for the connection `by`, and has
-    /// everything up to `has`. Its words about an earlier connection no longer count.
-    pub fn followed(&mut self, shard: u32, (term, by, has): (Term, u64, Point)) {
-        let known = self.followed.entry(shard).or_default();
-        if (known.0, known.1) <= (term, by) {
-            *known = (term, by, has);
-        }
+    /// See [`Answers::take`].
+    pub fn followed(&mut self, stream: StreamName, by: u64, has: Point) -> bool {
+        self.answers.take(stream, by, has)
     }
 
-    /// The end of the peer's copy of `shard`, if its streams in `term` are open for the present connection.
-    pub fn follows(&self, shard: u32, term: Term) -> Option<Point> {
-        let &(of, by, has) = self.followed.get(&shard)?;
-        let is_present = of == term && Some(by) == self.connection();
-        is_present.then_some(has)
+    /// The end of the peer's copy of the shard of `stream`, if its streams of that term and join are open for the present connection.
+    pub fn follows(&self, stream: StreamName) -> Option<Point> {
+        self.answers.about(stream, self.connection()?)
+    }
+
+    /// Whether the peer has opened streams of `shard` in `term` for the present connection, of whichever join.
+    pub fn has_followed(&self, shard: u32, term: Term) -> bool {
+        let connection = self.connection();
+        connection.is_some_and(|connection| self.answers.is_about((shard, term), connection))
     }
 
     /// Whether the history of `shard` in `term` is to be told at `now`, and notes that it is.

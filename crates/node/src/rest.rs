@@ -156,9 +156,8 @@ impl<C> State<C> {
             Role::Leads(leads) => {
                 let follows = |name| {
                     let peer = self.peers.get(name);
-                    peer.is_some_and(|peer| {
-                        peer.follows(shard.number, leads.primary.term()).is_some()
-                    })
+                    let stream = shard.stream_to(name, leads.primary.term());
+                    peer.is_some_and(|peer| peer.follows(stream).is_some())
                 };
                 leads.handover.is_some() || !self.targets(shard).iter().all(follows)
             }

@@ -9,6 +9,7 @@ use stonecast_replication::{
     Entry, LaterTerm, Lineage, Point, Primary, ShardCopy, Taken, Takeover,
 };
 
+use crate::consent::Consents;
 use crate::join::Join;
 use crate::leaving::Handover;
 use crate::store::Ended;
@@ -91,6 +92,8 @@ pub struct Filling {
     /// The copy that entries are appended to, when the earlier one was dropped, durably.
     pub copies: Option<Copies>,
     pub pull: Pull,
+    /// Bytes of the present page that are here when the answer to the last ask has come.
+    pub asked_to: usize,
     /// The time at which the last letter that waits for an answer was sent.
     pub said_at: Option<Nanoseconds>,
 }
@@ -122,6 +125,10 @@ pub struct Leads<C> {
     pub joins: BTreeMap<NodeName, Join>,
     /// The node hands the shard over.
     pub handover: Option<Handover>,
+    /// The time before which the node begins no further handover.
+    pub goes_on_until: Nanoseconds,
+    /// The end of the last lease of a reader, on the clock of this node.
+    pub read_until: Nanoseconds,
     pub written_at: Nanoseconds,
     /// Versions that were stamped and are not on all copies, each with the bytes that its entry takes.
     pub unsettled: VecDeque<(u64, u64)>,
@@ -138,10 +145,7 @@ pub struct Shard<C> {
     pub bodies: BTreeMap<Point, Rc<[u8]>>,
     /// Streams that are open in the intake: the peer and its join, by term.
     pub streams: BTreeMap<Term, (NodeName, u64)>,
-    /// The last term to whose primary the primary before has consented, and the point at which that one ended.
-    pub consent: Option<(Term, Point)>,
-    /// The last term in which a consent made this node release its earlier grants.
-    pub released: Option<Term>,
+    pub consents: Consents,
     /// The floor that the node last told the intake, and the time.
     pub floor: Point,
     pub floor_at: Nanoseconds,
@@ -155,8 +159,7 @@ impl<C> Shard<C> {
             role: Role::Absent,
             bodies: BTreeMap::new(),
             streams: BTreeMap::new(),
-            consent: None,
-            released: None,
+            consents: Consents::default(),
             floor: Point::default(),
             floor_at: 0,
         }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use stonecast_backup::{Found, Intake, IntakeError};
+use stonecast_backup::{Found, Intake, IntakeError, StreamName};
 use stonecast_cluster::NodeName;
 use stonecast_fabric::DeviceError;
 use stonecast_member::MemberEvent;
@@ -155,9 +155,14 @@ impl<C> State<C> {
                 join,
                 lineage,
             } => self.hear_history(from, shard, (connection, join), lineage),
-            Says::Followed { connection, has } => {
+            Says::Followed {
+                connection,
+                join,
+                has,
+            } => {
+                let stream = StreamName { shard, term, join };
                 if let Some(peer) = self.peers.get_mut(from) {
-                    peer.followed(shard, (term, connection, has));
+                    peer.followed(stream, connection, has);
                 }
             }
             Says::Confirmed => self.hear_confirmed(from, shard, term),
@@ -170,7 +175,11 @@ impl<C> State<C> {
                 self.hear_ask(shared, from, (shard, term), (join, page, offset));
             }
             Says::Piece(piece) => self.hear_piece(&*shared.store, from, (shard, term), &piece),
-            Says::Consent { last } => self.hear_consent(shard, (term, last)),
+            Says::Consent { last } => {
+                if let Some(shard) = self.shards.get_mut(&shard) {
+                    shard.consents.hear(from, (term, last));
+                }
+            }
             Says::Pulled { join } => {
                 self.hear_pulled(from, (shard, term), join, shared.runtime.now());
             }

@@ -8,7 +8,7 @@ use stonecast_session::{Greeting, Mismatch, Protocol, Side};
 pub const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"stcpostn",
     name: "letters between nodes",
-    version: 2,
+    version: 3,
 });
 const NONCE_SIZE: usize = 16;
 

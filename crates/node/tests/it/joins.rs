@@ -2,7 +2,7 @@
 
 use rand::RngExt as _;
 
-use crate::world::{Call, MS, Place, Scene, Shape};
+use crate::world::{Ballast, Call, MS, Place, Scene, Shape};
 
 fn shapes() -> [Shape; 2] {
     [Shape::THREE, Shape::ANSWERED]
@@ -54,7 +54,7 @@ fn a_removed_node_comes_back_as_a_copy_with_everything() {
 fn keys_are_deleted(seed: u64) {
     let shape = Shape {
         shards: 1,
-        ballast: 1 << 16,
+        ballast: Ballast::of(1 << 16),
         ..Shape::THREE
     };
     let scene = Scene::settled(shape, seed);
@@ -127,7 +127,7 @@ fn a_node_that_is_named_has_everything_durably() {
 fn a_shard_goes_on_while_a_node_is_filled_with_a_hundred_megabytes() {
     let shape = Shape {
         shards: 1,
-        ballast: 100 << 20,
+        ballast: Ballast::of(100 << 20),
         ..Shape::THREE
     };
     let scene = Scene::settled(shape, 34);
@@ -149,6 +149,36 @@ fn a_shard_goes_on_while_a_node_is_filled_with_a_hundred_megabytes() {
     assert!(longest < 5 * MS, "{longest} ns");
     let ascends = seen.windows(2).all(|two| two[0].copied <= two[1].copied);
     let last = seen.last().expect("it was filled");
-    assert!(ascends && last.copied >= shape.ballast, "{last:?}");
+    assert!(ascends && last.copied >= shape.ballast.size, "{last:?}");
     scene.assert_agreement();
+}
+
+/// Needs an ask behind each answer: a value of a page may be longer than the letters that a session takes at a time.
+pub fn long_pages_bring_a_copy_without_pauses() {
+    let ballast = Ballast {
+        size: 16 << 20,
+        stretch: 16,
+    };
+    let shape = Shape {
+        shards: 1,
+        ballast,
+        ..Shape::THREE
+    };
+    let scene = Scene::settled(shape, 35);
+    (0..30).for_each(|key| scene.write(0, key));
+    remove(&scene, 2);
+    scene.start(2);
+    let begun = scene.world.now();
+    let joined = scene.run_until(400 * MS, || scene.is_whole());
+    let duration = scene.world.now() - begun;
+    println!("filled in {duration} ns");
+    // An answer has 64 KiB: 256 of them would take 128 ms with pauses.
+    assert!(joined && duration < 60 * MS, "{duration} ns");
+    (0..30).for_each(|key| scene.write(0, key));
+    scene.assert_agreement();
+}
+
+#[test]
+fn a_page_that_is_longer_than_an_answer_comes_without_pauses() {
+    long_pages_bring_a_copy_without_pauses();
 }

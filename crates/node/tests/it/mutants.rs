@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{campaign, dismissals, failures, heirs, joins, moves, rests, writes};
 
 /// The story that finds each bug.
-const STORIES: [(Mutant, fn()); 14] = [
+const STORIES: [(Mutant, fn()); 17] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -54,6 +54,18 @@ const STORIES: [(Mutant, fn()); 14] = [
         dismissals::a_replaced_node_is_another_one,
     ),
     (Mutant::ReportsWakeNobody, rests::a_write_waits_for_no_pause),
+    (
+        Mutant::LongPagesPause,
+        joins::long_pages_bring_a_copy_without_pauses,
+    ),
+    (
+        Mutant::DrainsAtOnce,
+        moves::a_primary_whose_store_is_silent_takes_writes,
+    ),
+    (
+        Mutant::ReadersNotAwaited,
+        moves::an_heir_serves_when_no_reader_has_a_lease,
+    ),
 ];
 
 #[test]

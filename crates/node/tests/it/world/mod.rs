@@ -11,5 +11,6 @@ mod store;
 
 pub use disk::Change;
 pub use node::{ENTRY_SIZE_MAX, Place};
+pub use pages::Ballast;
 pub use scene::{MS, Scene, Shape};
 pub use store::Call;

@@ -27,12 +27,12 @@ use uuid::Uuid;
 use super::disk::Disk;
 use super::doubt::Doubt;
 use super::oracle::Oracle;
+use super::pages::Ballast;
 use super::recovery::recover;
 use super::scene::Shape;
 use super::store::TestStore;
 
 pub const NONCE: Nonce = Nonce::from_u128(0x5707_eca5);
-const SEGMENT_SIZE: u64 = 16 * 1024;
 const SEGMENTS: u32 = 16;
 /// Bytes of the longest entry.
 pub const ENTRY_SIZE_MAX: u32 = 1024;
@@ -80,6 +80,7 @@ pub struct Place {
     module: Rc<Module>,
     plan: Plan,
     look_units: u32,
+    segment_size: u64,
     runs: Cell<u32>,
 }
 
@@ -106,6 +107,7 @@ impl Place {
         let Shape {
             plan,
             look_units,
+            segment_size,
             packs,
             ..
         } = shape;
@@ -128,6 +130,7 @@ impl Place {
             module: world.module(machine, Survivor::default()),
             plan,
             look_units,
+            segment_size,
             runs: Cell::default(),
         }
     }
@@ -138,14 +141,14 @@ impl Place {
             tag_key: 1,
             // A segment whose turn was cut short is judged by the stamps of records.
             secret: Some(Secret::new([3, 4])),
-            segment_size: SEGMENT_SIZE,
+            segment_size: self.segment_size,
             segment_count: SEGMENTS,
         }
     }
 
     fn region(&self) -> Rc<dyn PersistentRegion> {
         let options = LogOptions {
-            capacity: SEGMENT_SIZE * u64::from(SEGMENTS),
+            capacity: self.segment_size * u64::from(SEGMENTS),
             platform: self.plan.platform(),
             durability: Durability::Power,
         };
@@ -158,7 +161,7 @@ impl Place {
         world: &World,
         service: &ConfigService,
         oracle: &Rc<RefCell<Oracle>>,
-        (shards, ballast, random): (u32, u64, Random),
+        (shards, ballast, random): (u32, Ballast, Random),
     ) {
         let process = world.process(self.machine);
         self.doubt.end();

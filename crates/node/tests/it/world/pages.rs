@@ -26,8 +26,24 @@ pub enum Item {
     Outcome(u64, Point),
 }
 
+/// Live bytes of a shard that no key has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ballast {
+    pub size: u64,
+    /// Pages are as many times longer than the node asks for.
+    pub stretch: usize,
+}
+
+impl Ballast {
+    /// Some bytes, in pages as long as the node asks for.
+    pub const fn of(size: u64) -> Self {
+        Self { size, stretch: 1 }
+    }
+}
+
 /// The page of `map` that begins at `from`.
-pub fn page(map: &Map, from: u64, (size, ballast): (usize, u64)) -> Page {
+pub fn page(map: &Map, from: u64, (size, ballast): (usize, Ballast)) -> Page {
+    let (size, ballast) = (size * ballast.stretch, ballast.size);
     if from >= BALLAST {
         return ballast_page(from - BALLAST, size as u64, ballast);
     }

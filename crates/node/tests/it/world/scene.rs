@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::node::{NONCE, Place, Plan, described, name};
 use super::oracle::Oracle;
+use super::pages::Ballast;
 use super::store::{Call, Map, differences};
 
 pub const MS: Nanoseconds = 1_000_000;
@@ -27,11 +28,13 @@ pub struct Shape {
     pub plan: Plan,
     /// Units of memory that an intake looks at in one turn.
     pub look_units: u32,
+    /// Bytes of a segment of a node's log.
+    pub segment_size: u64,
     /// Whether the devices pack messages, and report no arrivals.
     pub packs: bool,
     pub remove_after_ns: Nanoseconds,
-    /// Bytes of each shard that no key has.
-    pub ballast: u64,
+    /// The part of each shard that no key has.
+    pub ballast: Ballast,
 }
 
 impl Shape {
@@ -41,9 +44,10 @@ impl Shape {
         replicas: 3,
         plan: Plan::OneSided,
         look_units: 64,
+        segment_size: 16 * 1024,
         packs: false,
         remove_after_ns: 60 * MS,
-        ballast: 0,
+        ballast: Ballast::of(0),
     };
 
     /// The same, but backups answer.

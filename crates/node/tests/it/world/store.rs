@@ -12,7 +12,7 @@ use stonecast_replication::{Entry, Lineage, Point, Settled};
 
 use super::disk::{Change, Disk, Record};
 use super::oracle::{Answer, Oracle};
-use super::pages::{self, Item};
+use super::pages::{self, Ballast, Item};
 
 /// Time that a commit takes.
 const COMMIT_NS: u64 = 3_000;
@@ -65,7 +65,7 @@ pub struct TestStore {
     runtime: Rc<dyn Runtime>,
     oracle: Rc<RefCell<Oracle>>,
     /// Bytes of live data of each shard that no key has.
-    ballast: u64,
+    ballast: Ballast,
     parts: RefCell<Parts>,
 }
 
@@ -121,7 +121,7 @@ impl TestStore {
         (disk, ledger): (&Disk, SharedLedger),
         runtime: Rc<dyn Runtime>,
         oracle: Rc<RefCell<Oracle>>,
-        (blank, ballast): (Vec<u32>, u64),
+        (blank, ballast): (Vec<u32>, Ballast),
     ) -> (Self, BTreeMap<u32, Left>) {
         let content = disk.content();
         let mut parts = Parts {
