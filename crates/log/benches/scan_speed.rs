@@ -8,10 +8,13 @@ use stonecast_log::{
 };
 use stonecast_media::Region as _;
 
+#[path = "../tests/it/facts.rs"]
+mod facts;
 #[path = "../tests/it/memory.rs"]
 mod memory;
 
-use memory::{Memory, format};
+use facts::format;
+use memory::Memory;
 
 struct Count(u64);
 

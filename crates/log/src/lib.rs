@@ -51,6 +51,9 @@ mod walk;
 mod witness;
 
 #[cfg(test)]
+#[path = "../tests/it/facts.rs"]
+mod facts;
+#[cfg(test)]
 #[path = "../tests/it/memory.rs"]
 mod memory;
 

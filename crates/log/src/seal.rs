@@ -170,7 +170,8 @@ impl Seal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Memory, format};
+    use crate::facts::format;
+    use crate::memory::Memory;
 
     fn seal(serial: u32) -> Seal {
         Seal {

@@ -247,7 +247,8 @@ pub fn is_filled_by_appends(region: &dyn Region, format: &LogFormat, number: u32
 mod tests {
     use super::*;
     use crate::Witness;
-    use crate::memory::{Memory, format};
+    use crate::facts::format;
+    use crate::memory::Memory;
 
     #[test]
     fn a_header_is_found_until_both_copies_are_damaged() {

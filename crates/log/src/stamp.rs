@@ -215,7 +215,8 @@ pub(crate) fn clear(region: &dyn Region, position: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Memory, format};
+    use crate::facts::format;
+    use crate::memory::Memory;
     use crate::{Condition, Draft, Kind, RECORD_START_SIZE, STAMP_SIZE};
 
     const STAMP: Stamp = Stamp {

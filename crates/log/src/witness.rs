@@ -148,7 +148,8 @@ pub fn check_witness(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Memory, format};
+    use crate::facts::format;
+    use crate::memory::Memory;
     use crate::record::GENERATION_MAX;
 
     const UNITS_MAX: u32 = 1 << 24;

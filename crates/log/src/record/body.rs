@@ -142,7 +142,7 @@ mod tests {
     /// Needs the cleared generation: a body would hold the place of one node.
     #[test]
     fn the_body_of_a_record_in_a_log_is_that_of_its_draft() {
-        let format = crate::memory::format(4096, 2);
+        let format = crate::facts::format(4096, 2);
         let draft = draft(Kind::Put, 5, b"value");
         let mut bytes = Vec::new();
         draft.encode(&format, 256, 77, 3, &mut bytes);

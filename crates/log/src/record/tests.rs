@@ -1,5 +1,5 @@
 use super::*;
-use crate::memory::format;
+use crate::facts::format;
 
 const PLACE: (u32, u32) = (3, 5);
 

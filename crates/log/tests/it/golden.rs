@@ -8,7 +8,8 @@ use stonecast_log::{
 };
 use stonecast_media::Region as _;
 
-use crate::memory::{Memory, format};
+use crate::facts::format;
+use crate::memory::Memory;
 use crate::server::Collect;
 
 /// XXH3-128 of the log below. When it changes on purpose, the version in the segment header changes with it.

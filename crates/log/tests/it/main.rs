@@ -8,6 +8,7 @@ mod appended;
 mod checkpoint;
 mod crash;
 mod damage;
+mod facts;
 mod forged;
 mod golden;
 mod header;

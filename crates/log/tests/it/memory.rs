@@ -1,22 +1,10 @@
-//! Memory for tests: a log whose every word may or may not survive a power cut.
+//! Memory for tests: every word may or may not survive a power cut. Tests of other crates use it, too.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use super::{LogFormat, Secret};
 use stonecast_base::Span;
 use stonecast_media::Region;
-
-/// The facts of a pool for tests.
-pub fn format(segment_size: u64, segment_count: u32) -> LogFormat {
-    LogFormat {
-        uuid: 0x1234_5678,
-        tag_key: 0xfeed,
-        secret: Some(Secret::new([1, 2])),
-        segment_size,
-        segment_count,
-    }
-}
 
 /// Memory that can lose power. `words` is the visible content. For each word that was stored since it was last persisted,
 /// `pending` has every value that it had, the persisted value first.
@@ -75,6 +63,15 @@ impl Memory {
             words: self.words.clone(),
             pending: RefCell::default(),
             tracking: true,
+        }
+    }
+
+    /// A copy that loses power on its own.
+    pub fn fork(&self) -> Self {
+        Self {
+            words: self.words.clone(),
+            pending: self.pending.clone(),
+            tracking: self.tracking,
         }
     }
 

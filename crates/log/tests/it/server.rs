@@ -8,7 +8,8 @@ use stonecast_log::{
 };
 use stonecast_media::Region as _;
 
-use crate::memory::{Memory, format};
+use crate::facts::format;
+use crate::memory::Memory;
 
 /// Bytes of the segment that most tests use: 256 units.
 pub const SEGMENT_SIZE: u64 = 16 * 1024;

@@ -10,7 +10,8 @@ use stonecast_log::{
 };
 use stonecast_media::Region as _;
 
-use crate::memory::{Memory, format};
+use crate::facts::format;
+use crate::memory::Memory;
 
 /// 256 units a segment: a ledger slot has 4, and entries begin at unit 12.
 pub const SEGMENT_SIZE: u64 = 16 * 1024;

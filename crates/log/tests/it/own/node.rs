@@ -12,7 +12,8 @@ use stonecast_log::{
 use stonecast_media::Region as _;
 
 use crate::appended::Format;
-use crate::memory::{Memory, format};
+use crate::facts::format;
+use crate::memory::Memory;
 use crate::server::Collect;
 
 pub const SEGMENT_SIZE: u64 = 64 * 1024;
