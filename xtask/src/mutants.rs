@@ -15,7 +15,7 @@ use crate::step::cargo;
 use crate::tally::counts_of;
 
 /// The tests that hunt bugs below any store, by package. Each test plants its own bug.
-const HUNTS: [(&str, &str); 12] = [
+const HUNTS: [(&str, &str); 13] = [
     ("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     (
         "stonecast-fabric-sim",
@@ -54,6 +54,10 @@ const HUNTS: [(&str, &str); 12] = [
     (
         "stonecast-log",
         "every_seeded_bug_of_own_histories_is_found",
+    ),
+    (
+        "stonecast-structures",
+        "every_seeded_bug_of_structures_is_found",
     ),
 ];
 

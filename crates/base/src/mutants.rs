@@ -382,6 +382,34 @@ mutants! {
     SettledPastAShard in "own-log", "a shard that lags holds all versions";
     /// A receiver grants credits for which its buffers have no room.
     CreditWithoutRoom in "appends", "a sender that pays finds room";
+    /// A record of a tenure's log counts without its tag.
+    LogTagNotChecked in "structures", "rule 1: one tag over everything";
+    /// A record of another tenure counts.
+    TenureNotInTag in "structures", "rule 1: a record is of its tenure";
+    /// A record counts behind any other record.
+    PredecessorNotInTag in "structures", "rule 1: one chain";
+    /// A transaction may leave operations out.
+    CoverageNotContiguous in "structures", "rule 1: a transaction covers a contiguous range";
+    /// A log that ends before a durable record is taken for a log that a crash has cut.
+    GapNotReported in "structures", "rule 2: a gap below the durable horizon is corruption";
+    /// A hand-over leaves the tenure word as it is.
+    WordNotRaised in "structures", "rule 3: raise, revoke, scan";
+    /// Records that a hand-over counts are not made durable.
+    ScannedNotSettled in "structures", "rule 3: what was scanned is durable before the seal";
+    /// The end of a tenure's log is not sealed.
+    EndNotSealed in "structures", "rule 3: the end is sealed before anything is executed";
+    /// Operations that no transaction covers are dropped at a hand-over.
+    LeftoverNotExecuted in "structures", "rule 3: leftovers are executed";
+    /// A hand-over executes operations without a record of it.
+    ExecutedUnlogged in "structures", "rule 3: what is executed is logged first";
+    /// Transactions are applied before they are durable.
+    AppliedBeforeDurable in "structures", "rule 4: apply after durable";
+    /// The log is trimmed before what was applied from it is durable.
+    TrimmedBeforeData in "structures", "rule 4: trim after the data is durable";
+    /// Entries of a transaction may name any memory.
+    EntryTrusted in "structures", "rule 5: the back-end trusts no entry";
+    /// A record is read again after it was checked.
+    RecordReadAgain in "structures", "rule 5: a private copy is checked";
 }
 
 impl Mutant {

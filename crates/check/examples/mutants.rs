@@ -28,7 +28,7 @@ const DIRECTED_SEEDS_MAX: u64 = 200;
 const CONTROL_MIN: u64 = 500;
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of `appends` and `power`, tests of
 /// `member` those of `clocks`.
-const ELSEWHERE: [&str; 14] = [
+const ELSEWHERE: [&str; 15] = [
     "append-log",
     "appends",
     "backup",
@@ -43,6 +43,7 @@ const ELSEWHERE: [&str; 14] = [
     "power",
     "replication",
     "replication/machines",
+    "structures",
 ];
 /// The scenario of all hunts but the directed ones.
 const SCENARIO: &str = "kv-lite";

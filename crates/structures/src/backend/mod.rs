@@ -1,0 +1,29 @@
+//! The back-end's side of a lock domain: it makes the owner's records durable, applies them, and ends tenures.
+//!
+//! ```text
+//!   page of a domain     | tenure word | root word | horizon | ... | descriptor | descriptor |
+//!
+//!   running      take: scan -> persist -> apply                 trim: persist data -> descriptor
+//!   hand-over    raise the word -> (revoke) -> scan -> persist -> seal -> apply -> execute what is left -> trim -> grant
+//! ```
+//!
+//! Invariants:
+//! - Nothing of a record is applied before the record is durable, and nothing between the raise of the tenure word and the seal.
+//! - Only places that belong to the domain are changed, whatever a record says.
+//! - The log is trimmed after what was applied from it is durable.
+//!
+//! A crash at any point leaves a descriptor that is whole, a log that is read from its base again, and memory on which that log may be applied once
+//! more from there.
+
+mod descriptor;
+mod domain;
+mod error;
+mod hand_over;
+mod medium;
+mod territory;
+
+pub use domain::{Domain, DomainPlace, Grant, PAGE_SIZE, Taken};
+pub use error::DomainError;
+pub use hand_over::{Execute, HandedOver, Leftover, Raised};
+pub use medium::Medium;
+pub use territory::Territory;

@@ -1,0 +1,29 @@
+//! Data structures in the persistent memory of a *back-end*. A *front-end* works on them as if they were its own: one writer for each lock domain,
+//! and any number of readers.
+//!
+//! ```text
+//!   front-end  operation ──▶ ┌───────────── log of the tenure ─────────────┐
+//!              transaction ─▶│ op 1 │ op 2 │ transaction 1..2 │ op 3 │     │
+//!                            └──────┴──────┴────────┬─────────┴──────┴─────┘
+//!   back-end                     persist, then apply │ executes op 3 if the front-end dies
+//!                                                    ▼
+//!                            slabs of the domain: nodes, items, chunks
+//! ```
+//!
+//! `docs/design/0040-structures.md` has the decisions, `docs/formats/structures.md` the bytes. The design page says which parts exist.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod tenure;
+mod wire;
+
+pub use backend::{
+    Domain, DomainError, DomainPlace, Execute, Grant, HandedOver, Leftover, Medium, PAGE_SIZE,
+    Raised, Taken, Territory,
+};
+pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
+pub use wire::{
+    BODY_SIZE_MAX, Chain, ENTRY_SIZE_MAX, Entries, Entry, EntryFault, HEADER_SIZE, Key, KeyFault,
+    Kind, LogKey, Operation, OperationFault, Pointer, Record, RecordFault, RecordHeader, UNIT_SIZE,
+    Verb, record_size,
+};

@@ -1,0 +1,16 @@
+//! The agreement of front-ends and back-end: pointers, keys, records of a tenure's log and their content.
+
+mod entry;
+mod key;
+mod operation;
+mod pointer;
+mod record;
+
+pub(crate) use entry::parse as parse_entries;
+pub use entry::{ENTRY_SIZE_MAX, Entries, Entry, EntryFault};
+pub use key::{Key, KeyFault};
+pub use operation::{Operation, OperationFault, Verb};
+pub use pointer::{Pointer, UNIT_SIZE};
+pub use record::{
+    BODY_SIZE_MAX, Chain, HEADER_SIZE, Kind, LogKey, Record, RecordFault, RecordHeader, record_size,
+};

@@ -1,0 +1,54 @@
+//! Each seeded bug of this crate is found.
+
+use stonecast_base::hunts::by_stories;
+use stonecast_base::mutants::Mutant;
+
+use crate::domain::{histories, rules};
+
+fn domains() {
+    (0..500).for_each(histories::run);
+}
+
+#[test]
+fn every_seeded_bug_of_structures_is_found() {
+    by_stories(
+        "structures",
+        &[
+            (
+                Mutant::LogTagNotChecked,
+                rules::a_log_ends_before_a_torn_record,
+            ),
+            (
+                Mutant::TenureNotInTag,
+                rules::a_log_ends_before_a_record_of_another_tenure,
+            ),
+            (
+                Mutant::PredecessorNotInTag,
+                rules::a_log_ends_before_a_record_whose_predecessor_was_replaced,
+            ),
+            (
+                Mutant::CoverageNotContiguous,
+                rules::a_transaction_that_leaves_an_operation_out_ends_the_log,
+            ),
+            (
+                Mutant::GapNotReported,
+                rules::damage_below_the_durable_horizon_is_reported_with_its_place,
+            ),
+            (Mutant::WordNotRaised, domains),
+            (Mutant::ScannedNotSettled, domains),
+            (Mutant::EndNotSealed, domains),
+            (Mutant::LeftoverNotExecuted, domains),
+            (Mutant::ExecutedUnlogged, domains),
+            (Mutant::AppliedBeforeDurable, domains),
+            (Mutant::TrimmedBeforeData, domains),
+            (
+                Mutant::EntryTrusted,
+                rules::a_writer_that_names_foreign_memory_is_refused_and_its_tenure_ends_before_that_record,
+            ),
+            (
+                Mutant::RecordReadAgain,
+                rules::a_record_that_changes_after_it_was_checked_counts_as_it_was,
+            ),
+        ],
+    );
+}
