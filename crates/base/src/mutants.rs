@@ -178,6 +178,10 @@ mutants! {
     OwnCommitUnbounded in "node", "every group is led again";
     /// The connections of a node that was replaced have the numbers of its predecessor.
     NumbersOfPredecessor in "node", "a replaced node is another one";
+    /// A primary counts a copy that has lost entries which the copy had reported.
+    ShortCopyCounts in "node", "who is in sync has everything";
+    /// A copy leaves an heir alone whose history lacks entries that were on all copies.
+    ShortHeirStays in "node", "every group is led again";
     /// A joiner pauses before it asks for the rest of a page that is longer than an answer.
     LongPagesPause in "node", "a joiner is filled without pauses";
     /// A primary drains again as soon as it has given up a drain.

@@ -410,6 +410,36 @@ impl Configuration {
         })
     }
 
+    /// Takes `node` out of this group, because its copy lacks versions that were on all copies, as `reason` says. If `node` led the group, another node in
+    /// sync leads it. The pool of `node` may be older than the cluster knows it: its start found nothing missing.
+    ///
+    /// # Errors
+    /// [`Refusal::SoleCopy`]: no other node is in sync, so none has more.
+    pub fn lose_copy(
+        &self,
+        subject: &Subject,
+        node: &NodeName,
+        reason: NotACopy,
+    ) -> Result<Self, Refusal> {
+        let mut groups = self.groups.iter();
+        let is_in_sync = |group: &Group| group.subject == *subject && group.in_sync.contains(node);
+        let Some(index) = groups.position(is_in_sync) else {
+            return Err(Refusal::NotInSync {
+                node: node.clone(),
+                subject: subject.clone(),
+            });
+        };
+        let mut next = self.next();
+        match next.take_out(index, node) {
+            true => Ok(next.checked()),
+            false => Err(Refusal::SoleCopy {
+                node: node.clone(),
+                subject: subject.clone(),
+                reason,
+            }),
+        }
+    }
+
     /// Removes a silent node from every group: one queue pair carries all copies of the node, so no copy can be fenced
     /// alone.
     ///

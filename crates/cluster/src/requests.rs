@@ -118,8 +118,10 @@ impl Configuration {
         self.missing_on(node).next().is_some()
     }
 
-    /// `node`, which is there, takes copies that groups lack and that no node joins for. A spare that takes some is a member from here on. `None`: there
-    /// are none for it, or it drains.
+    /// `node`, which is there, takes copies that groups lack and that no node joins for: its share, if other nodes may take some, too. A spare that takes
+    /// some is a member from here on. `None`: there are none for it, or it drains.
+    ///
+    /// The others may not be there. A node that repeats the change takes what they leave in a few changes.
     ///
     /// # Errors
     /// [`Refusal::NoSuchNode`].
@@ -129,12 +131,25 @@ impl Configuration {
         if missing.is_empty() {
             return Ok(None);
         }
+        let share = self.share_of(node, missing.len());
         let mut next = self.next();
         next.become_state(node, NodeState::Member);
-        for index in missing {
+        for index in missing.into_iter().take(share) {
             next.begin_move(index, None, node);
         }
         Ok(Some(next.checked()))
+    }
+
+    /// The number of copies that `node` takes of those that are missing: as many as make it equal to the others that may take some. If it has its share
+    /// already, it takes some of those that the others leave.
+    fn share_of(&self, node: &NodeName, missing: usize) -> usize {
+        let loads = self.loads();
+        let takers = loads.iter().filter(|(name, _)| self.lacks_copy_of(name));
+        let takers: Vec<_> = takers.map(|(_, load)| load).collect();
+        let copies = takers.iter().copied().sum::<usize>() + missing;
+        let equal = copies.div_ceil(takers.len());
+        let left = missing.div_ceil(2 * takers.len());
+        equal.saturating_sub(loads[node]).max(left)
     }
 
     /// The groups that lack a copy which `node` may keep.

@@ -2,11 +2,12 @@
 
 use stonecast_backup::{Intake, Silence, StreamName};
 use stonecast_base::{Nanoseconds, mutant};
-use stonecast_cluster::NodeName;
-use stonecast_replication::{Judgement, Lineage};
+use stonecast_cluster::{NodeName, NotACopy, Term};
+use stonecast_replication::{Judgement, Lineage, NotAdopted};
 
 use crate::fences::Fences;
 use crate::letter::Says;
+use crate::lost::gap;
 use crate::node::Shared;
 use crate::options::Options;
 use crate::shard::{Followed, Following, Role, Shard};
@@ -52,7 +53,10 @@ impl<C> State<C> {
     pub fn step_copies<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake) {
         for number in self.numbers() {
             let shard = self.shards.get_mut(&number).expect("it was listed");
-            shard.follow(intake, &mut self.fences);
+            if let Some((heir, found)) = shard.follow(intake, &mut self.fences) {
+                self.lost.insert((number, heir), found);
+                continue;
+            }
             self.keepings.extend(shard.to_keep());
             self.answer(shared, number);
             let shard = self.shards.get_mut(&number).expect("it was listed");
@@ -135,36 +139,44 @@ impl<C> State<C> {
 }
 
 impl<C> Shard<C> {
-    /// Adopts the history that was told, once no entry of earlier senders can land any more.
-    fn follow(&mut self, intake: &mut Intake, fences: &mut Fences) {
+    /// Adopts the history that was told, once no entry of earlier senders can land any more. Returns the heir if its history lacks entries, with its term.
+    fn follow(
+        &mut self,
+        intake: &mut Intake,
+        fences: &mut Fences,
+    ) -> Option<(NodeName, (Term, NotACopy))> {
         let Role::Copies(copies) = &mut self.role else {
-            return;
+            return None;
         };
-        let Some(following) = &mut copies.following else {
-            return;
-        };
+        let following = copies.following.as_ref()?;
         if following.progress > Followed::Told {
-            return;
+            return None;
         }
         let from = following.from.clone();
         if !self.is_silent(intake, fences, &from) {
-            return;
+            return None;
         }
         let Role::Copies(copies) = &mut self.role else {
-            return;
+            return None;
         };
-        let Some(following) = &mut copies.following else {
-            return;
-        };
-        if copies.copy.adopt(&following.history).is_err() {
+        let following = copies.following.as_mut()?;
+        if let Err(refused) = copies.copy.adopt(&following.history) {
+            let term = following.history.term;
             copies.following = None;
-            return;
+            return match refused {
+                NotAdopted::HeirLostEntries { found, horizon } if !mutant!(ShortHeirStays) => {
+                    Some((from, (term, gap(found, horizon))))
+                }
+                // The heir is deposed, or of another cluster.
+                _ => None,
+            };
         }
         following.progress = Followed::Adopted;
         let lineage = copies.copy.lineage();
         self.bodies
             .retain(|&point, _| lineage.judge(point) == Judgement::Counts);
         self.open_streams(intake);
+        None
     }
 
     /// Keeps out all senders except `from`. Returns whether no entry of them can land any more,

@@ -170,9 +170,13 @@ impl<C> State<C> {
 
     /// The group of a shard.
     pub fn group(&self, number: u32) -> Option<&Group> {
-        let groups = &self.configuration.groups;
-        let is_it = |group: &&Group| number_of(&self.configuration, &group.subject) == Some(number);
-        groups.iter().find(is_it)
+        Self::group_in(&self.configuration, number)
+    }
+
+    /// The group of a shard in `configuration`.
+    pub fn group_in(configuration: &Configuration, number: u32) -> Option<&Group> {
+        let is_it = |group: &&Group| number_of(configuration, &group.subject) == Some(number);
+        configuration.groups.iter().find(is_it)
     }
 
     /// The numbers of all shards.

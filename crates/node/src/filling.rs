@@ -19,8 +19,12 @@ const FILLED_MAX: usize = 4;
 /// Asks the configuration to fill this node with the copies that shards lack.
 async fn take_missing<S: Store>(shared: Rc<Shared<S>>) {
     let me = shared.member.name();
-    let taken = shared.member.change(|present| present.take_missing(me));
-    let is_done = taken.await.is_ok();
+    let taken = shared
+        .member
+        .change(|present| present.take_missing(me))
+        .await;
+    // Others take their share in the pause.
+    let is_done = taken.is_ok_and(|taken| !taken.lacks_copy_of(me));
     shared.end_change(is_done).await;
 }
 

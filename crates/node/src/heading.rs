@@ -4,9 +4,10 @@ use stonecast_backup::{Intake, Silence};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{NodeName, Subject, Term};
 use stonecast_member::Member;
-use stonecast_replication::{Consent, Fence, LeaseSays, Lineage, Point, Step};
+use stonecast_replication::{Consent, Fence, Incomplete, LeaseSays, Lineage, Point, Step};
 
 use crate::fences::Fences;
+use crate::lost::gap;
 use crate::node::Shared;
 use crate::shard::{Leads, Role, Shard, TakesOver};
 use crate::state::{Keeping, State, Why};
@@ -39,9 +40,10 @@ impl<C> State<C> {
                 heir.takeover.leases_over();
             }
             if heir.takeover.next() == Step::Read {
-                if heir.takeover.decide().is_err() {
-                    // The copy has lost entries: another copy takes over once this node has no lease.
+                if let Err(Incomplete { found, needed }) = heir.takeover.decide() {
                     shard.step_down();
+                    let lost = (term, gap(found, needed));
+                    self.lost.insert((number, self.me.clone()), lost);
                     continue;
                 }
                 shard.close_streams(intake);

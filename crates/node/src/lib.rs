@@ -43,6 +43,7 @@ mod leading;
 mod leaving;
 mod letter;
 mod links;
+mod lost;
 mod node;
 mod options;
 mod own_commits;

@@ -42,6 +42,9 @@ pub struct Counts {
     pub turns: u64,
     /// Looks at the memory that peers append to, in addition to the looks in turns.
     pub looks: u64,
+    /// Copies, here or on other nodes, that were found to lack entries which had been on all copies. The configuration drops such a copy, and its node is
+    /// filled anew. A pool is older than its node was, or damaged.
+    pub lost: u64,
 }
 
 /// A node that is a member of its cluster, and keeps copies of shards. Dropping it ends its tasks and connections.

@@ -101,6 +101,7 @@ impl<S: Store> Node<S> {
                 fences: Fences::default(),
                 keepings: Vec::new(),
                 unsettled: 0,
+                lost: Default::default(),
                 own_commits: OwnCommits::default(),
                 is_changing: false,
             }),

@@ -7,6 +7,7 @@ use stonecast_cluster::{Configuration, HashRange, NodeName, Subject};
 use stonecast_replication::Lineage;
 
 use crate::fences::Fences;
+use crate::lost::Lost;
 use crate::own_commits::OwnCommits;
 use crate::peer::Peer;
 use crate::shard::Shard;
@@ -22,6 +23,8 @@ pub struct State<C> {
     pub keepings: Vec<Keeping>,
     /// Bytes of the entries that were stamped and are not on all copies.
     pub unsettled: u64,
+    /// Copies that have lost entries.
+    pub lost: Lost,
     /// Commits of the own log that go on.
     pub own_commits: OwnCommits,
     /// Whether a task changes the configuration.

@@ -114,6 +114,7 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
     state.step_heirs(shared, intake);
     let known = state.others();
     state.fences.end_turn(intake, &known);
+    state.step_lost(shared);
     state.step_fillings(shared);
     state.step_leaving(shared);
     state.step_links(shared);
@@ -161,8 +162,9 @@ impl<C> State<C> {
                 has,
             } => {
                 let stream = StreamName { shard, term, join };
-                if let Some(peer) = self.peers.get_mut(from) {
-                    peer.followed(stream, connection, has);
+                let peer = self.peers.get_mut(from);
+                if peer.is_some_and(|peer| peer.followed(stream, connection, has)) {
+                    self.judge_copy(from, (shard, term), has);
                 }
             }
             Says::Confirmed => self.hear_confirmed(from, shard, term),

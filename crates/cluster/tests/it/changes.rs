@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rand::RngExt as _;
 use rand::seq::IteratorRandom as _;
-use stonecast_cluster::{Configuration, Epoch, NodeState, Policy, Refusal, Subject};
+use stonecast_cluster::{Configuration, Epoch, NodeState, NotACopy, Policy, Refusal, Subject};
 use stonecast_media::Durability;
 
 use crate::cluster::{
@@ -339,4 +339,30 @@ fn no_order_of_changes_loses_a_group() {
             present = next;
         }
     }
+}
+
+/// Needs the change of the lead: the group would be led by a node that is no copy.
+#[test]
+fn a_copy_that_has_lost_entries_leaves_its_group_and_leads_nothing_there() {
+    let placed = placed();
+    let group = &placed.groups[0];
+    let reason = || NotACopy::Gap {
+        first: 4,
+        horizon: 9,
+    };
+    let mut present = placed.clone();
+    for _ in 0..2 {
+        let lost = present.groups[0].primary.clone();
+        let next = present.lose_copy(&group.subject, &lost, reason()).unwrap();
+        assert!(!next.groups[0].has_copy(&lost));
+        assert_eq!(next.groups[0].term, next.epoch);
+        assert!(next.groups[1].has_copy(&lost), "its other copies stay");
+        present = next;
+    }
+    let last = present.groups[0].primary.clone();
+    let refused = present.lose_copy(&group.subject, &last, reason());
+    assert!(
+        matches!(refused, Err(Refusal::SoleCopy { .. })),
+        "{refused:?}"
+    );
 }

@@ -78,9 +78,8 @@ fn a_node_that_was_removed_and_is_there_again_takes_what_is_missing_and_nothing_
     );
     let removed = whole.remove(&name("c")).unwrap();
     assert!(removed.lacks_copy_of(&name("c")) && !removed.lacks_copy_of(&name("a")));
-    let taken = removed.take_missing(&name("c")).unwrap().unwrap();
+    let taken = take_all(removed.forget(&name("d")).unwrap(), &["c"]);
     assert_eq!(taken.nodes[&name("c")].state, NodeState::Member);
-    assert_eq!(taken.take_missing(&name("d")), Ok(None), "c joins already");
     let settled = settled(taken, random);
     assert!(
         settled
@@ -90,6 +89,34 @@ fn a_node_that_was_removed_and_is_there_again_takes_what_is_missing_and_nothing_
     );
     let drained = removed.set_state(&name("c"), NodeState::Draining).unwrap();
     assert_eq!(drained.take_missing(&name("c")), Ok(None), "its copies go");
+}
+
+/// The nodes of `names` take what is missing, one after the other.
+fn take_all(mut present: Configuration, names: &[&str]) -> Configuration {
+    for turn in 0..16 {
+        let taker = name(names[turn % names.len()]);
+        present = match present.take_missing(&taker).unwrap() {
+            Some(next) => next,
+            None => return present,
+        };
+    }
+    panic!("some copies are still missing");
+}
+
+#[test]
+fn nodes_that_are_there_share_the_copies_that_are_missing() {
+    let removed = with_spare(16).remove(&name("c")).unwrap();
+    let shared = take_all(removed.clone(), &["c", "d"]);
+    let joins = |node: &str| {
+        let node = name(node);
+        let groups = shared.groups.iter();
+        groups
+            .filter(|group| group.joining.contains_key(&node))
+            .count()
+    };
+    assert_eq!((joins("c"), joins("d")), (8, 8));
+    let alone = take_all(removed, &["c"]);
+    assert_eq!(copies_of(&alone, &name("c")), 16, "d is not there");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod dismissals;
 mod failures;
 mod heirs;
 mod joins;
+mod losses;
 mod moves;
 #[cfg(feature = "mutants")]
 mod mutants;

@@ -3,10 +3,10 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{campaign, dismissals, failures, heirs, joins, moves, rests, writes};
+use crate::{campaign, dismissals, failures, heirs, joins, losses, moves, rests, writes};
 
 /// The story that finds each bug.
-const STORIES: [(Mutant, fn()); 17] = [
+const STORIES: [(Mutant, fn()); 19] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -54,6 +54,8 @@ const STORIES: [(Mutant, fn()); 17] = [
         dismissals::a_replaced_node_is_another_one,
     ),
     (Mutant::ReportsWakeNobody, rests::a_write_waits_for_no_pause),
+    (Mutant::ShortCopyCounts, losses::a_copy_loses_entries),
+    (Mutant::ShortHeirStays, losses::an_heir_loses_entries),
     (
         Mutant::LongPagesPause,
         joins::long_pages_bring_a_copy_without_pauses,

@@ -77,6 +77,8 @@ pub struct Place {
     pub running: RefCell<Option<Running>>,
     /// Whether the power failed since the last start.
     pub lost_power: Cell<bool>,
+    /// Whether a story has taken entries away.
+    pub has_lost: Cell<bool>,
     module: Rc<Module>,
     plan: Plan,
     look_units: u32,
@@ -127,6 +129,7 @@ impl Place {
             doubt: Rc::default(),
             running: RefCell::default(),
             lost_power: Cell::default(),
+            has_lost: Cell::default(),
             module: world.module(machine, Survivor::default()),
             plan,
             look_units,
@@ -308,6 +311,13 @@ impl Place {
         self.module.restart(wreck.survivor(&fates));
         self.disk.fail(kept);
         self.lost_power.set(true);
+    }
+
+    /// The process ends, and the pool loses the entries of other nodes that were not digested, and forgets that it had them.
+    pub fn lose_entries(&self) {
+        self.kill();
+        self.has_lost.set(true);
+        self.module.restart(Survivor::default());
     }
 
     /// Becomes another machine under the old name, with nothing on it.

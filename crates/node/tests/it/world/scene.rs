@@ -246,6 +246,10 @@ impl Scene {
 
     /// The copies that the configuration names have every write that was answered, and agree.
     pub fn assert_agreement(&self) {
+        let nodes = self.places.iter().filter_map(Place::node);
+        let found: u64 = nodes.map(|node| node.counts().lost).sum();
+        let has_lost = self.places.iter().any(|place| place.has_lost.get());
+        assert_eq!(found > 0, has_lost, "copies that have lost entries");
         self.run_for(5 * MS);
         let agree = || (0..self.shape.shards).all(|shard| self.disagreement(shard).is_none());
         let agreed = self.run_until(100 * MS, agree);

@@ -1,0 +1,93 @@
+//! Copies that have lost entries: the configuration drops them, and their nodes are filled anew.
+//!
+//! ```text
+//!   an heir knows of versions that its own copy lacks              the heir says so of itself
+//!   a copy knows of versions that the history of its heir lacks    the copy says so of the heir
+//!   a copy follows, and ends before what was on all copies         the primary, or the heir, says so of the copy
+//! ```
+//!
+//! A start judges its own pool, and a pool that is older than its node was looks whole. The other copies know better.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_base::mutant;
+use stonecast_cluster::{Configuration, NodeName, NotACopy, Refusal, Term};
+use stonecast_replication::Point;
+
+use crate::node::Shared;
+use crate::shard::Role;
+use crate::state::State;
+use crate::store::Store;
+
+/// The copies that were found to have lost entries, each with the term of its shard in which that was found.
+pub type Lost = BTreeMap<(u32, NodeName), (Term, NotACopy)>;
+
+/// The versions that a copy lacks: it ends at `found`, and everything up to `horizon` was on all copies.
+pub fn gap(found: Point, horizon: u64) -> NotACopy {
+    NotACopy::Gap {
+        first: found.version + 1,
+        horizon,
+    }
+}
+
+/// Has the configuration take the copy of `node` out of its group.
+async fn drop_copy<S: Store>(
+    shared: Rc<Shared<S>>,
+    (number, node): (u32, NodeName),
+    (term, reason): (Term, NotACopy),
+) {
+    let decide = |present: &Configuration| {
+        let group = State::<S::Call>::group_in(present, number);
+        let group = group.filter(|group| group.term == term && group.in_sync.contains(&node));
+        match group {
+            Some(group) => {
+                let next = present.lose_copy(&group.subject, &node, reason.clone())?;
+                Ok::<_, Refusal>(Some(next))
+            }
+            None => Ok(None),
+        }
+    };
+    let dropped = shared.member.change(decide).await;
+    shared.end_change(dropped.is_ok()).await;
+}
+
+impl<C: 'static> State<C> {
+    /// Has the configuration drop a copy that was found to have lost entries.
+    pub fn step_lost<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
+        let configuration = self.configuration.clone();
+        self.lost.retain(|(number, node), (term, _)| {
+            let group = Self::group_in(&configuration, *number);
+            group.is_some_and(|group| group.term == *term && group.in_sync.contains(node))
+        });
+        let next = self.lost.first_key_value().filter(|_| !self.is_changing);
+        if let Some((copy, found)) = next {
+            let mut counts = shared.counts.get();
+            counts.lost += 1;
+            shared.counts.set(counts);
+            self.is_changing = true;
+            let dropping = drop_copy(shared.clone(), copy.clone(), found.clone());
+            shared.runtime.spawn(Box::pin(dropping));
+        }
+    }
+
+    /// A copy follows by a new connection, and has everything up to `has`. The entries that it had by earlier connections are found by then, and the
+    /// primary has no entry left that is on all copies.
+    pub fn judge_copy(&mut self, from: &NodeName, (number, term): (u32, Term), has: Point) {
+        let is_in_sync = self
+            .group(number)
+            .is_some_and(|group| group.in_sync.contains(from));
+        let Some(shard) = self.shards.get_mut(&number).filter(|_| is_in_sync) else {
+            return;
+        };
+        let settled = match &mut shard.role {
+            Role::Leads(leads) => leads.primary.digested(),
+            Role::TakesOver(heir) => heir.takeover.copy().digested(),
+            Role::Absent | Role::Joins(_) | Role::Copies(_) => return,
+        };
+        if has < settled && shard.term() == Some(term) && !mutant!(ShortCopyCounts) {
+            let reason = gap(has, settled.version);
+            self.lost.insert((number, from.clone()), (term, reason));
+        }
+    }
+}
