@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod append;
+mod bell;
 mod boot_time;
 mod connection;
 #[cfg(feature = "contract")]
@@ -25,8 +26,10 @@ mod handles;
 mod port;
 mod runtime;
 mod solitude;
+mod turnstile;
 mod work;
 
+pub use bell::Bell;
 pub use boot_time::boot_time;
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
 pub use device::{
@@ -37,6 +40,7 @@ pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
 pub use port::{Inbox, Port, Received, Soon};
 pub use runtime::{Elapsed, Runtime, Selected, Sleep, Timer, select};
+pub use turnstile::{Turnstile, Within};
 pub use work::{
     Fenceable, FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest,
     RemoteAddress, Status, WorkCompletion, WorkRequest,

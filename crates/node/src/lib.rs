@@ -29,7 +29,6 @@
 #![forbid(unsafe_code)]
 
 mod answers;
-mod bell;
 mod consent;
 mod copying;
 mod entering;

@@ -6,12 +6,11 @@ use std::rc::Rc;
 
 use stonecast_base::mutant;
 use stonecast_cluster::{NodeName, ReaderOffer, Term};
-use stonecast_fabric::{ConnectionRequest, DeviceError, Port, Runtime};
+use stonecast_fabric::{Bell, ConnectionRequest, DeviceError, Port, Runtime};
 use stonecast_media::PersistentRegion;
 use stonecast_member::Member;
 use stonecast_replication::{AppendKey, LeaseSays};
 
-use crate::bell::Bell;
 use crate::error::NodeError;
 use crate::leading::primary_lease;
 use crate::letter::{Letter, Says};

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use stonecast_backup::Intake;
 use stonecast_base::mutant;
 use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Nonce, Subject};
+use stonecast_fabric::Bell;
 use stonecast_member::{Member, Seat};
 use stonecast_replication::{Entry, Lineage, ShardCopy};
 
-use crate::bell::Bell;
 use crate::error::NodeError;
 use crate::fences::Fences;
 use crate::node::{Memory, Node, Shared};

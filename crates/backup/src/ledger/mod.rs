@@ -17,12 +17,12 @@
 //! A crash leaves a ledger with all durable changes. It may have any of the later ones, but none without all that were made before it.
 
 mod book;
-mod turnstile;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::mutant;
+use stonecast_fabric::{Turnstile, Within};
 use stonecast_lineage::Lineage;
 use stonecast_log::{
     EntryFormat, Ledger, LedgerFull, Lineages, LogFormat, SegmentState, Turn, Turned,
@@ -31,7 +31,6 @@ use stonecast_media::{PersistError, PersistentRegion};
 use stonecast_persist::execute::Commit;
 
 use book::Book;
-use turnstile::{Turnstile, Within};
 
 /// A handle on the ledger of a pool. Its clones are handles on the same ledger.
 #[derive(Clone)]

@@ -4,15 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Whether a task is within, and who waits.
+/// A section of code that one task of a thread is within at a time. Tasks enter in no particular order.
 #[derive(Default)]
-pub(super) struct Turnstile {
+pub struct Turnstile {
     is_taken: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 /// The task that is within. Dropping it lets the next task in.
-pub(super) struct Within<'a>(&'a Turnstile);
+#[must_use = "the task has left once this is dropped"]
+pub struct Within<'a>(&'a Turnstile);
 
 impl Turnstile {
     /// Waits until no other task is within.

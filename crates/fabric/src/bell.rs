@@ -1,4 +1,4 @@
-//! Calls the task of a node to its next turn.
+//! Calls one task of a thread to its work.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
