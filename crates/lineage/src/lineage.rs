@@ -110,6 +110,11 @@ impl Lineage {
         }
     }
 
+    /// Whether this is the history of a shard that the node [has dropped](Self::dropped).
+    pub fn is_dropped(&self) -> bool {
+        self.floor.version == u64::MAX
+    }
+
     /// The last point that counts before the open term.
     pub fn end(&self) -> Point {
         let last = self.cuts.last_key_value();

@@ -78,6 +78,24 @@ impl Versions {
         add_range(&mut self.skipped, first, last);
     }
 
+    /// Drops the versions from `first` to `last` from those that are skipped. The caller has skipped them, and the counter never gave any of them: no record
+    /// can have one. A range above the settled version stays, since its versions would be missing.
+    pub fn forget_skipped(&mut self, first: u64, last: u64) {
+        let Some((start, end)) = self.skipped_at(first) else {
+            return;
+        };
+        if last > self.settled || last > end {
+            return;
+        }
+        self.skipped.remove(&start);
+        if start < first {
+            self.skipped.insert(start, first - 1);
+        }
+        if last < end {
+            self.skipped.insert(last + 1, end);
+        }
+    }
+
     /// Makes own records of `shard` that lie above a cut of `lineage` void for good: if a later heir has one of them, the heir sends its entry.
     /// The counter has given the versions up to `given`.
     pub(crate) fn cut_off(&mut self, shard: u32, lineage: &Lineage, given: u64) {
@@ -361,6 +379,21 @@ mod tests {
         );
         versions.forget_gone(&[]);
         assert_eq!(versions.judge(4, 8), OwnVerdict::Counts);
+    }
+
+    /// Needs the rest of the range on both sides: the versions there may have records that never count.
+    #[test]
+    fn versions_that_the_counter_never_gave_are_forgotten_when_they_are_settled() {
+        let mut versions = Versions::default();
+        versions.skip(5, 8);
+        versions.skip(9, 20);
+        versions.skip(21, 22);
+        versions.forget_skipped(9, 20);
+        assert_eq!(versions.expected_from(5), 23, "nothing is settled");
+        versions.settle(30);
+        versions.forget_skipped(9, 20);
+        let expected = [5, 9, 15, 21].map(|version| versions.expected_from(version));
+        assert_eq!(expected, [9, 9, 15, 23]);
     }
 
     /// Needs the union of ranges: the end of a range would count again if a shorter range inside it hid that end.
