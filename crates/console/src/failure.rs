@@ -210,6 +210,10 @@ fn of_store(error: &StoreError) -> Option<Status> {
         | StoreError::SpaceFailed
         | StoreError::Invalid
         | StoreError::NotPrimary { .. }
+        | StoreError::TooFewCopies { .. }
+        | StoreError::EntrySize { .. }
+        | StoreError::NoClusterPool
+        | StoreError::Node(_)
         | StoreError::Forgotten
         | StoreError::Publishers
         | StoreError::Publication { .. }

@@ -9,6 +9,7 @@ use stonecast_fabric::DeviceError;
 use stonecast_lineage::Epoch;
 use stonecast_log::LedgerFull;
 use stonecast_media::{MediaError, PersistError};
+use stonecast_node::NodeError;
 use stonecast_persist::execute::NoCommit;
 
 /// Whether a failed operation had an effect.
@@ -99,6 +100,30 @@ pub enum StoreError {
         /// The epoch of the configuration that the server knows.
         epoch: Epoch,
     },
+    /// The shard of the key has fewer copies than the policy of the cluster asks for.
+    #[error(
+        "the key's shard has {found} copies, fewer than the policy of the cluster asks for; nothing was done. Start the nodes that are missing, or add one"
+    )]
+    TooFewCopies {
+        /// Copies of the shard.
+        found: u64,
+    },
+    /// The nodes of the cluster take no entry that is as long as the record.
+    #[error(
+        "the record is too long for the nodes of the cluster, whose longest entry has {max} bytes; nothing was done. Split the value over several keys"
+    )]
+    EntrySize {
+        /// Bytes of the longest entry.
+        max: u64,
+    },
+    /// A pool without a seed of a cluster cannot be a copy.
+    #[error(
+        "the pool belongs to no cluster, and its records are hashed by a seed of its own: let the node begin with a new pool"
+    )]
+    NoClusterPool,
+    /// The node of a cluster has ended.
+    #[error("the node has ended: {0}")]
+    Node(#[source] Box<NodeError>),
     /// The token belongs to a write so long ago that the server has forgotten the outcome.
     #[error(
         "the write was first sent too long ago, and the server has forgotten its outcome. Find out by reading"
@@ -190,6 +215,10 @@ impl StoreError {
             | Self::SpaceFailed
             | Self::Invalid
             | Self::NotPrimary { .. }
+            | Self::TooFewCopies { .. }
+            | Self::EntrySize { .. }
+            | Self::NoClusterPool
+            | Self::Node(_)
             | Self::Publishers
             | Self::Publication { .. }
             | Self::CopyLost { .. }

@@ -37,8 +37,8 @@ pub use metrics::{
     latency_bucket,
 };
 pub use server::{
-    ClientPolicy, Closing, Offers, Places, RecoveryReport, Server, ServerOptions, Verification,
-    verify,
+    ClientPolicy, Closing, NodeOptions, Offers, Places, RecoveryReport, Server, ServerOptions,
+    Verification, verify,
 };
 pub use stat::Stat;
 pub use stonecast_log::Condition;

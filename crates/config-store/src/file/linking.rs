@@ -142,7 +142,10 @@ mod tests {
         let Ok(Linked::Unknown(reason)) = judged else {
             panic!("the outcome is unknown: {judged:?}");
         };
-        assert!(reason.contains("the file of this request is gone"), "{reason}");
+        assert!(
+            reason.contains("the file of this request is gone"),
+            "{reason}"
+        );
     }
 
     #[test]

@@ -113,6 +113,8 @@ fn is_of_the_map(error: &StoreError) -> bool {
     matches!(
         error,
         StoreError::NotPrimary { .. }
+            // A node whose lease has ended does not know what becomes of the writes that it has stamped.
+            | StoreError::NotPersisted
             | StoreError::Disconnected { .. }
             | StoreError::Refused(_)
             | StoreError::Device(_)

@@ -327,6 +327,28 @@ impl Index {
         self.table = new;
     }
 
+    /// Removes all words, and calls `died` with position and size of each record that they named.
+    pub fn clear(&mut self, log: &dyn Region, keys: KeyMap, mut died: impl FnMut(u64, u64)) {
+        let mut scratch = Vec::new();
+        let buckets = 0..self.table.buckets();
+        let words = buckets.flat_map(|bucket| {
+            let words = self.table.words_of(bucket);
+            let words = words.filter(|&word| word != Word::EMPTY);
+            words.map(move |word| (bucket, word))
+        });
+        let words: Vec<_> = words.collect();
+        for (bucket, word) in words {
+            let record = record_at(log, keys, word.position(), &mut scratch);
+            let record = record.filter(|&(hash, _)| word.matches(hash));
+            let (hash, size) =
+                record.unwrap_or_else(|| (word.hash_of_bucket(bucket, self.table.bits()), 0));
+            let found = self.find(hash, |found| found == word);
+            let found = found.expect("a word lies at its home, or behind it");
+            self.remove(hash, found);
+            died(word.position(), size);
+        }
+    }
+
     /// The larger table, if the word at `place` was copied to it.
     fn copy_of(&self, place: Place) -> Option<&Table> {
         match &self.growth {

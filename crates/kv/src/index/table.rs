@@ -86,6 +86,17 @@ impl Table {
         (0..BUCKET_WORDS).map(move |slot| Word(self.memory.load(base + slot * 8)))
     }
 
+    /// The words in which the keys of `bucket` lie, with those of other keys: of that bucket, and of those behind it to which keys of it may have gone.
+    pub fn words_near(&self, bucket: u64) -> impl Iterator<Item = Word> {
+        let mut goes_on = true;
+        let near = (0..self.buckets()).map(move |step| (bucket + step) & (self.buckets() - 1));
+        let near = near.take_while(move |&passed| {
+            std::mem::replace(&mut goes_on, self.control(passed) & !MOVED != 0)
+        });
+        let words = near.flat_map(|near| self.words_of(near));
+        words.filter(|&word| word != Word::EMPTY)
+    }
+
     /// Finds the word of the key with `hash` for which `is_key` holds.
     pub fn find(
         &self,

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use stonecast_base::Span;
+use stonecast_fabric::{Turnstile, Within};
 use stonecast_media::{Durability, Means, MediaError, PersistentRegion, Pool};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
@@ -17,6 +18,7 @@ pub(super) struct Committer {
     log: Rc<dyn PersistentRegion>,
     syncs_files: bool,
     persists: Cell<u64>,
+    turnstile: Turnstile,
 }
 
 impl Committer {
@@ -29,7 +31,14 @@ impl Committer {
             log,
             syncs_files,
             persists: Cell::new(0),
+            turnstile: Turnstile::default(),
         }
+    }
+
+    /// Waits until no other task persists. A task takes what awaits a persist, and persists it, within one turn: a task that finds nothing to take then knows that
+    /// everything is durable.
+    pub async fn enter(&self) -> Within<'_> {
+        self.turnstile.enter().await
     }
 
     /// Makes `spans` of the log durable. [`publish`](super::shard::Shard::publish) and answers require the returned proof.

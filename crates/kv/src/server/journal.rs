@@ -4,20 +4,25 @@
 //!   take       a segment for an appender          its header awaits a persist
 //!   append     a record into an own segment       whole, not stamped
 //!   stamp      a record where it lies             sequence, links, commit tag
-//!   drain      what awaits a persist              into the spans of the next one
+//!   begin      what awaits a persist              the spans of the next one
+//!   persisted  the records of these spans         durable: stamps that follow say so
 //! ```
 //!
-//! Invariant: a header or a seal that was written here is part of the next persist, before anything that relies on it is
-//! published.
+//! Invariants:
+//! - A header, a seal or a record that was written here is part of the next persist, before anything that relies on it is
+//!   published.
+//! - A segment is durable up to the end that it had when a persist began that has ended. Records may be stamped during the persist.
 
 use std::rc::Rc;
 
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::{
-    Draft, Kind, LogFormat, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, record_size,
+    Draft, Kind, LogFormat, Record, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, record_size,
+    relocate,
 };
 use stonecast_media::{MediaError, PersistentRegion, Pool, Region};
+use stonecast_persist::Persisted;
 
 use super::noted::Noted;
 use super::space::{Purpose, Space, Taken};
@@ -47,6 +52,17 @@ impl Sequences {
     fn take(&self) -> u64 {
         self.0.fetch_add(0, 1)
     }
+
+    /// Goes on at `next`, which is above everything that was given.
+    pub fn raise(&self, next: u64) {
+        assert!(next > self.next(), "sequences ascend");
+        self.0.store(0, next);
+    }
+
+    /// Gives a sequence to no record, and returns it.
+    pub fn skip_one(&self) -> u64 {
+        self.take()
+    }
 }
 
 /// A record that lies in the log, whole and not stamped.
@@ -73,6 +89,13 @@ pub(super) enum NoSegment {
     Failed,
 }
 
+/// Everything of the log that awaited a persist when that persist began.
+pub(super) struct Underway {
+    pub spans: Vec<Span>,
+    /// Segments with records in these spans: number, generation, and end at the begin of the persist.
+    ends: Vec<(u32, u32, u32)>,
+}
+
 /// The log as the server appends to it.
 pub(super) struct Journal {
     log: Rc<dyn PersistentRegion>,
@@ -84,8 +107,12 @@ pub(super) struct Journal {
     own_put: Option<u32>,
     /// Segment to which the server appends deletes.
     own_delete: Option<u32>,
-    /// Headers and seals that await a persist.
+    /// Headers, seals and records that await a persist.
     unpersisted: Vec<Span>,
+    /// The segments of these records.
+    stamped: Vec<u32>,
+    /// Memory for the ends of segments in the next persist.
+    ends: Vec<(u32, u32, u32)>,
     /// The reasons why the medium gave no space.
     pub trouble: Noted<MediaError>,
     failures: u64,
@@ -110,6 +137,8 @@ impl Journal {
             own_put: None,
             own_delete: None,
             unpersisted: Vec::new(),
+            stamped: Vec::new(),
+            ends: Vec::new(),
             trouble: Noted::new(runtime),
             failures: 0,
             record: Vec::new(),
@@ -225,6 +254,40 @@ impl Journal {
         }
     }
 
+    /// Writes a record of another node, whose sequence is its version there, into the server's own segment for it, which has room. The record is stamped
+    /// like a moved one, and gets its word behind the next persist.
+    pub fn append_from_elsewhere(&mut self, record: Record<'_>, purpose: Purpose) -> Placed {
+        let segment = self
+            .own(purpose)
+            .expect("the segment was taken and has room");
+        let (header, next_sequence) = (record.header, self.sequences.next());
+        let placed = self.write_moved(segment, record, next_sequence);
+        self.stamp_moved(&placed, &header, next_sequence);
+        self.space.note_arrived(segment, placed.size);
+        self.await_persist(&placed);
+        placed
+    }
+
+    /// Writes the copy of a record behind the last one of segment `to`. `next_sequence` is the next sequence of the log.
+    pub fn write_moved(&mut self, to: u32, record: Record<'_>, next_sequence: u64) -> Placed {
+        let (unit, generation) = self.end(to);
+        let position = self.format.position(to, unit);
+        let size = record.header.size();
+        let place = (position, generation, self.opening);
+        let bytes = &mut self.record;
+        let tag = relocate(&self.format, record, place, next_sequence, bytes);
+        self.log
+            .write(position + STAMP_SIZE as u64, &bytes[STAMP_SIZE..]);
+        Placed {
+            segment: to,
+            unit,
+            generation,
+            size,
+            whole_size: bytes.len() as u64,
+            tag,
+        }
+    }
+
     /// Writes a record into the server's own segment for it, which has room.
     pub fn append(&mut self, draft: &Draft<'_>, purpose: Purpose) -> Placed {
         let segment = self
@@ -265,6 +328,7 @@ impl Journal {
         }
         self.space
             .note_stamped(placed.segment, placed.size, sequence, kind);
+        self.await_persist(placed);
         Some(sequence)
     }
 
@@ -297,10 +361,14 @@ impl Journal {
         segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
     }
 
-    /// The bytes of a record to persist.
-    pub fn span(&self, placed: &Placed) -> Span {
+    /// Has the next persist make a stamped record durable.
+    pub fn await_persist(&mut self, placed: &Placed) {
         let position = self.format.position(placed.segment, placed.unit);
-        Span::new(position, placed.whole_size)
+        self.unpersisted
+            .push(Span::new(position, placed.whole_size));
+        if self.stamped.last() != Some(&placed.segment) {
+            self.stamped.push(placed.segment);
+        }
     }
 
     /// The index word of a record.
@@ -309,17 +377,41 @@ impl Journal {
         Word::new(position, placed.generation, hash, placed.size)
     }
 
-    /// Moves all spans that await a persist into `spans`, which are persisted next.
-    pub fn drain_into(&mut self, spans: &mut Vec<Span>) {
-        spans.append(&mut self.unpersisted);
+    /// Takes everything that awaits a persist, which begins now.
+    pub fn begin_persist(&mut self) -> Underway {
+        let mut spans = std::mem::take(&mut self.unpersisted);
         spans.extend(self.space.take_due_witnesses());
+        let mut ends = std::mem::take(&mut self.ends);
+        for number in self.stamped.drain(..) {
+            let state = self.space.state(number);
+            ends.push((number, state.generation, state.end));
+        }
+        Underway { spans, ends }
     }
 
-    /// Takes all spans that await a persist, if any of them lies in this segment.
-    pub fn take_unpersisted_with(&mut self, segment: u32) -> Option<Vec<Span>> {
+    /// Notes that a persist has ended. Takes the proof.
+    pub fn note_persisted(&mut self, underway: Underway, _: &Persisted) {
+        for &(number, generation, end) in &underway.ends {
+            self.space
+                .note_durable_below(number, (generation, end), &*self.log);
+        }
+        // The next persist takes up the memory again.
+        let Underway {
+            mut spans,
+            mut ends,
+        } = underway;
+        if self.unpersisted.capacity() == 0 {
+            spans.clear();
+            self.unpersisted = spans;
+        }
+        ends.clear();
+        self.ends = ends;
+    }
+
+    /// Whether a span that awaits a persist lies in this segment.
+    pub fn awaits_persist(&self, segment: u32) -> bool {
         let lies_there = |span: &Span| self.format.locate(span.offset).0 == u64::from(segment);
-        let any = self.unpersisted.iter().any(lies_there);
-        any.then(|| std::mem::take(&mut self.unpersisted))
+        self.unpersisted.iter().any(lies_there)
     }
 
     /// Seals all segments before a close. Returns the spans to persist.

@@ -6,6 +6,8 @@
 //!   settle     raise the floors of all shards to the last version                   durable before the cleaner touches these records
 //! ```
 //!
+//! The server of a node notes what the node says: which history counts, which shards are dropped, and in which terms the node leads.
+//!
 //! A server that serves such a pool alone has the only copy: everything that it has published is
 //! settled. It counts its openings as terms, in histories of no
 //! cluster, so a cluster never takes these terms for its own. A server of one node without a cluster has no keeper.
@@ -23,7 +25,7 @@ use std::rc::Rc;
 use stonecast_backup::SharedLedger;
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::Runtime;
-use stonecast_lineage::{Epoch, Lineage, Point};
+use stonecast_lineage::{Epoch, Lineage, Point, Term};
 use stonecast_log::{
     EntryFacts, EntryFormat, Heritage, History, Ledger, OwnVerdict, RecordHeader, SegmentState,
     Turn, Turned, UNIT_SIZE, Unsettled,
@@ -51,6 +53,10 @@ pub(crate) struct Keeper {
     shards: u32,
     /// Records stamped since the floors rose.
     stamped: u64,
+    /// Whether this server has the only copies. Otherwise the node settles records.
+    is_alone: bool,
+    /// Versions that the counter has left out because other nodes may have given them. They are forgotten when they are settled.
+    left_out: Vec<(u64, u64)>,
 }
 
 impl Keeper {
@@ -74,6 +80,8 @@ impl Keeper {
             ledger,
             shards,
             stamped: 0,
+            is_alone: true,
+            left_out: Vec::new(),
         };
         keeper.raise_floors(given);
         keeper.ledger.change(|ledger| {
@@ -88,6 +96,67 @@ impl Keeper {
         keeper
     }
 
+    /// Begins with the records that recovery found, for a node: whether they count is for the node to say. The caller [persists](Self::ledger) the ledger
+    /// before a record is stamped, and before a record that never counts is sealed.
+    pub fn of_node(ledger: SharedLedger, history: &History, (shards, given): (u32, u64)) -> Self {
+        let mut noted = history.clone();
+        noted.given = noted.given.max(given);
+        ledger.change(|ledger| noted.note_in(ledger.versions_mut()));
+        Self {
+            unsettled: Unsettled::of(&noted),
+            ledger,
+            shards,
+            stamped: 0,
+            is_alone: false,
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Keeps `lineage` as the history of `shard`. The counter has given the versions up to `given`.
+    pub fn keep(&mut self, shard: u32, lineage: Lineage, given: u64) {
+        let Self {
+            ledger,
+            unsettled,
+            left_out,
+            ..
+        } = self;
+        ledger.change(|ledger| {
+            ledger.keep(shard, lineage, given);
+            let settled = unsettled.settled(ledger.lineages(), ledger.versions());
+            let versions = ledger.versions_mut();
+            versions.settle(settled);
+            left_out.retain(|&(first, last)| {
+                let stays = last > settled;
+                if !stays {
+                    versions.forget_skipped(first, last);
+                }
+                stays
+            });
+        });
+    }
+
+    /// The node drops its copy of `shard`, and the counter has given `version` to the drop.
+    pub fn drop_shard(&mut self, shard: u32, version: u64) {
+        self.ledger.change(|ledger| {
+            let dropped = lineage_of(ledger, shard).dropped();
+            ledger.drop_shard(shard, dropped, version);
+        });
+    }
+
+    /// The node leads `shard` in `term`. The counter would have given the version `next`, and goes on above `last`, the end of the history.
+    pub fn lead(&mut self, shard: u32, term: Term, (next, last): (u64, u64)) {
+        self.ledger.change(|ledger| {
+            let versions = ledger.versions_mut();
+            if last >= next {
+                versions.skip(next, last);
+            }
+            versions.lead(shard, term, last.max(next - 1));
+        });
+        if last >= next {
+            self.left_out.push((next, last));
+        }
+    }
+
     /// The ledger, whose changes in memory are durable behind [`SharedLedger::persist`].
     pub fn ledger(&self) -> &SharedLedger {
         &self.ledger
@@ -100,9 +169,14 @@ impl Keeper {
 
     /// Whether the record of `shard` with this `header` never counts, and so is not moved.
     pub fn is_void(&self, shard: u32, header: &RecordHeader) -> bool {
-        let verdict = |ledger: &Ledger| ledger.versions().judge(shard, header.sequence());
-        // Only records that count were moved.
-        header.moved_at().is_none() && self.ledger.read(verdict) == OwnVerdict::Void
+        let verdict = |ledger: &Ledger| {
+            let versions = ledger.versions();
+            match header.moved_at() {
+                Some(moved_at) => versions.judge_moved(shard, moved_at),
+                None => versions.judge(shard, header.sequence()),
+            }
+        };
+        self.ledger.read(verdict) == OwnVerdict::Void
     }
 
     /// Notes a record that was stamped.
@@ -167,6 +241,9 @@ fn settle_in_memory(state: &mut State) -> Option<(u64, SharedLedger)> {
     else {
         return None;
     };
+    if !keeper.is_alone {
+        return None;
+    }
     let chooses = !cleaner.has_victim() && journal.space.need() > Need::None;
     if keeper.stamped == 0 || keeper.stamped < SETTLED_TOGETHER && !chooses {
         return None;

@@ -17,17 +17,21 @@
 //! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
 //! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
 //! | [`Keeper`] | in a pool of a cluster: the ledger, which says what counts of the log | `keeper.rs` |
+//! | [`NodeState`] | in a node: calls that wait for copies, records of other nodes on their way | `node/` |
 //!
-//! One task does all steps in turn, so between two batches the state is at rest: index, segments and log agree. A rule of one
+//! A server is alone, or a node of a cluster ([`Server::join`]). A node has tasks of its own, which call the store (`node/store.rs`).
+//! One task does all other steps in turn, so between two batches the state is at rest: index, segments and log agree. A rule of one
 //! component is a method of that component; a rule over several components is a function that takes [`State`]. No rule waits.
 //! Pipeline and sweeper wait, and borrow the state for one step at a time.
 
+mod attendant;
 mod clean;
 mod clients;
 mod commit;
 mod journal;
 mod keeper;
 mod leads;
+mod node;
 mod noted;
 mod pipeline;
 pub(crate) mod recovery;
@@ -38,12 +42,16 @@ mod shortage;
 pub(crate) mod space;
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{Access, ConnectionEvent, DeviceError, Port, Runtime};
+use stonecast_cluster::EpochCell;
+use stonecast_fabric::{Access, Bell, DeviceError, Port, Runtime, select};
 use stonecast_lineage::{Epoch, Term};
+use stonecast_log::{History, SegmentState};
 use stonecast_media::{Backing, Blob, MediaError, Pool};
+use stonecast_member::{Member, Seat};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
@@ -52,21 +60,24 @@ use crate::error::StoreError;
 use crate::metrics::Metrics;
 use crate::stat::Stat;
 
+use attendant::Attendant;
 use clean::{Cleaner, Sweeper};
 pub use clients::Places;
 use clients::{
     Admission, Clients, Departures, Doors, Lender, Publishing, Receives, Served, Sessions,
-    drain_intents, publishing_refusal, settle_returned, wait_for_publishers,
+    publishing_refusal, settle_returned, wait_for_publishers,
 };
 use commit::Committer;
 use journal::{Journal, Sequences};
 use keeper::Keeper;
 pub use leads::Offers;
+pub use node::NodeOptions;
+use node::{Leading, NodeState, NodeStore, ServerNode};
 use pipeline::Pipeline;
 pub use recovery::RecoveryReport;
 use recovery::checkpoint;
 pub use recovery::verify::{Verification, verify};
-use recovery::{Recovered, recover};
+use recovery::{Recovered, Role, recover};
 use report::Reporter;
 use shards::Shards;
 
@@ -125,13 +136,23 @@ pub enum Closing {
 pub struct Server {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
-    options: ServerOptions,
     pool: Pool,
     receives: Receives,
     committer: Rc<Committer>,
     reporter: Rc<Reporter>,
-    state: RefCell<State>,
+    state: Rc<RefCell<State>>,
+    attendant: Rc<Attendant>,
+    /// The node that this server is; `None`: the server is alone.
+    joined: Option<Joined>,
     serving: Cell<bool>,
+}
+
+/// The node of a server.
+struct Joined {
+    node: Rc<ServerNode>,
+    leading: Leading,
+    /// Rung when a shard is to open.
+    bell: Rc<Bell>,
 }
 
 /// The state that changes during service, by owner.
@@ -142,9 +163,21 @@ struct State {
     cleaner: Cleaner,
     /// `None`: the pool belongs to no cluster.
     keeper: Option<Keeper>,
+    /// `None`: the server is alone.
+    node: Option<NodeState>,
 }
 
 impl State {
+    /// The state of the node that this server is.
+    fn node_mut(&mut self) -> &mut NodeState {
+        self.node.as_mut().expect("this server is a node")
+    }
+
+    /// The keeper of the node that this server is.
+    fn keeper_of_node(&self) -> &Keeper {
+        self.keeper.as_ref().expect("a node keeps a ledger")
+    }
+
     /// Notes that an appender was given a segment: cleaning gains something, and no writer waits for leased room.
     fn note_given(&mut self) {
         self.cleaner.note_given();
@@ -168,11 +201,100 @@ impl Server {
     /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before the call returns. A crash during the
     /// call leaves a pool that opens the same way again.
     pub async fn open(
-        mut pool: Pool,
+        pool: Pool,
         port: Rc<Port>,
         runtime: Rc<dyn Runtime>,
         options: ServerOptions,
     ) -> Result<(Self, RecoveryReport), StoreError> {
+        let opened = Self::open_as(pool, port, runtime, options, Role::Alone).await?;
+        let (server, _, report) = opened;
+        Ok((server, report))
+    }
+
+    /// Recovers the pool, which is of the cluster of `seat`, and joins that cluster as the node of the seat: the server keeps copies of shards, and leads those
+    /// that the configuration gives it. The call adds the copies that it finds to `seat`, and needs the port of the seat. Clients find a shard as soon
+    /// as the node leads it. A crash during the call leaves a pool that joins the same way again.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the pool is damaged, or no copy; or the node is not registered. Nothing of the server runs.
+    pub async fn join<E: EpochCell + 'static>(
+        mut pool: Pool,
+        mut seat: Seat<E>,
+        options: ServerOptions,
+        node: &NodeOptions,
+    ) -> Result<(Self, RecoveryReport), StoreError> {
+        if options.publishes() {
+            return Err(StoreError::Publication {
+                reason: "the server is a node of a cluster, where a write has its copies before it is visible; start it with another policy for clients",
+            });
+        }
+        if pool.cluster_seed().is_none() {
+            return Err(StoreError::NoClusterPool);
+        }
+        pool.let_nodes_append()?;
+        let (port, runtime) = (seat.port.clone(), seat.runtime.clone());
+        let (mut server, recovered, report) =
+            Self::open_as(pool, port.clone(), runtime.clone(), options, Role::Node).await?;
+        let (history, segments) = recovered;
+        {
+            let state = &mut *server.state.borrow_mut();
+            state.node = Some(NodeState::default());
+            for number in 0..server.pool.shards() {
+                state.shards.lead(Epoch::default(), number, None);
+            }
+        }
+        let keys = recovery::survey::keys_of(&server.pool);
+        let store = Rc::new(NodeStore::new(
+            server.state.clone(),
+            server.committer.clone(),
+            runtime.clone(),
+            keys,
+        ));
+        let log = server.pool.log();
+        let left = store
+            .ledger()
+            .read(|ledger| node::left_by(&*log, ledger, &history));
+        seat.found.copies.clear();
+        let began = node::begin(
+            seat,
+            (&server.pool, &port),
+            store.clone(),
+            (left, segments),
+            node,
+        );
+        let node = began
+            .await
+            .map_err(|error| StoreError::Node(Box::new(error)))?;
+        server.take_part(Rc::new(node), store);
+        Ok((server, report))
+    }
+
+    /// Serves as `node` from now on.
+    fn take_part(&mut self, node: Rc<ServerNode>, store: Rc<NodeStore>) {
+        self.attendant.serve(&node);
+        let (runtime, attendant) = (self.runtime.clone(), self.attendant.clone());
+        let leading = Leading::new(node.clone(), store, attendant, runtime);
+        let state = &mut *self.state.borrow_mut();
+        let asked = Rc::downgrade(&node);
+        state.shards.leads().offer_by(Rc::new(move |shard, term| {
+            let (of, offer) = asked.upgrade()?.offer(shard)?;
+            (of == term).then_some(offer.held_ns)
+        }));
+        let bell = state.node_mut().bell.clone();
+        self.joined = Some(Joined {
+            node,
+            leading,
+            bell,
+        });
+    }
+
+    async fn open_as(
+        mut pool: Pool,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        options: ServerOptions,
+        role: Role,
+    ) -> Result<(Self, (History, Vec<SegmentState>), RecoveryReport), StoreError> {
         let atomic = port.device().capabilities().atomic_with_processor;
         if options.publishes()
             && let Some(reason) = publishing_refusal(&pool, atomic)
@@ -181,46 +303,62 @@ impl Server {
         }
         wait_for_publishers(&pool, &runtime).await?;
         let commit = Commit::choose(pool.platform(), pool.durability(), pool.log().means())?;
-        let (recovered, report) = recover(&pool, (&commit, &runtime), options.publishes()).await?;
+        let recovering = recover(&pool, (&commit, &runtime), options.publishes(), role);
+        let (mut recovered, report) = recovering.await?;
         mark_open(&mut pool, options, &recovered.sealed)?;
         let committer = Rc::new(Committer::new(&pool, commit));
         let world = (port.clone(), runtime.clone());
+        let found = (
+            std::mem::take(&mut recovered.history),
+            std::mem::take(&mut recovered.appended),
+        );
+        let sweeper = Sweeper::new(world.clone(), committer.clone(), options.publishes());
         let (state, receives) = State::assemble(world, options, &pool, &committer, recovered)?;
         let server = Self {
             reporter: Rc::new(Reporter::new(&pool, options.process, committer.clone())),
+            attendant: Rc::new(Attendant::new(port.clone(), sweeper)),
             port,
             runtime,
-            options,
             pool,
             receives,
             committer,
-            state: RefCell::new(state),
+            state: Rc::new(RefCell::new(state)),
+            joined: None,
             serving: Cell::new(false),
         };
-        Ok((server, report))
+        Ok((server, found, report))
+    }
+
+    /// The membership of the node that this server is; `None`: the server is alone.
+    pub fn member(&self) -> Option<&Member> {
+        self.joined.as_ref().map(|joined| joined.node.member())
+    }
+
+    /// The term in which this server serves the shard `number` as a node, at this moment; `None`: it does not, or the server is alone.
+    pub fn serves(&self, number: u32) -> Option<Term> {
+        self.joined.as_ref()?.node.serves(number)
     }
 
     /// Serves until `stop` returns true or a persist fails. After an error, drop the server and recover the pool by opening it
     /// again.
     pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), StoreError> {
         assert!(!self.serving.replace(true), "a server runs once at a time");
-        let world = || (self.port.clone(), self.runtime.clone());
-        let committer = || self.committer.clone();
-        let sweeper = Sweeper::new(world(), committer(), self.options.publishes());
-        let mut pipeline =
-            Pipeline::new(world(), committer(), self.receives, self.reporter.clone());
+        let leading = self.joined.as_ref().map(|joined| joined.leading.clone());
+        let mut pipeline = Pipeline::new(
+            (self.port.clone(), self.runtime.clone()),
+            self.committer.clone(),
+            self.receives,
+            self.reporter.clone(),
+            leading.clone(),
+        );
         let mut clients_publish = false;
         let result = loop {
             if stop() {
                 break Ok(());
             }
             self.wait(clients_publish).await;
-            clients_publish = self.take_events();
-            let served = match pipeline.serve(&self.state).await {
-                Ok(operations) => sweeper.tend(&self.state).await.map(|()| operations),
-                failed => failed,
-            };
-            match served {
+            clients_publish = self.attendant.take_events(&self.state);
+            match self.serve_once(&mut pipeline, leading.as_ref()).await {
                 Ok(operations) => self.tend_index(operations),
                 Err(error) => {
                     // Waiting clients get no answer, however long this value lives. The last answers arrive before their
@@ -236,42 +374,63 @@ impl Server {
         result.and(reposted)
     }
 
+    /// One batch, and the work behind it. Returns the number of operations.
+    async fn serve_once(
+        &self,
+        pipeline: &mut Pipeline,
+        leading: Option<&Leading>,
+    ) -> Result<usize, StoreError> {
+        if let Some(leading) = leading {
+            leading.tend().await?;
+        }
+        let operations = pipeline.serve(&self.state).await?;
+        self.attendant.tend_log(&self.state).await?;
+        Ok(operations)
+    }
+
     /// Closes a server in order: all connections end, all records are sealed, and the index is kept for the next opening. A crash
     /// during the call costs only the checkpoint. A medium without room for the checkpoint costs the same: the pool is closed,
     /// and the next opening scans the log.
     ///
     /// If a client was stopped inside a publication, and has not continued in the time that the fabric allows, the pool is left
-    /// as if the server was killed: a record that the client publishes later counts, and the next server waits for that client.
+    /// as if the server was killed: a record that the client publishes later counts, and the next server waits for that client. The pool of a node is left in the
+    /// same way, since other nodes may still append to it.
     pub async fn close(self) -> Result<Closing, StoreError> {
+        if self.joined.is_some() {
+            self.end_all_sessions();
+            return Ok(Closing::Unclean);
+        }
         self.end_all_sessions();
         while self.state.borrow().clients.departures.are_under_way() {
             self.runtime.sleep(RETIRE_LOOK_NS).await;
         }
-        let mut state = self.state.into_inner();
-        settle_returned(&mut state);
-        let State {
-            shards,
-            mut journal,
-            clients,
-            keeper,
-            ..
-        } = state;
-        let spans = journal.seal_all();
-        if let Some(mut keeper) = keeper {
-            keeper.settle(journal.sequences.next() - 1);
-            keeper.ledger().persist().await?;
+        let (spans, ledger) = {
+            let state = &mut *self.state.borrow_mut();
+            settle_returned(state);
+            let spans = state.journal.seal_all();
+            let given = state.journal.sequences.next() - 1;
+            let ledger = state.keeper.as_mut().map(|keeper| {
+                keeper.settle(given);
+                keeper.ledger().clone()
+            });
+            (spans, ledger)
+        };
+        if let Some(ledger) = ledger {
+            ledger.persist().await?;
         }
         let sealed = self.committer.persist(&spans).await?;
-        if clients.departures.may_be_publishing() {
+        let state = self.state.borrow();
+        if state.clients.departures.may_be_publishing() {
             // A checkpoint could become wrong, and a pool that is not clean makes the next server wait before its scan.
             return Ok(Closing::Unclean);
         }
         let bytes = checkpoint::encode(
-            journal.format(),
-            shards.iter(),
-            journal.space.states(),
-            journal.sequences.next() - 1,
+            state.journal.format(),
+            state.shards.iter(),
+            state.journal.space.states(),
+            state.journal.sequences.next() - 1,
         );
+        drop(state);
         store_checkpoint(&*self.pool.backing(), &bytes, &sealed)?;
         self.pool.close()?;
         Ok(Closing::Clean)
@@ -332,9 +491,11 @@ impl Server {
     async fn wait(&self, clients_publish: bool) {
         let has_work = {
             let state = self.state.borrow();
+            let node = state.node.as_ref();
             state.shards.is_growing()
                 || state.cleaner.has_credit()
                 || state.clients.departures.are_under_way()
+                || node.is_some_and(|node| node.elsewhere.waits())
         };
         let pause_ns = match has_work {
             true => PAUSE_NS,
@@ -342,34 +503,16 @@ impl Server {
             false => STOP_CHECK_NS,
         };
         // The pause ends with the first activity.
-        let _ = self.runtime.within(pause_ns, self.port.activity()).await;
-    }
-
-    /// Handles events of connections, and takes intents and memory that clients lost. Returns whether there were intents.
-    fn take_events(&self) -> bool {
-        let state = &mut *self.state.borrow_mut();
-        while let Some(event) = self.port.take_event() {
-            let Clients {
-                sessions,
-                admission,
-                departures,
-                ..
-            } = &mut state.clients;
-            match event {
-                ConnectionEvent::Request {
-                    request,
-                    peer,
-                    private_data,
-                } => {
-                    let sequences = &state.journal.sequences;
-                    admission.admit(sessions, (request, &peer), &private_data, sequences);
-                }
-                ConnectionEvent::Disconnected { qp, .. } => departures.end_session(sessions, qp),
-                ConnectionEvent::Established { .. } | ConnectionEvent::Rejected { .. } => {}
+        let _ = match &self.joined {
+            None => self.runtime.within(pause_ns, self.port.activity()).await,
+            Some(Joined { bell, .. }) => {
+                let rung = poll_fn(|context| bell.poll_rung(context));
+                let called = async {
+                    select(rung, self.port.activity()).await;
+                };
+                self.runtime.within(pause_ns, called).await
             }
-        }
-        settle_returned(state);
-        drain_intents(state)
+        };
     }
 
     fn end_all_sessions(&self) {
@@ -413,6 +556,8 @@ impl State {
             space,
             next_sequence,
             keeper,
+            history: _,
+            appended: _,
             sealed: _,
         } = recovered;
         let (port, runtime) = &world;
@@ -445,6 +590,7 @@ impl State {
             clients,
             cleaner,
             keeper,
+            node: None,
         };
         Ok((state, receives))
     }

@@ -29,6 +29,7 @@ mod meddling;
 mod metrics;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod nodes;
 mod order;
 #[path = "../../../fabric-shm/tests/it/pause.rs"]
 mod pause;

@@ -206,6 +206,8 @@ impl Writer {
             Verdict::NotPrimary => StoreError::NotPrimary {
                 epoch: Epoch(number),
             },
+            Verdict::TooFewCopies => StoreError::TooFewCopies { found: number },
+            Verdict::TooLong => StoreError::EntrySize { max: number },
             Verdict::SpaceFailed => StoreError::SpaceFailed,
             _ => StoreError::Protocol {
                 what: "the verdict does not fit the request",

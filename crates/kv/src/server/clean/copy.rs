@@ -1,10 +1,10 @@
 //! Copies the needed records of a segment to a segment of the cleaner's own.
 
 use stonecast_base::{Span, mutant};
-use stonecast_log::{Found, Heritage, Kind, Record, STAMP_SIZE, UNIT_SIZE, relocate, walk_some};
+use stonecast_log::{Found, Heritage, Kind, Record, UNIT_SIZE, walk_some};
 
 use super::{Cleaner, Copied, Step, Victim};
-use crate::server::journal::{Journal, Placed};
+use crate::server::journal::Journal;
 use crate::server::keeper::Keeper;
 use crate::server::shard::Move;
 use crate::server::shards::Shards;
@@ -163,7 +163,12 @@ impl Cleaner {
         }
         step.copied += size;
         let next_sequence = journal.sequences.next();
-        let placed = self.write_copy(journal, to, found, next_sequence);
+        let record = Record {
+            header: found.header,
+            key: found.key,
+            value: found.value,
+        };
+        let placed = journal.write_moved(to, record, next_sequence);
         journal.stamp_moved(&placed, &found.header, next_sequence);
         note_span(step, journal.format().position(to, placed.unit), size);
         if step.segments.last() != Some(&to) {
@@ -182,41 +187,6 @@ impl Cleaner {
         self.counters.moved_records += 1;
         self.counters.moved_bytes += size;
         Ok(())
-    }
-
-    /// Writes the copy of a record behind the last one of segment `to`.
-    fn write_copy(
-        &mut self,
-        journal: &mut Journal,
-        to: u32,
-        found: &Found<'_>,
-        next_sequence: u64,
-    ) -> Placed {
-        let (unit, generation) = journal.end(to);
-        let position = journal.format().position(to, unit);
-        let record = Record {
-            header: found.header,
-            key: found.key,
-            value: found.value,
-        };
-        let tag = relocate(
-            journal.format(),
-            record,
-            (position, generation, journal.opening()),
-            next_sequence,
-            &mut self.record,
-        );
-        journal
-            .log()
-            .write(position + STAMP_SIZE as u64, &self.record[STAMP_SIZE..]);
-        Placed {
-            segment: to,
-            unit,
-            generation,
-            size: found.header.size(),
-            whole_size: self.record.len() as u64,
-            tag,
-        }
     }
 
     /// Switches to another segment of the cleaner's own with room for `units`.

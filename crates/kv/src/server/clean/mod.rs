@@ -61,7 +61,6 @@ pub(super) struct Cleaner {
     heritage: Heritage,
     /// The work done so far.
     counters: Cleaning,
-    record: Vec<u8>,
     routes: Vec<Route>,
 }
 

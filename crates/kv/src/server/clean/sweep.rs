@@ -57,15 +57,19 @@ impl Sweeper {
     /// one. If the newest seal were not durable, a crash could lose it and keep the seal of the next generation, and the records
     /// above the lost seal would look like damage.
     async fn persist_seal_of_victim(&self, state: &RefCell<State>) -> Result<(), StoreError> {
-        let spans = {
+        let _turn = self.committer.enter().await;
+        let underway = {
             let State {
                 cleaner, journal, ..
             } = &mut *state.borrow_mut();
             let victim = cleaner.victim.as_ref();
-            victim.and_then(|victim| journal.take_unpersisted_with(victim.state.number))
+            let awaits = victim.is_some_and(|victim| journal.awaits_persist(victim.state.number));
+            awaits.then(|| journal.begin_persist())
         };
-        if let Some(spans) = spans {
-            let _durable = self.committer.persist(&spans).await?;
+        if let Some(underway) = underway {
+            let durable = self.committer.persist(&underway.spans).await?;
+            let journal = &mut state.borrow_mut().journal;
+            journal.note_persisted(underway, &durable);
         }
         Ok(())
     }
@@ -118,10 +122,12 @@ impl Sweeper {
         if step.spans.is_empty() {
             return Ok(());
         }
-        state.borrow_mut().journal.drain_into(&mut step.spans);
+        let _turn = self.committer.enter().await;
+        let mut underway = state.borrow_mut().journal.begin_persist();
+        underway.spans.append(&mut step.spans);
         let spans: &[Span] = match mutant!(CopiesNotDurable) {
             true => &[],
-            false => &step.spans,
+            false => &underway.spans,
         };
         let persisted = self.committer.persist(spans).await?;
         let State {
@@ -130,6 +136,7 @@ impl Sweeper {
             shards,
             ..
         } = &mut *state.borrow_mut();
+        journal.note_persisted(underway, &persisted);
         cleaner.publish_moves(&step, shards, journal, &persisted);
         Ok(())
     }

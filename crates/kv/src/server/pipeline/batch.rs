@@ -1,6 +1,7 @@
 //! Requests that arrived together, and their state up to their answers.
 
 use stonecast_fabric::QueuePair;
+use stonecast_lineage::Term;
 use stonecast_log::{Condition, Kind, record_size};
 
 use crate::metrics::ClientPath;
@@ -54,6 +55,10 @@ pub(super) struct Write {
     pub segment: u32,
     /// The earlier word, if this write has claimed it.
     pub claimed: Option<Word>,
+    /// The term in which the client sent the write.
+    pub term: Term,
+    /// The slot of the call that the node keeps until the write may be answered; `None`: nothing has to be awaited.
+    pub slot: Option<usize>,
 }
 
 /// The origin of the record.
@@ -109,6 +114,8 @@ impl Write {
             word: Word::EMPTY,
             segment: 0,
             claimed: None,
+            term: Term::default(),
+            slot: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stonecast_base::{Nanoseconds, Span, mutant};
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::{Condition, Draft, Kind, UNIT_SIZE, record_size};
 
@@ -11,10 +11,11 @@ use super::batch::{Batch, Source, Write};
 use super::room::Room;
 use crate::server::State;
 use crate::server::journal::Placed;
+use crate::server::node::{Hindrance, Leading};
 use crate::server::shards::Shards;
 use crate::server::shortage::{NoPlace, no_place};
 use crate::server::space::Purpose;
-use crate::wire::{Route, Verdict};
+use crate::wire::{Answer, Route, Verdict};
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
 const SPACE_LOOK_NS: Nanoseconds = 50_000;
@@ -26,8 +27,8 @@ const SPACE_LOOKS_MAX: u32 = 400_000;
 /// Each part that makes a batch durable takes this: the [`Committer`](crate::server::commit::Committer) for the log of this node.
 #[derive(Default)]
 pub(super) struct Stamped {
-    /// Bytes of the log to persist.
-    pub spans: Vec<Span>,
+    /// Whether records await a persist.
+    pub awaits_persist: bool,
     /// Number of the batch's writes that are decided.
     decided: usize,
     /// Number of those whose records are durable.
@@ -40,15 +41,28 @@ pub(super) struct Stamped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     /// A segment is being prepared.
-    ForRoom,
+    Room,
     /// The write rests on a record of this batch that is not durable yet.
-    ForDurable,
+    Durable,
+    /// The copies have no room for the record.
+    Copies,
+}
+
+/// How far a batch is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decided {
+    /// Every write is decided.
+    All,
+    /// The next write waits until everything that is stamped is durable.
+    UpToDurable,
+    /// The next write waits until the copies have room. Everything that is stamped is made durable meanwhile.
+    UpToCopies,
 }
 
 impl Stamped {
     /// Empties it, for the next batch.
     pub fn clear(&mut self) {
-        self.spans.clear();
+        self.awaits_persist = false;
         self.decided = 0;
         self.durable = 0;
         self.room.clear();
@@ -56,7 +70,7 @@ impl Stamped {
 
     /// Notes that everything that is stamped is durable.
     pub fn note_durable(&mut self) {
-        self.spans.clear();
+        self.awaits_persist = false;
         self.durable = self.decided;
     }
 
@@ -65,22 +79,24 @@ impl Stamped {
     /// sent back, later writes of its client would overtake it. No record waits here for a segment that has to be cleaned first:
     /// segments are cleaned between batches.
     ///
-    /// Returns whether every write is decided. If not, the next write is done only because of a record that this batch has stamped: a
+    /// Returns how far the batch is decided. With [`Decided::UpToDurable`], the next write is done only because of a record that this batch has stamped: a
     /// delete removes that record's key, or a condition names its version. The caller makes the record durable first. A crash may keep any
     /// of the records that one persist covers: if it kept the second write alone, its client would be told *removed*, and the repeated
     /// first write would take effect behind it.
     pub async fn decide(
         &mut self,
         state: &RefCell<State>,
-        runtime: &Rc<dyn Runtime>,
+        (runtime, leading): (&Rc<dyn Runtime>, Option<&Leading>),
         batch: &mut Batch,
-    ) -> bool {
+    ) -> Decided {
         let mut looks = 0;
         loop {
-            match self.decide_now(&mut state.borrow_mut(), batch, looks < SPACE_LOOKS_MAX) {
-                Ok(()) => return true,
-                Err(Waits::ForDurable) => return false,
-                Err(Waits::ForRoom) => looks += 1,
+            let may_wait = looks < SPACE_LOOKS_MAX;
+            match self.decide_now((&mut state.borrow_mut(), leading), batch, may_wait) {
+                Ok(()) => return Decided::All,
+                Err(Waits::Durable) => return Decided::UpToDurable,
+                Err(Waits::Copies) => return Decided::UpToCopies,
+                Err(Waits::Room) => looks += 1,
             }
             runtime.sleep(SPACE_LOOK_NS).await;
         }
@@ -89,7 +105,7 @@ impl Stamped {
     /// Decides as far as there is room, and as far as nothing rests on a record that is not durable.
     fn decide_now(
         &mut self,
-        state: &mut State,
+        (state, leading): (&mut State, Option<&Leading>),
         batch: &mut Batch,
         may_wait: bool,
     ) -> Result<(), Waits> {
@@ -99,7 +115,11 @@ impl Stamped {
         self.room.make(&batch.writes, &mut state.shards);
         while self.decided < batch.writes.len() {
             let (earlier, rest) = batch.writes.split_at_mut(self.decided);
-            self.decide_write(state, may_wait, (earlier, &batch.bytes), &mut rest[0])?;
+            let write = &mut rest[0];
+            self.decide_write((state, leading), may_wait, (earlier, &batch.bytes), write)?;
+            if let Some(leading) = leading {
+                await_refusal(state, leading, write);
+            }
             self.decided += 1;
         }
         Ok(())
@@ -109,13 +129,21 @@ impl Stamped {
     /// prepared.
     fn decide_write(
         &mut self,
-        state: &mut State,
+        (state, leading): (&mut State, Option<&Leading>),
         may_wait: bool,
         (earlier, bytes): (&[Write], &[u8]),
         write: &mut Write,
     ) -> Result<(), Waits> {
         let key = &bytes[write.key.0..write.key.1];
         let Route { shard, hash } = write.route;
+        if leading.is_some()
+            && let Some(Answer::Verdict { verdict, version }) =
+                state.shards.refusal(shard, write.term)
+        {
+            // The node has resigned since the request was taken, and may lead again in another term.
+            (write.verdict, write.version) = (verdict, version);
+            return Ok(());
+        }
         if write.claimed.is_none() {
             write.claimed = state.shards.of_mut(shard).claim(hash, key);
         }
@@ -143,7 +171,7 @@ impl Stamped {
                 && !is_plain
                 && !mutant!(StampedBesideItsCause)
             {
-                return Err(Waits::ForDurable);
+                return Err(Waits::Durable);
             }
         }
         if write.kind == Kind::Delete && mutant!(TombstoneLeftOut) {
@@ -160,20 +188,24 @@ impl Stamped {
             Source::Placed(placed) => Ok(placed),
             Source::Copied => append(state, &draft),
         };
-        let stamped = placed.and_then(|placed| stamp(state, write, &placed));
-        let refused = match stamped {
-            Ok(span) => {
-                self.spans.push(span);
+        let stamped = placed.map_err(NotStamped::NoPlace);
+        let stamped = stamped.and_then(|placed| stamp((state, leading), write, &draft, &placed));
+        let (refused, number) = match stamped {
+            Ok(()) => {
+                self.awaits_persist = true;
                 let added = i64::from(adds) - i64::from(write.kind == Kind::Delete);
                 self.room.note(shard, added);
                 return Ok(());
             }
-            Err(NoPlace::Pending) if may_wait => return Err(Waits::ForRoom),
-            Err(NoPlace::Pending) => Verdict::Busy,
-            Err(NoPlace::Refused(verdict)) => verdict,
+            Err(NotStamped::NoPlace(NoPlace::Pending)) if may_wait => return Err(Waits::Room),
+            Err(NotStamped::NoPlace(NoPlace::Pending)) => (Verdict::Busy, 0),
+            Err(NotStamped::NoPlace(NoPlace::Refused(verdict))) => {
+                (verdict, state.shards.number_with(verdict))
+            }
+            Err(NotStamped::Hindered(Hindrance::ForCopies)) => return Err(Waits::Copies),
+            Err(NotStamped::Hindered(Hindrance::Refused(verdict, number))) => (verdict, number),
         };
-        write.verdict = refused;
-        write.version = state.shards.number_with(refused);
+        (write.verdict, write.version) = (refused, number);
         give_back(&state.shards, write);
         Ok(())
     }
@@ -215,28 +247,60 @@ fn append(state: &mut State, draft: &Draft<'_>) -> Result<Placed, NoPlace> {
     Ok(state.journal.append(draft, purpose))
 }
 
-/// Stamps the record of `write`. Returns the bytes to persist.
-fn stamp(state: &mut State, write: &mut Write, placed: &Placed) -> Result<Span, NoPlace> {
+/// The reason why a record is not stamped.
+enum NotStamped {
+    NoPlace(NoPlace),
+    Hindered(Hindrance),
+}
+
+/// Stamps the record of `write`, which has the content of `draft`. On a node, the entry of the record is stamped with it.
+fn stamp(
+    (state, leading): (&mut State, Option<&Leading>),
+    write: &mut Write,
+    draft: &Draft<'_>,
+    placed: &Placed,
+) -> Result<(), NotStamped> {
+    // Two records of one batch that claim the same place: the client breaks the rules.
+    let overlaps = || NotStamped::NoPlace(NoPlace::Refused(Verdict::Invalid));
+    write.word = state.journal.word(placed, write.route.hash);
+    write.segment = placed.segment;
+    if let Some(leading) = leading {
+        if placed.unit < state.journal.end(placed.segment).0 {
+            return Err(overlaps());
+        }
+        write.version = state.journal.sequences.next();
+        let slot = leading.stamp(state, write.change(), draft);
+        write.slot = Some(slot.map_err(NotStamped::Hindered)?);
+    }
     let State {
         journal,
         shards,
         keeper,
         ..
     } = state;
-    // Two records of one batch that claim the same place: the client breaks the rules.
-    let overlaps = NoPlace::Refused(Verdict::Invalid);
-    let sequence = journal.stamp(placed, write.kind).ok_or(overlaps)?;
+    let sequence = journal.stamp(placed, write.kind).ok_or_else(overlaps)?;
     if let Some(keeper) = keeper {
         keeper.note_stamped(sequence, write.route.shard);
     }
-    if !mutant!(OutcomesNotNoted) {
+    // The outcome of a write on several nodes is known once the write is on all copies.
+    if leading.is_none() && !mutant!(OutcomesNotNoted) {
         let shard = shards.of_mut(write.route.shard);
         shard.outcomes.note(write.token, sequence);
     }
     write.version = sequence;
-    write.word = journal.word(placed, write.route.hash);
-    write.segment = placed.segment;
-    Ok(journal.span(placed))
+    Ok(())
+}
+
+/// Lets a refusal that tells of the state of a key wait until everything that was stamped before is on all copies: the state may be that of a write that an heir
+/// cuts off.
+fn await_refusal(state: &mut State, leading: &Leading, write: &mut Write) {
+    if !matches!(write.verdict, Verdict::Absent | Verdict::Conflict) {
+        return;
+    }
+    write.slot = leading.refuse(state, write.route.shard);
+    if write.slot.is_none() {
+        (write.verdict, write.version) = (Verdict::NotPrimary, 0);
+    }
 }
 
 /// Gives the word of a key back to clients, because the key is not written after all.

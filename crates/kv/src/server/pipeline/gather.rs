@@ -122,9 +122,12 @@ impl Gather {
             Opcode::ReceiveWriteWithImmediate => {
                 let device = &**self.port.device();
                 match records::take_record(state, device, batch, arrival) {
-                    Some(write) => match requests::refusal(state, qp, write.route.shard) {
-                        Some(refused) => Owed::Answer(refused),
-                        None => batch.push(write),
+                    Some(mut write) => match requests::refusal(state, qp, write.route.shard) {
+                        Err(refused) => Owed::Answer(refused),
+                        Ok(term) => {
+                            write.term = term;
+                            batch.push(write)
+                        }
                     },
                     None => {
                         let (slot, _) = split_immediate(arrival.immediate);

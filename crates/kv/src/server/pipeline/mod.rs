@@ -42,15 +42,16 @@ use stonecast_persist::Persisted;
 use super::State;
 use super::clients::{Clients, Receives};
 use super::commit::Committer;
+use super::node::Leading;
 use super::report::Reporter;
 use crate::error::StoreError;
-use crate::wire::Verdict;
 use crate::wire::limits::BATCH_MAX;
+use crate::wire::{Answer, Verdict};
 
 use answer::{Durable, answer};
 use batch::{Batch, Owed};
 use company::{Company, LOOK_NS};
-use decide::Stamped;
+use decide::{Decided, Stamped};
 use gather::Gather;
 
 /// Operations that are published and answered before the following ones, so that their clients continue meanwhile.
@@ -60,6 +61,8 @@ const ANSWERED_TOGETHER: usize = 32;
 pub(super) struct Pipeline {
     runtime: Rc<dyn Runtime>,
     committer: Rc<Committer>,
+    /// The node of the server; `None`: the server is alone.
+    leading: Option<Leading>,
     gather: Gather,
     company: Company,
     batch: Batch,
@@ -79,10 +82,12 @@ impl Pipeline {
         committer: Rc<Committer>,
         receives: Receives,
         reporter: Rc<Reporter>,
+        leading: Option<Leading>,
     ) -> Self {
         Self {
             runtime,
             committer,
+            leading,
             gather: Gather::new(port, receives, reporter),
             company: Company::default(),
             batch: Batch::default(),
@@ -100,7 +105,13 @@ impl Pipeline {
             self.finish(state)?;
             return Ok(0);
         }
-        let persisted = self.decide_and_persist(state).await;
+        if let Some(node) = &mut state.borrow_mut().node {
+            node.calls.clear();
+        }
+        let mut persisted = self.decide_and_persist(state).await;
+        if let Some(leading) = self.leading.clone() {
+            persisted = self.settle(state, &leading, persisted).await;
+        }
         let durable = match &persisted {
             Ok(Some(persisted)) => Durable::Proven(persisted),
             Ok(None) => Durable::NothingStamped,
@@ -110,7 +121,8 @@ impl Pipeline {
             }
         };
         let all = Conclusion {
-            publishes: !mutant!(PublishBeforeDurable),
+            // A node publishes each write when the write is on all copies.
+            publishes: self.leading.is_none() && !mutant!(PublishBeforeDurable),
             answers: !mutant!(AnswerBeforeDurable),
         };
         self.conclude(state, durable, all);
@@ -139,36 +151,114 @@ impl Pipeline {
     ) -> Result<Option<Persisted>, StoreError> {
         let mut persisted = None;
         loop {
-            let is_whole = self.decide_in_company(state).await;
-            if is_whole {
+            let decided = self.decide_in_company(state).await;
+            if decided == Decided::All {
                 self.conclude_too_early(state).await?;
             }
-            persisted = self.persist(state).await?.or(persisted);
+            persisted = match self.leading.clone() {
+                None => self.persist(state).await?.or(persisted),
+                Some(leading) => {
+                    self.persist_beside_appends(state, &leading).await?;
+                    None
+                }
+            };
             self.stamped.note_durable();
-            if is_whole {
-                return Ok(persisted);
+            match (decided, &self.leading) {
+                (Decided::All, _) => return Ok(persisted),
+                (Decided::UpToCopies, Some(leading)) => leading.wait_for_room(state).await?,
+                (Decided::UpToDurable | Decided::UpToCopies, _) => {}
             }
         }
     }
 
-    /// Decides and stamps the gathered writes, and writes that arrive while the server waits before a sync of a file. Returns
-    /// whether every write is decided.
-    async fn decide_in_company(&mut self, state: &RefCell<State>) -> bool {
-        if !self.decide(state).await {
-            return false;
+    /// Appends what is stamped to the copies, and makes it durable here meanwhile. The node has the proof.
+    async fn persist_beside_appends(
+        &mut self,
+        state: &RefCell<State>,
+        leading: &Leading,
+    ) -> Result<(), StoreError> {
+        let own = leading.send();
+        let persisted = self.persist(state).await;
+        match &persisted {
+            Ok(_) => leading.note_persisted(state, own, persisted?),
+            Err(error) => {
+                leading.fail(error);
+                persisted?;
+            }
         }
-        let waits = self.committer.syncs_files() && !self.stamped.spans.is_empty();
-        !waits || self.wait_for_company(state).await
+        Ok(())
     }
 
-    /// Decides and stamps the gathered writes. Returns whether every write is decided; see [`Stamped::decide`].
-    async fn decide(&mut self, state: &RefCell<State>) -> bool {
-        let (batch, runtime) = (&mut self.batch, &self.runtime);
-        self.stamped.decide(state, runtime, batch).await
+    /// Waits until the copies have everything that the batch has stamped or seen, and gives writes the verdicts of their calls. Returns the proof that the own
+    /// records are durable.
+    async fn settle(
+        &mut self,
+        state: &RefCell<State>,
+        leading: &Leading,
+        decided: Result<Option<Persisted>, StoreError>,
+    ) -> Result<Option<Persisted>, StoreError> {
+        if let Err(error) = &decided {
+            // All calls end: their outcome is unknown.
+            leading.fail(error);
+        }
+        let asked = self.ask_for_outcomes(&mut state.borrow_mut(), leading);
+        let waited = leading.wait_for_copies(state).await;
+        if let Err(error) = &waited {
+            leading.fail(error);
+        }
+        let state = &mut *state.borrow_mut();
+        for write in &mut self.batch.writes {
+            let slot = write.slot.take();
+            if let Some(verdict) = slot.and_then(|slot| state.verdict_of(slot)) {
+                (write.verdict, write.version) = verdict;
+            }
+        }
+        for (item, slot) in asked {
+            let refused = match slot {
+                Some(slot) => state.verdict_of(slot),
+                None => Some((Verdict::NotPrimary, 0)),
+            };
+            if let Some((verdict, version)) = refused {
+                self.batch.items[item].owed = Owed::Answer(Answer::Verdict { verdict, version });
+            }
+        }
+        let witness = state.node_mut().witness.take();
+        decided.and(waited).map(|()| witness)
     }
 
-    /// Gathers and decides writes as long as they keep arriving; see [`company`]. Returns whether every write is decided.
-    async fn wait_for_company(&mut self, state: &RefCell<State>) -> bool {
+    /// Lets questions for outcomes wait like refusals: what they see may be a write that an heir cuts off. Returns the items with their slots.
+    fn ask_for_outcomes(
+        &self,
+        state: &mut State,
+        leading: &Leading,
+    ) -> Vec<(usize, Option<usize>)> {
+        let items = self.batch.items.iter().enumerate();
+        let asked = items.filter_map(|(index, item)| match item.owed {
+            Owed::Outcome(shard, ..) => Some((index, leading.refuse(state, shard))),
+            Owed::Write(_) | Owed::Answer(_) | Owed::Release(_) => None,
+        });
+        asked.collect()
+    }
+
+    /// Decides and stamps the gathered writes, and writes that arrive while the server waits before a sync of a file. Returns how far
+    /// they are decided.
+    async fn decide_in_company(&mut self, state: &RefCell<State>) -> Decided {
+        let decided = self.decide(state).await;
+        let waits = self.committer.syncs_files() && self.stamped.awaits_persist;
+        match decided {
+            Decided::All if waits => self.wait_for_company(state).await,
+            decided => decided,
+        }
+    }
+
+    /// Decides and stamps the gathered writes; see [`Stamped::decide`].
+    async fn decide(&mut self, state: &RefCell<State>) -> Decided {
+        let world = (&self.runtime, self.leading.as_ref());
+        self.stamped.decide(state, world, &mut self.batch).await
+    }
+
+    /// Gathers and decides writes as long as they keep arriving; see [`company`].
+    async fn wait_for_company(&mut self, state: &RefCell<State>) -> Decided {
         let start = self.runtime.now();
         let mut quiet_since = start;
         while self.batch.items.len() < BATCH_MAX && self.is_roomy(state) {
@@ -181,13 +271,14 @@ impl Pipeline {
             }
             self.runtime.sleep(LOOK_NS).await;
             if self.gather(state) {
-                if !self.decide(state).await {
-                    return false;
+                let decided = self.decide(state).await;
+                if decided != Decided::All {
+                    return decided;
                 }
                 quiet_since = self.runtime.now();
             }
         }
-        true
+        Decided::All
     }
 
     /// Whether each index has room for every key of the batch, even if all of them are new.
@@ -197,19 +288,22 @@ impl Pipeline {
 
     /// Makes the stamped records, and all spans that await a persist, durable with one persist. `None`: there are none.
     async fn persist(&mut self, state: &RefCell<State>) -> Result<Option<Persisted>, StoreError> {
-        let spans = &mut self.stamped.spans;
         // With the mutant, writes are done without a stamped record.
-        if spans.is_empty() && !mutant!(TombstoneLeftOut) {
+        if !self.stamped.awaits_persist && !mutant!(TombstoneLeftOut) {
             return Ok(None);
         }
-        {
+        let _turn = self.committer.enter().await;
+        let underway = {
             let journal = &mut state.borrow_mut().journal;
-            journal.drain_into(spans);
-            leave_out(spans, journal.format().segment_size);
-        }
+            let mut underway = journal.begin_persist();
+            leave_out(&mut underway.spans, journal.format().segment_size);
+            underway
+        };
         let start = self.runtime.now();
-        let persisted = self.committer.persist(spans).await?;
+        let persisted = self.committer.persist(&underway.spans).await?;
         let took = self.runtime.now() - start;
+        let journal = &mut state.borrow_mut().journal;
+        journal.note_persisted(underway, &persisted);
         self.company.note(self.batch.items.len(), took);
         Ok(Some(persisted))
     }

@@ -41,7 +41,7 @@ pub(super) fn take_message(
             since,
             session,
         } => {
-            if let Some(refused) = refusal(state, qp, shard) {
+            if let Err(refused) = refusal(state, qp, shard) {
                 return Owed::Answer(refused);
             }
             // A request of the first attempt that is not among the earlier writes is lost with its connection.
@@ -59,19 +59,16 @@ pub(super) fn take_message(
             key,
         } if (1..=KEY_SIZE_MAX).contains(&key.len()) => {
             let route = state.shards.route(key);
-            if let Some(refused) = refusal(state, qp, route.shard) {
-                return Owed::Answer(refused);
-            }
+            let term = match refusal(state, qp, route.shard) {
+                Ok(term) => term,
+                Err(refused) => return Owed::Answer(refused),
+            };
             let start = batch.bytes.len();
             batch.bytes.extend_from_slice(key);
             let end = batch.bytes.len();
-            return batch.push(Write::new(
-                Source::Copied,
-                (Kind::Delete, condition, token),
-                route,
-                (start, end),
-                (end, end),
-            ));
+            let delete = (Kind::Delete, condition, token);
+            let write = Write::new(Source::Copied, delete, route, (start, end), (end, end));
+            return batch.push(Write { term, ..write });
         }
         _ => Verdict::Invalid.into(),
     };
@@ -92,11 +89,14 @@ fn take_report(state: &mut State, qp: QueuePair, bytes: &[u8]) -> Verdict {
     }
 }
 
-/// The reason why this node does not serve the request for `shard` that the client of `qp` has just
-/// sent; `None` if the node does.
-pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Option<Answer> {
-    let named = state.clients.sessions.get(qp)?.terms.of(shard);
-    state.shards.refusal(shard, named)
+/// The term of the request for `shard` that the client of `qp` has just sent, or the reason why this node does not serve the request.
+pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Result<Term, Answer> {
+    let session = state.clients.sessions.get(qp);
+    let named = session.map_or_else(Term::default, |session| session.terms.of(shard));
+    match state.shards.refusal(shard, named) {
+        Some(refused) => Err(refused),
+        None => Ok(named),
+    }
 }
 
 /// Opens the present index of shard `number`, the log and staging memory to the client of `qp`, whose later requests for the

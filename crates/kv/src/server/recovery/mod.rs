@@ -21,7 +21,8 @@ use stonecast_backup::SharedLedger;
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::{
-    Heritage, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE, Witness, mend_header,
+    Heritage, History, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE, Witness,
+    mend_header,
 };
 use stonecast_media::{Blob, MediaError, PersistentRegion, Pool, Region};
 use stonecast_persist::Persisted;
@@ -68,10 +69,23 @@ pub(crate) struct Recovered {
     pub keys: Vec<Keys>,
     pub space: Space,
     pub next_sequence: u64,
-    /// The ledger of a pool of a cluster, in which this server leads all shards.
+    /// The keeper of a pool of a cluster.
     pub keeper: Option<Keeper>,
+    /// The own records of such a pool.
+    pub history: History,
+    /// The segments that other nodes' appends fill.
+    pub appended: Vec<SegmentState>,
     /// Proof that every recovered record and every seal is persisted, so that others may follow them.
     pub sealed: Persisted,
+}
+
+/// What a server is to the copies of its shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The server has the only copies.
+    Alone,
+    /// The server is a node, and other nodes have copies.
+    Node,
 }
 
 /// The surveyor of an opening: damage that no crash explains ends the opening.
@@ -89,6 +103,7 @@ pub(crate) async fn recover(
     pool: &Pool,
     (commit, runtime): (&Commit, &Rc<dyn Runtime>),
     is_shared: bool,
+    role: Role,
 ) -> Result<(Recovered, RecoveryReport), StoreError> {
     let format = format_of(pool);
     let log = pool.log();
@@ -97,7 +112,11 @@ pub(crate) async fn recover(
         // A later opening in this power cycle may not believe the checkpoint either.
         pool.backing().store(Blob::Checkpoint, &[])?;
     }
-    let survey = survey(pool, is_shared, Basis::Checkpoint, &mut Opening)?;
+    let basis = match role {
+        Role::Alone => Basis::Checkpoint,
+        Role::Node => Basis::Settled,
+    };
+    let survey = survey(pool, is_shared, basis, &mut Opening)?;
     let mut report = survey.report();
     // A new pool is clean, too.
     report.lacks_checkpoint = pool.was_clean() && !survey.has_checkpoint && report.records > 0;
@@ -125,10 +144,8 @@ pub(crate) async fn recover(
     }
     let found = commit.persist(&*log, &unsettled).await;
     let found = found.map_err(MediaError::from)?;
-    let in_use = (&mut segments[..], &appended[..]);
-    let (witnesses, sealed) = seal(pool, commit, in_use, &occupied, &found).await?;
-    let mut appended: Vec<SegmentState> = appended.into_iter().map(|found| found.state).collect();
-    let used = segments.iter().chain(&appended);
+    let told = appended.iter().map(|found| &found.state);
+    let used = segments.iter().chain(told);
     let heritage = used.fold(Heritage::default(), |all, state| all.and(state.heritage));
     sequence_max = sequence_max.max(heritage.sequence_floor);
     if !report.used_checkpoint {
@@ -139,11 +156,30 @@ pub(crate) async fn recover(
     }
     let given = own.as_ref().map_or(0, |own| own.history.given);
     let next_sequence = next_sequence(pool, sequence_max.max(given));
-    let keeper = lead_all(pool, (commit, runtime), own, (&mut appended, next_sequence)).await?;
+    // The ledger says which records never count, and it is durable before a seal that has them: such a seal would prove that they were durable.
+    let (keeper, history, home) = keep(
+        pool,
+        (commit, runtime),
+        own,
+        &appended,
+        (role, next_sequence),
+    )
+    .await?;
+    let in_use = (&mut segments[..], &appended[..]);
+    let (witnesses, sealed) = seal(pool, commit, in_use, &occupied, &found).await?;
+    let mut appended: Vec<SegmentState> = appended.into_iter().map(|found| found.state).collect();
+    appended.extend(home);
     let mut space = Space::new(pool.backing(), &*log, segments, occupancy, witnesses);
     space.hold_for_appends(&appended);
     if let Some(keeper) = &keeper {
         space.set_settled(keeper.settled());
+    }
+    if role == Role::Node {
+        for link in history.chains.values().flatten() {
+            let (number, _) = format.locate(link.position);
+            space.note_unsettled(number as u32, link.version);
+        }
+        forget_outcomes_of_copies(&mut keys, keeper.as_ref());
     }
     let recovered = Recovered {
         format,
@@ -151,9 +187,27 @@ pub(crate) async fn recover(
         space,
         next_sequence,
         keeper,
+        history,
+        appended,
         sealed,
     };
     Ok((recovered, report))
+}
+
+/// Outcomes that came to a copy in pages are in no record, so those at or below the floor of the copy may be missing.
+fn forget_outcomes_of_copies(keys: &mut [Keys], keeper: Option<&Keeper>) {
+    let Some(keeper) = keeper else {
+        return;
+    };
+    keeper.ledger().read(|ledger| {
+        for (shard, lineage) in ledger.lineages().iter() {
+            if let Some(keys) = keys.get_mut(shard as usize)
+                && !lineage.is_dropped()
+            {
+                keys.outcomes.forget_up_to(lineage.floor.version);
+            }
+        }
+    });
 }
 
 /// The sequence of the next record, behind `highest`.
@@ -179,39 +233,42 @@ fn refuse_lost_copy(pool: &Pool) -> Result<(), StoreError> {
     Err(StoreError::CopyLost { reason })
 }
 
-/// In a pool of a cluster, settles the records found, which are durable, and begins to lead all
-/// shards. Adds the segment of the ledger to `appended` if the
-/// pool is new.
-async fn lead_all(
+/// In a pool of a cluster, makes the next ledger durable: a server that is alone settles the records found, which are durable, and begins to lead all shards; a
+/// node notes where the history ends. Returns the segment of the ledger if the pool is new.
+async fn keep(
     pool: &Pool,
     (commit, runtime): (&Commit, &Rc<dyn Runtime>),
     own: Option<Own>,
-    (appended, next_sequence): (&mut Vec<SegmentState>, u64),
-) -> Result<Option<Keeper>, StoreError> {
+    appended: &[Appended],
+    (role, next_sequence): (Role, u64),
+) -> Result<(Option<Keeper>, History, Option<SegmentState>), StoreError> {
     let Some(Own {
         mut ledger,
         history,
         is_whole,
     }) = own
     else {
-        return Ok(None);
+        return Ok((None, History::default(), None));
     };
     let number = ledger.home();
-    let home = appended.iter().find(|state| Some(state.number) == number);
-    let home = match home {
-        Some(&home) => home,
+    let mut appended = appended.iter().map(|found| found.state);
+    let home = appended.find(|state| Some(state.number) == number);
+    let (home, new) = match home {
+        Some(home) => (home, None),
         None => {
             let home = make_home(pool, commit, runtime, &mut ledger).await?;
-            appended.push(home);
-            home
+            (home, Some(home))
         }
     };
     let (log, format) = (pool.log(), format_of(pool));
     let led = (pool.shards(), next_sequence - 1);
     let ledger = SharedLedger::new(ledger, Some(home), (log, format), commit.clone());
-    let keeper = Keeper::lead_all(ledger, (history, is_whole), led);
+    let keeper = match role {
+        Role::Alone => Keeper::lead_all(ledger, (history.clone(), is_whole), led),
+        Role::Node => Keeper::of_node(ledger, &history, led),
+    };
     keeper.ledger().persist().await?;
-    Ok(Some(keeper))
+    Ok((Some(keeper), history, new))
 }
 
 /// Seals the records found, which are durable, and mends headers, then stores the witnesses. Each step begins when the step

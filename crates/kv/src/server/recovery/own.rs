@@ -117,7 +117,8 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// Ends the scan, which found these `segments`: the records of the history count, too. Messages call the log `file`.
+    /// Ends the scan, which found these `segments`. The records of the history above the floors of their shards count, too, if this server `is_alone`;
+    /// otherwise its node has a say in that. Messages call the log `file`.
     ///
     /// # Errors
     /// No node with this ledger stamps such records, and no crash leaves them.
@@ -126,6 +127,7 @@ impl<'a> Judged<'a> {
         ledger: &Ledger,
         segments: impl Iterator<Item = &'s SegmentState>,
         file: &str,
+        is_alone: bool,
     ) -> Result<History, Corruption> {
         let Self {
             mut own,
@@ -135,20 +137,23 @@ impl<'a> Judged<'a> {
         segments.for_each(|state| own.take_segment(state));
         let history = own.finish(ledger.lineages(), file)?;
         let links = history.chains.values().flatten();
-        let counts = links
-            .map(|link| link.position)
-            .chain(history.settled.iter().copied());
-        for position in counts {
+        let links = links.map(|link| (link.position, is_alone));
+        let settled = history.settled.iter().map(|&position| (position, true));
+        for (position, counts) in links.chain(settled) {
             let found = waiting.remove(&position);
             let Waiting { header, key } = found.expect("the history has records that were taken");
-            rebuild.records(&[Found {
+            let found = Found {
                 position,
                 header,
                 key: &key,
                 // An index needs no value.
                 value: &[],
                 is_void: false,
-            }]);
+            };
+            match counts {
+                true => rebuild.records(&[found]),
+                false => rebuild.leave_out(&found),
+            }
         }
         Ok(history)
     }

@@ -173,6 +173,17 @@ impl Rebuild {
         })
     }
 
+    /// Notes a record that may count later, by a copy of it.
+    pub fn leave_out(&mut self, found: &Found<'_>) {
+        self.sequence_max = self.sequence_max.max(found.header.sequence());
+        self.note_found(found);
+        if found.header.kind() == Kind::Put {
+            // No word names it, and its copy gets another place: a later tombstone of the key is needed as long as it lies there.
+            self.occupancy_at(found.position)
+                .note_death(0, found.header.sequence());
+        }
+    }
+
     fn insert(&mut self, found: &Found<'_>, route: Route, scratch: &mut Vec<u8>) {
         let (header, Route { shard, hash }) = (&found.header, route);
         self.sequence_max = self.sequence_max.max(header.sequence());

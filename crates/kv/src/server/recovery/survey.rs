@@ -30,6 +30,8 @@ pub(crate) enum Basis {
     Checkpoint,
     /// Every record of the log, without a checkpoint.
     LogAlone,
+    /// Every record of the log at or below the floor of its shard. A node has a say in the others.
+    Settled,
 }
 
 /// The listener to a survey.
@@ -214,7 +216,7 @@ pub(crate) fn survey(
     let (backing, log) = (pool.backing(), pool.log());
     let bytes = match basis {
         Basis::Checkpoint if !lacks_what_was_told(pool) => backing.load(Blob::Checkpoint)?,
-        Basis::Checkpoint | Basis::LogAlone => None,
+        Basis::Checkpoint | Basis::LogAlone | Basis::Settled => None,
     };
     let bytes = bytes.filter(|bytes| !bytes.is_empty());
     let (image, checkpoint_damage) = match bytes
@@ -253,7 +255,11 @@ pub(crate) fn survey(
         checkpoint,
     );
     let left = (&known[..], &occupied[..]);
-    let judge = ledger.map(|ledger| (ledger, !used_checkpoint));
+    let judge = ledger.map(|ledger| Judge {
+        ledger,
+        is_whole: !used_checkpoint,
+        is_alone: basis != Basis::Settled,
+    });
     let (scanned, own) = scan_own(pool, left, judge, &mut rebuild, surveyor)?;
     let Scanned { segments, appended } = scanned;
     Ok(Survey {
@@ -268,16 +274,29 @@ pub(crate) fn survey(
     })
 }
 
-/// Scans all segments. In a pool of a cluster, a ledger says which records count; the flag beside it says that no checkpoint stands for a part
-/// of the log.
+/// What says which records of a pool of a cluster count.
+struct Judge {
+    ledger: Ledger,
+    /// Whether no checkpoint stands for a part of the log.
+    is_whole: bool,
+    /// Whether the records above the floors of their shards count, too.
+    is_alone: bool,
+}
+
+/// Scans all segments.
 fn scan_own(
     pool: &Pool,
     left: (&[SegmentState], &[Span]),
-    judge: Option<(Ledger, bool)>,
+    judge: Option<Judge>,
     rebuild: &mut Rebuild,
     surveyor: &mut dyn Surveyor,
 ) -> Result<(Scanned, Option<Own>), StoreError> {
-    let Some((ledger, is_whole)) = judge else {
+    let Some(Judge {
+        ledger,
+        is_whole,
+        is_alone,
+    }) = judge
+    else {
         return Ok((scan_all(pool, left, rebuild, surveyor)?, None));
     };
     let keys = keys_of(pool);
@@ -290,7 +309,7 @@ fn scan_own(
     }
     let used = scanned.segments.iter().map(|(state, _)| state);
     let states = used.chain(scanned.appended.iter().map(|found| &found.state));
-    let history = match judged.finish(&ledger, states, &pool.backing().name()) {
+    let history = match judged.finish(&ledger, states, &pool.backing().name(), is_alone) {
         Ok(history) => history,
         Err(corruption) => {
             let (number, _) = format.locate(corruption.offset);

@@ -21,6 +21,7 @@ use stonecast_fabric::{DeviceError, Port, Runtime};
 use stonecast_log::{Found, LogFormat};
 use stonecast_media::{PersistentRegion, Pool};
 
+use super::journal::Journal;
 use super::recovery::rebuild::{Keys, resident};
 use crate::index::Index;
 use crate::wire::{KeyHash, KeyMap, Word};
@@ -183,6 +184,17 @@ impl Shard {
     fn step(&mut self, buckets: u64) {
         let step = self.index.step(buckets, &*self.log, self.keys);
         self.tables.note_step(&step);
+    }
+
+    /// Removes all keys and outcomes: the node drops its copy. The records are dead, and count no more once the ledger says so.
+    pub fn clear(&mut self, journal: &mut Journal) {
+        let space = &mut journal.space;
+        self.index.clear(&*self.log, self.keys, |position, size| {
+            // The ledger outranks the records, and no tombstone has to.
+            space.note_death(position, size, u64::MAX);
+        });
+        self.outcomes = Outcomes::forgotten_up_to(0, self.keys.shards);
+        self.live_bytes = 0;
     }
 
     /// Frees the tables that no client reads. The caller has checked that no right to read is being revoked: such a right may

@@ -7,6 +7,7 @@
 //! Outcomes are not made durable: tokens lie in the records, and recovery finds them there.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::wire::limits::OUTCOMES_MAX;
 
@@ -84,6 +85,13 @@ impl Outcomes {
     /// The horizon: all later outcomes are remembered.
     pub fn horizon(&self) -> u64 {
         self.horizon
+    }
+
+    /// The remembered writes with a version above `version`, as version and token, oldest first.
+    pub fn entries_behind(&self, version: u64) -> impl Iterator<Item = (u64, u64)> {
+        let behind = (Bound::Excluded(version), Bound::Unbounded);
+        let entries = self.by_sequence.range(behind);
+        entries.map(|(&sequence, &token)| (sequence, token))
     }
 
     /// All remembered writes, as version and token, oldest first.

@@ -1,6 +1,5 @@
 //! Makes words of the index visible: of writes, of moved records, and of records that clients published themselves.
 
-use stonecast_base::mutant;
 use stonecast_log::{Kind, RecordHeader};
 use stonecast_persist::Persisted;
 
@@ -36,9 +35,6 @@ impl Shard {
     /// Stores the index word of a write that is done. Takes the proof that the record is durable.
     pub fn publish(&mut self, change: &Change, key: &[u8], journal: &mut Journal, _: &Persisted) {
         let space = &mut journal.space;
-        if !mutant!(TombstoneLeftOut) || change.kind == Kind::Put {
-            space.note_durable(change.segment, &*self.log);
-        }
         let (is_newest, old) = self.store(change, key);
         if let Some((position, header)) = old.filter(|_| is_newest) {
             self.live_bytes = self.live_bytes.saturating_sub(header.size());

@@ -60,6 +60,17 @@ impl Space {
         }
     }
 
+    /// Notes a record of another node of `size` bytes that was stamped in a segment like a moved one. Its word comes later.
+    pub fn note_arrived(&mut self, number: u32, size: u64) {
+        self.segments[number as usize].awaited_words += 1;
+        self.flow.appended += size;
+    }
+
+    /// Notes that a record of another node has got its word, or never gets one.
+    pub fn note_word(&mut self, number: u32) {
+        self.segments[number as usize].awaited_words -= 1;
+    }
+
     /// Notes that the index names a record of `size` bytes in this segment.
     pub fn note_live(&mut self, number: u32, size: u64) {
         self.occupancy_mut(number).live += size as i64;
@@ -121,6 +132,12 @@ impl Space {
     /// Sets the version up to which the records of this node are settled, durably. Segments with later ones are not cleaned.
     pub fn set_settled(&mut self, version: u64) {
         self.unsettled.by_node = version + 1;
+    }
+
+    /// Notes a record that this node has stamped in an earlier run, and that is not settled.
+    pub fn note_unsettled(&mut self, number: u32, version: u64) {
+        let newest = &mut self.segments[number as usize].newest_own;
+        *newest = (*newest).max(version);
     }
 
     /// Sets the count of live bytes of a segment.

@@ -189,6 +189,23 @@ impl Space {
         }
     }
 
+    /// Takes a free segment for the appends of other nodes, with its state if it was used before. `None`: the free segments are for writers, or the next one
+    /// has no space yet.
+    pub fn take_for_appends(&mut self) -> Option<(u32, Option<SegmentState>)> {
+        let spare = self.usable_free() > self.reserve_for(Purpose::Put) + 1;
+        let number = *self.shelves.free.front().filter(|_| spare)?;
+        if !self.medium.is_ready(number) {
+            return None;
+        }
+        self.shelves.free.pop_front();
+        let segment = &mut self.segments[number as usize];
+        let before = segment.blank.take();
+        segment.used = Some(before.unwrap_or_else(|| SegmentState::fresh(number, 1)));
+        segment.hold = Hold::Appends;
+        self.prepare_ahead();
+        Some((number, before))
+    }
+
     /// Called when segments run short: once the last writer of an earlier run is gone, the segments of that run are cleaned like
     /// all others. The rests of these segments get no appender, since recovery cleared them before the last store of that writer.
     pub fn release_earlier_run(&mut self) {
@@ -265,6 +282,20 @@ impl Space {
     pub fn note_durable(&mut self, number: u32, log: &dyn PersistentRegion) {
         self.state(number).note_durable();
         self.tell(number, log, Telling::Gained);
+    }
+
+    /// Notes that a segment is persisted up to `end`, which it had in that generation. A segment that was freed since has no such record.
+    pub fn note_durable_below(
+        &mut self,
+        number: u32,
+        (generation, end): (u32, u32),
+        log: &dyn PersistentRegion,
+    ) {
+        let used = self.segments[number as usize].used.as_mut();
+        if let Some(state) = used.filter(|state| state.generation == generation) {
+            state.note_durable_below(end);
+            self.tell(number, log, Telling::Gained);
+        }
     }
 
     /// Stores in the neighbour of a segment how much of the segment is durable.

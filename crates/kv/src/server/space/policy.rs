@@ -251,13 +251,13 @@ impl Space {
         u64::from(own.max(rest)) * UNIT_SIZE
     }
 
-    /// Segments in use without a holder, whose records are settled.
+    /// Segments in use without a holder, whose records are settled, and have the words that they get.
     fn candidates(&self) -> impl Iterator<Item = u32> {
         let used = self.used().map(|state| state.number);
         used.filter(|&number| {
             let segment = &self.segments[number as usize];
             let is_settled = segment.newest_own < self.unsettled.by_node;
-            segment.hold == Hold::Nobody && is_settled
+            segment.hold == Hold::Nobody && is_settled && segment.awaited_words == 0
         })
     }
 

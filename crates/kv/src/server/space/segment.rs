@@ -41,6 +41,8 @@ pub(super) struct Segment {
     pub is_lent: bool,
     /// The highest version that was stamped here in this run, in a pool with a ledger.
     pub newest_own: u64,
+    /// Records of other nodes that get their words behind a persist.
+    pub awaited_words: u32,
     /// Time of the segment's latest generation that is a multiple of `GENERATIONS_PER_MARK`.
     marked_at: Nanoseconds,
 }
@@ -56,6 +58,7 @@ impl Segment {
             purpose: Purpose::Put,
             is_lent: false,
             newest_own: 0,
+            awaited_words: 0,
             marked_at: 0,
         }
     }

@@ -1,0 +1,186 @@
+//! The part of a batch that a node has a say in: whether a write may be stamped, and when it may be answered.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+use stonecast_log::Draft;
+use stonecast_node::{NotDurable, NotServed, OwnBatch};
+use stonecast_persist::Persisted;
+use stonecast_replication::NotStamped;
+
+use super::calls::{Call, Fate, StampedWrite};
+use super::{NodeStore, ServerNode};
+use crate::error::StoreError;
+use crate::server::State;
+use crate::server::attendant::Attendant;
+use crate::server::shard::Change;
+use crate::wire::Verdict;
+
+/// Longest pause of a batch that waits for copies between two looks at connections and at the cleaner.
+const LOOK_NS: Nanoseconds = 20_000;
+
+/// The reason why a write is not stamped.
+pub(in crate::server) enum Hindrance {
+    /// The copies have no room at this moment.
+    ForCopies,
+    /// The writer gets this verdict, with this number.
+    Refused(Verdict, u64),
+}
+
+/// The node, as the pipeline of its server uses it.
+#[derive(Clone)]
+pub(in crate::server) struct Leading {
+    node: Rc<ServerNode>,
+    store: Rc<NodeStore>,
+    attendant: Rc<Attendant>,
+    runtime: Rc<dyn Runtime>,
+}
+
+impl Leading {
+    pub fn new(
+        node: Rc<ServerNode>,
+        store: Rc<NodeStore>,
+        attendant: Rc<Attendant>,
+        runtime: Rc<dyn Runtime>,
+    ) -> Self {
+        Self {
+            node,
+            store,
+            attendant,
+            runtime,
+        }
+    }
+
+    /// Opens the shards to clients that the node serves by now, and tells why the node has ended.
+    ///
+    /// # Errors
+    /// The node has ended, or its medium has failed: the server ends.
+    pub async fn tend(&self) -> Result<(), StoreError> {
+        if let Err(failed) = self.store.open_shards().await {
+            self.node.fail(failed);
+        }
+        match self.node.take_end() {
+            Some(ended) => Err(StoreError::Node(Box::new(ended))),
+            None => Ok(()),
+        }
+    }
+
+    /// Stamps the write that `change` will publish with its version, which the log is about to give. Returns the slot of the call.
+    pub fn stamp(
+        &self,
+        state: &mut State,
+        change: Change,
+        draft: &Draft<'_>,
+    ) -> Result<usize, Hindrance> {
+        let (shard, version) = (change.route.shard, change.version);
+        let slot = state.node_mut().calls.next_slot();
+        let write = Some(StampedWrite {
+            change,
+            key: draft.key.into(),
+            token: draft.token,
+        });
+        let call = Call { slot, write };
+        let stamped = self.node.stamp(shard, version, &draft.body(), call);
+        stamped.map_err(|refused| hindrance(state, refused))?;
+        state.node_mut().calls.begin();
+        Ok(slot)
+    }
+
+    /// Keeps an answer about `shard` that appends nothing until everything that was stamped before is on all copies. Returns the slot of the call; `None`:
+    /// the node does not lead the shard.
+    pub fn refuse(&self, state: &mut State, shard: u32) -> Option<usize> {
+        let slot = state.node_mut().calls.next_slot();
+        let call = Call { slot, write: None };
+        self.node.refuse(shard, None, call).ok()?;
+        state.node_mut().calls.begin();
+        Some(slot)
+    }
+
+    /// Appends everything that was stamped to all copies. The own persist goes on meanwhile.
+    pub fn send(&self) -> OwnBatch {
+        self.node.send()
+    }
+
+    /// The own persist that began after [`Leading::send`] has ended.
+    pub fn note_persisted(
+        &self,
+        state: &RefCell<State>,
+        own: OwnBatch,
+        persisted: Option<Persisted>,
+    ) {
+        if let Some(persisted) = persisted {
+            state.borrow_mut().node_mut().witness = Some(persisted);
+        }
+        self.node.persisted_here(own);
+    }
+
+    /// The medium has failed: the node ends, and the outcome of everything that waits is unknown.
+    pub fn fail(&self, error: &StoreError) {
+        let reason = error.to_string();
+        self.node.fail(NotDurable { reason });
+    }
+
+    /// Waits until the copies have room for a further entry.
+    pub async fn wait_for_room(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+        while self
+            .runtime
+            .within(LOOK_NS, self.node.room())
+            .await
+            .is_err()
+        {
+            self.attend(state).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all calls of the batch have ended. Connections are served meanwhile, since copies connect again, and the cleaner goes on, since copies need
+    /// room.
+    pub async fn wait_for_copies(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+        loop {
+            let ended = poll_fn(|context| {
+                let mut state = state.borrow_mut();
+                state.node_mut().calls.poll_ended(context)
+            });
+            if self.runtime.within(LOOK_NS, ended).await.is_ok() {
+                return Ok(());
+            }
+            self.attend(state).await?;
+        }
+    }
+
+    async fn attend(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+        self.attendant.take_events(state);
+        self.attendant.tend_log(state).await
+    }
+}
+
+impl State {
+    /// The verdict on a write whose call has ended, with its number; `None`: the verdict stays.
+    pub(in crate::server) fn verdict_of(&mut self, slot: usize) -> Option<(Verdict, u64)> {
+        let node = self.node_mut();
+        match node.calls.fate(slot) {
+            Fate::Settled => None,
+            Fate::Unknown => Some((Verdict::Failed, 0)),
+            Fate::Unanswered => Some((Verdict::NotPrimary, node.epoch.0)),
+            Fate::Open => unreachable!("a batch is answered when its calls have ended"),
+        }
+    }
+}
+
+fn hindrance(state: &mut State, refused: NotServed) -> Hindrance {
+    let refuse = Hindrance::Refused;
+    match refused {
+        NotServed::NoRoom { .. } => Hindrance::ForCopies,
+        NotServed::TooLong { longest, .. } => refuse(Verdict::TooLong, longest.into()),
+        NotServed::NotStamped(NotStamped::TooFewCopies { found, .. }) => {
+            refuse(Verdict::TooFewCopies, found as u64)
+        }
+        NotServed::NotStamped(NotStamped::Draining) | NotServed::NotThePrimary { .. } => {
+            refuse(Verdict::NotPrimary, state.node_mut().epoch.0)
+        }
+        NotServed::Empty { .. } => unreachable!("the body of a record has a byte"),
+    }
+}

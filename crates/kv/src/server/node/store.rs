@@ -1,0 +1,282 @@
+//! The calls that the node of a server makes to its store.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_backup::{Lent, SharedLedger};
+use stonecast_base::Nanoseconds;
+use stonecast_cluster::{Pending, Term};
+use stonecast_fabric::Runtime;
+use stonecast_log::RecordBody;
+use stonecast_node::{Ended, NotDurable, Page, Store};
+use stonecast_replication::{Entry, Lineage, Settled};
+
+use super::calls::{Call, Fate, StampedWrite};
+use super::pages::{self, Item};
+use super::{NodeState, elsewhere};
+use crate::error::StoreError;
+use crate::server::State;
+use crate::server::commit::Committer;
+use crate::wire::KeyMap;
+
+/// Pause between two looks of a commit whose records wait for room.
+const ROOM_LOOK_NS: Nanoseconds = 50_000;
+
+/// The store behind a node.
+pub(in crate::server) struct NodeStore {
+    state: Rc<RefCell<State>>,
+    committer: Rc<Committer>,
+    runtime: Rc<dyn Runtime>,
+    ledger: SharedLedger,
+    keys: KeyMap,
+}
+
+impl NodeStore {
+    pub fn new(
+        state: Rc<RefCell<State>>,
+        committer: Rc<Committer>,
+        runtime: Rc<dyn Runtime>,
+        keys: KeyMap,
+    ) -> Self {
+        let ledger = state.borrow().keeper_of_node().ledger().clone();
+        Self {
+            state,
+            committer,
+            runtime,
+            ledger,
+            keys,
+        }
+    }
+
+    /// The ledger of the pool.
+    pub fn ledger(&self) -> &SharedLedger {
+        &self.ledger
+    }
+
+    /// Makes everything durable that was digested, noted or stamped before the call, and stores the words of what was digested.
+    async fn commit_all(&self) -> Result<(), NotDurable> {
+        while !elsewhere::write_waiting(&mut self.state.borrow_mut()) {
+            // The cleaner, or a client that gives a lease back, makes room. The node's patience bounds the wait.
+            self.runtime.sleep(ROOM_LOOK_NS).await;
+        }
+        self.commit_log().await.map_err(broken)?;
+        let settled = {
+            let mut state = self.state.borrow_mut();
+            if let Some(reason) = state.node_mut().broken.clone() {
+                return Err(NotDurable { reason });
+            }
+            state.keeper_of_node().settled()
+        };
+        self.ledger.persist().await.map_err(|error| NotDurable {
+            reason: error.to_string(),
+        })?;
+        self.state.borrow_mut().journal.space.set_settled(settled);
+        Ok(())
+    }
+
+    async fn commit_log(&self) -> Result<(), StoreError> {
+        let _turn = self.committer.enter().await;
+        let (underway, written) = {
+            let state = &mut *self.state.borrow_mut();
+            let written = state.node_mut().elsewhere.take_written();
+            (state.journal.begin_persist(), written)
+        };
+        if underway.spans.is_empty() && written.is_empty() {
+            return Ok(());
+        }
+        let persisted = self.committer.persist(&underway.spans).await?;
+        let state = &mut *self.state.borrow_mut();
+        state.journal.note_persisted(underway, &persisted);
+        elsewhere::publish(state, written, &persisted);
+        Ok(())
+    }
+
+    /// Opens the shards to clients that the node serves since the last call.
+    ///
+    /// # Errors
+    /// The medium failed: the node ends.
+    pub async fn open_shards(&self) -> Result<(), NotDurable> {
+        loop {
+            let Some((shard, term, last)) = self.state.borrow_mut().node_mut().opening.pop() else {
+                return Ok(());
+            };
+            self.state.borrow_mut().note_lead(shard, term, last);
+            self.commit_all().await?;
+            let state = &mut *self.state.borrow_mut();
+            let node = state.node_mut();
+            // The node may have resigned meanwhile.
+            if node.serving.get(&shard) == Some(&term) {
+                node.epoch = node.epoch.max(term);
+                let epoch = node.epoch;
+                state.shards.lead(epoch, shard, Some(term));
+            }
+        }
+    }
+}
+
+impl State {
+    /// Notes that the node leads `shard` in `term`, behind a history that ends at the version `last`.
+    fn note_lead(&mut self, shard: u32, term: Term, last: u64) {
+        let next = self.journal.sequences.next();
+        if last >= next {
+            self.journal.sequences.raise(last + 1);
+        }
+        let keeper = self.keeper.as_mut().expect("a node keeps a ledger");
+        keeper.lead(shard, term, (next, last));
+    }
+
+    /// Stores the word of a write that is on all copies.
+    fn publish_settled(&mut self, write: StampedWrite) {
+        let Self {
+            shards,
+            journal,
+            node,
+            ..
+        } = self;
+        let StampedWrite { change, key, token } = write;
+        let witness = node.as_ref().and_then(|node| node.witness.as_ref());
+        let witness = witness.expect("the own record is durable before its write is settled");
+        shards.publish(&change, &key, journal, witness);
+        let outcomes = &mut shards.of_mut(change.route.shard).outcomes;
+        outcomes.note(token, change.version);
+    }
+
+    fn break_node(&mut self, reason: String) {
+        self.node_mut().broken.get_or_insert(reason);
+    }
+}
+
+impl Store for NodeStore {
+    type Call = Call;
+
+    fn digest(&self, entry: &Entry, body: &[u8]) {
+        let state = &mut *self.state.borrow_mut();
+        match RecordBody::read(entry.version, body) {
+            Ok(body) => elsewhere::arrive(state, body),
+            Err(fault) => state.break_node(format!(
+                "version {} of shard {}: {fault}; its primary runs a program of another version",
+                entry.version, entry.shard
+            )),
+        }
+    }
+
+    fn keep(&self, shard: u32, history: &Lineage) {
+        let state = &mut *self.state.borrow_mut();
+        let given = state.journal.sequences.next() - 1;
+        let keeper = state.keeper.as_mut().expect("a node keeps a ledger");
+        keeper.keep(shard, history.clone(), given);
+    }
+
+    fn commit(&self) -> Pending<'_, Result<(), NotDurable>> {
+        Box::pin(self.commit_all())
+    }
+
+    fn serves(&self, shard: u32, term: Term, last: u64) {
+        let state = &mut *self.state.borrow_mut();
+        let node = state.node_mut();
+        node.serving.insert(shard, term);
+        node.opening.push((shard, term, last));
+        node.bell.ring();
+    }
+
+    fn settled(&self, _: u32, settled: Settled<Call>) {
+        let state = &mut *self.state.borrow_mut();
+        let (Settled::Written(call) | Settled::Refused(call)) = settled;
+        if let Some(write) = call.write {
+            state.publish_settled(write);
+        }
+        state.node_mut().calls.end(call.slot, Fate::Settled);
+    }
+
+    fn resigned(&self, shard: u32, resigned: Ended<Call>) {
+        let state = &mut *self.state.borrow_mut();
+        let NodeState {
+            calls,
+            serving,
+            opening,
+            epoch,
+            ..
+        } = state.node_mut();
+        serving.remove(&shard);
+        opening.retain(|&(number, ..)| number != shard);
+        for call in resigned.unknown {
+            calls.end(call.slot, Fate::Unknown);
+        }
+        for call in resigned.unanswered {
+            calls.end(call.slot, Fate::Unanswered);
+        }
+        let epoch = *epoch;
+        state.shards.lead(epoch, shard, None);
+    }
+
+    fn dropped(&self, shard: u32) {
+        let state = &mut *self.state.borrow_mut();
+        elsewhere::forget(state, shard);
+        let State {
+            shards,
+            journal,
+            keeper,
+            ..
+        } = state;
+        shards.of_mut(shard).clear(journal);
+        let version = journal.sequences.skip_one();
+        let keeper = keeper.as_mut().expect("a node keeps a ledger");
+        keeper.drop_shard(shard, version);
+    }
+
+    fn page(&self, shard: u32, from: u64, size: usize) -> Page {
+        let state = &mut *self.state.borrow_mut();
+        let shard_of = |key: &[u8]| self.keys.route(key).shard;
+        if state.node_mut().elsewhere.is_pending(shard, shard_of) {
+            // A commit is due that stores the words of these records.
+            return Page {
+                bytes: Vec::new(),
+                next: Some(from),
+                left: state.shards.of(shard).live_bytes(),
+            };
+        }
+        let memory = (
+            &**state.journal.log() as &dyn stonecast_media::Region,
+            self.keys,
+        );
+        pages::page(state.shards.of(shard), memory, from, size)
+    }
+
+    fn absorb(&self, shard: u32, page: &[u8]) {
+        let state = &mut *self.state.borrow_mut();
+        let items = match pages::items(page) {
+            Ok(items) => items,
+            Err(fault) => {
+                return state.break_node(format!("a page of shard {shard}: {fault}"));
+            }
+        };
+        for item in items {
+            match item {
+                Item::Record(body) => elsewhere::arrive(state, body),
+                Item::Outcome { version, token } => {
+                    state.shards.of_mut(shard).outcomes.note(token, version);
+                }
+                Item::Horizon { version } => {
+                    state.shards.of_mut(shard).outcomes.forget_up_to(version);
+                }
+            }
+        }
+    }
+
+    fn lend(&self) -> Option<Lent> {
+        let space = &mut self.state.borrow_mut().journal.space;
+        let heritage = space.heritage();
+        let (number, before) = space.take_for_appends()?;
+        Some(Lent {
+            number,
+            before,
+            heritage,
+        })
+    }
+}
+
+fn broken(error: StoreError) -> NotDurable {
+    NotDurable {
+        reason: error.to_string(),
+    }
+}

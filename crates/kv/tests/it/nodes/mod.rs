@@ -1,0 +1,237 @@
+//! Servers that are nodes of a cluster: stories of writes that survive the loss of nodes.
+
+mod world;
+
+use stonecast_cluster::Configuration;
+use stonecast_kv::{ClusterClient, Condition, Written};
+
+use crate::world::key;
+use world::{Cluster, MS, Shape};
+
+async fn put_all(client: &ClusterClient, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        client.put(&key(n), &value(n)).await.unwrap();
+    }
+}
+
+fn value(n: u64) -> Vec<u8> {
+    vec![n as u8; 20 + (n % 7) as usize * 60]
+}
+
+async fn has_all(client: &ClusterClient, numbers: std::ops::Range<u64>) {
+    let mut found = Vec::new();
+    for n in numbers {
+        let version = client.get(&key(n), &mut found).await.unwrap();
+        assert!(version.is_some(), "key {n}");
+        assert_eq!(found, value(n), "key {n}");
+    }
+}
+
+async fn put_if(client: &ClusterClient, value: &[u8], condition: Condition) -> Written {
+    let (mut token, key) = (None, key(1));
+    let put = client.put_with(&mut token, &key, value, condition);
+    put.await.unwrap()
+}
+
+#[test]
+fn what_is_put_is_read_back_and_what_is_deleted_is_gone() {
+    Cluster::tell(Shape::THREE, 1, async |_, client| {
+        put_all(client, 0..60).await;
+        has_all(client, 0..60).await;
+        for n in 0..20 {
+            client.delete(&key(n)).await.unwrap();
+        }
+        let mut found = Vec::new();
+        for n in 0..20 {
+            assert_eq!(client.get(&key(n), &mut found).await.unwrap(), None);
+        }
+        has_all(client, 20..60).await;
+    });
+}
+
+#[test]
+fn what_was_put_survives_the_power_of_any_one_node() {
+    for lost in 0..3 {
+        Cluster::tell(Shape::THREE, 2 + lost as u64, async |cluster, client| {
+            put_all(client, 0..40).await;
+            cluster.places[lost].cut_power(&cluster.world);
+            has_all(client, 0..40).await;
+            put_all(client, 40..60).await;
+            has_all(client, 0..60).await;
+        });
+    }
+}
+
+#[test]
+fn what_was_put_survives_a_power_cut_of_all_nodes() {
+    for one_sided in [true, false] {
+        let shape = Shape {
+            one_sided,
+            ..Shape::THREE.patient()
+        };
+        Cluster::tell(shape, 11, async |cluster, client| {
+            put_all(client, 0..50).await;
+            for round in 0..3 {
+                let runtime = cluster.process.runtime();
+                runtime.sleep(round * 7 * MS).await;
+                for place in &cluster.places {
+                    place.cut_power(&cluster.world);
+                }
+                (0..3).for_each(|index| cluster.start(index));
+                cluster.until_served().await;
+                has_all(client, 0..50 + round * 10).await;
+                put_all(client, 50 + round * 10..60 + round * 10).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn a_node_that_starts_again_is_a_copy_of_what_was_written_meanwhile() {
+    Cluster::tell(Shape::THREE.patient(), 12, async |cluster, client| {
+        put_all(client, 0..30).await;
+        cluster.places[0].kill();
+        cluster.start(0);
+        put_all(client, 30..60).await;
+        cluster.until_served().await;
+        for lost in [1, 2] {
+            cluster.places[lost].kill();
+            cluster
+                .until("the node that is left alone leads nothing new", || true)
+                .await;
+        }
+        cluster.start(1);
+        cluster.start(2);
+        cluster.until_served().await;
+        has_all(client, 0..60).await;
+    });
+}
+
+#[test]
+fn a_node_that_was_removed_for_its_silence_is_filled_when_it_is_back() {
+    Cluster::tell(Shape::THREE, 13, async |cluster, client| {
+        put_all(client, 0..200).await;
+        for n in 0..50 {
+            client.delete(&key(n)).await.unwrap();
+        }
+        cluster.places[2].cut_power(&cluster.world);
+        let has_left = |configuration: Configuration| {
+            let name = &cluster.places[2].name;
+            let groups = configuration.groups.iter();
+            groups.clone().all(|group| !group.in_sync.contains(name))
+        };
+        cluster
+            .until("the node is removed", || has_left(cluster.stored()))
+            .await;
+        put_all(client, 200..230).await;
+        cluster.start(2);
+        cluster
+            .until("the node is back", || cluster.is_whole())
+            .await;
+        // The node that was filled is the only one with everything.
+        for lost in [0, 1] {
+            cluster.places[lost].cut_power(&cluster.world);
+        }
+        cluster.start(0);
+        cluster.start(1);
+        cluster.until_served().await;
+        has_all(client, 50..230).await;
+        let mut found = Vec::new();
+        for n in 0..50 {
+            assert_eq!(client.get(&key(n), &mut found).await.unwrap(), None, "{n}");
+        }
+    });
+}
+
+#[test]
+fn a_node_that_drains_hands_all_its_shards_over() {
+    let shape = Shape {
+        nodes: 4,
+        shards: 4,
+        ..Shape::THREE
+    };
+    Cluster::tell(shape, 14, async |cluster, client| {
+        put_all(client, 0..100).await;
+        let name = cluster.places[0].name.clone();
+        cluster.request(1, |present| present.drain(&name)).await;
+        let is_empty = || {
+            let groups = cluster.stored().groups;
+            groups
+                .iter()
+                .all(|group| !group.in_sync.contains(&name) && group.joining.is_empty())
+        };
+        for n in 100..200 {
+            client.put(&key(n), &value(n)).await.unwrap();
+        }
+        cluster.until("the node has nothing", is_empty).await;
+        has_all(client, 0..200).await;
+    });
+}
+
+#[test]
+fn a_condition_holds_for_one_writer_however_often_the_primary_changes() {
+    Cluster::tell(Shape::THREE, 15, async |cluster, client| {
+        let version = client.put(&key(1), b"first").await.unwrap();
+        for lost in 0..3 {
+            cluster.places[lost].kill();
+            let refused = put_if(client, b"no", Condition::Absent).await;
+            assert!(matches!(refused, Written::Conflict(_)), "{refused:?}");
+            cluster.start(lost);
+            cluster
+                .until("all copies are there", || cluster.is_whole())
+                .await;
+        }
+        let condition = Condition::Version(version);
+        let second = put_if(client, b"second", condition).await;
+        assert!(matches!(second, Written::Done(_)), "{second:?}");
+        let third = put_if(client, b"third", condition).await;
+        assert!(matches!(third, Written::Conflict(_)), "{third:?}");
+    });
+}
+
+/// Each node takes several times its capacity as a primary and as a copy.
+#[test]
+fn nodes_take_overwrites_many_times_their_capacity() {
+    let shape = Shape {
+        segments: 24,
+        segment_size: 256 << 10,
+        ..Shape::THREE
+    };
+    Cluster::tell(shape, 16, async |cluster, client| {
+        for round in 0..400_u64 {
+            for n in 0..40 {
+                let value = vec![(round + n) as u8; 900];
+                client.put(&key(n), &value).await.unwrap();
+            }
+        }
+        let mut found = Vec::new();
+        for n in 0..40 {
+            client.get(&key(n), &mut found).await.unwrap().unwrap();
+            assert_eq!(found, vec![(399 + n) as u8; 900]);
+        }
+        assert!(
+            cluster.ends().iter().all(Option::is_none),
+            "{:?}",
+            cluster.ends()
+        );
+    });
+}
+
+/// A primary that stands still for longer than its lease answers nothing by what it knew before.
+#[test]
+fn a_primary_that_stands_still_longer_than_its_lease_loses_nothing() {
+    for paused in 0..3 {
+        let shape = Shape {
+            packs: false,
+            ..Shape::THREE.patient()
+        };
+        Cluster::tell(shape, 20 + paused as u64, async |cluster, client| {
+            put_all(client, 0..30).await;
+            for round in 0..4 {
+                cluster.places[paused].pause(25 * MS);
+                put_all(client, 30 + round * 10..40 + round * 10).await;
+                has_all(client, 0..40 + round * 10).await;
+            }
+        });
+    }
+}
