@@ -414,6 +414,18 @@ mutants! {
     EntryTrusted in "structures", "rule 5: the back-end trusts no entry";
     /// A record is read again after it was checked.
     RecordReadAgain in "structures", "rule 5: a private copy is checked";
+    /// A transaction links blocks without their bits.
+    BitsNotInTransaction in "structures", "rule 6: bits change with the links";
+    /// A block that is used again has the generation that it had.
+    GenerationNotRaised in "structures", "rule 7: pointers carry generations";
+    /// Readers do not check the tags of blocks.
+    BlockTagNotChecked in "structures", "rule 8: content tags";
+    /// Readers do not check the tags of slots.
+    SlotTagNotChecked in "structures", "rule 8: a tag for each slot";
+    /// A reader takes a node for that of its key without a look at the node's fences.
+    FenceIgnored in "structures", "rule 9: fences";
+    /// A block that nothing links any more is not marked as dead.
+    DeadNotMarked in "structures", "rule 9: what is cached is noticed to be old";
 }
 
 impl Mutant {

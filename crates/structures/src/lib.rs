@@ -14,6 +14,8 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod shapes;
+mod space;
 mod tenure;
 mod wire;
 
@@ -21,6 +23,7 @@ pub use backend::{
     Domain, DomainError, DomainPlace, Execute, Grant, HandedOver, Leftover, Medium, PAGE_SIZE,
     Raised, Taken, Territory,
 };
+pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{
     BODY_SIZE_MAX, Chain, ENTRY_SIZE_MAX, Entries, Entry, EntryFault, HEADER_SIZE, Key, KeyFault,

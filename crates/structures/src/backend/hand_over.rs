@@ -225,6 +225,8 @@ impl Domain {
         let lsn = own.scan.at().chain.lsn;
         let operation = Leftover { number, body, lsn };
         let entries = executor.execute(self.medium.bytes(), operation);
+        // What the executor read is the owner's: nothing that follows from it is trusted.
+        let entries = self.territory.check(entries.body()).unwrap_or_default();
         if own.is_full_for(&entries) {
             self.make_room(own).await?;
         }

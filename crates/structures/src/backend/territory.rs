@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use stonecast_base::{Span, mutant};
 
+use crate::space::SlabGeometry;
 use crate::wire::{Entries, EntryFault, parse_entries};
 
 /// The memory that the records of a domain may change: its root word, and its slabs.
@@ -14,31 +15,20 @@ use crate::wire::{Entries, EntryFault, parse_entries};
 pub struct Territory {
     /// The root word of the domain.
     pub root: Span,
-    /// The first slab of the pool.
-    pub slabs_offset: u64,
-    /// Bytes of a slab.
-    pub slab_size: u64,
+    /// Where the slabs of the pool lie.
+    pub geometry: SlabGeometry,
     /// The slabs of the domain.
     pub slabs: BTreeSet<u64>,
 }
 
 impl Territory {
-    /// The bytes of a slab.
-    pub fn slab(&self, number: u64) -> Span {
-        Span::new(self.slabs_offset + number * self.slab_size, self.slab_size)
-    }
-
     /// Whether a record may change these bytes. An entry lies in one slab.
     pub fn holds(&self, span: Span) -> bool {
         if span == self.root {
             return true;
         }
-        let Some(start) = span.offset.checked_sub(self.slabs_offset) else {
-            return false;
-        };
-        let slab = start / self.slab_size;
-        let fits = start % self.slab_size + span.size <= self.slab_size;
-        fits && self.slabs.contains(&slab)
+        let slab = self.geometry.slab_of(span);
+        slab.is_some_and(|slab| self.slabs.contains(&slab))
     }
 
     /// The entries of a transaction, each of which was checked.
@@ -66,19 +56,18 @@ mod tests {
     fn a_domain_holds_its_slabs_and_its_root_word_and_nothing_else() {
         let territory = Territory {
             root: Span::new(64, 8),
-            slabs_offset: 1024,
-            slab_size: 512,
+            geometry: SlabGeometry::new(8192, 4096),
             slabs: [0, 2].into(),
         };
         for (span, is_held) in [
             (Span::new(64, 8), true),
             (Span::new(64, 16), false),
             (Span::new(72, 8), false),
-            (Span::new(1016, 16), false),
-            (Span::new(1024, 512), true),
-            (Span::new(1528, 16), false),
-            (Span::new(1536, 8), false),
-            (Span::new(2048, 8), true),
+            (Span::new(8184, 16), false),
+            (Span::new(8192, 4096), true),
+            (Span::new(12_280, 16), false),
+            (Span::new(12_288, 8), false),
+            (Span::new(16_384, 8), true),
             (Span::new(1 << 45, 8), false),
         ] {
             assert_eq!(territory.holds(span), is_held, "{span:?}");

@@ -44,6 +44,11 @@ impl Verb {
         Self::Pop,
     ];
 
+    /// Whether the verb is for structures with keys.
+    pub fn has_key(self) -> bool {
+        !matches!(self, Self::Push | Self::Pop)
+    }
+
     fn of(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|verb| *verb as u8 == code)
     }

@@ -60,6 +60,14 @@ impl Pointer {
         self.unit() * UNIT_SIZE
     }
 
+    /// Bytes of the largest block that may lie there: blocks lie at multiples of their sizes, which are powers of two.
+    pub const fn block_size_max(self) -> u64 {
+        match self.unit() {
+            0 => 0,
+            unit => UNIT_SIZE << unit.trailing_zeros(),
+        }
+    }
+
     /// The first `size` bytes of the block.
     pub const fn span(self, size: u64) -> Span {
         Span::new(self.offset(), size)
@@ -87,6 +95,7 @@ mod tests {
         assert_eq!((pointer.unit(), pointer.generation()), ((1 << 40) - 1, 9));
         assert_eq!(Pointer::from_word(pointer.word()), pointer);
         assert_eq!(Pointer::new(3, 1).span(100), Span::new(192, 100));
+        assert_eq!(Pointer::new(12, 1).block_size_max(), 256);
         assert!(Pointer::default().is_null() && !Pointer::new(1, 0).is_null());
     }
 }

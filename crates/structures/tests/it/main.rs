@@ -9,3 +9,4 @@ mod memory;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod pool;
+mod shapes;

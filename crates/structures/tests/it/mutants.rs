@@ -4,9 +4,22 @@ use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
 use crate::domain::{histories, rules};
+use crate::shapes::maps;
 
 fn domains() {
     (0..500).for_each(histories::run);
+}
+
+fn map_histories() {
+    for kind in maps::Kind::ALL {
+        maps::run(kind, 1);
+    }
+}
+
+fn readers() {
+    for kind in maps::Kind::ALL {
+        (0..30).for_each(|seed| maps::run_beside(kind, seed));
+    }
 }
 
 #[test]
@@ -49,6 +62,15 @@ fn every_seeded_bug_of_structures_is_found() {
                 Mutant::RecordReadAgain,
                 rules::a_record_that_changes_after_it_was_checked_counts_as_it_was,
             ),
+            (Mutant::BitsNotInTransaction, map_histories),
+            (
+                Mutant::GenerationNotRaised,
+                maps::a_reader_with_an_old_word_sees_no_value_before_it_is_published,
+            ),
+            (Mutant::BlockTagNotChecked, readers),
+            (Mutant::SlotTagNotChecked, readers),
+            (Mutant::FenceIgnored, readers),
+            (Mutant::DeadNotMarked, readers),
         ],
     );
 }

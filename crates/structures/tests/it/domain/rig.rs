@@ -6,7 +6,7 @@ use stonecast_base::Span;
 use stonecast_media::Region;
 use stonecast_structures::{
     Append, Domain, DomainPlace, Entries, Execute, Grant, Kind, Leftover, LogArea, LogKey,
-    Operation, TenureWriter, Territory, Verb,
+    Operation, SlabGeometry, TenureWriter, Territory, Verb,
 };
 
 use crate::memory::Memory;
@@ -103,8 +103,7 @@ impl Execute for Executor {
 pub fn territory() -> Territory {
     Territory {
         root: PLACE.root_word(),
-        slabs_offset: SLABS,
-        slab_size: SLAB_SIZE,
+        geometry: SlabGeometry::new(SLABS, SLAB_SIZE),
         slabs: [0].into(),
     }
 }

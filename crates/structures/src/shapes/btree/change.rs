@@ -1,0 +1,240 @@
+//! Changes of a tree.
+
+use crate::shapes::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX, item_bytes, item_size};
+use crate::shapes::root::Root;
+use crate::shapes::traversal::{Answer, Stale, Step, Traversal};
+use crate::space::{Draft, SpaceFault};
+use crate::wire::{Pointer, Verb};
+
+use super::BTree;
+use super::geometry::NODE_SIZE;
+use super::node::{Node, Slot, Value};
+use super::seek::{Descent, Path, Seek};
+
+/// The walk before a change of one key.
+#[derive(Clone, Debug)]
+pub struct Change {
+    descent: Descent,
+    verb: Verb,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Everything that a change needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangePlan {
+    tree: BTree,
+    verb: Verb,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    path: Path,
+    slot: Option<Slot>,
+    /// The slots of the nodes of the path that are full, by key; from the leaf up, as far as nodes are full.
+    full: Vec<Vec<Slot>>,
+}
+
+impl BTree {
+    /// Changes an encoded key. `verb` is one of those for keys.
+    ///
+    /// # Panics
+    /// If key or value are longer than those of the tree may be.
+    pub fn change(&self, verb: Verb, key: &[u8], value: &[u8]) -> Change {
+        let key_max = self.geometry.key_size_max().min(KEY_SIZE_MAX);
+        assert!(key.len() <= key_max && value.len() <= VALUE_SIZE_MAX);
+        Change {
+            descent: Descent::new(*self, Seek::At(key.to_vec())),
+            verb,
+            key: key.to_vec(),
+            value: value.to_vec(),
+        }
+    }
+}
+
+impl Change {
+    fn planned(&self, path: Path) -> Result<ChangePlan, Stale> {
+        let tree = self.descent.tree;
+        let slot = path.leaf().find(tree.tags, &self.key)?;
+        let mut full = Vec::new();
+        for node in path.nodes.iter().rev().take_while(|node| node.is_full()) {
+            full.push(node.slots(tree.tags)?);
+        }
+        Ok(ChangePlan {
+            tree,
+            verb: self.verb,
+            key: self.key.clone(),
+            value: self.value.clone(),
+            path,
+            slot,
+            full,
+        })
+    }
+}
+
+impl Traversal for Change {
+    type End = ChangePlan;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<ChangePlan> {
+        match self.descent.step(bytes) {
+            Step::Read(places) => Step::Read(places),
+            Step::Stale(stale) => Step::Stale(stale),
+            Step::Done(path) => self.planned(path).map_or_else(Step::Stale, Step::Done),
+        }
+    }
+}
+
+impl ChangePlan {
+    /// Writes the change. The entries are in such an order that a reader never finds a node before it is written, and never misses a key.
+    ///
+    /// # Errors
+    /// [`SpaceFault`]: the draft has to be dropped.
+    pub fn apply(mut self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
+        let slot = self.slot.take();
+        let answer = Answer::Existed(slot.is_some());
+        let is_wanted = match self.verb {
+            Verb::Insert => true,
+            Verb::InsertIfAbsent => slot.is_none(),
+            _ => slot.is_some(),
+        };
+        if !is_wanted {
+            return Ok(answer);
+        }
+        let BTree { anchor, tags, .. } = self.tree;
+        if self.verb == Verb::Remove {
+            let slot = slot.expect("the key existed");
+            let mut leaf = self.path.nodes.pop().expect("a tree has a leaf");
+            leaf.take(slot.index);
+            leaf.write_word(draft, tags, slot.index);
+            free_value(draft, &slot)?;
+            let mut root = self.path.root;
+            root.length = root.length.saturating_sub(1);
+            root.write_length(draft, tags, anchor);
+            return Ok(answer);
+        }
+        let value = self.value_of(draft)?;
+        if let Some(slot) = slot {
+            let leaf = self.path.nodes.last_mut().expect("a tree has a leaf");
+            let placed = leaf.put(tags, Some(slot.index), &self.key, &value);
+            leaf.write_placed(draft, tags, &placed);
+            free_value(draft, &slot)?;
+            return Ok(answer);
+        }
+        let key = std::mem::take(&mut self.key);
+        self.add(draft, key, value)?;
+        Ok(answer)
+    }
+
+    /// The value as a slot holds it. A long one gets a block.
+    fn value_of(&self, draft: &mut Draft<'_>) -> Result<Value, SpaceFault> {
+        if self.path.leaf().takes_inline(self.value.len()) {
+            return Ok(Value::Inline(self.value.clone()));
+        }
+        let block = draft.allocate(item_size(0, self.value.len()))?;
+        let bytes = item_bytes(self.tree.tags, block, &[], &self.value);
+        draft.write(block.offset(), &bytes);
+        Ok(Value::Block(block, self.value.len()))
+    }
+
+    /// Adds a key to the leaf, and splits what is full, from the leaf up.
+    fn add(&mut self, draft: &mut Draft<'_>, key: Vec<u8>, value: Value) -> Result<(), SpaceFault> {
+        let BTree { anchor, tags, .. } = self.tree;
+        let mut root = self.path.root;
+        root.length += 1;
+        let (mut key, mut value) = (key, value);
+        let mut full = std::mem::take(&mut self.full).into_iter();
+        while let Some(mut node) = self.path.nodes.pop() {
+            let Some(slots) = full.next() else {
+                let placed = node.put(tags, None, &key, &value);
+                node.write_placed(draft, tags, &placed);
+                root.write_length(draft, tags, anchor);
+                return Ok(());
+            };
+            let right = self.split(draft, &mut node, slots, (&key, &value))?;
+            let left = (node.low.clone(), node.pointer);
+            (key, value) = (right.low.clone(), Value::Inline(word_of(right.pointer)));
+            if self.path.nodes.is_empty() {
+                self.grow(draft, &mut root, left, (&key, &value))?;
+                return Ok(());
+            }
+        }
+        unreachable!("the topmost node has room or is split")
+    }
+
+    /// Moves the upper half of a full node to a new one, with another key. The new node is written first: a reader that finds the old one without these keys follows
+    /// its link.
+    fn split(
+        &self,
+        draft: &mut Draft<'_>,
+        node: &mut Node,
+        slots: Vec<Slot>,
+        (key, value): (&[u8], &Value),
+    ) -> Result<Node, SpaceFault> {
+        let BTree { tags, geometry, .. } = self.tree;
+        let is_last = node.high.is_none() && slots.last().is_some_and(|slot| *slot.key < *key);
+        // Keys that arrive in order leave full nodes behind.
+        let middle = match is_last {
+            true => slots.len(),
+            false => slots.len() / 2,
+        };
+        let moved = &slots[middle..];
+        let separator = moved.first().map_or(key, |slot| &slot.key).to_vec();
+        let pointer = draft.allocate(NODE_SIZE)?;
+        let fences = (separator.clone(), node.high.take());
+        let mut right = Node::new(geometry, pointer, node.level, fences, node.right);
+        for slot in moved {
+            right.put(tags, None, &slot.key, &slot.value);
+            node.take(slot.index);
+        }
+        node.high = Some(separator.clone());
+        node.right = pointer;
+        match *key >= *separator {
+            true => {
+                right.put(tags, None, key, value);
+                right.write_whole(draft, tags);
+                node.write_head(draft, tags);
+            }
+            false => {
+                right.write_whole(draft, tags);
+                node.write_head(draft, tags);
+                let placed = node.put(tags, None, key, value);
+                node.write_placed(draft, tags, &placed);
+            }
+        }
+        Ok(right)
+    }
+
+    /// Puts a new node above the topmost one, which was split.
+    fn grow(
+        &self,
+        draft: &mut Draft<'_>,
+        root: &mut Root,
+        (low, left): (Vec<u8>, Pointer),
+        (key, value): (&[u8], &Value),
+    ) -> Result<(), SpaceFault> {
+        let BTree {
+            anchor,
+            tags,
+            geometry,
+        } = self.tree;
+        root.level += 1;
+        root.top = draft.allocate(NODE_SIZE)?;
+        let fences = (low.clone(), None);
+        let mut top = Node::new(geometry, root.top, root.level, fences, Pointer::NULL);
+        top.put(tags, None, &low, &Value::Inline(word_of(left)));
+        top.put(tags, None, key, value);
+        top.write_whole(draft, tags);
+        root.write(draft, tags, anchor);
+        Ok(())
+    }
+}
+
+fn word_of(pointer: Pointer) -> Vec<u8> {
+    pointer.word().to_le_bytes().to_vec()
+}
+
+/// Frees the block of a value that nothing names any more.
+fn free_value(draft: &mut Draft<'_>, slot: &Slot) -> Result<(), SpaceFault> {
+    match slot.value {
+        Value::Inline(_) => Ok(()),
+        Value::Block(block, size) => draft.free(block, item_size(0, size)),
+    }
+}

@@ -1,0 +1,32 @@
+//! Data structures as traversals without I/O.
+//!
+//! ```text
+//!   step(nothing) ─▶ Read(places) ─▶ step(bytes) ─▶ Read(places) ─▶ step(bytes) ─▶ Done(end)
+//!                                                       │
+//!                                                       └─▶ Stale: another block lies there; begin again
+//! ```
+//!
+//! A driver has access to memory and no rules. A reader's driver reads the memory of the back-end while transactions are applied; a writer's driver reads it with
+//! what was staged; the back-end's reads its own. The end of a traversal for a change holds everything that the change needs, and writes to a
+//! [`Draft`](crate::Draft).
+//!
+//! Invariants:
+//! - A traversal believes no byte that no tag covers. A tag covers content, place, generation and structure.
+//! - What a traversal found was so at one moment between its first and its last step, if the driver reads in that time.
+//! - A traversal ends after a bounded number of steps, whatever it reads.
+
+mod contents;
+mod item;
+mod root;
+mod structure;
+mod tag;
+mod traversal;
+
+pub mod btree;
+pub mod hash;
+
+pub use contents::Contents;
+pub use item::{ITEM_HEADER_SIZE, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use structure::{ExecuteFault, Structure};
+pub use tag::TagKey;
+pub use traversal::{Answer, Place, Stale, Step, Traversal, drive};

@@ -1,0 +1,267 @@
+//! Blocks of a domain's slabs, as its writer gives them out: a buddy allocator over the bits of the slabs.
+//!
+//! A block takes a power of two of units, aligned to its size. The smallest run that is large enough is taken, and of these the first one; what is left of it stays
+//! free in halves. A run is cut only if no smaller one would do, so the order of requests decides nothing about whether they all fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stonecast_base::{Span, mutant};
+
+use super::slab::SlabGeometry;
+use crate::wire::{Pointer, UNIT_SIZE};
+
+/// The reason why an operation cannot be executed in the slabs of its domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceFault {
+    /// No free run is large enough.
+    #[error("no block of {size} bytes is free in the slabs of the domain")]
+    NoSpace {
+        /// Bytes that were asked for.
+        size: u64,
+    },
+    /// A structure names a block that nobody took: it is damaged.
+    #[error("{pointer:?}, of {size} bytes, is not in use")]
+    NotTaken {
+        /// The pointer.
+        pointer: Pointer,
+        /// Bytes of the block.
+        size: u64,
+    },
+}
+
+/// A block: its first unit, and the power of two of its units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Block {
+    pub order: u32,
+    pub unit: u64,
+}
+
+impl Block {
+    /// Units of the block.
+    pub fn units(&self) -> u64 {
+        1 << self.order
+    }
+}
+
+/// The power of two of the units of a block for `size` bytes.
+pub(super) fn order_of(size: u64) -> u32 {
+    size.div_ceil(UNIT_SIZE)
+        .next_power_of_two()
+        .trailing_zeros()
+}
+
+/// The free blocks of a domain. Volatile: it is made of the bits on the medium.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    geometry: SlabGeometry,
+    /// Free runs, the smallest first.
+    free: BTreeSet<Block>,
+    /// Words of bits, by their place in the pool.
+    bits: BTreeMap<u64, u64>,
+}
+
+impl Allocator {
+    /// No slabs.
+    pub fn new(geometry: SlabGeometry) -> Self {
+        Self {
+            geometry,
+            free: BTreeSet::new(),
+            bits: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a slab with the bits that stand at its start.
+    ///
+    /// # Panics
+    /// If `bits` has other bytes than [`SlabGeometry::bits_size`] says.
+    pub fn add_slab(&mut self, slab: u64, bits: &[u8]) {
+        assert_eq!(bits.len() as u64, self.geometry.bits_size());
+        let place = self.geometry.slab(slab).offset;
+        let words = bits.as_chunks::<8>().0.iter();
+        for (index, word) in words.enumerate() {
+            let place = place + index as u64 * 8;
+            self.bits.insert(place, u64::from_le_bytes(*word));
+        }
+        let whole = Block {
+            order: self.geometry.units().trailing_zeros(),
+            unit: self.geometry.first_unit(slab),
+        };
+        self.add_free_parts(whole);
+    }
+
+    /// Units that are free.
+    pub fn free_units(&self) -> u64 {
+        self.free.iter().map(Block::units).sum()
+    }
+
+    /// Adds the free runs inside a block of a slab.
+    fn add_free_parts(&mut self, block: Block) {
+        let units = block.unit..block.unit + block.units();
+        if units.clone().all(|unit| !self.is_used(unit)) {
+            self.free.insert(block);
+        } else if let Some(order) = block.order.checked_sub(1) {
+            for unit in [block.unit, block.unit + (1 << order)] {
+                self.add_free_parts(Block { order, unit });
+            }
+        }
+    }
+
+    fn is_used(&self, unit: u64) -> bool {
+        let first = self.geometry.first_unit(0);
+        let bits_units = self.geometry.bits_size() / UNIT_SIZE;
+        let (word, bit) = self.geometry.bit(unit);
+        (unit - first) % self.geometry.units() < bits_units || self.bits[&word] >> bit & 1 == 1
+    }
+
+    /// Whether all units of a block are in use, in one slab of the domain. For blocks that untrusted bytes name.
+    pub(super) fn is_taken(&self, block: Block) -> bool {
+        let span = Span::new(block.unit * UNIT_SIZE, block.units() * UNIT_SIZE);
+        let Some(slab) = self.geometry.slab_of(span) else {
+            return false;
+        };
+        let has_slab = self.bits.contains_key(&self.geometry.slab(slab).offset);
+        let is_aligned = block.unit.is_multiple_of(block.units());
+        let first = block.unit - self.geometry.first_unit(slab);
+        let mut units = block.unit..block.unit + block.units();
+        let is_block = has_slab && is_aligned && first >= self.geometry.bits_size() / UNIT_SIZE;
+        is_block && units.all(|unit| self.is_used(unit))
+    }
+
+    /// Takes a block for `size` bytes. Its bits are set when the transaction that links the block says so.
+    pub(super) fn take(&mut self, size: u64) -> Result<Block, SpaceFault> {
+        let order = order_of(size);
+        let smallest = Block { order, unit: 0 };
+        let mut run = *self
+            .free
+            .range(smallest..)
+            .next()
+            .ok_or(SpaceFault::NoSpace { size })?;
+        self.free.remove(&run);
+        while run.order > order {
+            run.order -= 1;
+            self.free.insert(Block {
+                unit: run.unit + run.units(),
+                ..run
+            });
+        }
+        Ok(run)
+    }
+
+    /// Takes a block back. It may be taken again at once.
+    pub(super) fn give_back(&mut self, block: Block) {
+        let mut run = block;
+        let slab_order = self.geometry.units().trailing_zeros();
+        while run.order < slab_order {
+            let buddy = Block {
+                unit: run.unit ^ run.units(),
+                ..run
+            };
+            if !self.free.remove(&buddy) {
+                break;
+            }
+            run = Block {
+                order: run.order + 1,
+                unit: run.unit & !run.units(),
+            };
+        }
+        let is_new = self.free.insert(run);
+        assert!(is_new, "{block:?} is given back twice");
+    }
+
+    /// Sets or clears the bits of a block. Returns the words that changed, with their places.
+    pub(super) fn mark(&mut self, block: Block, is_used: bool) -> Vec<(u64, u64)> {
+        let mut changed = BTreeMap::new();
+        for unit in block.unit..block.unit + block.units() {
+            let (place, bit) = self.geometry.bit(unit);
+            let word = self.bits.get_mut(&place).expect("the slab is the domain's");
+            assert_ne!(
+                *word >> bit & 1 == 1,
+                is_used,
+                "unit {unit} of {block:?} is used twice or freed twice"
+            );
+            *word ^= 1 << bit;
+            if !mutant!(BitsNotInTransaction) {
+                changed.insert(place, *word);
+            }
+        }
+        changed.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt as _;
+    use stonecast_base::random_from_seed;
+
+    use super::*;
+
+    fn slabs(count: u64) -> Allocator {
+        let geometry = SlabGeometry::new(1 << 16, 1 << 14);
+        let mut allocator = Allocator::new(geometry);
+        let bits = vec![0; geometry.bits_size() as usize];
+        (0..count).for_each(|slab| allocator.add_slab(slab, &bits));
+        allocator
+    }
+
+    #[test]
+    fn a_new_slab_has_all_units_but_those_of_its_bits() {
+        let allocator = slabs(2);
+        assert_eq!(allocator.free_units(), 2 * (256 - 1));
+    }
+
+    /// Needs the splitting of runs, the merging of buddies, and the bits.
+    #[test]
+    fn blocks_never_overlap_and_all_of_them_come_back() {
+        for seed in 0..200 {
+            let mut random = random_from_seed(seed);
+            let mut allocator = slabs(3);
+            let mut taken: Vec<Block> = Vec::new();
+            for _ in 0..300 {
+                if random.random_range(0..3) > 0 {
+                    let size = random.random_range(1..2048);
+                    let Ok(block) = allocator.take(size) else {
+                        continue;
+                    };
+                    assert!(block.units() * UNIT_SIZE >= size);
+                    assert!(block.unit.is_multiple_of(block.units()));
+                    let end = block.unit + block.units();
+                    for other in &taken {
+                        let apart = other.unit >= end || other.unit + other.units() <= block.unit;
+                        assert!(apart, "seed {seed}: {block:?} and {other:?}");
+                    }
+                    allocator.mark(block, true);
+                    taken.push(block);
+                } else if !taken.is_empty() {
+                    let index = random.random_range(0..taken.len());
+                    let block = taken.swap_remove(index);
+                    allocator.mark(block, false);
+                    allocator.give_back(block);
+                }
+            }
+            // The bits alone give the same free blocks.
+            let mut again = Allocator::new(allocator.geometry);
+            for slab in 0..3 {
+                let start = allocator.geometry.slab(slab).offset;
+                let end = start + allocator.geometry.bits_size();
+                let words = allocator.bits.range(start..end);
+                let bits: Vec<u8> = words.flat_map(|(_, word)| word.to_le_bytes()).collect();
+                again.add_slab(slab, &bits);
+            }
+            assert_eq!(again.free, allocator.free, "seed {seed}");
+            for block in taken {
+                allocator.mark(block, false);
+                allocator.give_back(block);
+            }
+            assert_eq!(allocator.free, slabs(3).free, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_fits_nowhere_is_refused_and_takes_nothing() {
+        let mut allocator = slabs(1);
+        let size = 1 << 14;
+        assert_eq!(allocator.take(size), Err(SpaceFault::NoSpace { size }));
+        assert_eq!(allocator.free_units(), 255);
+        allocator.take(size / 2).unwrap();
+    }
+}

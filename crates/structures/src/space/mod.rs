@@ -1,0 +1,16 @@
+//! Memory of a domain: slabs, the blocks in them, and the transaction that takes and gives back blocks.
+//!
+//! ```text
+//!   slab   | bits, one for each unit | unit | block of 4 units |  free  | block of 2 units | ...
+//! ```
+//!
+//! The bits of a block change in the transaction that links or unlinks the block. A crash therefore leaves no block that is used and
+//! unreachable, and none that is reachable and free, and nothing has to be swept.
+
+mod allocator;
+mod slab;
+mod workspace;
+
+pub use allocator::{Allocator, SpaceFault};
+pub use slab::SlabGeometry;
+pub use workspace::{Draft, Workspace};

@@ -1,0 +1,447 @@
+//! Structures with keys: random histories, and readers beside transactions that are applied a word at a time.
+
+use std::collections::BTreeMap;
+
+use rand::{Rng as _, RngExt as _};
+use stonecast_base::{Random, SliceExt as _, Span, random_from_seed};
+use stonecast_media::Region as _;
+use stonecast_structures::shapes::btree::{BTree, Geometry};
+use stonecast_structures::shapes::hash::HashTable;
+use stonecast_structures::shapes::{Answer, Place, Stale, Step, Structure, Traversal, drive};
+use stonecast_structures::{Key as _, Verb};
+
+use super::store::{SLAB_SIZE, Store, tags};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A kind of structure with keys.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    HashTable,
+    BTree,
+}
+
+impl Kind {
+    pub const ALL: [Self; 2] = [Self::HashTable, Self::BTree];
+
+    fn store(self, slabs: u64) -> Store {
+        Store::new(slabs, |draft| match self {
+            Self::HashTable => {
+                let anchor = HashTable::create(draft, tags())?;
+                Ok(Structure::HashTable(HashTable::new(anchor, tags(), 64)))
+            }
+            Self::BTree => {
+                let geometry = Geometry::new(100, 40);
+                let anchor = BTree::create(draft, tags(), geometry)?;
+                Ok(Structure::BTree(BTree::new(anchor, tags(), geometry)))
+            }
+        })
+    }
+
+    fn in_order(self) -> bool {
+        match self {
+            Self::HashTable => false,
+            Self::BTree => true,
+        }
+    }
+}
+
+fn any_key(random: &mut Random, keys: u64) -> Vec<u8> {
+    let number = random.random_range(0..keys);
+    // Some keys are long.
+    let text = match number % 16 {
+        0 => "long".repeat(20),
+        _ => String::new(),
+    };
+    (text, number).encoded()
+}
+
+fn any_value(random: &mut Random) -> Vec<u8> {
+    let size = match random.random_range(0..40) {
+        0 => 3000,
+        1..4 => 400,
+        _ => random.random_range(0..60),
+    };
+    let mut value = vec![0; size];
+    random.fill_bytes(&mut value);
+    value
+}
+
+const VERBS: [Verb; 4] = [
+    Verb::Insert,
+    Verb::InsertIfAbsent,
+    Verb::Update,
+    Verb::Remove,
+];
+
+/// What a map does.
+fn model(map: &mut Map, verb: Verb, key: &[u8], value: &[u8]) -> Answer {
+    let existed = map.contains_key(key);
+    match verb {
+        Verb::Remove => drop(map.remove(key)),
+        Verb::InsertIfAbsent if existed => {}
+        Verb::Update if !existed => {}
+        _ => drop(map.insert(key.to_vec(), value.to_vec())),
+    }
+    Answer::Existed(existed)
+}
+
+/// A verb, with more inserts than removals while the map is small.
+fn any_verb(random: &mut Random, grows: bool) -> Verb {
+    match random.random_range(0..4) {
+        0 if grows => Verb::Insert,
+        0 => Verb::Remove,
+        _ => VERBS[random.random_range(0..VERBS.len())],
+    }
+}
+
+/// Random operations, with everything read back.
+pub fn run(kind: Kind, seed: u64) {
+    let mut random = random_from_seed(seed);
+    let mut store = kind.store(12);
+    let mut map = Map::new();
+    let keys = [20, 600, 3000][(seed % 3) as usize];
+    for round in 0..3_000 {
+        let grows = round / 700 % 2 == 0;
+        let verb = any_verb(&mut random, grows);
+        let (key, value) = (any_key(&mut random, keys), any_value(&mut random));
+        let answer = store.stage(verb, &key, &value).expect("there is room");
+        assert_eq!(answer, model(&mut map, verb, &key, &value));
+        if random.random_range(0..20) == 0 {
+            store.publish();
+            store.apply_all();
+        }
+        if round % 500 == 499 {
+            store.publish();
+            store.apply_all();
+            let items = map.clone().into_iter().collect();
+            store.check(items, kind.in_order());
+        }
+    }
+}
+
+/// Places that a reader remembers.
+type Cache = BTreeMap<(u64, u64), Vec<u8>>;
+
+/// A reader of one key whose READs are torn: words are read in any order, and the back-end stores words in between. It takes the inner places from its
+/// cache.
+fn get_torn(
+    store: &mut Store,
+    random: &mut Random,
+    cache: &mut Cache,
+    find: &mut FindStep,
+) -> Result<Option<Vec<u8>>, Stale> {
+    let mut bytes = Vec::new();
+    loop {
+        match find(&bytes) {
+            Step::Done(value) => return Ok(value),
+            Step::Stale(stale) => return Err(stale),
+            Step::Read(places) => {
+                bytes.clear();
+                for Place { span, may_be_old } in places {
+                    let at = (span.offset, span.size);
+                    if may_be_old && let Some(known) = cache.get(&at) {
+                        bytes.push(known.clone());
+                        continue;
+                    }
+                    let (place, what) = (span, "memory of the domain");
+                    let read = read_torn(store, random, span).ok_or(Stale { place, what })?;
+                    if may_be_old {
+                        cache.insert(at, read.clone());
+                    }
+                    bytes.push(read);
+                }
+            }
+        }
+    }
+}
+
+fn read_torn(store: &mut Store, random: &mut Random, span: Span) -> Option<Vec<u8>> {
+    if !store.may_read(span) {
+        return None;
+    }
+    let pause = random.random_range(0..4) == 0;
+    let mut bytes = vec![0; span.size.next_multiple_of(8) as usize];
+    let mut words: Vec<usize> = (0..bytes.len() / 8).collect();
+    words.shuffle(random);
+    for word in words {
+        if pause && random.random_range(0..8) == 0 {
+            (0..random.random_range(0..12)).for_each(|_| store.apply_word());
+        }
+        let place = span.offset + word as u64 * 8;
+        let content = store.memory.load(place).to_le_bytes();
+        bytes[word * 8..][..8].copy_from_slice(&content);
+    }
+    bytes.truncate(span.size as usize);
+    Some(bytes)
+}
+
+/// The values that a key has had, each with the number of the operation that gave it.
+type KeyHistory = Vec<(usize, Option<Vec<u8>>)>;
+
+/// How much a run does of what.
+struct Habit {
+    keys: u64,
+    /// Operations before each read, at most.
+    operations: usize,
+    /// Words that are applied before each read, at most.
+    words: usize,
+}
+
+/// Few keys whose blocks are used again and again, a table of one segment, and one that grows.
+const HABITS: [Habit; 3] = [
+    Habit {
+        keys: 2,
+        operations: 3,
+        words: 12,
+    },
+    Habit {
+        keys: 200,
+        operations: 6,
+        words: 200,
+    },
+    Habit {
+        keys: 4_000,
+        operations: 30,
+        words: 1_000,
+    },
+];
+
+/// A reader beside a writer: what it reads is the value at some moment of the read, and never older than what it has read before.
+pub fn run_beside(kind: Kind, seed: u64) {
+    let mut random = random_from_seed(seed);
+    let habit = &HABITS[(seed % 3) as usize];
+    let mut store = kind.store(24);
+    let mut map = Map::new();
+    let mut values: BTreeMap<Vec<u8>, KeyHistory> = BTreeMap::new();
+    let mut floor: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    let (mut staged, mut reads) = (0, 0);
+    let mut cache = Cache::new();
+    let mut recent = Vec::new();
+    for _ in 0..400 {
+        for _ in 0..random.random_range(0..habit.operations) {
+            let verb = any_verb(&mut random, staged < 4_000);
+            let (key, value) = (any_key(&mut random, habit.keys), any_value(&mut random));
+            store.stage(verb, &key, &value).expect("there is room");
+            staged += 1;
+            model(&mut map, verb, &key, &value);
+            let now = map.get(&key).cloned();
+            recent.push(key.clone());
+            values.entry(key).or_default().push((staged, now));
+        }
+        store.publish();
+        for _ in 0..random.random_range(0..habit.words) {
+            store.apply_word();
+        }
+        let key = match recent.len() {
+            0 => any_key(&mut random, habit.keys),
+            count => recent[random.random_range(count.saturating_sub(60)..count)].clone(),
+        };
+        let begin = store.applied;
+        let mut find = find_of(&store.structure, &key);
+        let Ok(read) = get_torn(&mut store, &mut random, &mut cache, &mut *find) else {
+            cache.clear();
+            continue;
+        };
+        reads += 1;
+        let history = values.get(&key).map_or(&[][..], |history| history);
+        let mut at = begin.max(floor.get(&key).copied().unwrap_or(0));
+        // The value after the first `at` operations, or after any later one that has begun.
+        loop {
+            let known = history.iter().rev().find(|(number, _)| *number <= at);
+            if known.and_then(|(_, value)| value.clone()) == read {
+                break;
+            }
+            let next = history.iter().find(|(number, _)| *number > at);
+            at = match next {
+                Some((number, _)) if *number <= store.begun => *number,
+                _ => panic!("seed {seed}: {key:?} gave a value of no moment of the read"),
+            };
+        }
+        floor.insert(key, at);
+    }
+    assert!(reads > 100, "seed {seed}: {reads} reads ended");
+}
+
+/// Needs the generation: the block of the first value is used again for the third one, and the reader has the word of the first.
+pub fn a_reader_with_an_old_word_sees_no_value_before_it_is_published() {
+    let mut store = Kind::HashTable.store(2);
+    let Structure::HashTable(table) = store.structure else {
+        panic!("the store is a hash table")
+    };
+    let key = 7_u64.encoded();
+    let insert = |store: &mut Store, value: &[u8]| {
+        store
+            .stage(Verb::Insert, &key, value)
+            .expect("there is room");
+        store.publish();
+    };
+    insert(&mut store, b"first");
+    store.apply_all();
+    let mut find = table.find(&key);
+    let mut bytes = Vec::new();
+    // Root line, directory, bucket; the item comes next.
+    let item = loop {
+        let Step::Read(places) = find.step(&bytes) else {
+            panic!("the item was not read");
+        };
+        let span = places[0].span;
+        if span.size == 64 && span.offset != find_anchor(&table) {
+            break span;
+        }
+        bytes = vec![store.read(span).expect("the domain has it")];
+    };
+    insert(&mut store, b"second");
+    store.apply_all();
+    insert(&mut store, b"third");
+    let mut is_used_again = false;
+    while store.applied < 3 {
+        store.apply_word();
+        let now = drive(table.find(&key), |span| store.read(span));
+        let read = store.read(item).expect("the domain has it");
+        is_used_again |= read[16..].windows(5).any(|text| text == b"third");
+        if let (Step::Done(old), Ok(now)) = (find.clone().step(&[read]), now) {
+            let (old, now) = (old.into_value(), now.into_value());
+            assert!(
+                old == now || old.as_deref() == Some(b"first"),
+                "{old:?} before {now:?}"
+            );
+        }
+    }
+    assert!(
+        is_used_again,
+        "the block of the first value holds the third"
+    );
+}
+
+fn find_anchor(table: &HashTable) -> u64 {
+    match table.find(b"").step(&[]) {
+        Step::Read(places) => places[0].span.offset,
+        step => panic!("{step:?}"),
+    }
+}
+
+#[test]
+fn generations_are_needed_by_readers() {
+    a_reader_with_an_old_word_sees_no_value_before_it_is_published();
+}
+
+fn drive_any(
+    mut find: AnyFind,
+    read: impl Fn(Span) -> Option<Vec<u8>>,
+) -> Result<Option<Vec<u8>>, Stale> {
+    let mut bytes = Vec::new();
+    loop {
+        match find(&bytes) {
+            Step::Done(value) => return Ok(value),
+            Step::Stale(stale) => return Err(stale),
+            Step::Read(places) => {
+                bytes.clear();
+                for Place { span, .. } in places {
+                    let (place, what) = (span, "memory of the domain");
+                    bytes.push(read(span).ok_or(Stale { place, what })?);
+                }
+            }
+        }
+    }
+}
+
+type FindStep = dyn FnMut(&[Vec<u8>]) -> Step<Option<Vec<u8>>>;
+type AnyFind = Box<FindStep>;
+
+fn find_of(structure: &Structure, key: &[u8]) -> AnyFind {
+    match structure {
+        Structure::HashTable(table) => {
+            let mut find = table.find(key);
+            Box::new(move |bytes| match find.step(bytes) {
+                Step::Done(found) => Step::Done(found.into_value()),
+                Step::Read(places) => Step::Read(places),
+                Step::Stale(stale) => Step::Stale(stale),
+            })
+        }
+        Structure::BTree(tree) => {
+            let mut find = tree.find(key);
+            Box::new(move |bytes| find.step(bytes))
+        }
+    }
+}
+
+/// Damaged words: a find gives the right value, or says that something is stale, and a change is done or refused. Neither panics, whatever a tag would say.
+/// Returns the reads that gave another value.
+pub fn run_damaged(kind: Kind, seed: u64) -> usize {
+    let mut random = random_from_seed(seed);
+    let mut store = kind.store(12);
+    let mut map = Map::new();
+    for _ in 0..600 {
+        let (key, value) = (any_key(&mut random, 400), any_value(&mut random));
+        store
+            .stage(Verb::Insert, &key, &value)
+            .expect("there is room");
+        map.insert(key, value);
+    }
+    store.publish();
+    store.apply_all();
+    let mut wrong = 0;
+    for _ in 0..200 {
+        let place = 8 * random.random_range(SLAB_SIZE / 8..SLAB_SIZE / 8 + 25_000);
+        let word = store.memory.load(place);
+        let damaged = match random.random_range(0..3) {
+            0 => word ^ 1 << random.random_range(0..64),
+            1 => random.next_u64(),
+            _ => store
+                .memory
+                .load(SLAB_SIZE + 8 * random.random_range(0..25_000)),
+        };
+        store.memory.store(place, damaged);
+        let key = any_key(&mut random, 400);
+        let find = drive_any(find_of(&store.structure, &key), |span| store.read(span));
+        wrong += usize::from(find.is_ok_and(|value| value.as_ref() != map.get(&key)));
+        let verb = VERBS[random.random_range(0..VERBS.len())];
+        let _ = store.stage(verb, &key, &any_value(&mut random));
+        if random.random_range(0..20) == 0 {
+            let _ = store.structure.contents(&mut |span| store.read(span));
+        }
+        store.forget_staged();
+        store.memory.store(place, word);
+    }
+    wrong
+}
+
+#[test]
+fn damage_gives_no_wrong_value() {
+    for kind in Kind::ALL {
+        for seed in 0..4 {
+            assert_eq!(run_damaged(kind, seed), 0, "seed {seed}");
+        }
+    }
+}
+
+/// A hostile writer makes any tag. Needs the bounds of everything that is read.
+#[cfg(feature = "mutants")]
+#[test]
+fn no_bytes_under_a_right_tag_make_a_traversal_panic() {
+    use stonecast_base::mutants::{Mutant, plant};
+    for planted in [Mutant::BlockTagNotChecked, Mutant::SlotTagNotChecked] {
+        for kind in Kind::ALL {
+            for seed in 0..6 {
+                plant(Some(planted));
+                run_damaged(kind, seed);
+                plant(None);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_map_answers_as_its_model_does_and_loses_no_block() {
+    for kind in Kind::ALL {
+        (0..9).for_each(|seed| run(kind, seed));
+    }
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_no_value_of_another_time() {
+    for kind in Kind::ALL {
+        (0..60).for_each(|seed| run_beside(kind, seed));
+    }
+}

@@ -1,0 +1,4 @@
+//! Data structures against their sequential specifications.
+
+pub mod maps;
+pub mod store;
