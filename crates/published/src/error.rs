@@ -34,6 +34,12 @@ pub enum PublishedError {
     /// The table or the log is full.
     #[error("no space: the published design cannot take more")]
     Full,
+    /// A copy could not be made: the entry may count or not.
+    #[error("a copy of the entry could not be made; whether the operation took effect is unknown")]
+    Unknown,
+    /// The server is not the primary of the key's shard.
+    #[error("the server is not the primary of the key's shard; ask for the shard's new place")]
+    Elsewhere,
     /// The peer sent an invalid message.
     #[error("the peer sent an invalid message: {0}")]
     Protocol(&'static str),

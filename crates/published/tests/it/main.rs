@@ -3,4 +3,6 @@
 mod baselines;
 mod erda;
 mod flaws;
+mod rowan;
+mod rowan_scene;
 mod world;

@@ -1,0 +1,48 @@
+//! Digest threads: they enter the entries of other servers into the indexes of the backups.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+
+use super::entry::entries;
+use super::store::Store;
+
+/// The pause of a thread that finds nothing to do.
+const PAUSE_NS: Nanoseconds = 20_000;
+
+/// Digests segments as they become full.
+pub(crate) async fn digest_forever(store: Rc<Store>, runtime: Rc<dyn Runtime>) {
+    loop {
+        match store.take_undigested() {
+            Some(segment) => {
+                let versions = digest(&store, segment);
+                store.note_digested(segment, versions);
+                // The work takes its time before the next segment begins.
+                runtime.sleep(0).await;
+            }
+            None => runtime.sleep(PAUSE_NS).await,
+        }
+    }
+}
+
+/// Enters the entries of a segment into the indexes. Returns the latest version of each shard in it.
+///
+/// As published, an entry counts as soon as it is found, whether it has its other copies or not.
+pub(crate) fn digest(store: &Store, segment: u32) -> BTreeMap<u16, u64> {
+    let start = store.segments.start(segment);
+    let mut bytes = vec![0; store.segments.size() as usize];
+    store.memory.read(start, &mut bytes);
+    let mut versions = BTreeMap::new();
+    for (at, entry) in entries(&bytes) {
+        if entry.shard >= store.placement.shards() {
+            continue;
+        }
+        // An index without room loses the entry until its segment is read again.
+        let _ = store.publish(&entry, start + at as u64);
+        let latest: &mut u64 = versions.entry(entry.shard).or_default();
+        *latest = entry.version.max(*latest);
+    }
+    versions
+}

@@ -1,0 +1,66 @@
+//! The memory from which entries are sent.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_fabric::{Access, LocalSpan, MemoryRegion, Port};
+
+use super::super::entry::ENTRY_SIZE_MAX;
+use crate::PublishedError;
+
+/// Slots of a worker: more than requests that its clients have under way.
+const SLOTS: u64 = 4096;
+
+/// Slots for entries in transit. The one that was freed last is taken first: its lines are in the cache.
+pub(super) struct Staging {
+    port: Rc<Port>,
+    region: MemoryRegion,
+    free: RefCell<Vec<u64>>,
+}
+
+/// A slot with an entry. It is free again when this is dropped, which must not be before the entry has left.
+pub(super) struct Staged<'a> {
+    staging: &'a Staging,
+    slot: u64,
+    /// The entry.
+    pub span: LocalSpan,
+}
+
+impl Staging {
+    /// Memory on the device of `port`.
+    pub fn new(port: &Rc<Port>) -> Result<Self, PublishedError> {
+        let size = SLOTS * ENTRY_SIZE_MAX as u64;
+        let region = port.device().allocate(size, Access::NONE)?;
+        Ok(Self {
+            port: port.clone(),
+            region,
+            free: RefCell::new((0..SLOTS).rev().collect()),
+        })
+    }
+
+    /// Copies `bytes` into a slot.
+    pub fn stage(&self, bytes: &[u8]) -> Result<Staged<'_>, PublishedError> {
+        let slot = self.free.borrow_mut().pop();
+        let slot = slot.ok_or(PublishedError::Full)?;
+        let span = LocalSpan {
+            region: self.region,
+            offset: slot * ENTRY_SIZE_MAX as u64,
+            size: bytes.len() as u32,
+        };
+        self.port
+            .device()
+            .memory(self.region)
+            .write(span.offset, bytes);
+        Ok(Staged {
+            staging: self,
+            slot,
+            span,
+        })
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        self.staging.free.borrow_mut().push(self.slot);
+    }
+}
