@@ -10,7 +10,7 @@ use stonecast_persist::execute::Commit;
 use super::RowanOptions;
 use super::cleaner::clean_forever;
 use super::control::Control;
-use super::digest::digest_forever;
+use super::digest::{digest_all, digest_forever, recover};
 use super::placement::Placement;
 use super::store::Store;
 use super::worker::Worker;
@@ -44,8 +44,8 @@ pub struct RowanServer {
 }
 
 impl RowanServer {
-    /// Opens server `server` in `memory`, which holds nothing or what [`RowanServer::recover`] reads, and lets its threads
-    /// run. It takes requests when all servers are open and [`RowanServer::connect`] has ended.
+    /// Opens server `server` in `memory`, rebuilds its indexes from what it finds there, and lets its threads run. It takes
+    /// requests when all servers are open and [`RowanServer::connect`] has ended.
     ///
     /// # Errors
     ///
@@ -63,6 +63,7 @@ impl RowanServer {
         let dram = device.memory(region);
         let store = Store::new(options.clone(), server, placement, memory, commit, dram);
         let store = Rc::new(store);
+        recover(&store);
         let control = Rc::new(Control::open(store.clone(), &seats.control)?);
         let mut workers = Vec::new();
         for (number, seat) in (0..).zip(&seats.workers) {
@@ -98,6 +99,12 @@ impl RowanServer {
     pub async fn connect(&self) -> Result<(), PublishedError> {
         try_join_all(self.workers.iter().map(|worker| worker.connect())).await?;
         self.control.connect().await
+    }
+
+    /// Enters everything that the logs of other servers hold at this moment into the indexes. The configuration manager lets a
+    /// backup do so before it makes it the primary of a shard ([`Placement::place`]).
+    pub fn digest_all(&self) {
+        digest_all(&self.store);
     }
 
     /// Full segments of the backups' logs that wait for a digest thread.

@@ -4,5 +4,6 @@ mod baselines;
 mod erda;
 mod flaws;
 mod rowan;
+mod rowan_flaws;
 mod rowan_scene;
 mod world;

@@ -1,10 +1,12 @@
 //! A cluster of Rowan-KV or of a rival in a simulated world.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::{
-    Features, Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
+    Fate, Features, Machine, MachineOptions, MachineProfile, Module, Process, RootPort, SimBacking,
+    Survivor, World,
 };
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
@@ -30,6 +32,7 @@ pub struct RowanScene {
     pub modules: Vec<Rc<Module>>,
     pub processes: Vec<Process>,
     pub servers: Vec<RowanServer>,
+    client_machines: RefCell<Vec<Machine>>,
 }
 
 /// Three servers with two shards each and two workers, and segments that some entries fill.
@@ -49,6 +52,11 @@ pub fn small(replication: Replication) -> RowanOptions {
 
 impl RowanScene {
     pub fn new(options: RowanOptions) -> Self {
+        Self::unopened(options).open_all(false)
+    }
+
+    /// Machines without servers.
+    pub fn unopened(options: RowanOptions) -> Self {
         let world = World::new(7);
         let machine_options = MachineOptions {
             platform: PLATFORM,
@@ -59,32 +67,88 @@ impl RowanScene {
             cores: 36,
             ..MachineOptions::new(MachineProfile::by_name("connectx5-rowan").unwrap())
         };
-        let machines: Vec<Machine> = (0..options.servers)
-            .map(|_| world.machine(machine_options))
-            .collect();
-        let modules = machines
-            .iter()
-            .map(|&machine| world.module(machine, Survivor::default()))
-            .collect();
-        let mut scene = Self {
+        Self {
             placement: Rc::new(Placement::new(&options)),
             world,
             options,
             machine_options,
-            machines,
-            modules,
+            machines: Vec::new(),
+            modules: Vec::new(),
             processes: Vec::new(),
             servers: Vec::new(),
+            client_machines: RefCell::default(),
+        }
+    }
+
+    /// The scene with open servers.
+    pub fn open_all(mut self, relaxed_ordering: bool) -> Self {
+        for server in 0..self.options.servers {
+            let machine = self.world.machine(self.machine_options);
+            self.machines.push(machine);
+            self.modules
+                .push(self.world.module(machine, Survivor::default()));
+            let (process, opened) = self.open(server, relaxed_ordering);
+            self.processes.push(process);
+            self.servers.push(opened);
+        }
+        for server in &self.servers {
+            self.world.block_on(server.connect()).unwrap();
+        }
+        self
+    }
+
+    /// Opens server `server` again on what its memory holds. Other servers have no connection to it.
+    pub fn reopen(&mut self, server: u32) {
+        let (process, opened) = self.open(server, false);
+        self.processes[server as usize] = process;
+        self.servers[server as usize] = opened;
+    }
+
+    /// The line of a server's memory that a power cut may take, the first one.
+    pub fn first_undecided(&self, server: usize) -> u64 {
+        let wreck = self
+            .world
+            .wreck(self.machines[server], &self.modules[server]);
+        let offsets = (0..wreck.undecided()).map(|unit| wreck.offset(unit));
+        offsets.min().expect("something may be lost")
+    }
+
+    /// What a server's memory holds after a power cut that takes every line it may take at the offsets for which `survives`
+    /// is false.
+    fn survivor(&self, server: usize, survives: impl Fn(u64) -> bool) -> Survivor {
+        let wreck = self
+            .world
+            .wreck(self.machines[server], &self.modules[server]);
+        let fate = |unit: usize| Fate {
+            stores: if survives(wreck.offset(unit)) {
+                wreck.stores(unit)
+            } else {
+                0
+            },
+            torn: 0,
         };
-        for server in 0..scene.options.servers {
-            let (process, opened) = scene.open(server);
-            scene.processes.push(process);
-            scene.servers.push(opened);
-        }
-        for server in &scene.servers {
-            scene.world.block_on(server.connect()).unwrap();
-        }
-        scene
+        let fates: Vec<Fate> = (0..wreck.undecided()).map(fate).collect();
+        wreck.survivor(&fates)
+    }
+
+    /// Cuts a server's power. Undecided bytes survive at the offsets for which `survives` returns true.
+    pub fn cut_power(&self, server: usize, survives: impl Fn(u64) -> bool) {
+        let survivor = self.survivor(server, survives);
+        self.world.cut_power(self.machines[server]);
+        self.modules[server].restart(survivor);
+    }
+
+    /// Whether `value` lies anywhere in a server's memory after a power cut that takes all that it may take.
+    pub fn survives(&self, server: u32, value: &[u8]) -> bool {
+        let survivor = self.survivor(server as usize, |_| false);
+        let mut bytes = vec![0; self.options.memory_size() as usize];
+        survivor.read(0, &mut bytes);
+        bytes.windows(value.len()).any(|found| found == value)
+    }
+
+    /// The machine of the client that connected as number `client`.
+    pub fn client_machine(&self, client: usize) -> Machine {
+        self.client_machines.borrow()[client]
     }
 
     pub fn memory(&self, server: u32) -> Rc<dyn PersistentRegion> {
@@ -99,12 +163,17 @@ impl RowanScene {
     }
 
     /// Starts a server on its memory.
-    pub fn open(&self, server: u32) -> (Process, RowanServer) {
+    fn open(&self, server: u32, relaxed_ordering: bool) -> (Process, RowanServer) {
         let process = self.world.process(self.machines[server as usize]);
+        let root_port = RootPort {
+            relaxed_ordering,
+            ..RootPort::default()
+        };
         let seat = || {
             let thread = process.thread();
+            let device = thread.open_device_at(root_port);
             Seat {
-                port: thread.port(1 << 16).unwrap(),
+                port: thread.port_on(device, 1 << 16).unwrap(),
                 runtime: thread.runtime(),
             }
         };
@@ -129,7 +198,9 @@ impl RowanScene {
 
     /// A client on a machine of its own, with its process.
     pub fn client(&self, worker: u32) -> (Process, Rc<RowanClient>) {
-        let process = self.world.process(self.world.machine(self.machine_options));
+        let machine = self.world.machine(self.machine_options);
+        self.client_machines.borrow_mut().push(machine);
+        let process = self.world.process(machine);
         let (port, runtime) = (process.port(4096).unwrap(), process.runtime());
         let connecting = RowanClient::connect(
             &self.options,
