@@ -16,7 +16,7 @@ use stonecast_fabric::Runtime;
 
 use super::entry::{Entry, entries};
 use super::log::Log;
-use super::segments::{LogKind, State};
+use super::segments::{Cleanable, LogKind, State};
 use super::store::Store;
 use crate::PublishedError;
 
@@ -58,21 +58,16 @@ fn choose(store: &Store) -> Vec<u32> {
         return Vec::new();
     }
     let mut cleanable = store.segments.cleanable();
-    let (least, worth): (_, fn(&(u32, f64, u64)) -> f64) = if free < LITTLE_ROOM {
-        (COMBINED, |&(_, live, age)| {
-            (1.0 - live) * age as f64 / (1.0 + live)
-        })
-    } else {
-        cleanable.retain(|&(_, live, _)| live < MOSTLY_DEAD);
-        (1, |&(_, live, _)| 1.0 - live)
+    let is_scarce = free < LITTLE_ROOM;
+    let least = if is_scarce { 1.0 } else { MOSTLY_DEAD };
+    cleanable.retain(|segment| segment.live < least);
+    let worth = |segment: &Cleanable| match is_scarce {
+        true => (1.0 - segment.live) * segment.age as f64 / (1.0 + segment.live),
+        false => 1.0 - segment.live,
     };
-    cleanable.retain(|&(_, live, _)| live < 1.0);
     cleanable.sort_by(|one, other| worth(other).total_cmp(&worth(one)));
-    cleanable.truncate(least);
-    cleanable
-        .into_iter()
-        .map(|(segment, _, _)| segment)
-        .collect()
+    cleanable.truncate(if is_scarce { COMBINED } else { 1 });
+    cleanable.iter().map(|segment| segment.number).collect()
 }
 
 /// Moves the live entries of a segment behind those of `log`, and frees the segment.
@@ -86,7 +81,7 @@ async fn clean(store: &Store, log: &Log, segment: u32) -> Result<(), PublishedEr
         let named = (entry.shard < store.placement.shards())
             .then(|| store.find(entry.shard, entry.key))
             .flatten();
-        if !named.is_some_and(|located| located.place == place) {
+        if named.is_none_or(|located| located.place != place) {
             continue;
         }
         match entry.value {

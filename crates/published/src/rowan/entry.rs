@@ -11,8 +11,8 @@
 pub(crate) const HEADER_SIZE: usize = 24;
 /// Entries begin at multiples of this many bytes: the stride of the receive buffers.
 pub(crate) const UNIT: usize = 64;
-/// Bytes of the longest entry: a message of one packet, and a number of units that the index can hold.
-pub(crate) const ENTRY_SIZE_MAX: usize = 63 * UNIT;
+/// Bytes of the longest entry, which a message carries in one packet. The designs are for small objects.
+pub(crate) const ENTRY_SIZE_MAX: usize = 15 * UNIT;
 /// Bytes of the longest value.
 pub(crate) const VALUE_SIZE_MAX: usize = ENTRY_SIZE_MAX - HEADER_SIZE;
 const DELETED: u16 = u16::MAX;

@@ -46,7 +46,7 @@ pub struct RowanOptions {
     pub replication: Replication,
     /// The addresses of seats begin with this.
     pub addresses: String,
-    /// Servers.
+    /// The number of servers.
     pub servers: u32,
     /// Shards of which each server is the primary.
     pub shards_each: u32,

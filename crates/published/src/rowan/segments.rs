@@ -52,7 +52,7 @@ pub(crate) struct Segments {
 struct Content {
     free: VecDeque<u32>,
     segments: Vec<Segment>,
-    /// Counts the segments that became full: their age.
+    /// Counts the changes of segments.
     filled: u64,
 }
 
@@ -65,6 +65,16 @@ struct Segment {
     /// Entries whose copies are under way.
     pending: u32,
     filled: u64,
+}
+
+/// A segment that may be cleaned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cleanable {
+    pub number: u32,
+    /// The part of it that is live.
+    pub live: f64,
+    /// Changes of segments since it became full.
+    pub age: u64,
 }
 
 const KINDS: [LogKind; 3] = [LogKind::Primary, LogKind::Backup, LogKind::Cleaned];
@@ -205,19 +215,17 @@ impl Segments {
         self.content.borrow().segments[number as usize].pending
     }
 
-    /// The segments that may be cleaned, with the part of each that is live and the number of segments that became full after it.
-    pub fn cleanable(&self) -> Vec<(u32, f64, u64)> {
+    /// The segments that may be cleaned.
+    pub fn cleanable(&self) -> Vec<Cleanable> {
         let content = self.content.borrow();
         let units = (self.size / UNIT as u64) as f64;
         let numbered = (0..).zip(&content.segments);
         numbered
             .filter(|(_, segment)| segment.state == State::Committed)
-            .map(|(number, segment)| {
-                (
-                    number,
-                    f64::from(segment.live) / units,
-                    content.filled - segment.filled,
-                )
+            .map(|(number, segment)| Cleanable {
+                number,
+                live: f64::from(segment.live) / units,
+                age: content.filled - segment.filled,
             })
             .collect()
     }

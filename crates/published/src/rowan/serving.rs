@@ -29,7 +29,7 @@ pub(crate) const IN_FLIGHT_MAX: usize = 64;
 /// Bytes of most answers.
 const SHORT: u64 = 256;
 /// Receive buffers of a thread.
-const BUFFERS: u32 = 4096;
+const BUFFERS: u32 = 1024;
 /// Used buffers that are posted again with one doorbell.
 const REPOSTED: usize = 32;
 

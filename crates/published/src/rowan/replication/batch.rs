@@ -45,7 +45,7 @@ enum Stage {
     Open,
     /// Takes no further entry.
     Closed,
-    /// Persisted.
+    /// Its entries are persisted.
     Done,
     Failed,
 }

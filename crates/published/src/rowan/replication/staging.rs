@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use stonecast_fabric::{Access, LocalSpan, MemoryRegion, Port};
 
-use super::super::entry::ENTRY_SIZE_MAX;
 use crate::PublishedError;
 
 /// Slots of a worker: more than requests that its clients have under way.
 const SLOTS: u64 = 4096;
+/// Bytes of a slot: an entry, or a batch of entries.
+const SLOT_SIZE: u64 = 4096;
 
 /// Slots for entries in transit. The one that was freed last is taken first: its lines are in the cache.
 pub(super) struct Staging {
@@ -29,7 +30,7 @@ pub(super) struct Staged<'a> {
 impl Staging {
     /// Memory on the device of `port`.
     pub fn new(port: &Rc<Port>) -> Result<Self, PublishedError> {
-        let size = SLOTS * ENTRY_SIZE_MAX as u64;
+        let size = SLOTS * SLOT_SIZE;
         let region = port.device().allocate(size, Access::NONE)?;
         Ok(Self {
             port: port.clone(),
@@ -40,11 +41,12 @@ impl Staging {
 
     /// Copies `bytes` into a slot.
     pub fn stage(&self, bytes: &[u8]) -> Result<Staged<'_>, PublishedError> {
+        assert!(bytes.len() as u64 <= SLOT_SIZE, "a batch fits a slot");
         let slot = self.free.borrow_mut().pop();
         let slot = slot.ok_or(PublishedError::Full)?;
         let span = LocalSpan {
             region: self.region,
-            offset: slot * ENTRY_SIZE_MAX as u64,
+            offset: slot * SLOT_SIZE,
             size: bytes.len() as u32,
         };
         self.port
