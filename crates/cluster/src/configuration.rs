@@ -53,6 +53,37 @@ pub struct Policy {
     pub lease: Timing,
     /// Silence after which a copy is removed from every group, in nanoseconds.
     pub remove_after_ns: Nanoseconds,
+    /// The seed by which all nodes hash keys. Every client of the cluster knows the seed; a party without it can guess no keys of one shard. `None`: the
+    /// cluster keeps no keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_seed: Option<HashSeed>,
+}
+
+/// The seed of the hashes of keys: 16 hexadecimal digits in a document, and hidden in messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HashSeed(pub u64);
+
+impl fmt::Debug for HashSeed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("HashSeed(..)")
+    }
+}
+
+impl Serialize for HashSeed {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{:016x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for HashSeed {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let seed = u64::from_str_radix(&text, 16).ok();
+        // The digits of another seed are not told.
+        let is_canonical = |seed: &u64| format!("{seed:016x}") == text;
+        let seed = seed.filter(is_canonical).map(Self);
+        seed.ok_or_else(|| serde::de::Error::custom("hash_seed is not 16 hexadecimal digits"))
+    }
 }
 
 impl Policy {
@@ -72,6 +103,7 @@ impl Policy {
             shards,
             lease: Timing::SHARED_CORES,
             remove_after_ns: 500_000_000,
+            hash_seed: None,
         }
     }
 }

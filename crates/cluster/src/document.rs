@@ -1,11 +1,12 @@
 //! A configuration as bytes.
 //!
 //! ```text
-//!   stonecast-configuration 3 9f8e…32 hexadecimal digits…\n     format version, XXH3-128 of the rest, seeded with the version
+//!   stonecast-configuration 4 9f8e…32 hexadecimal digits…\n     format version, XXH3-128 of the rest, seeded with the version
 //!   { "nonce": …, "epoch": …, … }\n                            JSON, for people to read
 //! ```
 //!
-//! Format 2 lacks copies that leave, and is read as a configuration in which none does. Its tag has no seed.
+//! Format 3 lacks the seed of the hashes of keys, and is read as the configuration of a cluster that keeps no keys. Format 2 also lacks copies that leave, and
+//! is read as a configuration in which none does. Its tag has no seed.
 //!
 //! The tag finds accidents, not attackers: a program that may write to the store may write a configuration.
 
@@ -19,9 +20,11 @@ use crate::store::VALUE_SIZE_MAX;
 
 const MAGIC: &str = "stonecast-configuration";
 /// The format that this program writes.
-const VERSION: u32 = 3;
-/// The oldest format that this program reads. It lacks [`Group::leaving`](crate::Group).
+const VERSION: u32 = 4;
+/// The oldest format that this program reads. It lacks [`Group::leaving`](crate::Group) and the seed of the hashes.
 const OLDEST: u32 = 2;
+/// The first format with the seed of the hashes.
+const WITH_HASH_SEED: u32 = 4;
 /// Longest document, in bytes: a store may answer with any bytes.
 const SIZE_MAX: usize = VALUE_SIZE_MAX;
 
@@ -135,6 +138,11 @@ impl Configuration {
         if version == OLDEST && leaves {
             return Err(DocumentError::Malformed {
                 reason: format!("format {OLDEST} has no field `leaving`"),
+            });
+        }
+        if version < WITH_HASH_SEED && configuration.policy.hash_seed.is_some() {
+            return Err(DocumentError::Malformed {
+                reason: format!("format {version} has no field `hash_seed`"),
             });
         }
         configuration.check().map_err(DocumentError::Inconsistent)?;

@@ -54,8 +54,8 @@ pub use change::{ChangeError, Writer, change};
 pub use changes::Refusal;
 pub use check::Inconsistency;
 pub use configuration::{
-    Attempt, Configuration, ConfigurationId, Epoch, Group, Node, NodePlatform, NodeState, Nonce,
-    Policy, Subject, Term,
+    Attempt, Configuration, ConfigurationId, Epoch, Group, HashSeed, Node, NodePlatform, NodeState,
+    Nonce, Policy, Subject, Term,
 };
 pub use create::{CreateError, create};
 pub use document::DocumentError;

@@ -66,7 +66,8 @@ pub use platform::{
     Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName,
 };
 pub use pool::{
-    CAPACITY_MAX, OpenMode, Pool, PoolOptions, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT,
-    SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, SHARDS_MAX, header_table, segment_size_default,
+    CAPACITY_MAX, Membership, MembershipCell, OpenMode, Pool, PoolOptions, Repair,
+    SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, SHARDS_MAX,
+    header_table, segment_size_default,
 };
 pub use region::{MappedPlace, Region, Share};

@@ -1,7 +1,9 @@
 //! Configurations as bytes.
 
 use rand::RngExt as _;
-use stonecast_cluster::{Configuration, DocumentError, NodeState, Policy, VALUE_SIZE_MAX};
+use stonecast_cluster::{
+    Configuration, DocumentError, HashSeed, NodeState, Policy, VALUE_SIZE_MAX,
+};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::cluster::{NONCE, an_attempt, name, placed, random, start};
@@ -51,8 +53,8 @@ fn damage_names_the_bytes_and_both_tags() {
 #[test]
 fn a_configuration_of_another_format_is_refused_by_its_format_whatever_follows() {
     let refused = |text: &str| Configuration::decode(text.as_bytes()).unwrap_err();
-    let newer = refused("stonecast-configuration 4 another-tag with more\nanything");
-    assert_eq!(newer, DocumentError::Newer { found: 4 });
+    let newer = refused("stonecast-configuration 5 another-tag with more\nanything");
+    assert_eq!(newer, DocumentError::Newer { found: 5 });
     let older = refused("stonecast-configuration 1 another-tag with more\nanything");
     assert_eq!(older, DocumentError::Older { found: 1 });
 }
@@ -60,8 +62,8 @@ fn a_configuration_of_another_format_is_refused_by_its_format_whatever_follows()
 /// A body with the right tag, as a faulty program may write it.
 fn tagged(body: &str) -> Vec<u8> {
     format!(
-        "stonecast-configuration 3 {:032x}\n{body}",
-        xxh3_128_with_seed(body.as_bytes(), 3)
+        "stonecast-configuration 4 {:032x}\n{body}",
+        xxh3_128_with_seed(body.as_bytes(), 4)
     )
     .into_bytes()
 }
@@ -98,6 +100,37 @@ fn format_2_is_read_as_long_as_it_says_nothing_of_copies_that_leave() {
     let refused = Configuration::decode(as_format_2(moving.encode()).as_bytes()).unwrap_err();
     assert!(
         matches!(&refused, DocumentError::Malformed { reason } if reason.contains("leaving")),
+        "{refused}"
+    );
+}
+
+/// Needs the digits as text: a reader of JSON may take a large number for a neighbour of it.
+#[test]
+fn the_seed_of_the_hashes_is_kept_and_no_message_shows_it() {
+    let policy = Policy {
+        hash_seed: Some(HashSeed(0xfedc_ba98_7654_3210)),
+        ..Policy::new(3, 4)
+    };
+    let written = Configuration::create(NONCE, policy, an_attempt());
+    let document = String::from_utf8(written.encode()).unwrap();
+    assert!(document.contains("\"hash_seed\":\"fedcba9876543210\""));
+    assert_eq!(
+        Configuration::decode(document.as_bytes()),
+        Ok(written.clone())
+    );
+    assert!(format!("{written:?}").contains("HashSeed(..)"));
+    let (_, body) = document.split_once('\n').unwrap();
+    for wrong in ["fedcba987654321", "FEDCBA9876543210", "+edcba9876543210"] {
+        let body = body.replace("fedcba9876543210", wrong);
+        let refused = Configuration::decode(&tagged(&body)).unwrap_err();
+        assert!(!refused.to_string().contains(wrong), "{refused}");
+        assert!(refused.to_string().contains("hash_seed"), "{refused}");
+    }
+    let tag = xxh3_128_with_seed(body.as_bytes(), 3);
+    let older = format!("stonecast-configuration 3 {tag:032x}\n{body}");
+    let refused = Configuration::decode(older.as_bytes()).unwrap_err();
+    assert!(
+        refused.to_string().contains("format 3 has no field"),
         "{refused}"
     );
 }

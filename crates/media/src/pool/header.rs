@@ -10,9 +10,10 @@ use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 use crate::pool::geometry::{check_geometry, check_shards};
 use crate::pool::layout::{
     COMPATIBLE, COMPATIBLE_HOME, COMPATIBLE_SHARDS, HeaderBytes, INCOMPATIBLE,
-    INCOMPATIBLE_APPENDED, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE, VERSION,
-    checksum,
+    INCOMPATIBLE_APPENDED, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_MEMBER, INCOMPATIBLE_PUBLISHED,
+    MAGIC, SIZE, VERSION, checksum,
 };
+use crate::pool::membership::Membership;
 use crate::pool::options::PoolOptions;
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 
@@ -250,6 +251,18 @@ impl Header {
                     false => bytes.cluster_seed.as_bytes(),
                 },
             ),
+            (
+                offset_of!(HeaderBytes, cluster),
+                match self.membership() {
+                    Some(_) => &[],
+                    None => &bytes.as_bytes()
+                        [offset_of!(HeaderBytes, cluster)..offset_of!(HeaderBytes, reserved_lease)],
+                },
+            ),
+            (
+                offset_of!(HeaderBytes, reserved_lease),
+                bytes.reserved_lease.as_bytes(),
+            ),
             (offset_of!(HeaderBytes, reserved), &bytes.reserved[..]),
         ];
         for (offset, field) in reserved {
@@ -331,6 +344,28 @@ impl Header {
         next
     }
 
+    /// The header of the pool of a node in that configuration.
+    pub fn member(&self, membership: Membership) -> Self {
+        let Membership {
+            cluster,
+            epoch,
+            attempt,
+            lease_duration_ns,
+            lease_tick_ns,
+            lease_drift_ppm,
+        } = membership;
+        let mut next = self.changed();
+        let bytes = &mut next.bytes;
+        bytes.incompatible = U64::new(bytes.incompatible.get() | INCOMPATIBLE_MEMBER);
+        bytes.cluster = U128::new(cluster);
+        bytes.epoch = U64::new(epoch);
+        bytes.attempt = U128::new(attempt);
+        bytes.lease_duration = U64::new(lease_duration_ns);
+        bytes.lease_tick = U64::new(lease_tick_ns);
+        bytes.lease_drift = U32::new(lease_drift_ppm);
+        next
+    }
+
     /// Features that this program does not know and without which no program opens the pool.
     pub fn unknown_incompatible(&self) -> u64 {
         self.bytes.incompatible.get() & !INCOMPATIBLE
@@ -374,6 +409,19 @@ impl Header {
     /// The seed of the cluster; `None`: the pool is of no cluster.
     pub fn cluster_seed(&self) -> Option<u64> {
         self.is_of_cluster().then(|| self.bytes.cluster_seed.get())
+    }
+    /// The configuration in which the node of this pool last was; `None`: the pool is no node's.
+    pub fn membership(&self) -> Option<Membership> {
+        let bytes = &self.bytes;
+        let is_member = bytes.incompatible.get() & INCOMPATIBLE_MEMBER != 0;
+        is_member.then(|| Membership {
+            cluster: bytes.cluster.get(),
+            epoch: bytes.epoch.get(),
+            attempt: bytes.attempt.get(),
+            lease_duration_ns: bytes.lease_duration.get(),
+            lease_tick_ns: bytes.lease_tick.get(),
+            lease_drift_ppm: bytes.lease_drift.get(),
+        })
     }
     pub fn platform(&self) -> DeclaredPlatform {
         let known = "checked when the header was decoded";

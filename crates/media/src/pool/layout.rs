@@ -16,13 +16,15 @@ pub(super) const VERSION: u32 = 2;
 
 /// The incompatible features that this program knows, as bits.
 pub(super) const INCOMPATIBLE: u64 =
-    INCOMPATIBLE_PUBLISHED | INCOMPATIBLE_APPENDED | INCOMPATIBLE_CLUSTER;
+    INCOMPATIBLE_PUBLISHED | INCOMPATIBLE_APPENDED | INCOMPATIBLE_CLUSTER | INCOMPATIBLE_MEMBER;
 /// Clients have published: the log may hold void records.
 pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
 /// Segments may be filled by appends.
 pub(super) const INCOMPATIBLE_APPENDED: u64 = 2;
 /// A ledger says which records count, and the header has the seed of the cluster.
 pub(super) const INCOMPATIBLE_CLUSTER: u64 = 4;
+/// The pool is that of a node, and the header has the configuration in which the node last was.
+pub(super) const INCOMPATIBLE_MEMBER: u64 = 8;
 /// The compatible features that this program knows, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME | COMPATIBLE_SHARDS;
 /// The header has the home of the pool. A program that does not know the feature leaves the field as it is.
@@ -62,7 +64,14 @@ pub(super) struct HeaderBytes {
     pub shards: U32,
     pub reserved_shards: U32,
     pub cluster_seed: U64,
-    pub reserved: [u8; 3912],
+    pub cluster: U128,
+    pub epoch: U64,
+    pub attempt: U128,
+    pub lease_duration: U64,
+    pub lease_tick: U64,
+    pub lease_drift: U32,
+    pub reserved_lease: U32,
+    pub reserved: [u8; 3848],
 }
 
 /// Bytes of one copy.
@@ -97,7 +106,7 @@ fields! {
     version: "format version, 2",
     size: "bytes of this copy, 4096",
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
-    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there",
+    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there. Bit 3: the pool of a node, which must not serve it in an earlier configuration, and the fields from `cluster` to `lease drift` are there",
     read_only_compatible: "feature bits; a program that does not know one of them reads the pool and writes nothing",
     compatible: "feature bits; a program that does not know one of them keeps it and goes on. Bit 0: `home` is there. Bit 1: `shards` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",
@@ -119,6 +128,13 @@ fields! {
     shards: "number of even ranges of key hashes, each with an index of its own, 2 to 32; 0 without bit 1: one",
     reserved_shards: "zero",
     cluster_seed: "seed of the hashes of keys, the same in all pools of a cluster; 0 without incompatible bit 2: the tag key is the seed",
+    cluster: "name of the cluster of which the pool is a node's; this field and those up to `lease drift` are 0 without incompatible bit 3",
+    epoch: "the latest configuration in which the node was",
+    attempt: "number of the attempt that stored that configuration",
+    lease_duration: "longest lease that the node may have granted, in ns",
+    lease_tick: "greatest age of the time that a clock shows, under that lease, in ns",
+    lease_drift: "greatest deviation of a clock's rate, under that lease, in millionths",
+    reserved_lease: "zero",
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 
@@ -139,7 +155,7 @@ const _: () = {
         offset_of!(HeaderBytes, shards) == 168 && offset_of!(HeaderBytes, reserved_shards) == 172
     );
     assert!(
-        offset_of!(HeaderBytes, cluster_seed) == 176 && offset_of!(HeaderBytes, reserved) == 184
+        offset_of!(HeaderBytes, cluster_seed) == 176 && offset_of!(HeaderBytes, reserved) == 248
     );
     let mut next = 0;
     let mut index = 0;

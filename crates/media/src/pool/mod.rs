@@ -22,8 +22,10 @@ mod copies;
 mod geometry;
 mod header;
 mod layout;
+mod membership;
 mod options;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::Corruption;
@@ -42,6 +44,7 @@ pub use geometry::{
 };
 pub(crate) use layout::MAGIC as HEADER_MAGIC;
 pub use layout::header_table;
+pub use membership::{Membership, MembershipCell};
 pub use options::PoolOptions;
 
 /// The purpose of an opening.
@@ -69,12 +72,41 @@ pub struct Repair {
 pub struct Pool {
     backing: Rc<dyn Backing>,
     log: Rc<dyn PersistentRegion>,
-    header: Header,
+    header: SharedHeader,
     was_clean: bool,
     same_power_cycle: bool,
     was_copied: bool,
     /// Whether clients published in the previous run, which did not close the pool.
     may_be_published: bool,
+}
+
+/// The header of an open pool, which the pool and its [`MembershipCell`] change.
+#[derive(Clone)]
+struct SharedHeader(Rc<RefCell<Header>>);
+
+impl SharedHeader {
+    fn new(header: Header) -> Self {
+        Self(Rc::new(RefCell::new(header)))
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Header) -> T) -> T {
+        look(&self.0.borrow())
+    }
+
+    /// Changes the header, durably.
+    fn change(
+        &self,
+        backing: &dyn Backing,
+        change: impl FnOnce(&Header) -> Header,
+    ) -> Result<(), MediaError> {
+        let changed = self.read(change);
+        self.0.replace(changed);
+        self.store(backing, COPIES)
+    }
+
+    fn store(&self, backing: &dyn Backing, order: [Blob; 2]) -> Result<(), MediaError> {
+        copies::store(backing, &self.0.borrow(), order)
+    }
 }
 
 impl Pool {
@@ -107,13 +139,13 @@ impl Pool {
         let pool = Self {
             backing,
             log,
-            header,
+            header: SharedHeader::new(header),
             was_clean: true,
             same_power_cycle: true,
             was_copied: false,
             may_be_published: false,
         };
-        pool.store_header(COPIES)?;
+        pool.header.store(&*pool.backing, COPIES)?;
         Ok(pool)
     }
 
@@ -175,7 +207,7 @@ impl Pool {
         let pool = Self {
             backing,
             log,
-            header,
+            header: SharedHeader::new(header),
             was_clean,
             same_power_cycle,
             was_copied,
@@ -183,7 +215,7 @@ impl Pool {
         };
         let written = mode != OpenMode::Inspect;
         if written {
-            pool.store_header(stale_first)?;
+            pool.header.store(&*pool.backing, stale_first)?;
         }
         Ok((
             pool,
@@ -202,40 +234,38 @@ impl Pool {
     /// durable, and before anything new is acknowledged.
     pub fn recovered(&mut self) -> Result<(), MediaError> {
         let (power_cycle, home) = (self.backing.power_cycle(), self.backing.home());
-        if self.header.power_cycle() == power_cycle && self.header.home() == home {
-            return Ok(());
+        let is_noted =
+            |header: &Header| header.power_cycle() == power_cycle && header.home() == home;
+        match self.header.read(is_noted) {
+            true => Ok(()),
+            false => self.change(|header| header.recovered(power_cycle).at(home)),
         }
-        self.header = self.header.recovered(power_cycle).at(home);
-        self.store_header(COPIES)
     }
 
     /// Marks the pool as closed in order. To be called when everything in the log is persisted, its checkpoint is stored if
     /// there was room for one, and no party writes or publishes any more. A pool that is dropped without this call is
     /// recovered at the next opening.
-    pub fn close(mut self) -> Result<(), MediaError> {
-        self.header = self.header.closed();
-        self.store_header(COPIES)
+    pub fn close(self) -> Result<(), MediaError> {
+        self.change(Header::closed)
     }
 
     /// Notes durably that clients publish in this pool. To be called before the first client does: the log may then hold
     /// records that earlier versions of the format take for damage, and the next server must know that it may have to wait
     /// for clients.
     pub fn let_clients_publish(&mut self) -> Result<(), MediaError> {
-        if self.header.is_published() {
-            return Ok(());
+        match self.header.read(Header::is_published) {
+            true => Ok(()),
+            false => self.change(Header::published),
         }
-        self.header = self.header.published();
-        self.store_header(COPIES)
     }
 
     /// Notes durably that other nodes append to this pool. To be called before the first segment becomes one that appends
     /// fill: earlier versions of the program take such a segment for a free one.
     pub fn let_nodes_append(&mut self) -> Result<(), MediaError> {
-        if self.header.is_appended() {
-            return Ok(());
+        match self.header.read(Header::is_appended) {
+            true => Ok(()),
+            false => self.change(Header::appended),
         }
-        self.header = self.header.appended();
-        self.store_header(COPIES)
     }
 
     /// Whether clients of an earlier server may still publish: clients did publish, that server did not close the pool, and
@@ -257,17 +287,17 @@ impl Pool {
 
     /// The pool's name for programs.
     pub fn uuid(&self) -> Uuid {
-        self.header.uuid()
+        self.header.read(Header::uuid)
     }
 
     /// Bytes of the log.
     pub fn capacity(&self) -> u64 {
-        self.header.capacity()
+        self.header.read(Header::capacity)
     }
 
     /// Bytes of a segment.
     pub fn segment_size(&self) -> u64 {
-        self.header.segment_size()
+        self.header.read(Header::segment_size)
     }
 
     /// Number of segments in the log.
@@ -277,37 +307,42 @@ impl Pool {
 
     /// Number of even ranges of key hashes, each with an index of its own.
     pub fn shards(&self) -> u32 {
-        self.header.shards()
+        self.header.read(Header::shards)
     }
 
     /// The seed by which the nodes of the pool's cluster hash keys. A ledger says which records of such a pool count. `None`: the pool is of no cluster.
     pub fn cluster_seed(&self) -> Option<u64> {
-        self.header.cluster_seed()
+        self.header.read(Header::cluster_seed)
+    }
+
+    /// The place that keeps the configuration of its cluster in which the node of this pool last was.
+    pub fn membership(&self) -> MembershipCell {
+        MembershipCell::new(self.backing(), self.header.clone())
     }
 
     /// The platform, as the operator declared it.
     pub fn platform(&self) -> DeclaredPlatform {
-        self.header.platform()
+        self.header.read(Header::platform)
     }
 
     /// The promise of the pool.
     pub fn durability(&self) -> Durability {
-        self.header.durability()
+        self.header.read(Header::durability)
     }
 
     /// The opening of this run; when inspecting, of the last run.
     pub fn opening(&self) -> u32 {
-        self.header.opening()
+        self.header.read(Header::opening)
     }
 
     /// Seed of the record tags.
     pub fn tag_key(&self) -> u64 {
-        self.header.tag_key()
+        self.header.read(Header::tag_key)
     }
 
     /// Key of the commit tags. Never leaves the server.
     pub fn secret(&self) -> [u64; 2] {
-        self.header.secret()
+        self.header.read(Header::secret)
     }
 
     /// Whether the previous run closed the pool and nothing that it wrote can have been lost since. The checkpoint can be
@@ -324,7 +359,8 @@ impl Pool {
     /// The reason why an opening with [`OpenMode::Serve`] would refuse the pool, as far as the header alone shows.
     /// For inspection.
     pub fn serving_refusal(&self) -> Option<MediaError> {
-        refusal(&self.header, &*self.backing, OpenMode::Serve)
+        self.header
+            .read(|header| refusal(header, &*self.backing, OpenMode::Serve))
     }
 
     /// Whether the machine has not restarted since the last opening, so that bytes that were stored but not persisted are
@@ -333,8 +369,8 @@ impl Pool {
         self.same_power_cycle
     }
 
-    fn store_header(&self, order: [Blob; 2]) -> Result<(), MediaError> {
-        copies::store(&*self.backing, &self.header, order)
+    fn change(&self, change: impl FnOnce(&Header) -> Header) -> Result<(), MediaError> {
+        self.header.change(&*self.backing, change)
     }
 }
 

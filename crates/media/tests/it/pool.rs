@@ -5,7 +5,7 @@ use std::path::Path;
 
 use stonecast_base::Span;
 use stonecast_media::{
-    Backing as _, Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError,
+    Backing as _, Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError, Membership,
     PersistenceDomain, PoolOptions, SEGMENT_SIZE_MAX, SHARDS_MAX, persist_spans,
 };
 
@@ -466,4 +466,40 @@ fn a_pool_of_a_cluster_keeps_the_seed_of_its_cluster_and_any_other_pool_has_the_
         assert_eq!(header[32..40], u64::to_le_bytes(incompatible));
         assert_eq!(header[176..184], seed.unwrap_or(0).to_le_bytes());
     }
+}
+
+/// Needs the share of both in one header: the pool writes its header anew when it is closed.
+#[test]
+fn the_pool_of_a_node_keeps_its_configuration_and_an_earlier_program_refuses_it() {
+    let place = fast_place();
+    let directory = place.path().join("pool");
+    let options = PoolOptions {
+        cluster_seed: Some(5),
+        ..options(Durability::Process)
+    };
+    let mut pool = create(&directory, options).unwrap();
+    let cell = pool.membership();
+    assert_eq!(cell.load(), None);
+    let of_epoch = |epoch| Membership {
+        cluster: 0x5707_eca5 << 64,
+        epoch,
+        attempt: u128::MAX - 3,
+        lease_duration_ns: 10_000_000,
+        lease_tick_ns: 1_000,
+        lease_drift_ppm: 1_000,
+    };
+    for epoch in [4, 5] {
+        cell.store(of_epoch(epoch)).unwrap();
+        let stored = inspect(&directory).unwrap().0.membership().load();
+        assert_eq!(stored, Some(of_epoch(epoch)));
+    }
+    pool.let_clients_publish().unwrap();
+    cell.store(of_epoch(7)).unwrap();
+    drop(cell);
+    pool.close().unwrap();
+    let (pool, _) = serve(&directory).unwrap();
+    assert!(pool.was_clean());
+    assert_eq!(pool.membership().load(), Some(of_epoch(7)));
+    let header = std::fs::read(directory.join("header")).unwrap();
+    assert_eq!(header[32..40], u64::to_le_bytes(15));
 }
