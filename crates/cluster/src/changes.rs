@@ -266,6 +266,17 @@ impl Configuration {
         Ok(next.checked())
     }
 
+    /// Whether the cluster keeps keys, its shards are not placed yet, and there are enough nodes for their copies.
+    pub fn is_to_place_shards(&self) -> bool {
+        let placed = |group: &Group| matches!(group.subject, Subject::Keys(_));
+        let nodes = self.nodes.values();
+        let open = nodes
+            .filter(|node| node.state != NodeState::Draining)
+            .count();
+        let is_wanted = self.policy.shards > 0 && !self.groups.iter().any(placed);
+        is_wanted && open >= self.policy.replicas.into()
+    }
+
     /// Places the shards on all nodes that do not drain, which are members from here on.
     pub fn place_shards(&self) -> Result<Self, Refusal> {
         let placed = |group: &&Group| matches!(group.subject, Subject::Keys(_));

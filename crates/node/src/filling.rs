@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use stonecast_backup::StreamName;
 use stonecast_base::Nanoseconds;
-use stonecast_cluster::{Epoch, NodeName, Subject, Term};
+use stonecast_cluster::{Configuration, Epoch, NodeName, Subject, Term};
 
 use crate::join::Join;
 use crate::letter::Says;
@@ -15,6 +15,16 @@ use crate::store::Store;
 
 /// Joiners of a primary that are filled at the same time. The others wait: each of them takes room for entries that are not digested.
 const FILLED_MAX: usize = 4;
+
+/// Has the configuration place the shards, once there are enough nodes.
+async fn place_shards<S: Store>(shared: Rc<Shared<S>>) {
+    let decide = |present: &Configuration| match present.is_to_place_shards() {
+        true => present.place_shards().map(Some),
+        false => Ok(None),
+    };
+    let placed = shared.member.change(decide).await;
+    shared.end_change(placed.is_ok()).await;
+}
 
 /// Asks the configuration to fill this node with the copies that shards lack.
 async fn take_missing<S: Store>(shared: Rc<Shared<S>>) {
@@ -55,7 +65,8 @@ impl<S: Store> Shared<S> {
 }
 
 impl<C: 'static> State<C> {
-    /// Takes the steps of all joins that this node has a part in as a primary, and asks to be filled where copies are lacking.
+    /// Takes the steps of all joins that this node has a part in as a primary, asks to be filled where copies are lacking, and places shards that are not
+    /// placed yet.
     pub fn step_fillings<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
         for number in self.numbers() {
             let Some(group) = self.group(number).cloned() else {
@@ -64,6 +75,11 @@ impl<C: 'static> State<C> {
             for (joiner, join) in &group.joining {
                 self.fill(shared, number, (joiner, join.0));
             }
+        }
+        if self.configuration.is_to_place_shards() && !self.is_changing {
+            self.is_changing = true;
+            let placing = place_shards(shared.clone());
+            shared.runtime.spawn(Box::pin(placing));
         }
         let is_changing = self.is_changing || !self.configuration.lacks_copy_of(&self.me);
         if !is_changing {

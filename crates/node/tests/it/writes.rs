@@ -145,3 +145,16 @@ pub fn a_primary_answers_behind_its_own_commit() {
 fn the_own_log_of_a_primary_is_one_of_the_copies() {
     a_primary_answers_behind_its_own_commit();
 }
+
+/// Needs the change of the first node that sees enough of them.
+#[test]
+fn a_new_cluster_places_its_shards_when_its_nodes_have_started() {
+    let shape = Shape {
+        is_new: true,
+        ..Shape::THREE
+    };
+    let scene = Scene::settled(shape, 8);
+    (0..9).for_each(|turn| scene.write(turn % 3, 1));
+    assert!(scene.is_whole());
+    scene.assert_agreement();
+}

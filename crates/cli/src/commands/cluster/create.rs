@@ -3,7 +3,8 @@
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
-use stonecast_cluster::{Configuration, CreateError, Policy, Timing, create};
+use stonecast_cluster::{Configuration, CreateError, HashSeed, Policy, Timing, create};
+use stonecast_media::SHARDS_MAX;
 use uuid::Uuid;
 
 use super::store::{
@@ -27,8 +28,8 @@ pub struct Create {
     /// Copies of each shard, the primary's included: 1 to 5.
     #[arg(long, value_name = "COPIES", default_value_t = 3, value_parser = RangedU64ValueParser::<u8>::new().range(1..=u64::from(Policy::REPLICAS_MAX)))]
     pub replicas: u8,
-    /// Ranges into which the hashes of the keys are split: 1 to 4096.
-    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = RangedU64ValueParser::<u32>::new().range(1..=u64::from(Policy::SHARDS_MAX)))]
+    /// Ranges into which the hashes of the keys are split: 1 to 32.
+    #[arg(long, value_name = "NUMBER", default_value_t = SHARDS_MAX, value_parser = RangedU64ValueParser::<u32>::new().range(1..=u64::from(SHARDS_MAX)))]
     pub shards: u32,
     /// Fewest copies in sync with which a shard takes writes [default: 2 of three or more copies, otherwise 1].
     #[arg(long, value_name = "COPIES")]
@@ -54,7 +55,10 @@ struct Report<'a> {
 
 /// Creates the cluster, and prints its nonce.
 pub fn run(flags: &Create) -> Result<(), Failure> {
-    let policy = policy_of(flags)?;
+    let policy = Policy {
+        hash_seed: Some(HashSeed(u64::from_ne_bytes(entropy()?))),
+        ..policy_of(flags)?
+    };
     let open = OpenStore::open(&flags.store)?;
     let (store, runtime) = (&*open.store, open.executor.runtime());
     let (mut writer, nonce) = (writer()?, Uuid::from_bytes(entropy()?));

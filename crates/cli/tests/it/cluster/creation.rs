@@ -35,12 +35,12 @@ fn a_cluster_is_created_with_the_numbers_that_were_asked_for() {
 }
 
 #[test]
-fn defaults_are_three_copies_of_64_shards_and_writes_need_two() {
+fn defaults_are_three_copies_of_32_shards_and_writes_need_two() {
     let (_, created) = Cluster::created(&[]).read();
     let policy = created.policy;
     assert_eq!(
         (policy.replicas, policy.shards, policy.min_copies),
-        (3, 64, 2)
+        (3, 32, 2)
     );
     let (_, created) = Cluster::created(&["--replicas", "2"]).read();
     assert_eq!(created.policy.min_copies, 1);
@@ -89,8 +89,8 @@ fn impossible_numbers_are_wrong_usage_and_say_what_is_missing() {
     for (flags, part) in [
         (&["--replicas", "0"][..], "0 is not in 1..=5"),
         (&["--replicas", "6"], "6 is not in 1..=5"),
-        (&["--shards", "0"], "0 is not in 1..=4096"),
-        (&["--shards", "4097"], "4097 is not in 1..=4096"),
+        (&["--shards", "0"], "0 is not in 1..=32"),
+        (&["--shards", "33"], "33 is not in 1..=32"),
         (
             &["--min-copies", "4"],
             "--min-copies 4 needs 4 copies, and there are 3 of each shard: ask for --replicas 4 or more",

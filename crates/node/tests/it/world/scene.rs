@@ -33,6 +33,8 @@ pub struct Shape {
     /// Whether the devices pack messages, and report no arrivals.
     pub packs: bool,
     pub remove_after_ns: Nanoseconds,
+    /// Whether the first configuration has no node and no shard.
+    pub is_new: bool,
     /// The part of each shard that no key has.
     pub ballast: Ballast,
 }
@@ -47,6 +49,7 @@ impl Shape {
         segment_size: 16 * 1024,
         packs: false,
         remove_after_ns: 60 * MS,
+        is_new: false,
         ballast: Ballast::of(0),
     };
 
@@ -102,7 +105,7 @@ impl Scene {
         let places: Vec<_> = (0..3)
             .map(|index| Place::new(&world, index, shape))
             .collect();
-        for place in &places {
+        for place in places.iter().filter(|_| !shape.is_new) {
             place.disk.enter(Known::of(&first));
         }
         let founder = world.process(seats[0]);
@@ -149,7 +152,8 @@ impl Scene {
 
     /// The node that serves a shard.
     pub fn serving(&self, shard: u32) -> Option<&Place> {
-        let primary = self.stored().groups[shard as usize].primary.clone();
+        let stored = self.stored();
+        let primary = stored.groups.get(shard as usize)?.primary.clone();
         let place = self.place(&primary);
         let serves = place.node().and_then(|node| node.serves(shard));
         serves.map(|_| place)
@@ -335,6 +339,9 @@ fn first_configuration(shape: Shape) -> Configuration {
         number: Uuid::from_u128(1),
     };
     let mut configuration = Configuration::create(NONCE, policy, attempt);
+    if shape.is_new {
+        return configuration;
+    }
     for index in 0..3 {
         let start = Start::first(described(index, shape.plan));
         configuration = configuration.register(&name(index), &start).unwrap();
