@@ -14,6 +14,8 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod executor;
+mod frontend;
 pub mod shapes;
 mod space;
 mod tenure;
@@ -23,6 +25,8 @@ pub use backend::{
     Domain, DomainError, DomainPlace, Execute, Grant, HandedOver, Leftover, Medium, PAGE_SIZE,
     Raised, Taken, Territory,
 };
+pub use executor::Executor;
+pub use frontend::{DomainWriter, StageFault, Staged};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{

@@ -13,20 +13,25 @@
 //! Invariants:
 //! - A traversal believes no byte that no tag covers. A tag covers content, place, generation and structure.
 //! - What a traversal found was so at one moment between its first and its last step, if the driver reads in that time.
-//! - A traversal ends after a bounded number of steps, whatever it reads.
+//! - A look-up and a change end after a bounded number of steps, whatever they read. A walk over a whole structure ends when it has read as much as the structure
+//!   says that it holds.
 
 mod contents;
 mod item;
 mod root;
+mod roots;
 mod structure;
 mod tag;
 mod traversal;
 
 pub mod btree;
 pub mod hash;
+pub mod sequence;
 
 pub use contents::Contents;
 pub use item::{ITEM_HEADER_SIZE, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use roots::{CreateFault, Description, NAME_SIZE_MAX, Named, ReadRoots, Roots, StructureKind};
+pub(crate) use structure::Read;
 pub use structure::{ExecuteFault, Structure};
 pub use tag::TagKey;
 pub use traversal::{Answer, Place, Stale, Step, Traversal, drive};

@@ -5,9 +5,12 @@ use stonecast_base::Span;
 use super::btree::BTree;
 use super::contents::Contents;
 use super::hash::HashTable;
+use super::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+use super::roots::CreateFault;
+use super::sequence::{Queue, Stack};
 use super::traversal::{Answer, Stale, drive};
-use crate::space::{SpaceFault, Workspace};
-use crate::wire::Operation;
+use crate::space::{Draft, SpaceFault, Workspace};
+use crate::wire::{Operation, Verb};
 
 /// A structure of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +19,14 @@ pub enum Structure {
     HashTable(HashTable),
     /// A B+tree.
     BTree(BTree),
+    /// A stack.
+    Stack(Stack),
+    /// A queue.
+    Queue(Queue),
 }
 
 /// The reason why an operation is not executed. Nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteFault {
     /// The structure is damaged: a writer reads memory that nobody else changes.
     #[error(transparent)]
@@ -27,54 +34,115 @@ pub enum ExecuteFault {
     /// There is no room, or a pointer names no block.
     #[error(transparent)]
     Space(#[from] SpaceFault),
+    /// The structure is not created.
+    #[error(transparent)]
+    Create(#[from] CreateFault),
+    /// The domain has no such structure.
+    #[error("the domain has no structure {number}")]
+    Structure {
+        /// Its number.
+        number: u32,
+    },
+    /// Key or value are longer than those of the structure may be.
+    #[error(
+        "a key of {key_size} bytes and a value of {value_size}, expected at most {key_size_max} and {VALUE_SIZE_MAX}"
+    )]
+    Size {
+        /// Bytes of the encoded key.
+        key_size: usize,
+        /// Bytes of the value.
+        value_size: usize,
+        /// Bytes of the longest key of the structure.
+        key_size_max: usize,
+    },
     /// Structures of this kind know no such operation.
     #[error("structures of this kind know no {verb:?}")]
     Verb {
         /// The verb.
-        verb: crate::wire::Verb,
+        verb: Verb,
     },
 }
 
 /// Reads a place of the pool; `None`: the place does not belong to the domain.
-type Read<'a> = &'a mut dyn FnMut(Span) -> Option<Vec<u8>>;
+pub(crate) type Read<'a> = &'a mut dyn FnMut(Span) -> Option<Vec<u8>>;
 
 impl Structure {
-    /// Executes an operation on the structure as it is with everything staged, and adds its changes to the open transaction. `lsn` is the number that
+    /// Executes an operation on the structure as it is with everything staged. The draft holds its changes; `lsn` is the number that
     /// [`Workspace::draft`] takes.
     ///
     /// # Errors
     /// [`ExecuteFault`]: nothing was changed.
-    pub fn execute(
+    pub fn execute<'a>(
         &self,
         operation: &Operation<'_>,
-        (workspace, lsn): (&mut Workspace, u64),
+        (workspace, lsn): (&'a mut Workspace, u64),
         read: Read<'_>,
-    ) -> Result<Answer, ExecuteFault> {
+    ) -> Result<(Answer, Draft<'a>), ExecuteFault> {
         let Operation {
             verb, key, value, ..
         } = *operation;
-        let view = |span| {
-            let mut bytes = read(span)?;
-            workspace.patch(span, &mut bytes);
-            Some(bytes)
-        };
-        if !verb.has_key() {
-            return Err(ExecuteFault::Verb { verb });
-        }
-        let (answer, draft) = match self {
+        let view = |span| workspace.view(span, read);
+        let is_push = verb == Verb::Push;
+        self.check(operation)?;
+        match self {
             Self::HashTable(table) => {
                 let plan = drive(table.change(verb, key, value), view)?;
                 let mut draft = workspace.draft(lsn);
-                (plan.apply(&mut draft)?, draft)
+                Ok((plan.apply(&mut draft)?, draft))
             }
             Self::BTree(tree) => {
                 let plan = drive(tree.change(verb, key, value), view)?;
                 let mut draft = workspace.draft(lsn);
-                (plan.apply(&mut draft)?, draft)
+                Ok((plan.apply(&mut draft)?, draft))
             }
+            Self::Stack(stack) => {
+                let travel = if is_push {
+                    stack.push(value)
+                } else {
+                    stack.pop()
+                };
+                let plan = drive(travel, view)?;
+                let mut draft = workspace.draft(lsn);
+                Ok((plan.apply(&mut draft)?, draft))
+            }
+            Self::Queue(queue) => {
+                let travel = if is_push {
+                    queue.push(value)
+                } else {
+                    queue.pop()
+                };
+                let plan = drive(travel, view)?;
+                let mut draft = workspace.draft(lsn);
+                Ok((plan.apply(&mut draft)?, draft))
+            }
+        }
+    }
+
+    /// Refuses an operation that is none for this structure. The bytes of a left over operation are its writer's.
+    fn check(&self, operation: &Operation<'_>) -> Result<(), ExecuteFault> {
+        let Operation {
+            verb, key, value, ..
+        } = *operation;
+        let key_size_max = match self {
+            Self::HashTable(_) => KEY_SIZE_MAX,
+            Self::BTree(tree) => tree.geometry().key_size_max(),
+            Self::Stack(_) | Self::Queue(_) => 0,
         };
-        draft.commit();
-        Ok(answer)
+        let is_known = match self {
+            Self::HashTable(_) | Self::BTree(_) => verb.is_for_keys(),
+            Self::Stack(_) | Self::Queue(_) => matches!(verb, Verb::Push | Verb::Pop),
+        };
+        if !is_known {
+            return Err(ExecuteFault::Verb { verb });
+        }
+        if key.len() > key_size_max || value.len() > VALUE_SIZE_MAX {
+            return Err(ExecuteFault::Size {
+                key_size: key.len(),
+                value_size: value.len(),
+                key_size_max,
+            });
+        }
+        Ok(())
     }
 
     /// Reads everything of the structure.
@@ -85,6 +153,8 @@ impl Structure {
         match self {
             Self::HashTable(table) => drive(table.walk(), read),
             Self::BTree(tree) => drive(tree.walk(), read),
+            Self::Stack(stack) => drive(stack.walk(), read),
+            Self::Queue(queue) => drive(queue.walk(), read),
         }
     }
 }

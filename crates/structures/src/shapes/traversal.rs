@@ -70,6 +70,8 @@ pub enum Answer {
     Taken(Option<Vec<u8>>),
     /// The value was added.
     Added,
+    /// The number of the structure that was created.
+    Created(u32),
 }
 
 /// Drives a traversal with reads in the call. `read` returns `None` for places that do not belong to the domain.

@@ -17,7 +17,7 @@ pub struct Workspace {
     allocator: Allocator,
     /// Words that staged operations have changed, by their place.
     staged: BTreeMap<u64, u64>,
-    /// Log sequence number of the last operation: the generation of its blocks.
+    /// Log sequence number of the last operation.
     lsn: u64,
     entries: Entries,
     /// Words of bits that the open transaction changes.
@@ -28,6 +28,7 @@ pub struct Workspace {
 #[derive(Debug)]
 pub struct Draft<'a> {
     workspace: &'a mut Workspace,
+    lsn: u64,
     entries: Entries,
     taken: Vec<Block>,
     freed: Vec<Block>,
@@ -50,12 +51,12 @@ impl Workspace {
     /// the blocks that the operation takes.
     ///
     /// # Panics
-    /// If the number does not ascend.
+    /// If an operation with this number or a later one was committed.
     pub fn draft(&mut self, lsn: u64) -> Draft<'_> {
         assert!(lsn > self.lsn, "record {lsn} behind {}", self.lsn);
-        self.lsn = lsn;
         Draft {
             workspace: self,
+            lsn,
             entries: Entries::default(),
             taken: Vec::new(),
             freed: Vec::new(),
@@ -91,6 +92,17 @@ impl Workspace {
         }
     }
 
+    /// Reads a place as it will be when everything staged is applied.
+    pub fn view(
+        &self,
+        span: Span,
+        read: &mut dyn FnMut(Span) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let mut bytes = read(span)?;
+        self.patch(span, &mut bytes);
+        Some(bytes)
+    }
+
     /// Forgets what was staged: everything is applied, so the pool has it.
     pub fn note_applied(&mut self) {
         self.staged.clear();
@@ -117,7 +129,7 @@ impl Draft<'_> {
         self.taken.push(block);
         let generation = match mutant!(GenerationNotRaised) {
             true => 0,
-            false => self.workspace.lsn,
+            false => self.lsn,
         };
         Ok(Pointer::new(block.unit, generation))
     }
@@ -150,9 +162,18 @@ impl Draft<'_> {
         self.entries.push_word(offset, word);
     }
 
+    /// Bytes that the draft adds to the body of the open transaction, at most.
+    pub fn size_max(&self) -> usize {
+        let units = self.taken.iter().chain(&self.freed).map(Block::units);
+        // A block of many units has many words of bits. One of few units may have two.
+        let words: u64 = units.map(|units| units.div_ceil(64) + 1).sum();
+        self.entries.body().len() + 16 * words as usize
+    }
+
     /// Makes the draft a part of the open transaction.
     pub fn commit(mut self) {
         self.is_done = true;
+        self.workspace.lsn = self.lsn;
         let workspace = &mut *self.workspace;
         for (blocks, is_used) in [(&self.taken, true), (&self.freed, false)] {
             for block in blocks {

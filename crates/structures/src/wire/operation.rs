@@ -32,21 +32,27 @@ pub enum Verb {
     Push = 5,
     /// Removes the value on top of a stack, or at the head of a queue.
     Pop = 6,
+    /// Makes a structure: the key is its name, the value what it is. The operation is one of the domain, whose number is 0.
+    Create = 7,
 }
 
 impl Verb {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Insert,
         Self::InsertIfAbsent,
         Self::Update,
         Self::Remove,
         Self::Push,
         Self::Pop,
+        Self::Create,
     ];
 
     /// Whether the verb is for structures with keys.
-    pub fn has_key(self) -> bool {
-        !matches!(self, Self::Push | Self::Pop)
+    pub fn is_for_keys(self) -> bool {
+        matches!(
+            self,
+            Self::Insert | Self::InsertIfAbsent | Self::Update | Self::Remove
+        )
     }
 
     fn of(code: u8) -> Option<Self> {

@@ -3,16 +3,16 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::domain::{histories, rules};
+use crate::domain::{histories, rules, structures};
 use crate::shapes::maps;
 
 fn domains() {
     (0..500).for_each(histories::run);
 }
 
-fn map_histories() {
-    for kind in maps::Kind::ALL {
-        maps::run(kind, 1);
+fn structures() {
+    for seed in 0..60 {
+        structures::run(seed);
     }
 }
 
@@ -62,7 +62,7 @@ fn every_seeded_bug_of_structures_is_found() {
                 Mutant::RecordReadAgain,
                 rules::a_record_that_changes_after_it_was_checked_counts_as_it_was,
             ),
-            (Mutant::BitsNotInTransaction, map_histories),
+            (Mutant::BitsNotInTransaction, structures),
             (
                 Mutant::GenerationNotRaised,
                 maps::a_reader_with_an_old_word_sees_no_value_before_it_is_published,

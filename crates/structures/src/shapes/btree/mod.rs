@@ -56,6 +56,11 @@ impl BTree {
         }
     }
 
+    /// Sizes in the nodes of the tree.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
     /// Makes an empty tree. Returns its anchor.
     ///
     /// # Errors

@@ -3,3 +3,4 @@
 pub mod histories;
 pub mod rig;
 pub mod rules;
+pub mod structures;

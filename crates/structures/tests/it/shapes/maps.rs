@@ -363,6 +363,7 @@ fn find_of(structure: &Structure, key: &[u8]) -> AnyFind {
             let mut find = tree.find(key);
             Box::new(move |bytes| find.step(bytes))
         }
+        Structure::Stack(_) | Structure::Queue(_) => panic!("a structure without keys"),
     }
 }
 

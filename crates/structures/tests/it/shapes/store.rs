@@ -80,11 +80,10 @@ impl Store {
         let workspace = (&mut self.workspace, self.lsn);
         let slabs = self.slabs;
         let mut view = |span| may_read(slabs, span).then(|| read(memory, span))?;
-        let answer = self.structure.execute(&operation, workspace, &mut view);
-        if answer.is_ok() {
-            self.staged += 1;
-        }
-        answer
+        let (answer, draft) = self.structure.execute(&operation, workspace, &mut view)?;
+        draft.commit();
+        self.staged += 1;
+        Ok(answer)
     }
 
     /// Begins again with what is in memory.

@@ -1,0 +1,157 @@
+//! The owner of a tenure: executes operations, and makes the records of its log.
+
+use stonecast_base::Span;
+
+use crate::backend::{Grant, Territory};
+use crate::executor::{allocator_of, execute};
+use crate::shapes::{Answer, ExecuteFault, ReadRoots, Roots, Stale, drive};
+use crate::space::Workspace;
+use crate::tenure::{Append, LogFull, TenureWriter};
+use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, record_size};
+
+/// The owner of a tenure. It reads the memory of the domain through a function of the caller, and hands out records, which the caller writes to the log.
+///
+/// An operation is executed before its record exists. Its answer is known at once, and counts when the record is durable and the tenure still lasts.
+#[derive(Clone, Debug)]
+pub struct DomainWriter {
+    key: LogKey,
+    domain: u32,
+    root: Span,
+    log: TenureWriter,
+    workspace: Workspace,
+    roots: Roots,
+}
+
+/// An operation that was staged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Staged {
+    /// What the operation tells.
+    pub answer: Answer,
+    /// The number of the operation.
+    pub number: u64,
+    /// Its record.
+    pub record: Append,
+}
+
+/// The reason why an operation is not staged. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StageFault {
+    /// The operation cannot be executed.
+    #[error(transparent)]
+    Execute(#[from] ExecuteFault),
+    /// The log has no room for the operation and the transaction that publishes it. The transaction has to be published, and the log to be trimmed.
+    #[error(transparent)]
+    LogFull(#[from] LogFull),
+    /// The open transaction would be too long: it has to be published first.
+    #[error("a transaction of {size} bytes, expected at most {BODY_SIZE_MAX}")]
+    TransactionFull {
+        /// Bytes of the transaction with this operation.
+        size: usize,
+    },
+}
+
+impl DomainWriter {
+    /// Begins a tenure. `read` reads memory of the domain, in which everything is applied, and returns `None` for other places.
+    ///
+    /// # Errors
+    /// [`Stale`]: the table of structures is damaged.
+    ///
+    /// # Panics
+    /// If `read` refuses a slab of the domain.
+    pub fn new(
+        key: LogKey,
+        domain: u32,
+        (grant, territory): (Grant, &Territory),
+        read: &mut dyn FnMut(Span) -> Option<Vec<u8>>,
+    ) -> Result<Self, Stale> {
+        let root = territory.root;
+        let allocator = allocator_of(territory, read);
+        let roots = drive(ReadRoots::new(key, domain, root), read)?;
+        let start = grant.start;
+        Ok(Self {
+            key,
+            domain,
+            root,
+            log: TenureWriter::new(key, grant.area, start, start.position),
+            workspace: Workspace::new(allocator),
+            roots,
+        })
+    }
+
+    /// The structures, created ones included.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// The end of the log.
+    pub fn log(&self) -> &TenureWriter {
+        &self.log
+    }
+
+    /// Notes that records below this position are not needed any more.
+    pub fn note_trimmed(&mut self, position: u64) {
+        self.log.note_trimmed(position);
+    }
+
+    /// Operations that are staged and not in a transaction.
+    pub fn waiting(&self) -> u64 {
+        let chain = self.log.chain();
+        chain.operation - chain.covered
+    }
+
+    /// Executes an operation on everything staged before it. `read` returns `None` for places that do not belong to the domain.
+    ///
+    /// # Errors
+    /// [`StageFault`]: nothing was changed.
+    pub fn stage(
+        &mut self,
+        operation: &Operation<'_>,
+        read: &mut dyn FnMut(Span) -> Option<Vec<u8>>,
+    ) -> Result<Staged, StageFault> {
+        let (lsn, open) = (self.log.chain().lsn, self.workspace.open_size());
+        let workspace = (&mut self.workspace, lsn);
+        let (answer, draft) = execute(&self.roots, operation, workspace, read)?;
+        let size = open + draft.size_max();
+        if size > BODY_SIZE_MAX {
+            return Err(StageFault::TransactionFull { size });
+        }
+        let number = self.log.chain().operation + 1;
+        let kind = Kind::Operation { number };
+        let reserved = record_size(size);
+        let record = self.log.append(kind, &operation.encode(), reserved)?;
+        draft.commit();
+        if matches!(answer, Answer::Created(_)) {
+            let roots = ReadRoots::new(self.key, self.domain, self.root);
+            let view = |span| self.workspace.view(span, read);
+            self.roots = drive(roots, view).map_err(ExecuteFault::from)?;
+        }
+        Ok(Staged {
+            answer,
+            number,
+            record,
+        })
+    }
+
+    /// Makes the transaction that publishes everything staged; `None`: nothing is staged.
+    pub fn publish(&mut self) -> Option<Append> {
+        let waiting = self.waiting();
+        if waiting == 0 {
+            return None;
+        }
+        let entries = self.workspace.close();
+        let kind = Kind::Transaction {
+            last: self.log.chain().operation,
+            covers: waiting as u32,
+        };
+        let record = self.log.append(kind, entries.body(), 0);
+        Some(record.expect("each operation has reserved the room"))
+    }
+
+    /// Notes that everything published is applied. Without staged operations the pool has what the writer knows.
+    pub fn note_applied(&mut self, operation: u64) {
+        let chain = self.log.chain();
+        if operation == chain.operation && self.waiting() == 0 {
+            self.workspace.note_applied();
+        }
+    }
+}

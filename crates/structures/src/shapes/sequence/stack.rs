@@ -1,0 +1,204 @@
+//! A stack: last in, first out.
+
+use crate::shapes::contents::Contents;
+use crate::shapes::item::{Item, ItemRead, ItemReader, VALUE_SIZE_MAX, item_bytes, item_size};
+use crate::shapes::tag::TagKey;
+use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
+use crate::space::{Draft, SpaceFault};
+use crate::wire::Pointer;
+
+use super::line::{Line, Peek};
+
+/// A stack of a domain. The key of an item is the pointer to the item below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack {
+    anchor: Pointer,
+    tags: TagKey,
+    item_hint: usize,
+}
+
+/// The walk before a push (with a value) or a pop.
+#[derive(Clone, Debug)]
+pub struct StackTravel {
+    stack: Stack,
+    peek: Peek,
+    pushed: Option<Vec<u8>>,
+}
+
+/// Everything that a push or pop needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackPlan {
+    stack: Stack,
+    line: Line,
+    top: Option<Item>,
+    pushed: Option<Vec<u8>>,
+}
+
+impl Stack {
+    /// The stack behind `anchor`. `item_hint`: bytes of a usual item with its header.
+    pub fn new(anchor: Pointer, tags: TagKey, item_hint: usize) -> Self {
+        Self {
+            anchor,
+            tags,
+            item_hint: item_hint.max(crate::shapes::ITEM_HEADER_SIZE),
+        }
+    }
+
+    /// Makes an empty stack. Returns its anchor.
+    ///
+    /// # Errors
+    /// [`SpaceFault`].
+    pub fn create(draft: &mut Draft<'_>, tags: TagKey) -> Result<Pointer, SpaceFault> {
+        Line::create(draft, tags)
+    }
+
+    fn items(&self) -> ItemReader {
+        ItemReader {
+            tags: self.tags,
+            hint: self.item_hint,
+        }
+    }
+
+    /// Reads the value on top.
+    pub fn peek(&self) -> Peek {
+        Peek::new(self.anchor, self.items())
+    }
+
+    /// Puts a value on top.
+    ///
+    /// # Panics
+    /// If the value is longer than items may be.
+    pub fn push(&self, value: &[u8]) -> StackTravel {
+        assert!(value.len() <= VALUE_SIZE_MAX);
+        self.travel(Some(value.to_vec()))
+    }
+
+    /// Removes the value on top.
+    pub fn pop(&self) -> StackTravel {
+        self.travel(None)
+    }
+
+    fn travel(&self, pushed: Option<Vec<u8>>) -> StackTravel {
+        StackTravel {
+            stack: *self,
+            peek: self.peek(),
+            pushed,
+        }
+    }
+
+    /// Reads the whole stack, from the top. Meant for stacks that do not change meanwhile.
+    pub fn walk(&self) -> StackWalk {
+        StackWalk {
+            stack: *self,
+            peek: self.peek(),
+            next: None,
+            contents: Contents::default(),
+        }
+    }
+}
+
+impl Traversal for StackTravel {
+    type End = StackPlan;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<StackPlan> {
+        match self.peek.advance(bytes) {
+            Ok(Step::Read(places)) => Step::Read(places),
+            Ok(Step::Stale(stale)) | Err(stale) => Step::Stale(stale),
+            Ok(Step::Done((line, top))) => Step::Done(StackPlan {
+                stack: self.stack,
+                line,
+                top,
+                pushed: self.pushed.take(),
+            }),
+        }
+    }
+}
+
+impl StackPlan {
+    /// Writes the change: the item, then the line.
+    ///
+    /// # Errors
+    /// [`SpaceFault`]: the draft has to be dropped.
+    pub fn apply(self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
+        let Stack { anchor, tags, .. } = self.stack;
+        let mut line = self.line;
+        let Some(value) = self.pushed else {
+            let Some(top) = self.top else {
+                return Ok(Answer::Taken(None));
+            };
+            line.length -= 1;
+            line.next = below(&top);
+            line.write(draft, tags, anchor);
+            draft.free(top.pointer, top.size())?;
+            return Ok(Answer::Taken(Some(top.value)));
+        };
+        let key = line.next.word().to_le_bytes();
+        let pointer = draft.allocate(item_size(key.len(), value.len()))?;
+        draft.write(pointer.offset(), &item_bytes(tags, pointer, &key, &value));
+        line.length += 1;
+        line.next = pointer;
+        line.write(draft, tags, anchor);
+        Ok(Answer::Added)
+    }
+}
+
+/// The item below an item.
+fn below(item: &Item) -> Pointer {
+    let word = item.key.first_chunk();
+    word.map_or(Pointer::NULL, |word| {
+        Pointer::from_word(u64::from_le_bytes(*word))
+    })
+}
+
+/// Reads a whole stack, item by item.
+#[derive(Clone, Debug)]
+pub struct StackWalk {
+    stack: Stack,
+    peek: Peek,
+    /// The item that is being read.
+    next: Option<Pointer>,
+    contents: Contents,
+}
+
+impl StackWalk {
+    fn note(&mut self, item: Item) -> Step<Contents> {
+        let (pointer, below) = (item.pointer, below(&item));
+        self.contents.blocks.push((pointer, item.size()));
+        self.contents.items.push((Vec::new(), item.value));
+        // A stack whose items name each other in a circle would be read for ever.
+        if self.contents.items.len() as u64 == self.contents.length {
+            return Step::Done(std::mem::take(&mut self.contents));
+        }
+        self.next = Some(below);
+        Step::Read(vec![Place::last(self.stack.items().first(below))])
+    }
+
+    fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Contents>, Stale> {
+        if let Some(pointer) = self.next {
+            return match self.stack.items().judge(pointer, &bytes[0]) {
+                ItemRead::Whole(item) => Ok(self.note(item)),
+                ItemRead::Longer(place) => Ok(Step::Read(vec![Place::last(place)])),
+                ItemRead::Stale(stale) => Err(stale),
+            };
+        }
+        let (line, top) = match self.peek.advance(bytes)? {
+            Step::Read(places) => return Ok(Step::Read(places)),
+            Step::Stale(stale) => return Err(stale),
+            Step::Done(end) => end,
+        };
+        self.contents.length = line.length;
+        self.contents.blocks.push(Line::block(self.stack.anchor));
+        Ok(match top {
+            Some(top) => self.note(top),
+            None => Step::Done(std::mem::take(&mut self.contents)),
+        })
+    }
+}
+
+impl Traversal for StackWalk {
+    type End = Contents;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Contents> {
+        self.advance(bytes).unwrap_or_else(Step::Stale)
+    }
+}
