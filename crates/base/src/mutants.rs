@@ -424,6 +424,18 @@ mutants! {
     SlotTagNotChecked in "structures", "rule 8: a tag for each slot";
     /// A reader takes a node for that of its key without a look at the node's fences.
     FenceIgnored in "structures", "rule 9: fences";
+    /// A slab is given to a domain with the bits of the one before.
+    SlabGivenDirty in "structures", "rule 6: slabs belong to a domain";
+    /// A slab changes hands while a log may hold entries for it.
+    SlabTakenEarly in "structures", "rule 6: a slab changes its domain after the log is trimmed";
+    /// Readers do not look at the serving word.
+    ServingWordIgnored in "structures", "rule 11: a reader reads the serving word before and after";
+    /// A restart leaves the serving word even.
+    ServingLeftEven in "structures", "rule 11: the word is odd before a restart touches data";
+    /// A writer takes no log space for the transactions of what it stages.
+    RoomNotReserved in "structures", "rule 12: room before acknowledgement";
+    /// The root word is stored before the table that it names.
+    RootBeforeTable in "structures", "rule 10: all roots change by one word";
     /// A block that nothing links any more is not marked as dead.
     DeadNotMarked in "structures", "rule 9: what is cached is noticed to be old";
 }

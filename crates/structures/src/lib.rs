@@ -23,10 +23,10 @@ mod wire;
 
 pub use backend::{
     Domain, DomainError, DomainPlace, Execute, Grant, HandedOver, Leftover, Medium, PAGE_SIZE,
-    Raised, Taken, Territory,
+    PoolGeometry, Raised, Stopped, StructurePool, Taken, Territory,
 };
 pub use executor::Executor;
-pub use frontend::{DomainWriter, StageFault, Staged};
+pub use frontend::{DomainWriter, Served, StageFault, Staged};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{

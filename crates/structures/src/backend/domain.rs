@@ -233,6 +233,22 @@ impl Domain {
         self.descriptor.base.position
     }
 
+    /// The tenure that lasts, or has to be handed over.
+    pub fn tenure(&self) -> Option<u32> {
+        let tenure = self.descriptor.base.chain.tenure;
+        self.log.is_some().then_some(tenure)
+    }
+
+    /// Where the log of the tenure lies.
+    pub(super) fn log_area(&self) -> Option<LogArea> {
+        self.log.as_ref().map(|log| log.area)
+    }
+
+    /// Whether a hand-over has begun and was not finished.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.descriptor.sealed.is_some()
+    }
+
     /// The tenure word.
     pub(super) fn word(&self) -> u32 {
         self.medium.region.load(self.place.tenure_word().offset) as u32

@@ -1,4 +1,4 @@
-//! The back-end's side of a lock domain: it makes the owner's records durable, applies them, and ends tenures.
+//! The back-end's side: a pool of lock domains. It makes the records of their owners durable, applies them, and ends tenures.
 //!
 //! ```text
 //!   page of a domain     | tenure word | root word | horizon | ... | descriptor | descriptor |
@@ -20,10 +20,12 @@ mod domain;
 mod error;
 mod hand_over;
 mod medium;
+mod pool;
 mod territory;
 
 pub use domain::{Domain, DomainPlace, Grant, PAGE_SIZE, Taken};
 pub use error::DomainError;
 pub use hand_over::{Execute, HandedOver, Leftover, Raised};
 pub use medium::Medium;
+pub use pool::{PoolGeometry, Stopped, StructurePool};
 pub use territory::Territory;

@@ -1,6 +1,6 @@
 //! The owner of a tenure: executes operations, and makes the records of its log.
 
-use stonecast_base::Span;
+use stonecast_base::{Span, mutant};
 
 use crate::backend::{Grant, Territory};
 use crate::executor::{allocator_of, execute};
@@ -117,7 +117,10 @@ impl DomainWriter {
         }
         let number = self.log.chain().operation + 1;
         let kind = Kind::Operation { number };
-        let reserved = record_size(size);
+        let reserved = match mutant!(RoomNotReserved) {
+            true => 0,
+            false => record_size(size),
+        };
         let record = self.log.append(kind, &operation.encode(), reserved)?;
         draft.commit();
         if matches!(answer, Answer::Created(_)) {

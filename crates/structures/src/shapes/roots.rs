@@ -3,7 +3,7 @@
 //! The table is an immutable block. A change writes a new table, then the root word, so a reader that reads the word has all structures of one
 //! moment.
 
-use stonecast_base::Span;
+use stonecast_base::{Span, mutant};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -260,6 +260,9 @@ impl Roots {
             bytes.extend_from_slice(row.as_bytes());
         }
         self.tags().seal(table, 0, &mut bytes);
+        if mutant!(RootBeforeTable) {
+            draft.write_word(self.word.offset, table.word());
+        }
         draft.write(table.offset(), &bytes);
         draft.write_word(self.word.offset, table.word());
         match self.block() {

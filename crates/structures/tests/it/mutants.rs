@@ -3,7 +3,7 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::domain::{histories, rules, structures};
+use crate::domain::{histories, pools, rules, structures};
 use crate::shapes::maps;
 
 fn domains() {
@@ -66,6 +66,30 @@ fn every_seeded_bug_of_structures_is_found() {
             (
                 Mutant::GenerationNotRaised,
                 maps::a_reader_with_an_old_word_sees_no_value_before_it_is_published,
+            ),
+            (
+                Mutant::SlabGivenDirty,
+                pools::a_slab_that_is_given_is_free_whatever_it_held_before,
+            ),
+            (
+                Mutant::SlabTakenEarly,
+                pools::a_slab_changes_hands_only_without_a_tenure,
+            ),
+            (
+                Mutant::RootBeforeTable,
+                pools::a_reader_finds_the_structures_of_one_moment_at_every_moment,
+            ),
+            (
+                Mutant::ServingWordIgnored,
+                pools::a_reader_across_a_restart_never_goes_back,
+            ),
+            (
+                Mutant::ServingLeftEven,
+                pools::a_reader_across_a_restart_never_goes_back,
+            ),
+            (
+                Mutant::RoomNotReserved,
+                pools::everything_staged_finds_room_for_its_transaction,
             ),
             (Mutant::BlockTagNotChecked, readers),
             (Mutant::SlotTagNotChecked, readers),
