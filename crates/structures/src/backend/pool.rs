@@ -53,7 +53,7 @@ pub struct PoolGeometry {
     pub domains: u32,
     /// Bytes of a slab; a power of two. A log has one slab, and the longest record has to fit twice.
     pub slab_size: u64,
-    /// Slabs.
+    /// The number of slabs.
     pub slab_count: u64,
 }
 
