@@ -5,32 +5,31 @@ use stonecast_media::Region;
 
 use crate::backend::{DomainPlace, Execute, Leftover, Territory};
 use crate::shapes::{
-    Answer, CreateFault, Description, ExecuteFault, Read, ReadRoots, Roots, drive,
+    Answer, CreateFault, Description, ExecuteFault, Read, ReadRoots, Roots, Structure, drive,
 };
 use crate::space::{Allocator, Draft, Workspace};
 use crate::wire::{Entries, LogKey, Operation, Verb};
 
-/// What an operation did, or why it did nothing.
-pub(crate) type Executed<'a> = Result<(Answer, Draft<'a>), ExecuteFault>;
-
-/// Executes one operation on the structures of a domain as they are with everything staged.
-pub(crate) fn execute<'a>(
+/// The structure that an operation creates, and all structures with it.
+pub(crate) fn create(
     roots: &Roots,
     operation: &Operation<'_>,
-    (workspace, lsn): (&'a mut Workspace, u64),
-    read: Read<'_>,
-) -> Executed<'a> {
-    if operation.verb == Verb::Create {
-        let mut draft = workspace.draft(lsn);
-        let name = String::from_utf8_lossy(operation.key);
-        let description = Description::parse(operation.value).ok_or(CreateFault::Description)?;
-        let number = roots.create(&mut draft, &name, description)?;
-        return Ok((Answer::Created(number), draft));
-    }
+    draft: &mut Draft<'_>,
+) -> Result<(Answer, Roots), ExecuteFault> {
+    let name = String::from_utf8_lossy(operation.key);
+    let description = Description::parse(operation.value).ok_or(CreateFault::Description)?;
+    let (number, roots) = roots.create(draft, &name, description)?;
+    Ok((Answer::Created(number), roots))
+}
+
+/// The structure that an operation names.
+pub(crate) fn structure_of(
+    roots: &Roots,
+    operation: &Operation<'_>,
+) -> Result<Structure, ExecuteFault> {
     let number = operation.structure;
     let structure = roots.structure(number);
-    let structure = structure.ok_or(ExecuteFault::Structure { number })?;
-    structure.execute(operation, (workspace, lsn), read)
+    structure.ok_or(ExecuteFault::Structure { number })
 }
 
 /// The allocator that the bits in the slabs of a domain give.
@@ -92,9 +91,17 @@ impl Execute for Executor {
             return Entries::default();
         };
         let lsn = operation.lsn;
-        match execute(&roots, &parsed, (workspace, lsn), &mut read) {
-            Ok((_, draft)) => draft.commit(),
-            Err(_) => return Entries::default(),
+        let executed = match parsed.verb {
+            Verb::Create => {
+                let mut draft = workspace.draft(lsn);
+                create(&roots, &parsed, &mut draft).map(|_| draft)
+            }
+            _ => structure_of(&roots, &parsed)
+                .and_then(|structure| structure.execute(&parsed, (&mut *workspace, lsn), &mut read))
+                .map(|(_, draft)| draft),
+        };
+        if executed.map(Draft::commit).is_err() {
+            return Entries::default();
         }
         // The back-end applies the entries before the next operation.
         let entries = workspace.close();

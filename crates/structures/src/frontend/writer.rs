@@ -3,20 +3,17 @@
 use stonecast_base::{Span, mutant};
 
 use crate::backend::{Grant, Territory};
-use crate::executor::{allocator_of, execute};
-use crate::shapes::{Answer, ExecuteFault, ReadRoots, Roots, Stale, drive};
+use crate::executor::{allocator_of, create, structure_of};
+use crate::shapes::{Answer, ExecuteFault, Plan, ReadRoots, Roots, Stale, Travel, drive};
 use crate::space::Workspace;
 use crate::tenure::{Append, LogFull, TenureWriter};
-use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, record_size};
+use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, Verb, record_size};
 
 /// The owner of a tenure. It reads the memory of the domain through a function of the caller, and hands out records, which the caller writes to the log.
 ///
 /// An operation is executed before its record exists. Its answer is known at once, and counts when the record is durable and the tenure still lasts.
 #[derive(Clone, Debug)]
 pub struct DomainWriter {
-    key: LogKey,
-    domain: u32,
-    root: Span,
     log: TenureWriter,
     workspace: Workspace,
     roots: Roots,
@@ -69,9 +66,6 @@ impl DomainWriter {
         let roots = drive(ReadRoots::new(key, domain, root), read)?;
         let start = grant.start;
         Ok(Self {
-            key,
-            domain,
-            root,
             log: TenureWriter::new(key, grant.area, start, start.position),
             workspace: Workspace::new(allocator),
             roots,
@@ -99,18 +93,45 @@ impl DomainWriter {
         chain.operation - chain.covered
     }
 
-    /// Executes an operation on everything staged before it. `read` returns `None` for places that do not belong to the domain.
+    /// The walk before an operation, over the pool's memory with what is staged ([`DomainWriter::patch`]); `None`: the operation needs none.
+    ///
+    /// # Errors
+    /// [`ExecuteFault`]: the domain has no such structure, or the structure no such operation.
+    pub fn travel(&self, operation: &Operation<'_>) -> Result<Option<Travel>, ExecuteFault> {
+        match operation.verb {
+            Verb::Create => Ok(None),
+            _ => structure_of(&self.roots, operation)?
+                .travel(operation)
+                .map(Some),
+        }
+    }
+
+    /// Replaces bytes that were read from the pool by what staged operations make of them.
+    pub fn patch(&self, span: Span, bytes: &mut [u8]) {
+        self.workspace.patch(span, bytes);
+    }
+
+    /// Stages an operation after its walk. Nothing may have been staged since the walk began.
     ///
     /// # Errors
     /// [`StageFault`]: nothing was changed.
-    pub fn stage(
+    pub fn finish(
         &mut self,
         operation: &Operation<'_>,
-        read: &mut dyn FnMut(Span) -> Option<Vec<u8>>,
+        plan: Option<Plan>,
     ) -> Result<Staged, StageFault> {
         let (lsn, open) = (self.log.chain().lsn, self.workspace.open_size());
-        let workspace = (&mut self.workspace, lsn);
-        let (answer, draft) = execute(&self.roots, operation, workspace, read)?;
+        let mut draft = self.workspace.draft(lsn);
+        let (answer, roots) = match plan {
+            Some(plan) => {
+                let answer = plan.apply(&mut draft).map_err(ExecuteFault::from)?;
+                (answer, None)
+            }
+            None => {
+                let (answer, roots) = create(&self.roots, operation, &mut draft)?;
+                (answer, Some(roots))
+            }
+        };
         let size = open + draft.size_max();
         if size > BODY_SIZE_MAX {
             return Err(StageFault::TransactionFull { size });
@@ -123,16 +144,31 @@ impl DomainWriter {
         };
         let record = self.log.append(kind, &operation.encode(), reserved)?;
         draft.commit();
-        if matches!(answer, Answer::Created(_)) {
-            let roots = ReadRoots::new(self.key, self.domain, self.root);
-            let view = |span| self.workspace.view(span, read);
-            self.roots = drive(roots, view).map_err(ExecuteFault::from)?;
+        if let Some(roots) = roots {
+            self.roots = roots;
         }
         Ok(Staged {
             answer,
             number,
             record,
         })
+    }
+
+    /// Executes an operation on everything staged before it, with reads in the call. `read` returns `None` for places that do not belong to the domain.
+    ///
+    /// # Errors
+    /// [`StageFault`]: nothing was changed.
+    pub fn stage(
+        &mut self,
+        operation: &Operation<'_>,
+        read: &mut dyn FnMut(Span) -> Option<Vec<u8>>,
+    ) -> Result<Staged, StageFault> {
+        let view = |span| self.workspace.view(span, read);
+        let plan = match self.travel(operation)? {
+            Some(travel) => Some(drive(travel, view).map_err(ExecuteFault::from)?),
+            None => None,
+        };
+        self.finish(operation, plan)
     }
 
     /// Makes the transaction that publishes everything staged; `None`: nothing is staged.

@@ -18,10 +18,12 @@
 
 mod contents;
 mod item;
+mod many;
 mod root;
 mod roots;
 mod structure;
 mod tag;
+mod travel;
 mod traversal;
 
 pub mod btree;
@@ -30,8 +32,10 @@ pub mod sequence;
 
 pub use contents::Contents;
 pub use item::{ITEM_HEADER_SIZE, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use many::Many;
 pub use roots::{CreateFault, Description, NAME_SIZE_MAX, Named, ReadRoots, Roots, StructureKind};
 pub(crate) use structure::Read;
 pub use structure::{ExecuteFault, Structure};
 pub use tag::TagKey;
+pub use travel::{Plan, Travel};
 pub use traversal::{Answer, Place, Stale, Step, Traversal, drive};

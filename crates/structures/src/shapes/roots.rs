@@ -204,7 +204,7 @@ impl Roots {
         Some(row.description.structure(row.anchor, tags))
     }
 
-    /// Creates a structure. Returns its number.
+    /// Creates a structure. Returns its number, and the structures with it.
     ///
     /// # Errors
     /// [`CreateFault`]: the draft has to be dropped.
@@ -213,7 +213,7 @@ impl Roots {
         draft: &mut Draft<'_>,
         name: &str,
         description: Description,
-    ) -> Result<u32, CreateFault> {
+    ) -> Result<(u32, Self), CreateFault> {
         if name.is_empty() || name.len() > NAME_SIZE_MAX {
             return Err(CreateFault::Name(name.len()));
         }
@@ -238,12 +238,19 @@ impl Roots {
             description,
             anchor,
         });
-        self.replace(draft, &rows)?;
-        Ok(number)
+        let table = self.replace(draft, &rows)?;
+        Ok((
+            number,
+            Self {
+                table,
+                rows,
+                ..*self
+            },
+        ))
     }
 
     /// Writes a new table, then the root word.
-    fn replace(&self, draft: &mut Draft<'_>, rows: &[Named]) -> Result<(), SpaceFault> {
+    fn replace(&self, draft: &mut Draft<'_>, rows: &[Named]) -> Result<Pointer, SpaceFault> {
         let table = draft.allocate(table_size(rows.len()))?;
         let mut bytes = vec![0; HEADER_SIZE];
         bytes[8..16].copy_from_slice(&(rows.len() as u64).to_le_bytes());
@@ -265,10 +272,10 @@ impl Roots {
         }
         draft.write(table.offset(), &bytes);
         draft.write_word(self.word.offset, table.word());
-        match self.block() {
-            Some((old, size)) => draft.free(old, size),
-            None => Ok(()),
+        if let Some((old, size)) = self.block() {
+            draft.free(old, size)?;
         }
+        Ok(table)
     }
 
     fn tags(&self) -> TagKey {

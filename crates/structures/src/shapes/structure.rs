@@ -8,6 +8,7 @@ use super::hash::HashTable;
 use super::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use super::roots::CreateFault;
 use super::sequence::{Queue, Stack};
+use super::travel::Travel;
 use super::traversal::{Answer, Stale, drive};
 use crate::space::{Draft, SpaceFault, Workspace};
 use crate::wire::{Operation, Verb};
@@ -78,44 +79,30 @@ impl Structure {
         (workspace, lsn): (&'a mut Workspace, u64),
         read: Read<'_>,
     ) -> Result<(Answer, Draft<'a>), ExecuteFault> {
+        let travel = self.travel(operation)?;
+        let plan = drive(travel, |span| workspace.view(span, read))?;
+        let mut draft = workspace.draft(lsn);
+        Ok((plan.apply(&mut draft)?, draft))
+    }
+
+    /// The walk before an operation.
+    ///
+    /// # Errors
+    /// [`ExecuteFault::Verb`] or [`ExecuteFault::Size`]: the structure has no such operation.
+    pub fn travel(&self, operation: &Operation<'_>) -> Result<Travel, ExecuteFault> {
+        self.check(operation)?;
         let Operation {
             verb, key, value, ..
         } = *operation;
-        let view = |span| workspace.view(span, read);
         let is_push = verb == Verb::Push;
-        self.check(operation)?;
-        match self {
-            Self::HashTable(table) => {
-                let plan = drive(table.change(verb, key, value), view)?;
-                let mut draft = workspace.draft(lsn);
-                Ok((plan.apply(&mut draft)?, draft))
-            }
-            Self::BTree(tree) => {
-                let plan = drive(tree.change(verb, key, value), view)?;
-                let mut draft = workspace.draft(lsn);
-                Ok((plan.apply(&mut draft)?, draft))
-            }
-            Self::Stack(stack) => {
-                let travel = if is_push {
-                    stack.push(value)
-                } else {
-                    stack.pop()
-                };
-                let plan = drive(travel, view)?;
-                let mut draft = workspace.draft(lsn);
-                Ok((plan.apply(&mut draft)?, draft))
-            }
-            Self::Queue(queue) => {
-                let travel = if is_push {
-                    queue.push(value)
-                } else {
-                    queue.pop()
-                };
-                let plan = drive(travel, view)?;
-                let mut draft = workspace.draft(lsn);
-                Ok((plan.apply(&mut draft)?, draft))
-            }
-        }
+        Ok(match self {
+            Self::HashTable(table) => Travel::HashTable(table.change(verb, key, value)),
+            Self::BTree(tree) => Travel::BTree(tree.change(verb, key, value)),
+            Self::Stack(stack) if is_push => Travel::Stack(stack.push(value)),
+            Self::Stack(stack) => Travel::Stack(stack.pop()),
+            Self::Queue(queue) if is_push => Travel::Queue(queue.push(value)),
+            Self::Queue(queue) => Travel::Queue(queue.pop()),
+        })
     }
 
     /// Refuses an operation that is none for this structure. The bytes of a left over operation are its writer's.

@@ -13,6 +13,17 @@ pub enum Step<T> {
     Stale(Stale),
 }
 
+impl<T> Step<T> {
+    /// The same step with another end.
+    pub fn map<U>(self, end: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Self::Read(places) => Step::Read(places),
+            Self::Done(done) => Step::Done(end(done)),
+            Self::Stale(stale) => Step::Stale(stale),
+        }
+    }
+}
+
 /// A place to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use rand::{Rng as _, RngExt as _};
 use stonecast_base::{Random, SliceExt as _, Span, random_from_seed};
 use stonecast_media::Region as _;
-use stonecast_structures::shapes::btree::{BTree, Geometry};
+use stonecast_structures::shapes::btree::{BTree, Geometry, Seek};
 use stonecast_structures::shapes::hash::HashTable;
-use stonecast_structures::shapes::{Answer, Place, Stale, Step, Structure, Traversal, drive};
+use stonecast_structures::shapes::{Answer, Many, Place, Stale, Step, Structure, Traversal, drive};
 use stonecast_structures::{Key as _, Verb};
 
 use super::store::{SLAB_SIZE, Store, tags};
@@ -116,8 +116,49 @@ pub fn run(kind: Kind, seed: u64) {
             store.apply_all();
             let items = map.clone().into_iter().collect();
             store.check(items, kind.in_order());
+            check_ranges(&store, &map, &mut random);
         }
     }
+}
+
+/// Reads from a key to the end, and from a key to the start, a leaf at a time.
+fn check_ranges(store: &Store, map: &Map, random: &mut Random) {
+    let Structure::BTree(tree) = store.structure else {
+        return;
+    };
+    let read = |seek| drive(tree.page(seek), |span| store.read(span)).expect("the tree is whole");
+    let bound = any_key(random, 3_000);
+    let mut found = Vec::new();
+    let mut next = Some(bound.clone());
+    while let Some(from) = next {
+        let page = read(Seek::At(from.clone()));
+        found.extend(page.items.into_iter().filter(|(key, _)| *key >= from));
+        next = page.high;
+    }
+    let expected: Vec<_> = map.range(bound.clone()..).map(owned).collect();
+    assert_eq!(found, expected);
+    for bound in [None, Some(bound)] {
+        let mut found = Vec::new();
+        let mut below = bound.clone();
+        loop {
+            let page = read(Seek::Below(below.clone()));
+            let items = page.items.into_iter().rev();
+            let is_below = |key: &Vec<u8>| below.as_ref().is_none_or(|below| key < below);
+            found.extend(items.filter(|(key, _)| is_below(key)));
+            if page.low.is_empty() {
+                break;
+            }
+            below = Some(page.low);
+        }
+        let all = map.iter().rev();
+        let is_below = |key: &Vec<u8>| bound.as_ref().is_none_or(|bound| key < bound);
+        let expected: Vec<_> = all.filter(|(key, _)| is_below(key)).map(owned).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+fn owned((key, value): (&Vec<u8>, &Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
+    (key.clone(), value.clone())
 }
 
 /// Places that a reader remembers.
@@ -125,16 +166,16 @@ type Cache = BTreeMap<(u64, u64), Vec<u8>>;
 
 /// A reader of one key whose READs are torn: words are read in any order, and the back-end stores words in between. It takes the inner places from its
 /// cache.
-fn get_torn(
+fn read_beside<T>(
     store: &mut Store,
     random: &mut Random,
     cache: &mut Cache,
-    find: &mut FindStep,
-) -> Result<Option<Vec<u8>>, Stale> {
+    find: &mut dyn FnMut(&[Vec<u8>]) -> Step<T>,
+) -> Result<T, Stale> {
     let mut bytes = Vec::new();
     loop {
         match find(&bytes) {
-            Step::Done(value) => return Ok(value),
+            Step::Done(end) => return Ok(end),
             Step::Stale(stale) => return Err(stale),
             Step::Read(places) => {
                 bytes.clear();
@@ -237,9 +278,10 @@ pub fn run_beside(kind: Kind, seed: u64) {
             0 => any_key(&mut random, habit.keys),
             count => recent[random.random_range(count.saturating_sub(60)..count)].clone(),
         };
+        check_page(&mut store, &mut random, &mut cache, (&key, &values));
         let begin = store.applied;
         let mut find = find_of(&store.structure, &key);
-        let Ok(read) = get_torn(&mut store, &mut random, &mut cache, &mut *find) else {
+        let Ok(read) = read_beside(&mut store, &mut random, &mut cache, &mut *find) else {
             cache.clear();
             continue;
         };
@@ -261,6 +303,71 @@ pub fn run_beside(kind: Kind, seed: u64) {
         floor.insert(key, at);
     }
     assert!(reads > 100, "seed {seed}: {reads} reads ended");
+}
+
+/// Needs the places of all keys in one step: a level of the tree costs one round trip, whatever the number of keys.
+#[test]
+fn a_batch_of_look_ups_takes_as_many_steps_as_the_longest_of_them() {
+    for kind in Kind::ALL {
+        let mut random = random_from_seed(3);
+        let mut store = kind.store(24);
+        let mut map = Map::new();
+        for _ in 0..3_000 {
+            let (key, value) = (any_key(&mut random, 4_000), any_value(&mut random));
+            store
+                .stage(Verb::Insert, &key, &value)
+                .expect("there is room");
+            map.insert(key, value);
+        }
+        store.publish();
+        store.apply_all();
+        let keys: Vec<Vec<u8>> = (0..500).map(|_| any_key(&mut random, 5_000)).collect();
+        let (mut single, mut one_by_one) = (Vec::new(), 0);
+        for key in &keys {
+            let mut steps = 0;
+            let counted = |span| {
+                steps += 1;
+                store.read(span)
+            };
+            single.push(drive_any(find_of(&store.structure, key), counted).unwrap());
+            one_by_one = steps.max(one_by_one);
+        }
+        let finds = keys
+            .iter()
+            .map(|key| AnyTraversal(find_of(&store.structure, key)));
+        let mut many = Many::new(finds);
+        let (mut bytes, mut rounds) = (Vec::new(), 0);
+        let ends = loop {
+            match many.step(&bytes) {
+                Step::Done(ends) => break ends,
+                Step::Stale(stale) => panic!("{stale}"),
+                Step::Read(places) => {
+                    rounds += 1;
+                    let read = places.iter().map(|place| store.read(place.span));
+                    bytes = read.collect::<Option<_>>().expect("the domain has it");
+                }
+            }
+        };
+        let ends: Vec<Option<Vec<u8>>> = ends.into_iter().map(Result::unwrap).collect();
+        assert_eq!(ends, single);
+        assert!(
+            ends.iter()
+                .zip(&keys)
+                .all(|(end, key)| end.as_ref() == map.get(key))
+        );
+        assert_eq!(rounds, one_by_one, "{kind:?}");
+    }
+}
+
+/// A look-up in a structure of any kind.
+struct AnyTraversal(AnyFind);
+
+impl Traversal for AnyTraversal {
+    type End = Option<Vec<u8>>;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {
+        (self.0)(bytes)
+    }
 }
 
 /// Needs the generation: the block of the first value is used again for the third one, and the reader has the word of the first.
@@ -326,9 +433,45 @@ fn generations_are_needed_by_readers() {
     a_reader_with_an_old_word_sees_no_value_before_it_is_published();
 }
 
+/// A leaf that is read beside a writer holds what all of its keys had at one moment of the read.
+fn check_page(
+    store: &mut Store,
+    random: &mut Random,
+    cache: &mut Cache,
+    (key, values): (&[u8], &BTreeMap<Vec<u8>, KeyHistory>),
+) {
+    let Structure::BTree(tree) = store.structure else {
+        return;
+    };
+    let from = store.applied;
+    let mut page = tree.page(match random.random_range(0..3) {
+        0 => Seek::Below(Some(key.to_vec())),
+        _ => Seek::At(key.to_vec()),
+    });
+    let Ok(page) = read_beside(store, random, cache, &mut |bytes| page.step(bytes)) else {
+        cache.clear();
+        return;
+    };
+    let is_low = |key: &Vec<u8>| page.high.as_ref().is_none_or(|high| key < high);
+    let of_page: Vec<(&Vec<u8>, &KeyHistory)> = values
+        .range(page.low.clone()..)
+        .take_while(|(key, _)| is_low(key))
+        .collect();
+    let state = |at: usize| {
+        let known = of_page.iter().filter_map(|(key, history)| {
+            let last = history.iter().rev().find(|(number, _)| *number <= at)?;
+            Some(((*key).clone(), last.1.clone()?))
+        });
+        known.collect::<Vec<_>>()
+    };
+    // Values in blocks are read after the leaf; they are those of the leaf or the read ends as stale.
+    let is_right = (from..=store.begun).any(|at| state(at) == page.items);
+    assert!(is_right, "a leaf from {:?} was so at no moment", page.low);
+}
+
 fn drive_any(
     mut find: AnyFind,
-    read: impl Fn(Span) -> Option<Vec<u8>>,
+    mut read: impl FnMut(Span) -> Option<Vec<u8>>,
 ) -> Result<Option<Vec<u8>>, Stale> {
     let mut bytes = Vec::new();
     loop {

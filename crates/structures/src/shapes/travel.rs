@@ -1,0 +1,61 @@
+//! The walk before an operation on a structure of any kind, and what follows from it.
+
+use super::btree;
+use super::hash;
+use super::sequence::{QueuePlan, QueueTravel, StackPlan, StackTravel};
+use super::traversal::{Answer, Step, Traversal};
+use crate::space::{Draft, SpaceFault};
+
+/// The walk before an operation.
+#[derive(Clone, Debug)]
+pub enum Travel {
+    /// Of a hash table.
+    HashTable(hash::Change),
+    /// Of a B+tree.
+    BTree(btree::Change),
+    /// Of a stack.
+    Stack(StackTravel),
+    /// Of a queue.
+    Queue(QueueTravel),
+}
+
+/// Everything that an operation needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Of a hash table.
+    HashTable(hash::ChangePlan),
+    /// Of a B+tree.
+    BTree(btree::ChangePlan),
+    /// Of a stack.
+    Stack(StackPlan),
+    /// Of a queue.
+    Queue(QueuePlan),
+}
+
+impl Traversal for Travel {
+    type End = Plan;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Plan> {
+        match self {
+            Self::HashTable(travel) => travel.step(bytes).map(Plan::HashTable),
+            Self::BTree(travel) => travel.step(bytes).map(Plan::BTree),
+            Self::Stack(travel) => travel.step(bytes).map(Plan::Stack),
+            Self::Queue(travel) => travel.step(bytes).map(Plan::Queue),
+        }
+    }
+}
+
+impl Plan {
+    /// Writes the changes of the operation. They are those of the structure as the walk has found it.
+    ///
+    /// # Errors
+    /// [`SpaceFault`]: the draft has to be dropped.
+    pub fn apply(self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
+        match self {
+            Self::HashTable(plan) => plan.apply(draft),
+            Self::BTree(plan) => plan.apply(draft),
+            Self::Stack(plan) => plan.apply(draft),
+            Self::Queue(plan) => plan.apply(draft),
+        }
+    }
+}
