@@ -96,7 +96,7 @@ impl Structure {
         } = *operation;
         let is_push = verb == Verb::Push;
         Ok(match self {
-            Self::HashTable(table) => Travel::HashTable(table.change(verb, key, value)),
+            Self::HashTable(table) => Travel::HashTable(Box::new(table.change(verb, key, value))),
             Self::BTree(tree) => Travel::BTree(tree.change(verb, key, value)),
             Self::Stack(stack) if is_push => Travel::Stack(stack.push(value)),
             Self::Stack(stack) => Travel::Stack(stack.pop()),

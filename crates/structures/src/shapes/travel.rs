@@ -10,7 +10,7 @@ use crate::space::{Draft, SpaceFault};
 #[derive(Clone, Debug)]
 pub enum Travel {
     /// Of a hash table.
-    HashTable(hash::Change),
+    HashTable(Box<hash::Change>),
     /// Of a B+tree.
     BTree(btree::Change),
     /// Of a stack.
