@@ -176,6 +176,7 @@ fn of_library(error: &stonecast::Error) -> Option<Status> {
         ErrorKind::Cluster(error) => of_cluster(error),
         ErrorKind::Setup(_)
         | ErrorKind::ConfigStore(_)
+        | ErrorKind::Node(_)
         | ErrorKind::Durability { .. }
         | ErrorKind::OtherSetting { .. }
         | ErrorKind::TooSmall { .. } => None,

@@ -9,6 +9,7 @@ use stonecast_kv::{ClusterError, StoreError, Token};
 use stonecast_media::{Durability, MediaError};
 
 use crate::address::AddressError;
+use crate::server::NotANode;
 
 /// The reason why an operation failed. [`Error::effect`] tells what the failure means for the data, and [`Error::kind`]
 /// what happened.
@@ -132,6 +133,9 @@ pub enum ErrorKind {
     /// The cluster is not known, or does not serve the key.
     #[error(transparent)]
     Cluster(ClusterError),
+    /// The server does not become a node of its cluster.
+    #[error(transparent)]
+    Node(NotANode),
     /// The store of the cluster's configuration cannot be opened.
     #[error(transparent)]
     ConfigStore(#[from] stonecast_config_store::OpenError),

@@ -7,6 +7,7 @@ use stonecast_kv::limits::CLIENTS_MAX;
 use stonecast_kv::{ClientPolicy, Places, ServerOptions};
 use stonecast_media::{Durability, PersistenceDomain};
 
+use super::node::Joining;
 use super::pool::{Origin, PoolDescription, Wanted};
 use super::{Server, ServerHandle};
 use crate::address::{Address, Place};
@@ -62,6 +63,8 @@ use crate::open_device::OpenDevice;
 #[derive(Clone, Debug)]
 pub struct Builder {
     wanted: Wanted,
+    cluster: Option<String>,
+    node: Option<String>,
     listen: Vec<Address>,
     clients: Clients,
     places: Places,
@@ -83,6 +86,8 @@ impl Builder {
     pub(super) fn new(data: PathBuf) -> Self {
         Self {
             wanted: Wanted::new(data),
+            cluster: None,
+            node: None,
             listen: Vec::new(),
             clients: Clients::default(),
             places: Places::default(),
@@ -136,6 +141,21 @@ impl Builder {
         self
     }
 
+    /// Makes the server a node of the cluster whose configuration is in the store at `address`, as `stonecast cluster create` names it
+    /// ([`Builder::node`]). The pool gets the shards of the cluster. The other nodes keep copies of what this node acknowledges.
+    #[must_use]
+    pub fn cluster(mut self, address: impl Into<String>) -> Self {
+        self.cluster = Some(address.into());
+        self
+    }
+
+    /// Sets the name of the node in its cluster ([`Builder::cluster`]). The name stays with the pool.
+    #[must_use]
+    pub fn node(mut self, name: impl Into<String>) -> Self {
+        self.node = Some(name.into());
+        self
+    }
+
     /// Adds an address to listen at. `shm:DIR/socket` by default.
     #[must_use]
     pub fn listen(mut self, address: Address) -> Self {
@@ -174,7 +194,7 @@ impl Builder {
     ///
     /// The pool is in use, damaged, or made with other settings than asked for; the pool was copied while a server ran
     /// on it; no plan makes writes durable on the platform that the pool declares; the server cannot listen at an
-    /// address.
+    /// address. For a node also: the configuration cannot be read, the name or the pool is not one of this cluster, or the node is not registered.
     pub fn open(self) -> Result<Server, Error> {
         let is_elsewhere = |address: &Address| !matches!(address.0, Place::SharedMemory(_));
         if self.listen.iter().any(is_elsewhere) {
@@ -220,7 +240,15 @@ impl Builder {
         }
         // The origin is made first and so dropped last: a new pool that is refused is removed once nothing uses the
         // pool.
-        let origin = Origin::find(&self.wanted)?;
+        let joining = Joining::find(self.cluster.as_deref(), self.node.as_deref())?;
+        let mut wanted = self.wanted;
+        if let Some(joining) = &joining {
+            joining.complete(&mut wanted)?;
+        }
+        let origin = Origin::find(&wanted)?;
+        if let Some(joining) = &joining {
+            joining.admit(origin.identity(), &wanted)?;
+        }
         let device = device(origin.description())?;
         let options = ServerOptions {
             clients: match self.clients {
@@ -233,8 +261,8 @@ impl Builder {
         };
         let addresses = match self.listen {
             named if !named.is_empty() => named,
-            _ => vec![Address::of_pool(&self.wanted.data)],
+            _ => vec![Address::of_pool(&wanted.data)],
         };
-        Server::open(origin, device, options, addresses)
+        Server::open(origin, device, options, addresses, joining)
     }
 }

@@ -14,6 +14,7 @@
 //! ```
 
 mod builder;
+mod node;
 mod pool;
 mod thread;
 
@@ -28,9 +29,11 @@ use stonecast_media::{MediaError, Repair};
 use crate::address::Address;
 use crate::error::Error;
 use crate::open_device::OpenDevice;
+use node::Joining;
 use pool::Origin;
 
 pub use builder::{Builder, Clients};
+pub use node::NotANode;
 pub use pool::PoolDescription;
 pub use stonecast_kv::{Closing, Places, RecoveryReport};
 pub use thread::ServerHandle;
@@ -93,18 +96,38 @@ impl Server {
         device: OpenDevice,
         options: stonecast_kv::ServerOptions,
         addresses: Vec<Address>,
+        joining: Option<Joining>,
     ) -> Result<Self, Error> {
         let OpenDevice { device, park } = device;
         let executor = BusyPoll::new(park, SPIN_NS);
         let completions = COMPLETIONS.max((options.places.clients * IN_FLIGHT_MAX) as u32);
-        let port = Rc::new(Port::new(device.clone(), completions)?);
+        let for_node = joining.as_ref().map_or(0, |joining| {
+            let segment_size = origin.segment_size();
+            joining.options(segment_size).completions(segment_size) as u32
+        });
+        let port = Rc::new(Port::new(device.clone(), completions + for_node)?);
         executor.add_port(&port);
         // Opening marks the pool as one that was not closed, so everything else that can be refused has been refused
         // before.
         let (pool, repairs) = origin.open()?;
-        let opened = stonecast_kv::Server::open(pool, port, executor.runtime(), options);
-        let (store, recovery) = executor.block_on(opened).map_err(Error::of_read)?;
-        if let Err(error) = listen_at_all(&*device, &addresses) {
+        let world = (port, executor.runtime());
+        let (store, recovery) = match joining {
+            None => {
+                let opened = stonecast_kv::Server::open(pool, world.0, world.1, options);
+                executor.block_on(opened).map_err(Error::of_read)?
+            }
+            Some(joining) => {
+                // Peers connect as soon as the node is registered.
+                listen_at_all(&*device, &addresses)?;
+                let node = joining.options(pool.segment_size());
+                let seat = joining.seat(&pool, world, &addresses)?;
+                let joined = stonecast_kv::Server::join(pool, seat, options, &node);
+                executor.block_on(joined).map_err(Error::of_read)?
+            }
+        };
+        if store.member().is_none()
+            && let Err(error) = listen_at_all(&*device, &addresses)
+        {
             // No client was served, so every error of the close also shows at the next opening.
             let _ = executor.block_on(store.close());
             return Err(error);

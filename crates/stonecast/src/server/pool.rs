@@ -12,7 +12,9 @@ use stonecast_media::{
     SEGMENT_SIZE_MIN, create_backing, detect_domain, inspect_backing, open_backing,
     segment_size_default,
 };
+use uuid::Uuid;
 
+use super::node::{NotANode, WantedCluster};
 use crate::error::{Error, ErrorKind};
 
 /// The settings that the operator asks for; `None` if not given.
@@ -24,6 +26,8 @@ pub struct Wanted {
     pub capacity: Option<u64>,
     pub segment_size: Option<u64>,
     pub shards: Option<u32>,
+    /// The cluster of whose node the pool is; `None`: the server is alone.
+    pub cluster: Option<WantedCluster>,
     pub accepts_copy: bool,
 }
 
@@ -42,6 +46,12 @@ pub struct PoolDescription {
     pub platform: DeclaredPlatform,
 }
 
+/// The name of a pool for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolIdentity {
+    pub uuid: Uuid,
+}
+
 /// The origin of a server's pool: creation or opening. Making this value has refused everything that can be refused without
 /// opening the pool.
 pub struct Origin {
@@ -51,7 +61,11 @@ pub struct Origin {
 
 enum Source {
     /// The pool exists, with the settings asked for.
-    Existing { mode: OpenMode },
+    Existing {
+        mode: OpenMode,
+        identity: PoolIdentity,
+        segment_size: u64,
+    },
     /// The place is taken for a new pool.
     New {
         place: NewPlace,
@@ -85,6 +99,7 @@ impl Wanted {
             capacity: None,
             segment_size: None,
             shards: None,
+            cluster: None,
             accepts_copy: false,
         }
     }
@@ -100,6 +115,7 @@ impl Origin {
         };
         // The pool is inspected first, because opening changes it.
         let (pool, _) = Pool::open(backing, OpenMode::Inspect)?;
+        check_cluster(wanted, &pool)?;
         check_against(wanted, &pool)?;
         Ok(Self {
             description: PoolDescription {
@@ -110,6 +126,8 @@ impl Origin {
                 platform: pool.platform(),
             },
             source: Source::Existing {
+                identity: PoolIdentity { uuid: pool.uuid() },
+                segment_size: pool.segment_size(),
                 mode: match wanted.accepts_copy {
                     true => OpenMode::Adopt,
                     false => OpenMode::Serve,
@@ -136,6 +154,22 @@ impl Origin {
         })
     }
 
+    /// The pool for programs; `None`: it is new.
+    pub fn identity(&self) -> Option<PoolIdentity> {
+        match &self.source {
+            Source::Existing { identity, .. } => Some(*identity),
+            Source::New { .. } => None,
+        }
+    }
+
+    /// Bytes of a segment.
+    pub fn segment_size(&self) -> u64 {
+        match &self.source {
+            Source::Existing { segment_size, .. } => *segment_size,
+            Source::New { options, .. } => options.segment_size,
+        }
+    }
+
     /// The pool as it was found.
     pub fn description(&self) -> &PoolDescription {
         &self.description
@@ -144,7 +178,7 @@ impl Origin {
     /// Opens or creates the pool. From here on, until it is closed, the pool is in the state that a crash would leave.
     pub fn open(&self) -> Result<(Pool, Vec<Repair>), Error> {
         match &self.source {
-            Source::Existing { mode } => {
+            Source::Existing { mode, .. } => {
                 let backing = open_backing(&self.description.data)?;
                 Ok(Pool::open(backing, *mode)?)
             }
@@ -192,7 +226,7 @@ fn options_of(wanted: &Wanted, backing: &dyn Backing) -> Result<PoolOptions, Err
         },
         segment_size,
         shards: wanted.shards.unwrap_or(1),
-        cluster_seed: None,
+        cluster_seed: wanted.cluster.map(|cluster| cluster.seed),
         platform: DeclaredPlatform {
             persistence_domain: domain_of(wanted, durability, backing)?,
             ddio: Ddio::On,
@@ -233,6 +267,31 @@ fn detected(device: &Path) -> Result<PersistenceDomain, Error> {
 /// Rounds `capacity` down to whole segments: a capacity of 1 GB has as many segments as fit.
 fn whole_segments(capacity: u64, segment_size: u64) -> u64 {
     capacity - capacity.checked_rem(segment_size).unwrap_or(0)
+}
+
+/// The pool of a node is served by that node alone, and a node has a pool of its cluster.
+fn check_cluster(wanted: &Wanted, pool: &Pool) -> Result<(), Error> {
+    let data = || wanted.data.clone();
+    let member = pool.membership().load();
+    let member = member.map(|member| Uuid::from_u128(member.cluster));
+    let refused = match (wanted.cluster, pool.cluster_seed(), member) {
+        (None, _, Some(cluster)) => NotANode::PoolOfNode {
+            data: data(),
+            cluster,
+        },
+        (None, _, None) => return Ok(()),
+        (Some(_), None, _) => NotANode::PoolOfServer { data: data() },
+        (Some(WantedCluster { seed, nonce }), Some(found), member) => {
+            if found == seed && member.is_none_or(|member| member == nonce) {
+                return Ok(());
+            }
+            NotANode::PoolOfOtherCluster {
+                data: data(),
+                cluster: nonce,
+            }
+        }
+    };
+    Err(refused.into())
 }
 
 /// The settings asked for must be those of the pool: a promise is declared once, at creation.

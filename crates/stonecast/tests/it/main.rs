@@ -3,6 +3,7 @@
 mod behaviour;
 mod cluster;
 mod endings;
+mod nodes;
 mod opening;
 mod readme;
 mod stand_ins;
