@@ -60,11 +60,16 @@ pub fn run(flags: &Create) -> Result<(), Failure> {
         ..policy_of(flags)?
     };
     let open = OpenStore::open(&flags.store)?;
+    let created = create_in(&open, policy)?;
+    report(flags, open.store.name(), &created)
+}
+
+/// Creates a cluster of that policy in the store.
+pub fn create_in(open: &OpenStore, policy: Policy) -> Result<Configuration, Failure> {
     let (store, runtime) = (&*open.store, open.executor.runtime());
     let (mut writer, nonce) = (writer()?, Uuid::from_bytes(entropy()?));
     let created = create(store, &runtime, &mut writer, nonce, policy);
-    let created = open.executor.block_on(created).map_err(failure)?;
-    report(flags, store.name(), &created)
+    open.executor.block_on(created).map_err(failure)
 }
 
 fn policy_of(flags: &Create) -> Result<Policy, Failure> {

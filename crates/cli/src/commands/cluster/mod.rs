@@ -5,9 +5,11 @@
 //! | `store.rs` | the store of the configuration: its flag, its reading, its failures |
 //! | `create.rs` | the first configuration |
 //! | `requests.rs` | requests to the nodes: to take copies, to give copies away, to move copies |
+//! | `dev.rs` | a cluster of processes on this host |
 //! | `status/` | the state of the cluster, for people and as JSON |
 
 mod create;
+mod dev;
 mod requests;
 mod status;
 mod store;
@@ -25,6 +27,7 @@ pub enum Cluster {
     Drain(requests::Drain),
     Remove(requests::Remove),
     Move(requests::Move),
+    Dev(dev::Dev),
 }
 
 impl Cluster {
@@ -37,6 +40,7 @@ impl Cluster {
             Self::Drain(flags) => requests::drain(&flags),
             Self::Remove(flags) => requests::remove(&flags),
             Self::Move(flags) => requests::move_shard(&flags),
+            Self::Dev(flags) => dev::run(&flags),
         }
     }
 }

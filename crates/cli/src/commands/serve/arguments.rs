@@ -23,6 +23,9 @@ Example: serve a pool of 8 GiB on an ordinary disk; one in volatile memory; one 
 An address that other machines reach needs a password or TLS
   stonecast serve --resp 0.0.0.0:6380 --password-file /etc/stonecast/password
 
+A node of a cluster, which keeps copies on the other nodes
+  stonecast serve --data /srv/stonecast --cluster etcd://10.0.0.1:2379/stonecast --node a
+
 Clients of other users, those of the group staff, over shared memory
   stonecast serve --listen shm:/run/stonecast/socket --socket-mode 0660 --socket-group staff")]
 pub struct Serve {
@@ -50,6 +53,12 @@ pub struct Serve {
     /// Number of shards of a new pool, 1 to 32: even ranges of key hashes, each with an index of its own [default: 1].
     #[arg(long, value_name = "NUMBER", env = "STONECAST_SHARDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
     pub shards: Option<u32>,
+    /// Store of the configuration of a cluster, which the server joins as a node: file:PATH, etcd://HOST:PORT/NAME, or etcds://HOST:PORT/NAME?cacert=FILE.
+    #[arg(long, value_name = "URL", env = "STONECAST_CLUSTER")]
+    pub cluster: Option<String>,
+    /// Name of the node in its cluster; it stays with the pool.
+    #[arg(long, value_name = "NAME", env = "STONECAST_NODE")]
+    pub node: Option<String>,
     /// Accepts a pool that was copied while a server ran on it: records written or moved during the copy may be
     /// missing.
     #[arg(long)]

@@ -125,11 +125,25 @@ fn say_ready(serving: &Serving, gateway: Option<&GatewayHandle>) {
     }
     let mut addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
     addresses.extend(gateway.map(addresses_of).into_iter().flatten());
+    if let (Some(node), Some(cluster)) = (&serving.node, &serving.cluster) {
+        say(format_args!(
+            "node {node} is registered in its cluster; `stonecast cluster status --config-store {}` shows its copies",
+            shown(cluster)
+        ));
+    }
     say(format_args!(
         "ready: serving {} at {}",
         serving.data.display(),
         addresses.join(", ")
     ));
+}
+
+/// The address of a store without user, password and files.
+fn shown(store: &str) -> String {
+    let store = store.strip_prefix("cluster:").unwrap_or(store);
+    let parsed = format!("cluster:{store}").parse::<stonecast::Address>();
+    let words = parsed.map_or_else(|_| "URL".to_owned(), |address| address.to_string());
+    words.strip_prefix("cluster:").unwrap_or(&words).to_owned()
 }
 
 /// Prints how the server left the pool.

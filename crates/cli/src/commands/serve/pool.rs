@@ -45,6 +45,12 @@ pub fn builder(serving: &Serving, accepts_copy: bool) -> Builder {
     if let Some(shards) = serving.shards {
         builder = builder.shards(shards);
     }
+    if let Some(cluster) = &serving.cluster {
+        builder = builder.cluster(cluster);
+    }
+    if let Some(node) = &serving.node {
+        builder = builder.node(node);
+    }
     if accepts_copy {
         builder = builder.accept_copy();
     }

@@ -29,6 +29,9 @@ pub struct Serving {
     pub segment_size: Option<Size>,
     /// `None` if not set: the pool's own, or one for a new pool.
     pub shards: Option<u32>,
+    /// The store of the configuration of the cluster whose node the server is, and the name of the node; both or none are set.
+    pub cluster: Option<String>,
+    pub node: Option<String>,
     /// The rights of clients to write into the log.
     pub clients: ClientsArgument,
     /// The limits on the number of clients.
@@ -65,6 +68,11 @@ impl Serving {
                  to a verbs: address",
             ));
         }
+        if gateway.is_some() && flags.cluster.is_some() {
+            return Err(Failure::usage(
+                "--resp and --admin serve the keys of one server, and a node has only a part of the keys of its cluster: leave them out",
+            ));
+        }
         if let Some(gateway) = &mut gateway {
             if !is_here(&listen[0]) {
                 return Err(Failure::usage(
@@ -82,6 +90,8 @@ impl Serving {
             capacity: flags.capacity,
             segment_size: flags.segment_size,
             shards: flags.shards,
+            cluster: flags.cluster.clone(),
+            node: flags.node.clone(),
             clients: flags.clients,
             places: flags.sharing.places()?,
             sharing: flags.sharing.clone(),
