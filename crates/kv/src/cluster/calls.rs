@@ -12,6 +12,7 @@ use stonecast_log::Condition;
 
 use super::ClusterClient;
 use super::attempts::GivenUp;
+use super::entries::ClusterEntries;
 use super::error::ClusterError;
 use super::map::Map;
 use super::nodes::Node;
@@ -217,6 +218,12 @@ impl ClusterClient {
             })
             .await;
         removed.map_err(|given_up| of_write(given_up, token))
+    }
+
+    /// Finds all keys, shard by shard. The call reads the indexes of all shards. The iteration is no snapshot: a key that is present all the
+    /// time is found once, and a key that is written or deleted meanwhile may or may not be found.
+    pub async fn entries(&self) -> Result<ClusterEntries, ClusterError> {
+        ClusterEntries::find(self).await
     }
 
     /// Everything that the nodes count which lead shards, by their names, and asked at once. A node that leads nothing is not asked.

@@ -45,6 +45,24 @@ struct Seen {
 }
 
 impl ClusterEntries {
+    /// Finds all keys, shard by shard.
+    pub(super) async fn find(client: &ClusterClient) -> Result<Self, ClusterError> {
+        let mut shards = VecDeque::new();
+        for shard in 0..client.maps.latest().shards() {
+            let found = client.attempt(shard, client.deadline(), async |node: Rc<Node>| {
+                Seen::find(client, &node, shard).await
+            });
+            let seen = found.await.map_err(of_read)?;
+            shards.push_back(OfShard { shard, seen });
+        }
+        let found = shards.iter().map(|it| it.seen.entries.len()).sum();
+        Ok(Self {
+            shards,
+            given: BTreeSet::new(),
+            found,
+        })
+    }
+
     /// Number of keys found.
     pub fn len(&self) -> usize {
         self.found
@@ -87,7 +105,7 @@ impl Seen {
     async fn find(client: &ClusterClient, node: &Node, shard: u32) -> Result<Self, StoreError> {
         let term = node.client.term(shard);
         let found = node.client.entries_of_shard(shard);
-        let entries = client.under_lease(node, shard, found).await?;
+        let entries = under_lease(client, node, shard, found).await?;
         Ok(Self {
             session: node.client.session(),
             term,
@@ -107,7 +125,7 @@ impl Seen {
         // Records that no lease covers, or that are being read when the call is dropped, count as never read.
         let term = self.term.take();
         let next = self.entries.next(&node.client, into);
-        client.under_lease(node, shard, next).await?;
+        under_lease(client, node, shard, next).await?;
         self.term = term;
         Ok(())
     }
@@ -126,39 +144,17 @@ impl Seen {
     }
 }
 
-impl ClusterClient {
-    /// Finds all keys, shard by shard. The call reads the indexes of all shards. The iteration is no snapshot: a key that is present all the
-    /// time is found once, and a key that is written or deleted meanwhile may or may not be found.
-    pub async fn entries(&self) -> Result<ClusterEntries, ClusterError> {
-        let mut shards = VecDeque::new();
-        for shard in 0..self.maps.latest().shards() {
-            let found = self.attempt(shard, self.deadline(), async |node: Rc<Node>| {
-                Seen::find(self, &node, shard).await
-            });
-            let seen = found.await.map_err(of_read)?;
-            shards.push_back(OfShard { shard, seen });
-        }
-        let found = shards.iter().map(|it| it.seen.entries.len()).sum();
-        let given = BTreeSet::new();
-        Ok(ClusterEntries {
-            shards,
-            given,
-            found,
-        })
-    }
-
-    /// Reads as `work` does in the term of `shard` that the client is in. What was read, and an error of reading, count only if the node
-    /// still leads the shard in that term: a lease that it gives behind the last READ says so.
-    async fn under_lease<T>(
-        &self,
-        node: &Node,
-        shard: u32,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let term = node.client.term(shard).unwrap_or_default();
-        self.begin_read(node, shard, term).await?;
-        let done = work.await;
-        self.begin_read(node, shard, term).await?;
-        done
-    }
+/// Reads as `work` does in the term of `shard` that the client is in. What was read, and an error of reading, count only if the node
+/// still leads the shard in that term: a lease that it gives behind the last READ says so.
+async fn under_lease<T>(
+    client: &ClusterClient,
+    node: &Node,
+    shard: u32,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let term = node.client.term(shard).unwrap_or_default();
+    client.begin_read(node, shard, term).await?;
+    let done = work.await;
+    client.begin_read(node, shard, term).await?;
+    done
 }
