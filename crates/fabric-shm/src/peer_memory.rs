@@ -97,13 +97,9 @@ impl Readable<'_> {
     /// Prefetches the bytes of `read`; `None` if the key does not open them.
     #[inline]
     pub(crate) fn prefetch(&self, read: &ReadInto<'_>) -> Option<()> {
-        let (skip, size) = (self.skip(read)?, read.into.len() as u64);
-        let span = self.piece.span();
-        if !Span::new(skip, size).fits(span.size) {
-            return None;
-        }
-        self.piece.mapping().prefetch(span.offset + skip, size);
-        Some(())
+        self.piece
+            .prefetch(self.skip(read)?, read.into.len())
+            .then_some(())
     }
 
     /// Copies the bytes of `read`; `None` if the key does not open them.

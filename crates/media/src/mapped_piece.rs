@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use stonecast_base::Span;
 
 use crate::copy::copy_out;
+use crate::mapped_region::prefetch_lines;
 use crate::{MappedRegion, Region};
 
 /// Some bytes of a mapping, for reading.
@@ -53,20 +54,34 @@ impl MappedPiece {
     #[inline(always)]
     #[must_use]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        let size = into.len() as u64;
-        // Two branches that are never taken cost fewer instructions than joining the conditions.
-        let Some(last) = self.span.size.checked_sub(size) else {
+        let Some(from) = self.address_of(offset, into.len()) else {
             return false;
         };
-        if offset > last {
-            return false;
-        }
-        let from = self.address.wrapping_add(offset as usize);
-        // SAFETY: `offset + size` is at most the piece's size (just compared, without overflow), whose bytes `new` found in the
+        // SAFETY: `offset` and the length of `into` together are at most the piece's size (`address_of` compares them, without overflow), whose bytes `new` found in the
         // mapping, which is held, consists of whole pages and so of whole words, and is readable; `into` is borrowed exclusively, so
         // it is no part of a mapping that is shared.
         unsafe { copy_out(from, into.as_mut_ptr(), into.len()) };
         true
+    }
+
+    /// Prefetches `size` bytes from `offset` of the piece. `false`: the bytes are not all in the piece, and none were prefetched.
+    #[inline(always)]
+    #[must_use]
+    pub fn prefetch(&self, offset: u64, size: usize) -> bool {
+        self.address_of(offset, size)
+            .map(|start| prefetch_lines(start, size))
+            .is_some()
+    }
+
+    /// The address of `size` bytes at `offset`; `None` unless all of them are in the piece.
+    #[inline(always)]
+    fn address_of(&self, offset: u64, size: usize) -> Option<*const u8> {
+        // Two branches that are never taken cost fewer instructions than joining the conditions.
+        let last = self.span.size.checked_sub(size as u64)?;
+        if offset > last {
+            return None;
+        }
+        Some(self.address.wrapping_add(offset as usize))
     }
 }
 

@@ -338,11 +338,7 @@ impl Region for MappedRegion {
 
     #[inline]
     fn prefetch(&self, offset: u64, size: u64) {
-        let start = self.address(offset, size);
-        let lines = Span::new(offset, size).widen(LINE_SIZE as u64).size / LINE_SIZE as u64;
-        for line in 0..lines as usize {
-            prefetch_line(start.wrapping_add(line * LINE_SIZE));
-        }
+        prefetch_lines(self.address(offset, size), size as usize);
     }
 
     fn mapped_at(&self) -> Option<MappedPlace<'_>> {
@@ -360,12 +356,18 @@ impl Region for MappedRegion {
     }
 }
 
-#[inline]
-fn prefetch_line(address: *const u8) {
+/// Prefetches the lines of `size` bytes from `start` on.
+#[inline(always)]
+pub(crate) fn prefetch_lines(start: *const u8, size: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the instruction belongs to SSE, which every x86-64 processor has. It is a hint and never faults, whatever the
-    // address.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    let end = start.wrapping_add(size);
+    let mut line = start.map_addr(|address| address & !(LINE_SIZE - 1));
+    while line < end {
+        // SAFETY: the instruction belongs to SSE, which every x86-64 processor has. It is a hint and never faults, whatever the
+        // address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+        line = line.wrapping_add(LINE_SIZE);
+    }
 }
 
 /// A memory file that can be sealed and, if the kernel can forbid it, never executed.
