@@ -17,7 +17,10 @@ use crate::wire::{KeyHash, Route, Word};
 /// Values of [`Client::multi_get`](crate::Client::multi_get). Reuse one to save allocations.
 #[derive(Default)]
 pub struct Values {
+    /// Memory that records are read to. The memory stays initialized from call to call, so no call fills it with zeros before the READs.
     bytes: Vec<u8>,
+    /// The number of `bytes` in use.
+    end: usize,
     buckets: Vec<u8>,
     found: Vec<Option<(Range<usize>, u64)>>,
 }
@@ -40,16 +43,25 @@ impl Values {
 
     /// Replaces the values by those of `found`, in their order.
     pub fn fill<'a>(&mut self, found: impl IntoIterator<Item = Option<(&'a [u8], u64)>>) {
-        self.bytes.clear();
-        self.found.clear();
+        self.clear();
         for found in found {
-            let placed = found.map(|(value, version)| {
-                let start = self.bytes.len();
-                self.bytes.extend_from_slice(value);
-                (start..self.bytes.len(), version)
-            });
+            let placed = found.map(|(value, version)| (self.add(value), version));
             self.found.push(placed);
         }
+    }
+
+    fn clear(&mut self) {
+        self.end = 0;
+        self.found.clear();
+    }
+
+    /// Copies `value` behind the bytes in use, and returns its place.
+    fn add(&mut self, value: &[u8]) -> Range<usize> {
+        let place = self.end..self.end + value.len();
+        grow(&mut self.bytes, place.end);
+        self.bytes[place.clone()].copy_from_slice(value);
+        self.end = place.end;
+        place
     }
 
     /// Value and version of the `index`-th key; `None` if the key is absent.
@@ -58,6 +70,13 @@ impl Values {
         self.found[index]
             .as_ref()
             .map(|(range, version)| (&self.bytes[range.clone()], *version))
+    }
+}
+
+/// Makes `bytes` at least `size` long.
+fn grow(bytes: &mut Vec<u8>, size: usize) {
+    if bytes.len() < size {
+        bytes.resize(size, 0);
     }
 }
 
@@ -104,21 +123,15 @@ impl Reader {
         size_max: usize,
         values: &mut Values,
     ) -> Result<usize, StoreError> {
-        values.bytes.clear();
-        values.found.clear();
+        values.clear();
         let mut value = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             let version = self.find(key, &mut value).await?;
             if version.is_some() && !has_room(values, value.len(), size_max) {
                 return Ok(index);
             }
-            let start = values.bytes.len();
-            values
-                .found
-                .push(version.map(|version| (start..start + value.len(), version)));
-            if version.is_some() {
-                values.bytes.extend_from_slice(&value);
-            }
+            let placed = version.map(|version| (values.add(&value), version));
+            values.found.push(placed);
         }
         Ok(keys.len())
     }
@@ -132,7 +145,7 @@ impl Reader {
         let memory = &*self.memory;
         self.connection.check_open()?;
         keys.iter().try_for_each(|key| check_key(key))?;
-        values.found.clear();
+        values.clear();
         values.found.resize(keys.len(), None);
         let mut asked = Many::new();
         // Nothing waits between the last look at the indexes and the READs, so the READs are of the present indexes.
@@ -141,16 +154,17 @@ impl Reader {
         let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
 
         values.buckets.resize(keys.len() * LINE_SIZE, 0);
-        values.bytes.clear();
-        let mut reads = self.reads_of_records(&mut asked, &mut values.bytes);
-        // A bucket is read after the record whose word the bucket confirms.
-        let buckets = values.buckets.chunks_exact_mut(LINE_SIZE);
-        reads.extend(asked.iter().zip(buckets).map(|(asked, into)| ReadInto {
-            remote: asked.index.address(asked.hash.bucket(asked.index.bits)),
-            into,
-        }));
-        memory.read(&mut reads).await?;
-        drop(reads);
+        {
+            let mut reads = Many::new();
+            self.reads_of_records(&mut asked, &mut values.bytes, &mut values.end, &mut reads);
+            // A bucket is read after the record whose word the bucket confirms.
+            let buckets = values.buckets.chunks_exact_mut(LINE_SIZE);
+            reads.extend(asked.iter().zip(buckets).map(|(asked, into)| ReadInto {
+                remote: asked.index.address(asked.hash.bucket(asked.index.bits)),
+                into,
+            }));
+            memory.read(&mut reads).await?;
+        }
         let (buckets, _) = values.buckets.as_chunks::<LINE_SIZE>();
         for (index, (asked, bucket)) in asked.iter_mut().zip(buckets).enumerate() {
             let mut look_up =
@@ -180,11 +194,13 @@ impl Reader {
             }
         }
 
-        let mut reads = self.reads_of_records(&mut asked, &mut values.bytes);
-        if !reads.is_empty() {
-            memory.read(&mut reads).await?;
+        {
+            let mut reads = Many::new();
+            self.reads_of_records(&mut asked, &mut values.bytes, &mut values.end, &mut reads);
+            if !reads.is_empty() {
+                memory.read(&mut reads).await?;
+            }
         }
-        drop(reads);
         for (index, asked) in asked.iter().enumerate() {
             let Some(word) = asked.next else {
                 continue;
@@ -210,9 +226,7 @@ impl Reader {
                 if !has_room(values, value.len(), size_max) {
                     return Ok(index);
                 }
-                let start = values.bytes.len();
-                values.bytes.extend_from_slice(&value);
-                values.found[index] = Some((start..values.bytes.len(), version));
+                values.found[index] = Some((values.add(&value), version));
             }
         }
         Ok(keys.len())
@@ -221,7 +235,7 @@ impl Reader {
 
 /// Whether a value of `size` bytes may be added to `values`.
 fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
-    size <= SHORT_SIZE_MAX || values.bytes.len().saturating_add(size) <= size_max
+    size <= SHORT_SIZE_MAX || values.end.saturating_add(size) <= size_max
 }
 
 impl Reader {
@@ -249,12 +263,14 @@ impl Reader {
 
     /// A key, with its remembered record if the record can be fetched together with the home bucket.
     fn ask(&self, key: &[u8], hash: KeyHash, index: OpenIndex) -> Asked {
-        let mut look_up = LookUp::new(self.whole_record(key), hash, index.bits);
         let recalled = self
             .locations
             .find(hash)
             .filter(|location| location.distance == 0 && !location.word.is_long())
-            .filter(|location| look_up.recall(*location).is_some());
+            .filter(|location| {
+                let mut look_up = LookUp::new(self.whole_record(key), hash, index.bits);
+                look_up.recall(*location).is_some()
+            });
         Asked {
             hash,
             index,
@@ -263,24 +279,24 @@ impl Reader {
         }
     }
 
-    /// READs of the records that `asked` need next. The READs go to the end of `bytes`, which grow accordingly.
+    /// Adds to `reads` the READs of the records that `asked` need next. The READs go behind the `end` of the `bytes` in use.
     fn reads_of_records<'a>(
         &self,
         asked: &mut [Asked],
         bytes: &'a mut Vec<u8>,
-    ) -> Many<ReadInto<'a>> {
-        let start = bytes.len();
-        let mut end = start;
+        end: &mut usize,
+        reads: &mut Many<ReadInto<'a>>,
+    ) {
+        let start = *end;
         for asked in asked.iter_mut() {
             if let Some(word) = asked.next {
                 let size = self.memory.first_read_size(word);
-                asked.record = end..end + size;
-                end += size;
+                asked.record = *end..*end + size;
+                *end += size;
             }
         }
-        bytes.resize(end, 0);
+        grow(bytes, *end);
         let mut rest = &mut bytes[start..];
-        let mut reads = Many::new();
         for asked in asked.iter() {
             if let Some(word) = asked.next {
                 let (into, tail) = std::mem::take(&mut rest).split_at_mut(asked.record.len());
@@ -289,7 +305,6 @@ impl Reader {
                 reads.push(ReadInto { remote, into });
             }
         }
-        reads
     }
 }
 
