@@ -17,6 +17,7 @@ use std::str::FromStr;
 /// assert_eq!(address.to_string(), "shm:./stonecast-data/socket");
 /// let cluster: stonecast::Address = "cluster:etcd://ops:secret@10.0.0.1:2379/blue".parse()?;
 /// assert_eq!(cluster.to_string(), "cluster:etcd://10.0.0.1:2379/blue");
+/// assert!(cluster.is_cluster() && !address.is_cluster());
 /// assert!("redis://localhost".parse::<stonecast::Address>().is_err());
 /// # Ok::<(), stonecast::AddressError>(())
 /// ```

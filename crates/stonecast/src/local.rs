@@ -483,6 +483,14 @@ impl Client {
 
     /// All counters of each node of a cluster that leads shards, with the node's name. A single server has no name, and is
     /// not in a cluster: the list is empty.
+    ///
+    /// ```no_run
+    /// let connection = stonecast::local::connect("cluster:file:./cluster")?;
+    /// for (name, counted) in connection.run(async |client| client.nodes().await) {
+    ///     println!("{name}: {} keys", counted?.stat.keys);
+    /// }
+    /// # Ok::<(), stonecast::Error>(())
+    /// ```
     pub async fn nodes(&self) -> Vec<(String, Result<Metrics, Error>)> {
         match &self.store {
             Store::Server(_) => Vec::new(),
@@ -499,6 +507,29 @@ impl Client {
 }
 
 /// The records found by [`Client::entries`], read a few at a time.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// let connection = stonecast::local::connect(&url)?;
+/// connection.run(async |client| {
+///     client.put(b"a", b"1").await?;
+///     client.put(b"b", b"2").await?;
+///     let (mut entries, mut keys) = (client.entries().await?, Vec::new());
+///     loop {
+///         let batch = entries.next_batch(client).await?;
+///         if batch.is_empty() {
+///             break;
+///         }
+///         keys.extend(batch.into_iter().map(|record| record.key));
+///     }
+///     assert_eq!(keys, [b"a", b"b"]);
+///     Ok::<(), stonecast::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Entries {
     found: Found,
     batch: Vec<stonecast_kv::Entry>,
