@@ -93,7 +93,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "mutants",
         what: "every seeded bug is found, and nothing in the unchanged store",
-        budget_minutes: 6,
+        budget_minutes: 5,
         run: seeded_bugs,
     },
     Step {
@@ -129,13 +129,13 @@ const STEPS: &[Step] = &[
     Step {
         name: "simulate",
         what: "seeds, crash states, faults and determinism of the simulated world",
-        budget_minutes: 6,
+        budget_minutes: 4,
         run: simulate,
     },
     Step {
         name: "end-to-end",
         what: "real processes, killed and restarted, release build",
-        budget_minutes: 6,
+        budget_minutes: 5,
         run: end_to_end,
     },
     Step {
@@ -147,7 +147,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "fresh",
         what: "the first commands, and every step that installs something, in a bare Debian",
-        budget_minutes: 3,
+        budget_minutes: 8,
         run: fresh,
     },
 ];
