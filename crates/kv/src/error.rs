@@ -145,7 +145,7 @@ pub enum StoreError {
         "the pool is of a cluster, and {reason}: its node may have told others of records that are gone. Remove the pool, and let the node begin with a new one"
     )]
     CopyLost {
-        /// What happened to the pool.
+        /// The event in which the pool may have lost records.
         reason: &'static str,
     },
     /// The ledger of the pool has no room for the histories of its shards.

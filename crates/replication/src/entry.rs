@@ -1,4 +1,4 @@
-//! Entries: what a primary appends to the log of a backup.
+//! Entries, which a primary appends to the log of a backup.
 //!
 //! ```text
 //!   byte  0     8        16     24        32         40        48      52      56     60       64

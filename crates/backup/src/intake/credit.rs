@@ -92,7 +92,7 @@ impl Window {
         self.granted.saturating_sub(self.used)
     }
 
-    /// What a session is to blame for, if its peer has certainly used more than it was given. `arrivals` counts its messages on a device that completes each of
+    /// The overdraft of a session, if its peer has certainly used more than it was given. `arrivals` counts its messages on a device that completes each of
     /// them, which proves everything. Otherwise found entries are the evidence, and an entry may be charged to the wrong session: it names the stream alone, and
     /// a stream may pass to another node while entries of the node before are under way. Their sender still holds the credits for them, so an excess above
     /// the credits `held` by all sessions is the doing of its own peer.

@@ -43,7 +43,7 @@ struct Shared {
     format: LogFormat,
     commit: Commit,
     book: RefCell<Book>,
-    /// Who writes a ledger.
+    /// The writer of a ledger.
     writer: Turnstile,
 }
 
@@ -145,7 +145,7 @@ impl SharedLedger {
         }
     }
 
-    /// What the intake may take for old: the floors of all shards. Entries above a floor may count in a later history, although they are void in this one.
+    /// The floors of all shards: the intake may take entries up to these points for old. Entries above a floor may count in a later history, although they are void in this one.
     pub(crate) fn with_floors<T>(&self, look: impl FnOnce(&Lineages) -> T) -> T {
         look(self.shared.book.borrow().floors())
     }

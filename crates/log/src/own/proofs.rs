@@ -1,4 +1,4 @@
-//! What proves that a missing version was acknowledged.
+//! Proofs that a missing version was acknowledged.
 //!
 //! ```text
 //!   segment 1   | 41 | 42 |  ?? | 45 |        43 is damaged
@@ -14,7 +14,7 @@ use crate::format::LogFormat;
 use crate::state::SegmentState;
 use crate::walk::Found;
 
-/// What the records and segments of a log say was durable.
+/// The versions that were durable, as the records and segments of a log say.
 pub(super) struct Proofs<'a> {
     format: &'a LogFormat,
     /// For each segment, the unit below which everything was durable, and the version whose stamp says so.

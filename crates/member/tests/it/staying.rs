@@ -176,7 +176,7 @@ fn a_group_whose_only_copy_is_lost_is_led_again_after_an_operator_gives_it_up() 
     assert!(!scene.stored().group(&subject).unwrap().has_copy(&lost));
 }
 
-/// Needs numbers of joins: what the joiner got before it left is gone.
+/// Needs numbers of joins: the content that the joiner got before it left is gone.
 #[test]
 pub fn a_join_that_was_broken_off_does_not_finish_the_one_after_it() {
     let scene = Scene::settled(Shape { nodes: 4, ..THREE }, 12);

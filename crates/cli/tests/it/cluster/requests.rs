@@ -1,4 +1,4 @@
-//! Requests to the nodes: what is asked for stands in the configuration, and what is refused changes nothing.
+//! Requests to the nodes: an accepted request stands in the configuration, and a refused one changes nothing.
 
 use stonecast_cluster::NodeState;
 use stonecast_media::Durability;
