@@ -36,7 +36,7 @@ pub(crate) fn structure_of(
 ///
 /// # Panics
 /// If `read` refuses a slab of the domain.
-pub(crate) fn allocator_of(territory: &Territory, read: Read<'_>) -> Allocator {
+fn allocator_of(territory: &Territory, read: Read<'_>) -> Allocator {
     let geometry = territory.geometry;
     let mut allocator = Allocator::new(geometry);
     for &slab in &territory.slabs {

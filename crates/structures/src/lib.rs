@@ -16,6 +16,7 @@
 mod backend;
 mod executor;
 mod frontend;
+mod service;
 pub mod shapes;
 mod space;
 mod tenure;
@@ -26,7 +27,11 @@ pub use backend::{
     PoolGeometry, Raised, Stopped, StructurePool, Taken, Territory,
 };
 pub use executor::Executor;
-pub use frontend::{DomainWriter, Served, StageFault, Staged};
+pub use frontend::{
+    BackEnd, DomainWriter, FRONT_END_COMPLETIONS, FrontEndError, Reader, Served, StageFault,
+    Staged, Writer,
+};
+pub use service::{SERVICE_COMPLETIONS, Service, ServiceError};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{

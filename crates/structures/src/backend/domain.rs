@@ -233,6 +233,13 @@ impl Domain {
         self.descriptor.base.position
     }
 
+    /// Whether more than half of the tenure's ring is in use.
+    pub(crate) fn log_is_half_full(&self) -> bool {
+        let base = self.descriptor.base.position;
+        let log = self.log.as_ref();
+        log.is_some_and(|log| (log.scan.at().position - base) * 2 > log.area.size)
+    }
+
     /// The tenure that lasts, or has to be handed over.
     pub fn tenure(&self) -> Option<u32> {
         let tenure = self.descriptor.base.chain.tenure;

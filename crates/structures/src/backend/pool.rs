@@ -99,7 +99,7 @@ impl PoolGeometry {
         Span::new(DOMAINS_OFFSET + u64::from(number) * 8, 8)
     }
 
-    fn place(number: u32) -> DomainPlace {
+    pub(crate) fn place(number: u32) -> DomainPlace {
         let page = PAGE_SIZE * (1 + u64::from(number));
         DomainPlace { number, page }
     }

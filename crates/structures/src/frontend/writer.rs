@@ -3,9 +3,9 @@
 use stonecast_base::{Span, mutant};
 
 use crate::backend::{Grant, Territory};
-use crate::executor::{allocator_of, create, structure_of};
+use crate::executor::{create, structure_of};
 use crate::shapes::{Answer, ExecuteFault, Plan, ReadRoots, Roots, Stale, Travel, drive};
-use crate::space::Workspace;
+use crate::space::{Allocator, SlabGeometry, Workspace};
 use crate::tenure::{Append, LogFull, TenureWriter};
 use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, Verb, record_size};
 
@@ -61,15 +61,39 @@ impl DomainWriter {
         (grant, territory): (Grant, &Territory),
         read: &mut dyn FnMut(Span) -> Option<Vec<u8>>,
     ) -> Result<Self, Stale> {
-        let root = territory.root;
-        let allocator = allocator_of(territory, read);
-        let roots = drive(ReadRoots::new(key, domain, root), read)?;
+        let roots = drive(ReadRoots::new(key, domain, territory.root), &mut *read)?;
+        let geometry = territory.geometry;
+        let bits = |slab: &u64| Span::new(geometry.slab(*slab).offset, geometry.bits_size());
+        let slabs = territory.slabs.iter().map(|slab| {
+            let bits = read(bits(slab)).expect("the slab is the domain's");
+            (*slab, bits)
+        });
+        Ok(Self::with(key, grant, geometry, slabs, roots))
+    }
+
+    /// Begins a tenure with what was read: the bits of each slab, and the table of structures.
+    pub(crate) fn with(
+        key: LogKey,
+        grant: Grant,
+        geometry: SlabGeometry,
+        slabs: impl IntoIterator<Item = (u64, Vec<u8>)>,
+        roots: Roots,
+    ) -> Self {
+        let mut allocator = Allocator::new(geometry);
+        for (slab, bits) in slabs {
+            allocator.add_slab(slab, &bits);
+        }
         let start = grant.start;
-        Ok(Self {
+        Self {
             log: TenureWriter::new(key, grant.area, start, start.position),
             workspace: Workspace::new(allocator),
             roots,
-        })
+        }
+    }
+
+    /// Notes that the domain has got another slab, all of whose units are free.
+    pub fn add_slab(&mut self, slab: u64) {
+        self.workspace.add_empty_slab(slab);
     }
 
     /// The structures, created ones included.

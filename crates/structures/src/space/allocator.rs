@@ -89,6 +89,12 @@ impl Allocator {
         self.add_free_parts(whole);
     }
 
+    /// Adds a slab whose bits are all clear.
+    pub fn add_empty_slab(&mut self, slab: u64) {
+        let bits = vec![0; self.geometry.bits_size() as usize];
+        self.add_slab(slab, &bits);
+    }
+
     /// Units that are free.
     pub fn free_units(&self) -> u64 {
         self.free.iter().map(Block::units).sum()

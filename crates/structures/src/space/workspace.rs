@@ -108,9 +108,9 @@ impl Workspace {
         self.staged.clear();
     }
 
-    /// Adds a slab that the back-end has granted.
-    pub fn add_slab(&mut self, slab: u64, bits: &[u8]) {
-        self.allocator.add_slab(slab, bits);
+    /// Adds a slab that the back-end has given, all of whose units are free.
+    pub fn add_empty_slab(&mut self, slab: u64) {
+        self.allocator.add_empty_slab(slab);
     }
 
     /// The free blocks.

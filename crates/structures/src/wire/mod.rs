@@ -2,6 +2,7 @@
 
 mod entry;
 mod key;
+mod message;
 mod operation;
 mod pointer;
 mod record;
@@ -9,6 +10,7 @@ mod record;
 pub(crate) use entry::parse as parse_entries;
 pub use entry::{ENTRY_SIZE_MAX, Entries, Entry, EntryFault};
 pub use key::{Key, KeyFault};
+pub(crate) use message::{Answer, GREETING, MESSAGE_SIZE_MAX, Request, SLABS_MAX};
 pub use operation::{Operation, OperationFault, Verb};
 pub use pointer::{Pointer, UNIT_SIZE};
 pub use record::{

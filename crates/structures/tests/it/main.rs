@@ -9,4 +9,9 @@ mod memory;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod pool;
+mod providers;
+mod sessions;
 mod shapes;
+#[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../session/tests/it/world.rs"]
+mod world;

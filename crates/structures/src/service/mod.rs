@@ -1,0 +1,441 @@
+//! The back-end's process: connections of front-ends, their leases, and the end of both.
+//!
+//! ```text
+//!   request ─▶ pool: create, give a slab, grant, take, trim          a lease: the window on the log of a tenure
+//!   connection gone, or lease not renewed ─▶ raise the word ─▶ revoke ─▶ (beside the task) ─▶ hand over
+//! ```
+//!
+//! One task serves all front-ends. A front-end that is stopped in a write delays the revocation of its own window, and nothing else.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::{
+    Access, ConnectionEvent, ConnectionRequest, DeviceError, MemoryRegion, Port, QueuePair,
+    ReceiveQueue, Received, Rkey, Runtime, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+};
+use stonecast_session::{
+    AnswerRing, Ended, Ending, Lease, Lessor, Opening, Queues, ReceiveBuffers, Revocations, Side,
+    accept,
+};
+
+use crate::backend::{DomainError, Execute, Medium, Stopped, StructurePool, Territory};
+use crate::executor::Executor;
+use crate::wire::{Answer, GREETING, MESSAGE_SIZE_MAX, Request, SLABS_MAX};
+
+/// Front-ends at a time.
+const FRONT_ENDS_MAX: u32 = 64;
+/// Unanswered requests of a front-end: it asks one after the other.
+const ANSWERS: u64 = 4;
+/// Receive buffers for requests of all front-ends.
+const RECEIVES: u32 = FRONT_ENDS_MAX * ANSWERS as u32;
+/// Bytes of the longest request.
+const REQUEST_SIZE_MAX: u32 = 64;
+/// Rounds in which arrivals of an ended connection are collected.
+const PUMPS_MAX: u32 = 16;
+/// The longest time between two looks at leases.
+const LOOK_NS: Nanoseconds = 1_000_000;
+/// Entries of the completion queues that the port of a back-end needs.
+pub const SERVICE_COMPLETIONS: u32 = RECEIVES;
+
+/// A back-end that serves.
+pub struct Service {
+    port: Rc<Port>,
+    runtime: Rc<dyn Runtime>,
+    medium: Rc<Medium>,
+    pool: StructurePool,
+    memory: MemoryRegion,
+    srq: SharedReceiveQueue,
+    receives: ReceiveBuffers,
+    revocations: Revocations<Tenancy>,
+    front_ends: BTreeMap<QueuePair, FrontEnd>,
+    /// A tenure whose owner neither appends nor asks for so long is ended.
+    lease_ns: Nanoseconds,
+}
+
+/// What a lease is about: the tenure of this domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tenancy(u32);
+
+struct FrontEnd {
+    answers: AnswerRing,
+    reads: Option<Rkey>,
+    leases: Vec<Lease<Tenancy>>,
+}
+
+/// The reason why a back-end does not serve any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The device refused a call.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The pool is damaged, or its medium failed.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+}
+
+impl Service {
+    /// Opens the pool, ends all tenures of earlier runs, and listens at `address`. No front-end of an earlier run may be able to write any
+    /// more. `lease_ns`: a tenure whose owner is silent for so long is ended.
+    ///
+    /// # Errors
+    /// [`ServiceError`]: nothing is served.
+    pub async fn start(
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        medium: Rc<Medium>,
+        (address, lease_ns): (&str, Nanoseconds),
+    ) -> Result<Self, ServiceError> {
+        let key = medium.key;
+        let mut executor = |place, territory: &Territory| {
+            Box::new(Executor::new(key, place, territory.clone())) as Box<dyn Execute>
+        };
+        let pool = StructurePool::open(medium.clone(), &mut executor).await?;
+        let device = port.device();
+        let memory = device.register_persistent(medium.region.clone(), Access::NONE)?;
+        let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
+            capacity: RECEIVES,
+            multi_packet: None,
+            in_order: false,
+        })?;
+        let region = device.allocate(u64::from(RECEIVES * REQUEST_SIZE_MAX), Access::NONE)?;
+        let receives = ReceiveBuffers::new(region, REQUEST_SIZE_MAX);
+        receives.post_all(&**device, ReceiveQueue::Shared(srq), RECEIVES)?;
+        device.listen(address)?;
+        let revocations = Revocations::new(port.clone(), runtime.clone(), PUMPS_MAX);
+        Ok(Self {
+            port,
+            runtime,
+            medium,
+            pool,
+            memory,
+            srq,
+            receives,
+            revocations,
+            front_ends: BTreeMap::new(),
+            lease_ns,
+        })
+    }
+
+    /// Serves until the pool fails. A future that is dropped leaves the pool as a crash does.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub async fn run(mut self) -> Result<(), ServiceError> {
+        loop {
+            while let Some(event) = self.port.take_event() {
+                match event {
+                    ConnectionEvent::Request {
+                        request,
+                        private_data,
+                        ..
+                    } => self.accept(request, &private_data),
+                    ConnectionEvent::Disconnected { qp, .. } => self.end(qp),
+                    ConnectionEvent::Established { .. } | ConnectionEvent::Rejected { .. } => {}
+                }
+            }
+            while let Some(received) = self.port.take_received() {
+                self.arrived(received).await?;
+            }
+            for arrival in self.revocations.take_untaken() {
+                self.repost(&arrival)?;
+            }
+            for ended in self.revocations.take_ended() {
+                self.hand_over(ended).await?;
+            }
+            self.end_silent_leases();
+            // Either result ends the wait.
+            let _ = self.runtime.within(LOOK_NS, self.port.activity()).await;
+        }
+    }
+
+    /// Accepts a front-end, or tells it the reason for the refusal.
+    fn accept(&mut self, request: ConnectionRequest, hello: &[u8]) {
+        let heard = GREETING.hear(Side::Client, hello);
+        let refusal = match heard {
+            Err(mismatch) => Some(mismatch.to_string()),
+            Ok(_) if self.front_ends.len() as u32 >= FRONT_ENDS_MAX => {
+                Some(format!("the back-end has {FRONT_ENDS_MAX} front-ends"))
+            }
+            Ok(_) => None,
+        };
+        if let Some(reason) = refusal {
+            // A front-end that vanished meanwhile needs no answer.
+            let _ = self.port.device().reject(request, &reason);
+            return;
+        }
+        let accepted = accept(&self.port, request, |making| {
+            let size = AnswerRing::size(ANSWERS, 0, MESSAGE_SIZE_MAX);
+            let region = making.allocate(size)?;
+            making.queue_pair(Queues {
+                send_capacity: ANSWERS as u32,
+                receive_capacity: 1,
+                shared_receive_queue: Some(self.srq),
+                windows: true,
+                rnr_retry_count: 1000,
+                rnr_retry_delay_ns: 100_000,
+            })?;
+            let answers = AnswerRing::new(region, ANSWERS, 0, MESSAGE_SIZE_MAX);
+            let front_end = FrontEnd {
+                answers,
+                reads: None,
+                leases: Vec::new(),
+            };
+            Ok((GREETING.say(b""), front_end))
+        });
+        // A front-end that could not be accepted has been told the reason.
+        if let Ok((qp, front_end)) = accepted {
+            self.front_ends.insert(qp, front_end);
+        }
+    }
+
+    /// Ends a connection. Its tenures are handed over when their windows are closed.
+    fn end(&mut self, qp: QueuePair) {
+        let Some(front_end) = self.front_ends.remove(&qp) else {
+            return;
+        };
+        for lease in &front_end.leases {
+            self.raise(lease.object().0);
+        }
+        self.revocations.begin(Ending {
+            connection: Some(qp),
+            windows: front_end.reads.into_iter().collect(),
+            leases: front_end.leases,
+            regions: vec![front_end.answers.region()],
+        });
+    }
+
+    fn raise(&mut self, domain: u32) {
+        if let Some(domain) = self.pool.domain(domain) {
+            let _raised = domain.raise();
+        }
+    }
+
+    /// Ends one lease of a front-end, which goes on without it.
+    fn revoke(&mut self, lease: Lease<Tenancy>) {
+        self.raise(lease.object().0);
+        self.revocations.begin(Ending {
+            leases: vec![lease],
+            ..Ending::default()
+        });
+    }
+
+    fn end_silent_leases(&mut self) {
+        let (now, lease_ns) = (self.runtime.now(), self.lease_ns);
+        let mut silent = Vec::new();
+        for front_end in self.front_ends.values_mut() {
+            let is_silent = |lease: &mut Lease<Tenancy>| lease.held_for(now) > lease_ns;
+            silent.extend(front_end.leases.extract_if(.., is_silent));
+        }
+        for lease in silent {
+            self.revoke(lease);
+        }
+    }
+
+    async fn hand_over(&mut self, ended: Ended<Tenancy>) -> Result<(), ServiceError> {
+        let revoked = ended.revoked.into_iter().map(|lease| lease.into_object());
+        let revoked = revoked.map(|tenancy| (tenancy, Stopped::Certainly));
+        let unquiesced = ended.unquiesced.iter().map(|lease| *lease.object());
+        let unquiesced = unquiesced.map(|tenancy| (tenancy, Stopped::Perhaps));
+        for (Tenancy(number), stopped) in revoked.chain(unquiesced) {
+            let Some(domain) = self.pool.domain(number) else {
+                continue;
+            };
+            let (place, territory) = (domain.place(), domain.territory().clone());
+            let mut executor = Executor::new(self.medium.key, place, territory);
+            let _handed = self.pool.hand_over(number, stopped, &mut executor).await?;
+        }
+        Ok(())
+    }
+
+    fn repost(&self, received: &Received) -> Result<(), DeviceError> {
+        let queue = ReceiveQueue::Shared(self.srq);
+        self.receives
+            .post(&**self.port.device(), queue, received.wr_id)
+    }
+
+    async fn arrived(&mut self, received: Received) -> Result<(), ServiceError> {
+        let mut message = Vec::new();
+        if received.status == Status::Success {
+            let device = self.port.device();
+            self.receives.copy_out(&**device, &received, &mut message);
+        }
+        self.repost(&received)?;
+        let qp = received.qp;
+        if !self.front_ends.contains_key(&qp) || received.status != Status::Success {
+            return Ok(());
+        }
+        let Some(request) = Request::parse(&message) else {
+            // A front-end that sends something else is none.
+            self.end(qp);
+            return Ok(());
+        };
+        let answer = self.answer(qp, request).await?;
+        if let Some(front_end) = self.front_ends.get_mut(&qp) {
+            front_end.answers.send(&self.port, qp, &answer.encode());
+            if front_end.answers.is_stuck() {
+                self.end(qp);
+            }
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, qp: QueuePair, request: Request) -> Result<Answer, ServiceError> {
+        Ok(match request {
+            Request::Attach => self.attach(qp)?,
+            Request::CreateDomain => match self.pool.create_domain().await? {
+                Some(domain) => Answer::Created { domain },
+                None => Answer::NoRoom,
+            },
+            Request::GiveSlab { domain } => self.give_slab(qp, domain).await?,
+            Request::Slabs { domain } => self.slabs(domain),
+            Request::Lease { domain } => self.lease(qp, domain).await?,
+            Request::Notify { domain } => self.notified(qp, domain).await?,
+            Request::Release { domain } => match self.take_lease(qp, domain) {
+                Some(lease) => {
+                    self.revoke(lease);
+                    Answer::Released
+                }
+                None => Answer::NotYours,
+            },
+        })
+    }
+
+    fn attach(&mut self, qp: QueuePair) -> Result<Answer, ServiceError> {
+        let (device, memory) = (self.port.device().clone(), self.memory);
+        let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
+        let rkey = match front_end.reads {
+            Some(rkey) => rkey,
+            None => {
+                let whole = (0, memory.size);
+                let rkey = device.bind_window(qp, memory, whole.0, whole.1, Access::REMOTE_READ)?;
+                *front_end.reads.insert(rkey)
+            }
+        };
+        let geometry = self.pool.geometry();
+        Ok(Answer::Attached {
+            geometry: [
+                geometry.domains.into(),
+                geometry.slab_size,
+                geometry.slab_count,
+            ],
+            log_key: self.medium.key.0,
+            address: memory.address,
+            rkey: rkey.0.into(),
+        })
+    }
+
+    async fn give_slab(&mut self, qp: QueuePair, number: u32) -> Result<Answer, ServiceError> {
+        let is_owner = self.has_lease(qp, number);
+        let Some(domain) = self.pool.domain(number) else {
+            return Ok(Answer::NoDomain);
+        };
+        if let Some(tenure) = domain.tenure()
+            && !is_owner
+        {
+            return Ok(Answer::Held { tenure });
+        }
+        if domain.territory().slabs.len() == SLABS_MAX {
+            return Ok(Answer::NoRoom);
+        }
+        Ok(match self.pool.give_slab(number).await? {
+            Some(slab) => Answer::Slabs { slabs: vec![slab] },
+            None => Answer::NoRoom,
+        })
+    }
+
+    fn slabs(&mut self, number: u32) -> Answer {
+        match self.pool.domain(number) {
+            Some(domain) => Answer::Slabs {
+                slabs: domain.territory().slabs.iter().copied().collect(),
+            },
+            None => Answer::NoDomain,
+        }
+    }
+
+    /// Grants a tenure, and opens a window on its log to its owner.
+    async fn lease(&mut self, qp: QueuePair, number: u32) -> Result<Answer, ServiceError> {
+        let Some(domain) = self.pool.domain(number) else {
+            return Ok(Answer::NoDomain);
+        };
+        if let Some(tenure) = domain.tenure() {
+            return Ok(Answer::Held { tenure });
+        }
+        let Some(grant) = self.pool.grant(number).await? else {
+            return Ok(Answer::NoRoom);
+        };
+        let opening = Opening {
+            region: self.memory,
+            span: Span::new(grant.area.offset, grant.area.size),
+            access: Access::REMOTE_WRITE,
+        };
+        let lessor = Lessor {
+            port: &self.port,
+            epoch: grant.tenure.into(),
+        };
+        let now = self.runtime.now();
+        let lease = match lessor.grant(qp, Tenancy(number), &[opening], now) {
+            Ok(lease) => lease,
+            Err((lease, _)) => {
+                // A front-end without a window has no tenure.
+                self.revoke(lease);
+                return Ok(Answer::NoRoom);
+            }
+        };
+        let rkey = lease.windows()[0];
+        let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
+        front_end.leases.push(lease);
+        Ok(Answer::Granted {
+            tenure: grant.tenure,
+            area: grant.area,
+            start: grant.start,
+            rkey: rkey.0.into(),
+        })
+    }
+
+    fn has_lease(&self, qp: QueuePair, number: u32) -> bool {
+        let front_end = self.front_ends.get(&qp);
+        let mut leases = front_end.iter().flat_map(|front_end| &front_end.leases);
+        leases.any(|lease| lease.object().0 == number)
+    }
+
+    fn take_lease(&mut self, qp: QueuePair, number: u32) -> Option<Lease<Tenancy>> {
+        let leases = &mut self.front_ends.get_mut(&qp)?.leases;
+        let index = leases.iter().position(|lease| lease.object().0 == number)?;
+        Some(leases.swap_remove(index))
+    }
+
+    /// Takes the new records of a tenure. An owner that writes what it may not write loses the tenure.
+    async fn notified(&mut self, qp: QueuePair, number: u32) -> Result<Answer, ServiceError> {
+        if !self.has_lease(qp, number) {
+            return Ok(Answer::NotYours);
+        }
+        let now = self.runtime.now();
+        let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
+        let leases = front_end.leases.iter_mut();
+        for lease in leases.filter(|lease| lease.object().0 == number) {
+            lease.recall(now);
+        }
+        let domain = self.pool.domain(number).expect("a lease names a domain");
+        let taken = match domain.take().await {
+            Ok(taken) => taken,
+            Err(DomainError::Refused { .. }) => {
+                let lease = self.take_lease(qp, number).expect("it has a lease");
+                self.revoke(lease);
+                return Ok(Answer::NotYours);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // Half of the ring stays free for what comes while the rest is trimmed.
+        if domain.log_is_half_full() {
+            domain.trim().await?;
+        }
+        Ok(Answer::Noted {
+            durable: taken.durable,
+            applied: taken.applied,
+            trimmed: domain.trimmed(),
+        })
+    }
+}

@@ -1,0 +1,286 @@
+//! Messages of front-ends and back-end: lists of words.
+
+use stonecast_session::{Greeting, Protocol};
+
+use super::record::Chain;
+use crate::tenure::{LogArea, Mark};
+
+/// The greeting of both sides.
+pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
+    magic: *b"stonstru",
+    name: "data structures",
+    version: 1,
+});
+/// Bytes of the longest message.
+pub(crate) const MESSAGE_SIZE_MAX: u64 = 4096;
+/// Slabs that an answer names, at most.
+pub(crate) const SLABS_MAX: usize = MESSAGE_SIZE_MAX as usize / 8 - 2;
+
+/// What a front-end asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// A window to read the pool.
+    Attach,
+    /// A new domain.
+    CreateDomain,
+    /// Another slab for a domain. A domain that somebody else has a tenure of gets none.
+    GiveSlab { domain: u32 },
+    /// The slabs of a domain.
+    Slabs { domain: u32 },
+    /// The next tenure of a domain.
+    Lease { domain: u32 },
+    /// The log has new records: make them durable, and apply what is to be applied.
+    Notify { domain: u32 },
+    /// The end of a tenure.
+    Release { domain: u32 },
+}
+
+/// What a back-end answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Attached {
+        /// Domains, slab size, slab count.
+        geometry: [u64; 3],
+        log_key: u64,
+        address: u64,
+        rkey: u64,
+    },
+    Created {
+        domain: u32,
+    },
+    Slabs {
+        slabs: Vec<u64>,
+    },
+    Granted {
+        tenure: u32,
+        area: LogArea,
+        start: Mark,
+        rkey: u64,
+    },
+    /// Another front-end has the tenure, or had it and is being stopped.
+    Held {
+        tenure: u32,
+    },
+    Noted {
+        durable: u64,
+        applied: u64,
+        trimmed: u64,
+    },
+    Released,
+    /// The front-end has no tenure of the domain, or not any more.
+    NotYours,
+    /// There is no such domain.
+    NoDomain,
+    /// The pool has no room for what was asked.
+    NoRoom,
+}
+
+impl Request {
+    pub fn encode(self) -> Vec<u8> {
+        bytes(&match self {
+            Self::Attach => [1, 0],
+            Self::CreateDomain => [2, 0],
+            Self::GiveSlab { domain } => [3, domain.into()],
+            Self::Slabs { domain } => [4, domain.into()],
+            Self::Lease { domain } => [5, domain.into()],
+            Self::Notify { domain } => [6, domain.into()],
+            Self::Release { domain } => [7, domain.into()],
+        })
+    }
+
+    /// The request in a message; `None`: it is none.
+    pub fn parse(message: &[u8]) -> Option<Self> {
+        let [verb, domain] = *words(message)? else {
+            return None;
+        };
+        let domain = domain.try_into().ok()?;
+        Some(match verb {
+            1 => Self::Attach,
+            2 => Self::CreateDomain,
+            3 => Self::GiveSlab { domain },
+            4 => Self::Slabs { domain },
+            5 => Self::Lease { domain },
+            6 => Self::Notify { domain },
+            7 => Self::Release { domain },
+            _ => return None,
+        })
+    }
+}
+
+impl Answer {
+    pub fn encode(&self) -> Vec<u8> {
+        let words: Vec<u64> = match self {
+            Self::Attached {
+                geometry: [domains, size, count],
+                log_key,
+                address,
+                rkey,
+            } => vec![1, *domains, *size, *count, *log_key, *address, *rkey],
+            Self::Created { domain } => vec![2, (*domain).into()],
+            Self::Slabs { slabs } => [&[3][..], slabs].concat(),
+            Self::Granted {
+                tenure,
+                area,
+                start: Mark { position, chain },
+                rkey,
+            } => vec![
+                4,
+                (*tenure).into(),
+                area.offset,
+                area.size,
+                *position,
+                chain.tag,
+                chain.lsn,
+                chain.operation,
+                chain.covered,
+                *rkey,
+            ],
+            Self::Held { tenure } => vec![5, (*tenure).into()],
+            Self::Noted {
+                durable,
+                applied,
+                trimmed,
+            } => vec![6, *durable, *applied, *trimmed],
+            Self::Released => vec![7],
+            Self::NotYours => vec![8],
+            Self::NoDomain => vec![9],
+            Self::NoRoom => vec![10],
+        };
+        bytes(&words)
+    }
+
+    /// The answer in a message; `None`: it is none.
+    pub fn parse(message: &[u8]) -> Option<Self> {
+        Some(match *words(message)? {
+            [1, domains, size, count, log_key, address, rkey] => Self::Attached {
+                geometry: [domains, size, count],
+                log_key,
+                address,
+                rkey,
+            },
+            [2, domain] => Self::Created {
+                domain: domain.try_into().ok()?,
+            },
+            [3, ref slabs @ ..] => Self::Slabs {
+                slabs: slabs.to_vec(),
+            },
+            [
+                4,
+                tenure,
+                offset,
+                size,
+                position,
+                tag,
+                lsn,
+                operation,
+                covered,
+                rkey,
+            ] => {
+                let tenure = tenure.try_into().ok()?;
+                let chain = Chain {
+                    tag,
+                    lsn,
+                    tenure,
+                    operation,
+                    covered,
+                };
+                Self::Granted {
+                    tenure,
+                    area: LogArea { offset, size },
+                    start: Mark { position, chain },
+                    rkey,
+                }
+            }
+            [5, tenure] => Self::Held {
+                tenure: tenure.try_into().ok()?,
+            },
+            [6, durable, applied, trimmed] => Self::Noted {
+                durable,
+                applied,
+                trimmed,
+            },
+            [7] => Self::Released,
+            [8] => Self::NotYours,
+            [9] => Self::NoDomain,
+            [10] => Self::NoRoom,
+            _ => return None,
+        })
+    }
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn words(message: &[u8]) -> Option<Box<[u64]>> {
+    let (words, []) = message.as_chunks::<8>() else {
+        return None;
+    };
+    Some(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let domain = 3;
+        for request in [
+            Request::Attach,
+            Request::CreateDomain,
+            Request::GiveSlab { domain },
+            Request::Slabs { domain },
+            Request::Lease { domain },
+            Request::Notify { domain },
+            Request::Release { domain },
+        ] {
+            assert_eq!(Request::parse(&request.encode()), Some(request));
+        }
+        let chain = Chain {
+            tag: 1,
+            lsn: 2,
+            tenure: 9,
+            operation: 4,
+            covered: 5,
+        };
+        for answer in [
+            Answer::Attached {
+                geometry: [1, 2, 3],
+                log_key: 4,
+                address: 5,
+                rkey: 6,
+            },
+            Answer::Created { domain },
+            Answer::Slabs { slabs: vec![7, 8] },
+            Answer::Granted {
+                tenure: 9,
+                area: LogArea { offset: 1, size: 2 },
+                start: Mark { position: 3, chain },
+                rkey: 6,
+            },
+            Answer::Held { tenure: 2 },
+            Answer::Noted {
+                durable: 1,
+                applied: 2,
+                trimmed: 3,
+            },
+            Answer::Released,
+            Answer::NotYours,
+            Answer::NoDomain,
+            Answer::NoRoom,
+        ] {
+            assert_eq!(Answer::parse(&answer.encode()), Some(answer));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_parser_panic(message in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = Request::parse(&message);
+            let _ = Answer::parse(&message);
+        }
+    }
+}

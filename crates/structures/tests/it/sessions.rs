@@ -1,0 +1,352 @@
+//! Front-ends and a back-end on simulated machines.
+
+use std::rc::Rc;
+
+use stonecast_fabric::{self as fabric, LocalSpan};
+use stonecast_fabric_sim::{
+    Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
+};
+use stonecast_media::{
+    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, Means, PersistenceDomain,
+    ReceiveBuffers,
+};
+use stonecast_persist::execute::Commit;
+use stonecast_session::{ConnectError, Endpoint, Greeting, Protocol, Queues};
+use stonecast_structures::shapes::{Answer, Description, Structure, StructureKind};
+use stonecast_structures::{
+    BackEnd, FRONT_END_COMPLETIONS, FrontEndError, Key as _, LogKey, Medium, Operation,
+    PoolGeometry, SERVICE_COMPLETIONS, Service, StructurePool, Verb, Writer,
+};
+
+const GEOMETRY: PoolGeometry = PoolGeometry {
+    domains: 4,
+    slab_size: 1 << 16,
+    slab_count: 12,
+};
+const ADDRESS: &str = "sim:back-end";
+const LEASE_NS: u64 = 50_000_000;
+const PLATFORM: DeclaredPlatform = DeclaredPlatform {
+    persistence_domain: PersistenceDomain::Dmp,
+    ddio: Ddio::On,
+    receive_buffers: ReceiveBuffers::Dram,
+};
+
+/// A machine with a pool, and the process that serves it.
+struct Scene {
+    world: Rc<World>,
+    machine: Machine,
+    module: Rc<Module>,
+    back_end: Process,
+}
+
+impl Scene {
+    fn new(seed: u64) -> Self {
+        let world = Rc::new(World::new(seed));
+        let machine = world.machine(MachineOptions {
+            platform: PLATFORM,
+            ..MachineOptions::new(MachineProfile::MODERN)
+        });
+        let module = world.module(machine, Survivor::default());
+        let back_end = world.process(machine);
+        Self {
+            world,
+            machine,
+            module,
+            back_end,
+        }
+    }
+
+    fn medium(&self) -> Rc<Medium> {
+        let options = LogOptions {
+            capacity: GEOMETRY.pool_size(),
+            platform: PLATFORM,
+            durability: Durability::Power,
+        };
+        let region = SimBacking::new(&self.module).open_log(options);
+        let commit = Commit::choose(PLATFORM, Durability::Power, Means::WriteBack);
+        Rc::new(Medium {
+            region: region.expect("a log"),
+            commit: commit.expect("a plan"),
+            key: LogKey(77),
+            uuid: 5,
+        })
+    }
+
+    async fn create(&self) {
+        let made = StructurePool::create(self.medium(), GEOMETRY).await;
+        made.expect("the medium is sound");
+    }
+
+    /// Serves in the process of the back-end.
+    async fn serve(&self) {
+        let port = self.back_end.port(SERVICE_COMPLETIONS).expect("a port");
+        let runtime = self.back_end.runtime();
+        let of = (ADDRESS, LEASE_NS);
+        let service = Service::start(port, runtime.clone(), self.medium(), of).await;
+        let service = service.expect("the pool opens");
+        runtime.spawn(Box::pin(async move {
+            service.run().await.expect("the back-end serves");
+        }));
+    }
+
+    /// Kills the back-end, and starts another one.
+    async fn restart(&mut self) {
+        self.back_end.kill();
+        self.back_end = self.world.process(self.machine);
+        self.serve().await;
+    }
+
+    /// A front-end on a machine of its own.
+    async fn front_end(&self) -> (Process, Rc<BackEnd>) {
+        let machine = MachineOptions::new(MachineProfile::MODERN);
+        let process = self.world.process(self.world.machine(machine));
+        let port = process.port(FRONT_END_COMPLETIONS).expect("a port");
+        let back_end = BackEnd::connect(&port, ADDRESS).await;
+        (process, back_end.expect("the back-end accepts"))
+    }
+
+    async fn rest(&self, duration_ns: u64) {
+        self.back_end.runtime().sleep(duration_ns).await;
+    }
+
+    /// The next tenure of a domain, once the one before has ended.
+    async fn writer(&self, back_end: &Rc<BackEnd>, domain: u32) -> Writer {
+        for _ in 0..1_000 {
+            match back_end.writer(domain).await {
+                Ok(writer) => return writer,
+                Err(FrontEndError::Held { .. }) => self.rest(1_000_000).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("the tenure does not end");
+    }
+}
+
+pub fn operation<'a>(structure: u32, verb: Verb, key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
+    Operation {
+        token: 0,
+        structure,
+        verb,
+        key,
+        value,
+    }
+}
+
+pub async fn create(writer: &mut Writer, kind: StructureKind) -> u32 {
+    let description = Description {
+        kind,
+        key_size_max: 8,
+        value_size: 8,
+        schema: 0,
+    };
+    let name = format!("{kind:?}");
+    let value = description.encode();
+    let operation = operation(0, Verb::Create, name.as_bytes(), &value);
+    match writer.stage(&operation).await.expect("there is room") {
+        Answer::Created(number) => number,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+pub async fn insert(writer: &mut Writer, structure: u32, key: u64) {
+    let (key, value) = (key.encoded(), (key * 3).to_le_bytes());
+    let operation = operation(structure, Verb::Insert, &key, &value);
+    writer.stage(&operation).await.expect("there is room");
+}
+
+/// The keys below `end` that a reader finds in a structure, all with the right value.
+pub async fn keys(back_end: &Rc<BackEnd>, domain: u32, structure: u32, end: u64) -> Vec<u64> {
+    let mut reader = back_end.reader(domain).await.expect("there is the domain");
+    let roots = reader.roots().await.expect("the table is whole");
+    let structure: Structure = roots.structure(structure).expect("it was created");
+    let mut found = Vec::new();
+    for key in 0..end {
+        let value = reader.get(&structure, &key.encoded()).await;
+        if let Some(value) = value.expect("the structure is whole") {
+            assert_eq!(value, (key * 3).to_le_bytes());
+            found.push(key);
+        }
+    }
+    found
+}
+
+/// Needs the hand-over at the end of a connection: the operations that were flushed and not published are executed.
+#[test]
+fn a_writer_is_seen_by_readers_and_its_successor_has_everything_that_was_told() {
+    for seed in 0..3 {
+        let scene = Scene::new(seed);
+        let world = scene.world.clone();
+        world.block_on(async move {
+            scene.create().await;
+            scene.serve().await;
+            let (process, first) = scene.front_end().await;
+            let domain = first.create_domain(3).await.expect("there is room");
+            let mut writer = first.writer(domain).await.expect("the domain is free");
+            let table = create(&mut writer, StructureKind::HashTable).await;
+            let tree = create(&mut writer, StructureKind::BTree).await;
+            for key in 0..40 {
+                insert(&mut writer, table, key).await;
+                insert(&mut writer, tree, key).await;
+            }
+            writer.publish().await.expect("the tenure lasts");
+            let (_second_process, second) = scene.front_end().await;
+            for structure in [table, tree] {
+                let found = keys(&second, domain, structure, 60).await;
+                assert_eq!(found, (0..40).collect::<Vec<_>>());
+            }
+            let held = second.writer(domain).await.err().expect("it has a writer");
+            let expected = format!("domain {domain} has a writer: tenure 1");
+            assert_eq!(held.to_string(), expected);
+
+            for key in 40..50 {
+                insert(&mut writer, tree, key).await;
+            }
+            writer.flush().await.expect("the tenure lasts");
+            assert_eq!(keys(&second, domain, tree, 60).await.len(), 40);
+            process.kill();
+            let successor = scene.writer(&second, domain).await;
+            assert_eq!(successor.tenure(), 2);
+            drop(successor);
+            assert_eq!(keys(&second, domain, tree, 60).await.len(), 50);
+            drop((first, writer));
+        });
+    }
+}
+
+/// Needs the end of silent leases, and the closed window.
+#[test]
+fn a_silent_writer_loses_its_tenure_and_writes_nothing_more() {
+    let scene = Scene::new(7);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let (_first_process, first) = scene.front_end().await;
+        let domain = first.create_domain(2).await.expect("there is room");
+        let mut writer = first.writer(domain).await.expect("the domain is free");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        insert(&mut writer, table, 1).await;
+        writer.publish().await.expect("the tenure lasts");
+        scene.rest(2 * LEASE_NS).await;
+        let (_second_process, second) = scene.front_end().await;
+        let mut successor = scene.writer(&second, domain).await;
+        insert(&mut successor, table, 2).await;
+        successor.publish().await.expect("the tenure lasts");
+
+        let late = operation(table, Verb::Insert, &[0; 8], &[9; 8]);
+        let staged = writer.stage(&late).await;
+        let over = match staged {
+            Ok(_) => writer.publish().await.expect_err("the tenure is over"),
+            Err(error) => error,
+        };
+        println!("{over}");
+        assert_eq!(keys(&second, domain, table, 5).await, [1, 2]);
+    });
+}
+
+/// Needs the end of all tenures at a restart, and the replay.
+#[test]
+fn a_back_end_that_was_killed_serves_everything_that_was_told() {
+    for seed in 0..3 {
+        let mut scene = Scene::new(seed);
+        let world = scene.world.clone();
+        world.block_on(async move {
+            scene.create().await;
+            scene.serve().await;
+            let (_process, first) = scene.front_end().await;
+            let domain = first.create_domain(3).await.expect("there is room");
+            let mut writer = first.writer(domain).await.expect("the domain is free");
+            let tree = create(&mut writer, StructureKind::BTree).await;
+            for key in 0..30 {
+                insert(&mut writer, tree, key).await;
+            }
+            writer.publish().await.expect("the tenure lasts");
+            for key in 30..35 {
+                insert(&mut writer, tree, key).await;
+            }
+            writer.flush().await.expect("the tenure lasts");
+            scene.restart().await;
+            let (_second_process, second) = scene.front_end().await;
+            assert_eq!(keys(&second, domain, tree, 60).await.len(), 35);
+            writer
+                .flush()
+                .await
+                .expect_err("the back-end is another one");
+            let mut writer = scene.writer(&second, domain).await;
+            assert_eq!(writer.tenure(), 2);
+            insert(&mut writer, tree, 35).await;
+            writer.publish().await.expect("the tenure lasts");
+            assert_eq!(keys(&second, domain, tree, 60).await.len(), 36);
+        });
+    }
+}
+
+/// A stranger on the control channel: it greets, and sends messages of its own.
+async fn stranger(scene: &Scene, version: u32, messages: &[&[u8]]) -> Result<(), ConnectError> {
+    let process = scene.world.process(
+        scene
+            .world
+            .machine(MachineOptions::new(MachineProfile::MODERN)),
+    );
+    let port = process.port(64).expect("a port");
+    let queues = Queues {
+        send_capacity: 8,
+        receive_capacity: 8,
+        shared_receive_queue: None,
+        windows: false,
+        rnr_retry_count: 10,
+        rnr_retry_delay_ns: 100_000,
+    };
+    let endpoint = Endpoint::new(&port, queues)?;
+    let local = endpoint.allocate(4096)?;
+    let greeting = Greeting::of(Protocol {
+        magic: *b"stonstru",
+        name: "data structures",
+        version,
+    });
+    endpoint.connect(ADDRESS, &greeting.say(b"")).await?;
+    for message in messages {
+        port.device().memory(local).write(0, message);
+        let local = LocalSpan {
+            region: local,
+            offset: 0,
+            size: message.len() as u32,
+        };
+        let sent = [fabric::Operation::Send { local }];
+        let _ = port.submit(endpoint.qp(), &sent).await;
+    }
+    scene.rest(5_000_000).await;
+    Ok(())
+}
+
+/// Needs the check of each message, and that a request about somebody else's tenure does nothing.
+#[test]
+fn strangers_on_the_control_channel_disturb_nobody() {
+    let scene = Scene::new(3);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let (_process, back_end) = scene.front_end().await;
+        let domain = back_end.create_domain(2).await.expect("there is room");
+        let mut writer = back_end.writer(domain).await.expect("the domain is free");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        let words = |words: [u64; 2]| words.map(u64::to_le_bytes).concat();
+        // Notify, release and a slab for a domain of another front-end; domains that are none; garbage of any length.
+        let (notify, release, slab) = (words([6, 0]), words([7, 0]), words([3, 0]));
+        let (nowhere, unknown) = (words([5, 99]), words([6, u64::MAX]));
+        let asked: [&[u8]; 4] = [&notify, &release, &slab, &nowhere];
+        stranger(&scene, 1, &asked).await.expect("it is accepted");
+        for garbage in [&b""[..], b"x", &[0xff; 16], &[7; 64], &unknown] {
+            stranger(&scene, 1, &[garbage])
+                .await
+                .expect("it is accepted");
+        }
+        let refused = stranger(&scene, 2, &[]).await.unwrap_err();
+        let words = "the client speaks protocol version 2 of data structures, the server version 1";
+        assert!(refused.to_string().starts_with(words), "{refused}");
+        insert(&mut writer, table, 1).await;
+        writer.publish().await.expect("the tenure lasts");
+        assert_eq!(keys(&back_end, domain, table, 3).await, [1]);
+    });
+}
