@@ -1,10 +1,14 @@
 //! Front-ends and a back-end on simulated machines.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
+use rand::RngExt as _;
+use stonecast_base::random_from_seed;
+use stonecast_fabric::decorate::{Meter, Observed};
 use stonecast_fabric::{self as fabric, LocalSpan};
 use stonecast_fabric_sim::{
-    Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
+    Fate, Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
 };
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, Means, PersistenceDomain,
@@ -348,5 +352,130 @@ fn strangers_on_the_control_channel_disturb_nobody() {
         insert(&mut writer, table, 1).await;
         writer.publish().await.expect("the tenure lasts");
         assert_eq!(keys(&back_end, domain, table, 3).await, [1]);
+    });
+}
+
+/// Needs every persist of the back-end: of what was not durable, any part may be gone.
+#[test]
+fn a_power_cut_at_any_moment_loses_nothing_that_was_told() {
+    let mut told_in_all = 0;
+    for seed in 0..60 {
+        let mut scene = Scene::new(seed);
+        let world = scene.world.clone();
+        told_in_all += world.block_on(async move {
+            let mut random = random_from_seed(seed);
+            scene.create().await;
+            scene.serve().await;
+            let (process, first) = scene.front_end().await;
+            let domain = first.create_domain(3).await.expect("there is room");
+            let mut writer = first.writer(domain).await.expect("the domain is free");
+            let kind = match seed % 2 {
+                0 => StructureKind::HashTable,
+                _ => StructureKind::BTree,
+            };
+            let structure = create(&mut writer, kind).await;
+            writer.publish().await.expect("the tenure lasts");
+            let told = Rc::new(Cell::new(0));
+            let telling = told.clone();
+            process.runtime().spawn(Box::pin(async move {
+                for key in 0..300_u64 {
+                    let (encoded, value) = (key.encoded(), (key * 3).to_le_bytes());
+                    let operation = operation(structure, Verb::Insert, &encoded, &value);
+                    if writer.stage(&operation).await.is_err() {
+                        return;
+                    }
+                    let answered = match key % 7 {
+                        0..3 => writer.flush().await,
+                        3 => writer.publish().await,
+                        _ => continue,
+                    };
+                    match answered {
+                        Ok(()) => telling.set(key + 1),
+                        Err(_) => return,
+                    }
+                }
+            }));
+            scene.rest(random.random_range(0..2_000_000)).await;
+            let wreck = scene.world.wreck(scene.machine, &scene.module);
+            let told = told.get();
+            let fates: Vec<Fate> = (0..wreck.undecided())
+                .map(|index| Fate {
+                    stores: random.random_range(0..=wreck.stores(index)),
+                    torn: random.random_range(0..=u8::MAX),
+                })
+                .collect();
+            scene.world.cut_power(scene.machine);
+            scene.module.restart(wreck.survivor(&fates));
+            scene.back_end = scene.world.process(scene.machine);
+            scene.serve().await;
+            let (_process, second) = scene.front_end().await;
+            let found = keys(&second, domain, structure, 310).await;
+            let count = found.len() as u64;
+            assert_eq!(found, (0..count).collect::<Vec<_>>(), "seed {seed}");
+            assert!(
+                count >= told,
+                "seed {seed}: {count} of {told} keys are there"
+            );
+            told
+        });
+    }
+    assert!(told_in_all > 500, "{told_in_all} keys were told");
+}
+
+/// The costs of a front-end without a cache, as facts.
+#[test]
+fn each_call_takes_as_many_round_trips_as_its_walk_has_levels() {
+    let scene = Scene::new(1);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let machine = scene
+            .world
+            .machine(MachineOptions::new(MachineProfile::MODERN));
+        let process = scene.world.process(machine);
+        let meter = Rc::<Meter>::default();
+        let device = Rc::new(Observed::new(process.open_device(), meter.clone()));
+        let port = process
+            .port_on(device, FRONT_END_COMPLETIONS)
+            .expect("a port");
+        let back_end = BackEnd::connect(&port, ADDRESS).await.expect("accepted");
+        let domain = back_end.create_domain(3).await.expect("there is room");
+        let mut writer = back_end.writer(domain).await.expect("the domain is free");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        let tree = create(&mut writer, StructureKind::BTree).await;
+        for key in 0..100 {
+            insert(&mut writer, table, key).await;
+            insert(&mut writer, tree, key).await;
+        }
+        writer.publish().await.expect("the tenure lasts");
+        let mut before = meter.counts();
+        let mut cost = || {
+            let now = meter.counts();
+            let cost = now - before;
+            before = now;
+            (cost.reads, cost.writes, cost.sends, cost.doorbells)
+        };
+        let (key, value) = (7_u64.encoded(), 21_u64.to_le_bytes());
+        // Root line, word of the directory, bucket, item; then the record.
+        let change = operation(table, Verb::Update, &key, &value);
+        writer.stage(&change).await.expect("there is room");
+        assert_eq!(cost(), (4, 1, 0, 5));
+        // Root line, inner node, leaf; then the record.
+        let change = operation(tree, Verb::Update, &key, &value);
+        writer.stage(&change).await.expect("there is room");
+        assert_eq!(cost(), (3, 1, 0, 4));
+        // The transaction, and the request, whatever the number of operations.
+        writer.publish().await.expect("the tenure lasts");
+        assert_eq!(cost(), (0, 1, 1, 2));
+        let mut reader = back_end.reader(domain).await.expect("there is the domain");
+        let roots = reader.roots().await.expect("the table is whole");
+        cost();
+        for (number, reads) in [(table, 4), (tree, 3)] {
+            let structure = roots.structure(number).expect("it was created");
+            let found = reader.get(&structure, &key).await.expect("it is whole");
+            assert_eq!(found, Some(value.to_vec()));
+            assert_eq!(cost(), (reads, 0, 0, reads));
+        }
     });
 }
