@@ -1,9 +1,15 @@
 //! The front-end's side of a lock domain: what needs no I/O, and a session that does it.
 
+mod back_end;
+mod error;
+mod reader;
 mod served;
-mod session;
+mod session_writer;
 mod writer;
 
+pub use back_end::{BackEnd, FRONT_END_COMPLETIONS};
+pub use error::FrontEndError;
+pub use reader::Reader;
 pub use served::Served;
-pub use session::{BackEnd, FRONT_END_COMPLETIONS, FrontEndError, Reader, Writer};
+pub use session_writer::Writer;
 pub use writer::{DomainWriter, StageFault, Staged};

@@ -5,17 +5,18 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    ConnectionEvent, DeviceError, LocalSpan, MemoryRegion, Operation as Verbs, Placing, Port,
-    ReadInto, ReceiveQueue, RemoteAddress, Rkey, Status,
+    ConnectionEvent, LocalSpan, MemoryRegion, Operation as Verbs, Port, ReadInto, ReceiveQueue,
+    RemoteAddress, Rkey, Status,
 };
-use stonecast_session::{ConnectError, Endpoint, Mismatch, Queues, ReceiveBuffers, Side};
+use stonecast_session::{Endpoint, Queues, ReceiveBuffers, Side};
 
-use super::served::Served;
-use super::writer::{DomainWriter, StageFault};
+use super::error::FrontEndError;
+use super::reader::Reader;
+use super::session_writer::Writer;
+use super::writer::DomainWriter;
 use crate::backend::{DomainPlace, Grant, PoolGeometry, Territory};
-use crate::shapes::{Answer, ExecuteFault, Place, Roots, Stale, Step, Structure, Traversal};
-use crate::shapes::{ReadRoots, hash};
-use crate::wire::{self, GREETING, LogKey, MESSAGE_SIZE_MAX, Operation, Request};
+use crate::shapes::{Place, ReadRoots, Stale, Step, Traversal};
+use crate::wire::{self, GREETING, LogKey, MESSAGE_SIZE_MAX, Request};
 
 /// Outstanding work requests of a front-end.
 const SENDS: usize = 32;
@@ -27,76 +28,18 @@ const SCRATCH_SIZE: u64 = 2 << 20;
 const STAGING_SIZE: u64 = 2 << 20;
 /// Bytes of the largest pool.
 const POOL_SIZE_MAX: u64 = 1 << 46;
-/// Times that a traversal begins again because what it read was stale.
-const TRIES_MAX: u32 = 1000;
 /// Entries of the completion queues that the port of a front-end needs.
 pub const FRONT_END_COMPLETIONS: u32 = SENDS as u32;
 
-/// The reason why a front-end cannot do what it was asked for.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FrontEndError {
-    /// There is no connection.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The other side is no back-end of this version.
-    #[error(transparent)]
-    Mismatch(#[from] Mismatch),
-    /// The device refused a call.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// A READ or WRITE failed. Of a WRITE it is unknown whether it was done.
-    #[error("the connection to the back-end failed: {0:?}")]
-    Failed(Status),
-    /// The back-end is gone. It is unknown whether the last request was done.
-    #[error("the back-end is gone")]
-    Gone,
-    /// The back-end said something that it never says.
-    #[error("the back-end does not keep to the protocol")]
-    Protocol,
-    /// Another front-end has the tenure of the domain.
-    #[error("domain {domain} has a writer: tenure {tenure}")]
-    Held {
-        /// The domain.
-        domain: u32,
-        /// Its tenure.
-        tenure: u32,
-    },
-    /// The tenure of this front-end is over. Operations that were not told as durable may count or not.
-    #[error("the tenure of domain {domain} is over")]
-    Over {
-        /// The domain.
-        domain: u32,
-    },
-    /// There is no such domain.
-    #[error("there is no domain {domain}")]
-    NoDomain {
-        /// The domain.
-        domain: u32,
-    },
-    /// The pool of the back-end has no room.
-    #[error("the pool of the back-end is full")]
-    NoRoom,
-    /// The operation is not staged.
-    #[error(transparent)]
-    Stage(#[from] StageFault),
-    /// Another call is under way on this connection, or one was given up before it ended.
-    #[error("another call is under way on this connection, or was given up")]
-    Busy,
-    /// A structure changed all the time, or is damaged.
-    #[error("after {TRIES_MAX} tries: {0}")]
-    Stale(Stale),
-}
-
 /// A connection to a back-end. It reads the pool's memory, and asks one request after the other.
 pub struct BackEnd {
-    endpoint: Endpoint,
+    pub(super) endpoint: Endpoint,
     receives: ReceiveBuffers,
     scratch: MemoryRegion,
     staging: MemoryRegion,
-    geometry: PoolGeometry,
-    log_key: LogKey,
-    memory: RemoteAddress,
+    pub(super) geometry: PoolGeometry,
+    pub(super) log_key: LogKey,
+    pub(super) memory: RemoteAddress,
     /// Whether a call is under way. The memory for READs and messages serves one call at a time; a call that is given up leaves it to the device.
     is_busy: Cell<bool>,
 }
@@ -171,12 +114,12 @@ impl BackEnd {
         Ok(Rc::new(back_end))
     }
 
-    fn port(&self) -> &Rc<Port> {
+    pub(super) fn port(&self) -> &Rc<Port> {
         self.endpoint.port()
     }
 
     /// Copies bytes to the staging memory.
-    fn staged(&self, bytes: &[u8]) -> LocalSpan {
+    pub(super) fn staged(&self, bytes: &[u8]) -> LocalSpan {
         let memory = self.port().device().memory(self.staging);
         memory.write(0, bytes);
         LocalSpan {
@@ -187,7 +130,7 @@ impl BackEnd {
     }
 
     /// Does one call at a time.
-    async fn alone<T>(
+    pub(super) async fn alone<T>(
         &self,
         call: impl Future<Output = Result<T, FrontEndError>>,
     ) -> Result<T, FrontEndError> {
@@ -200,7 +143,7 @@ impl BackEnd {
     }
 
     /// Asks, and waits for the answer.
-    async fn ask(&self, request: Request) -> Result<wire::Answer, FrontEndError> {
+    pub(super) async fn ask(&self, request: Request) -> Result<wire::Answer, FrontEndError> {
         self.alone(self.ask_now(request)).await
     }
 
@@ -280,7 +223,7 @@ impl BackEnd {
     }
 
     /// Drives a traversal over the memory of a domain. `patch` changes what was read.
-    async fn drive<T: Traversal>(
+    pub(super) async fn drive<T: Traversal>(
         &self,
         territory: &Territory,
         mut traversal: T,
@@ -309,7 +252,7 @@ impl BackEnd {
         }
     }
 
-    async fn territory(&self, domain: u32) -> Result<Territory, FrontEndError> {
+    pub(super) async fn territory(&self, domain: u32) -> Result<Territory, FrontEndError> {
         let answer = self.ask(Request::Slabs { domain }).await?;
         let wire::Answer::Slabs { slabs } = answer else {
             return Err(refused(answer, domain));
@@ -409,230 +352,12 @@ impl BackEnd {
     }
 }
 
-fn refused(answer: wire::Answer, domain: u32) -> FrontEndError {
+pub(super) fn refused(answer: wire::Answer, domain: u32) -> FrontEndError {
     match answer {
         wire::Answer::Held { tenure } => FrontEndError::Held { domain, tenure },
         wire::Answer::NotYours => FrontEndError::Over { domain },
         wire::Answer::NoDomain => FrontEndError::NoDomain { domain },
         wire::Answer::NoRoom => FrontEndError::NoRoom,
         _ => FrontEndError::Protocol,
-    }
-}
-
-/// The writer of a domain.
-pub struct Writer {
-    back_end: Rc<BackEnd>,
-    domain: u32,
-    territory: Territory,
-    grant: Grant,
-    rkey: Rkey,
-    writer: DomainWriter,
-}
-
-impl Writer {
-    /// The structures of the domain.
-    pub fn roots(&self) -> &Roots {
-        self.writer.roots()
-    }
-
-    /// Executes an operation, and sends its record. The operation counts when [`Writer::flush`] or [`Writer::publish`] returns.
-    ///
-    /// # Errors
-    /// [`FrontEndError::Stage`]: nothing was changed. After any other error the writer has to be dropped.
-    pub async fn stage(&mut self, operation: &Operation<'_>) -> Result<Answer, FrontEndError> {
-        let travel = self.writer.travel(operation).map_err(StageFault::from)?;
-        let plan = match travel {
-            None => None,
-            Some(travel) => {
-                let patch = |span, bytes: &mut [u8]| self.writer.patch(span, bytes);
-                let plan = self.back_end.drive(&self.territory, travel, patch).await?;
-                Some(plan.map_err(|stale| StageFault::from(ExecuteFault::from(stale)))?)
-            }
-        };
-        let staged = self.writer.finish(operation, plan)?;
-        self.send(&staged.record.bytes, &staged.record.pieces)
-            .await?;
-        Ok(staged.answer)
-    }
-
-    /// Writes a record to the log.
-    async fn send(&self, bytes: &[u8], pieces: &[Span]) -> Result<(), FrontEndError> {
-        self.back_end.alone(self.send_now(bytes, pieces)).await
-    }
-
-    async fn send_now(&self, bytes: &[u8], pieces: &[Span]) -> Result<(), FrontEndError> {
-        let local = self.back_end.staged(bytes);
-        let mut offset = 0;
-        let mut writes = Vec::new();
-        for piece in pieces {
-            writes.push(Verbs::Write {
-                local: LocalSpan {
-                    offset,
-                    size: piece.size as u32,
-                    ..local
-                },
-                remote: RemoteAddress {
-                    address: self.back_end.memory.address + piece.offset,
-                    rkey: self.rkey,
-                },
-            });
-            offset += piece.size;
-        }
-        let qp = self.back_end.endpoint.qp();
-        match self.back_end.port().submit(qp, &writes).await? {
-            Status::Success => Ok(()),
-            _ => Err(FrontEndError::Over {
-                domain: self.domain,
-            }),
-        }
-    }
-
-    /// Makes everything staged durable. Readers do not see it yet.
-    ///
-    /// # Errors
-    /// [`FrontEndError::Over`]: the tenure is over, and what was not told as durable may count or not.
-    pub async fn flush(&mut self) -> Result<(), FrontEndError> {
-        let domain = self.domain;
-        let answer = self.back_end.ask(Request::Notify { domain }).await?;
-        let wire::Answer::Noted {
-            durable,
-            applied,
-            trimmed,
-        } = answer
-        else {
-            return Err(refused(answer, domain));
-        };
-        if durable != self.writer.log().chain().lsn {
-            return Err(FrontEndError::Over { domain });
-        }
-        self.writer.note_applied(applied);
-        self.writer.note_trimmed(trimmed);
-        Ok(())
-    }
-
-    /// Makes everything staged durable and visible to all readers.
-    ///
-    /// # Errors
-    /// As [`Writer::flush`].
-    pub async fn publish(&mut self) -> Result<(), FrontEndError> {
-        if let Some(record) = self.writer.publish() {
-            self.send(&record.bytes, &record.pieces).await?;
-        }
-        self.flush().await
-    }
-
-    /// Asks for another slab: an operation found no room ([`SpaceFault::NoSpace`](crate::SpaceFault::NoSpace)).
-    ///
-    /// # Errors
-    /// [`FrontEndError::NoRoom`]: no slab is free. [`FrontEndError::Held`], [`FrontEndError::Over`]: the tenure is over.
-    pub async fn grow(&mut self) -> Result<(), FrontEndError> {
-        let domain = self.domain;
-        let answer = self.back_end.ask(Request::GiveSlab { domain }).await?;
-        let wire::Answer::Slabs { slabs } = answer else {
-            return Err(refused(answer, domain));
-        };
-        for slab in slabs {
-            if slab >= self.back_end.geometry.slab_count {
-                return Err(FrontEndError::Protocol);
-            }
-            if self.territory.slabs.insert(slab) {
-                self.writer.add_slab(slab);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the tenure back. What was staged and not published is executed by the back-end.
-    ///
-    /// # Errors
-    /// [`FrontEndError::Over`]: it was over.
-    pub async fn release(self) -> Result<(), FrontEndError> {
-        let domain = self.domain;
-        match self.back_end.ask(Request::Release { domain }).await? {
-            wire::Answer::Released => Ok(()),
-            answer => Err(refused(answer, domain)),
-        }
-    }
-
-    /// The tenure of the writer.
-    pub fn tenure(&self) -> u32 {
-        self.grant.tenure
-    }
-}
-
-/// A reader of a domain.
-pub struct Reader {
-    back_end: Rc<BackEnd>,
-    domain: u32,
-    territory: Territory,
-}
-
-impl Reader {
-    /// Drives a traversal until it ends. If the reader shares memory with the back-end, the serving word is read before and after.
-    ///
-    /// # Errors
-    /// [`FrontEndError::Stale`] after many tries.
-    pub async fn end_of<T: Traversal>(
-        &mut self,
-        make: impl Fn() -> T,
-    ) -> Result<T::End, FrontEndError> {
-        let placing = self.back_end.port().device().placing();
-        let shares_memory = placing == Placing::RequesterProcessor;
-        let mut tries = 0;
-        loop {
-            let nothing = |_: Span, _: &mut [u8]| {};
-            let ended = match shares_memory {
-                true => {
-                    let served = Served::new(make(), PoolGeometry::serving_word());
-                    self.back_end
-                        .drive(&self.territory, served, nothing)
-                        .await?
-                }
-                false => {
-                    self.back_end
-                        .drive(&self.territory, make(), nothing)
-                        .await?
-                }
-            };
-            match ended {
-                Ok(end) => return Ok(end),
-                Err(stale) if tries == TRIES_MAX => return Err(FrontEndError::Stale(stale)),
-                // The domain may have got another slab.
-                Err(Stale { place, .. }) if !self.territory.holds(place) => {
-                    self.territory = self.back_end.territory(self.domain).await?;
-                }
-                Err(_) => {}
-            }
-            tries += 1;
-        }
-    }
-
-    /// The structures of the domain.
-    ///
-    /// # Errors
-    /// As [`Reader::end_of`].
-    pub async fn roots(&mut self) -> Result<Roots, FrontEndError> {
-        let (key, domain) = (self.back_end.log_key, self.domain);
-        let root = self.territory.root;
-        self.end_of(|| ReadRoots::new(key, domain, root)).await
-    }
-
-    /// The value of an encoded key in a structure with keys; `None`: it has none, or the structure has no keys.
-    ///
-    /// # Errors
-    /// As [`Reader::end_of`].
-    pub async fn get(
-        &mut self,
-        structure: &Structure,
-        key: &[u8],
-    ) -> Result<Option<Vec<u8>>, FrontEndError> {
-        match structure {
-            Structure::HashTable(table) => {
-                let found = self.end_of(|| table.find(key)).await?;
-                Ok(hash::Found::into_value(found))
-            }
-            Structure::BTree(tree) => self.end_of(|| tree.find(key)).await,
-            Structure::Stack(_) | Structure::Queue(_) => Ok(None),
-        }
     }
 }

@@ -1,0 +1,64 @@
+//! The reasons why a front-end cannot do what it was asked for.
+
+use stonecast_fabric::{DeviceError, Status};
+use stonecast_session::{ConnectError, Mismatch};
+
+use super::reader::TRIES_MAX;
+use super::writer::StageFault;
+use crate::shapes::Stale;
+
+/// The reason why a front-end cannot do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrontEndError {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The other side is no back-end of this version.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// The device refused a call.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A READ or WRITE failed. Of a WRITE it is unknown whether it was done.
+    #[error("the connection to the back-end failed: {0:?}")]
+    Failed(Status),
+    /// The back-end is gone. It is unknown whether the last request was done.
+    #[error("the back-end is gone")]
+    Gone,
+    /// The back-end said something that it never says.
+    #[error("the back-end does not keep to the protocol")]
+    Protocol,
+    /// Another front-end has the tenure of the domain.
+    #[error("domain {domain} has a writer: tenure {tenure}")]
+    Held {
+        /// The domain.
+        domain: u32,
+        /// Its tenure.
+        tenure: u32,
+    },
+    /// The tenure of this front-end is over. Operations that were not told as durable may count or not.
+    #[error("the tenure of domain {domain} is over")]
+    Over {
+        /// The domain.
+        domain: u32,
+    },
+    /// There is no such domain.
+    #[error("there is no domain {domain}")]
+    NoDomain {
+        /// The domain.
+        domain: u32,
+    },
+    /// The pool of the back-end has no room.
+    #[error("the pool of the back-end is full")]
+    NoRoom,
+    /// The operation is not staged.
+    #[error(transparent)]
+    Stage(#[from] StageFault),
+    /// Another call is under way on this connection, or one was given up before it ended.
+    #[error("another call is under way on this connection, or was given up")]
+    Busy,
+    /// A structure changed all the time, or is damaged.
+    #[error("after {TRIES_MAX} tries: {0}")]
+    Stale(Stale),
+}
