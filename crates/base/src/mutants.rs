@@ -428,6 +428,8 @@ mutants! {
     SlabGivenDirty in "structures", "rule 6: slabs belong to a domain";
     /// A slab changes hands while a log may hold entries for it.
     SlabTakenEarly in "structures", "rule 6: a slab changes its domain after the log is trimmed";
+    /// A damaged domain keeps the back-end from serving the others.
+    DamageStopsAll in "structures", "rule 5: a hostile writer harms nobody else";
     /// Readers do not look at the serving word.
     ServingWordIgnored in "structures", "rule 11: a reader reads the serving word before and after";
     /// A restart leaves the serving word even.

@@ -154,6 +154,8 @@ pub struct StructurePool {
     geometry: PoolGeometry,
     uses: Vec<SlabUse>,
     domains: BTreeMap<u32, Domain>,
+    /// Domains that are damaged, each with the damage. Their owners can cause that, so it concerns no other domain.
+    damaged: BTreeMap<u32, DomainError>,
 }
 
 fn corrupt(what: &'static str, offset: u64, found: String, expected: &str) -> DomainError {
@@ -192,6 +194,7 @@ impl StructurePool {
             geometry,
             uses,
             domains: BTreeMap::new(),
+            damaged: BTreeMap::new(),
         })
     }
 
@@ -199,9 +202,11 @@ impl StructurePool {
     ///
     /// `executor` gives the executor for a domain. No earlier owner of a tenure may be able to write any more.
     ///
+    /// A damaged domain is set aside ([`StructurePool::damage`]), and the others are served.
+    ///
     /// # Errors
-    /// [`DomainError::Corrupt`] if this is no pool of structures, or if it is damaged; what [`Domain::finish`] returns. A crash leaves a pool that is opened
-    /// again, with the same result.
+    /// [`DomainError::Corrupt`] if this is no pool of structures, or if its header or a use is damaged; [`DomainError::Persist`]. A crash leaves a pool that is
+    /// opened again, with the same result.
     pub async fn open(
         medium: Rc<Medium>,
         executor: &mut dyn FnMut(DomainPlace, &Territory) -> Box<dyn Execute>,
@@ -221,6 +226,7 @@ impl StructurePool {
             geometry,
             uses,
             domains: BTreeMap::new(),
+            damaged: BTreeMap::new(),
         };
         let exists = |number: &u32| {
             let word = PoolGeometry::domain_word(*number);
@@ -229,8 +235,10 @@ impl StructurePool {
         let numbers: Vec<u32> = (0..geometry.domains).filter(exists).collect();
         for number in numbers {
             let (place, territory) = (PoolGeometry::place(number), pool.territory_of(number));
-            let domain = Domain::open(pool.medium.clone(), place, territory).await?;
-            pool.domains.insert(number, domain);
+            match Domain::open(pool.medium.clone(), place, territory).await {
+                Ok(domain) => drop(pool.domains.insert(number, domain)),
+                Err(error) => pool.set_aside(number, error)?,
+            }
         }
         // The domain whose hand-over has begun has records in the back-end's own slab.
         let mut order: Vec<u32> = pool.domains.keys().copied().collect();
@@ -259,7 +267,29 @@ impl StructurePool {
         self.domains.get_mut(&number)
     }
 
-    /// The numbers of the domains.
+    /// The damage of a domain, if it is damaged: nobody reads or writes it any more.
+    pub fn damage(&self, number: u32) -> Option<&DomainError> {
+        self.damaged.get(&number)
+    }
+
+    /// Sets a damaged domain aside.
+    ///
+    /// # Errors
+    /// `error`, if it concerns the whole pool.
+    fn set_aside(&mut self, number: u32, error: DomainError) -> Result<(), DomainError> {
+        let is_of_domain = matches!(
+            error,
+            DomainError::Gap { .. } | DomainError::Corrupt(_) | DomainError::NoRoom { .. }
+        );
+        if !is_of_domain || mutant!(DamageStopsAll) {
+            return Err(error);
+        }
+        self.domains.remove(&number);
+        self.damaged.insert(number, error);
+        Ok(())
+    }
+
+    /// The numbers of the domains that are not damaged.
     pub fn domains(&self) -> impl Iterator<Item = u32> {
         self.domains.keys().copied()
     }
@@ -275,7 +305,8 @@ impl StructurePool {
     /// # Errors
     /// [`DomainError::Persist`]. A crash leaves the domain or not.
     pub async fn create_domain(&mut self) -> Result<Option<u32>, DomainError> {
-        let is_free = |number: &u32| !self.domains.contains_key(number);
+        let is_free =
+            |number: &u32| !self.domains.contains_key(number) && !self.damaged.contains_key(number);
         let Some(number) = (0..self.geometry.domains).find(is_free) else {
             return Ok(None);
         };
@@ -368,10 +399,10 @@ impl StructurePool {
         domain.grant(area).await.map(Some)
     }
 
-    /// Ends the tenure of a domain, if it has one.
+    /// Ends the tenure of a domain, if it has one; `None`: the domain turned out to be damaged, and was set aside.
     ///
     /// # Errors
-    /// What [`Domain::finish`] returns.
+    /// [`DomainError::Persist`].
     ///
     /// # Panics
     /// If there is no such domain.
@@ -380,12 +411,18 @@ impl StructurePool {
         number: u32,
         stopped: Stopped,
         executor: &mut dyn Execute,
-    ) -> Result<HandedOver, DomainError> {
+    ) -> Result<Option<HandedOver>, DomainError> {
         let own = self.area(OWN_SLAB);
         let domain = self.domains.get_mut(&number).expect("the domain exists");
         let log = domain.log_area();
         let raised = domain.raise();
-        let ended = domain.finish(raised, own, executor).await?;
+        let ended = match domain.finish(raised, own, executor).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.set_aside(number, error)?;
+                return Ok(None);
+            }
+        };
         let slab = log.and_then(|log| {
             let span = Span::new(log.offset, log.size);
             self.geometry.slabs().slab_of(span)
@@ -393,7 +430,7 @@ impl StructurePool {
         if let (Some(slab), Stopped::Certainly) = (slab, stopped) {
             self.use_slab(slab, SlabUse::Free).await?;
         }
-        Ok(ended)
+        Ok(Some(ended))
     }
 
     fn area(&self, slab: u64) -> LogArea {
@@ -414,10 +451,12 @@ impl StructurePool {
         Ok(())
     }
 
-    /// Frees slabs of logs: after all tenures have ended, none is needed.
+    /// Frees slabs of logs: after all tenures have ended, those of damaged domains alone are needed.
     async fn free_logs(&mut self) -> Result<(), DomainError> {
         for slab in 0..self.geometry.slab_count {
-            if matches!(self.uses[slab as usize], SlabUse::Log(_)) {
+            if let SlabUse::Log(number) = self.uses[slab as usize]
+                && !self.damaged.contains_key(&number)
+            {
                 self.use_slab(slab, SlabUse::Free).await?;
             }
         }

@@ -358,6 +358,7 @@ pub(super) fn refused(answer: wire::Answer, domain: u32) -> FrontEndError {
         wire::Answer::NotYours => FrontEndError::Over { domain },
         wire::Answer::NoDomain => FrontEndError::NoDomain { domain },
         wire::Answer::NoRoom => FrontEndError::NoRoom,
+        wire::Answer::Damaged => FrontEndError::Damaged { domain },
         _ => FrontEndError::Protocol,
     }
 }

@@ -49,6 +49,12 @@ pub enum FrontEndError {
         /// The domain.
         domain: u32,
     },
+    /// The domain is damaged.
+    #[error("domain {domain} is damaged; the back-end knows the place")]
+    Damaged {
+        /// The domain.
+        domain: u32,
+    },
     /// The pool of the back-end has no room.
     #[error("the pool of the back-end is full")]
     NoRoom,

@@ -283,6 +283,11 @@ impl Service {
     }
 
     async fn answer(&mut self, qp: QueuePair, request: Request) -> Result<Answer, ServiceError> {
+        if let Some(domain) = request.domain()
+            && self.pool.damage(domain).is_some()
+        {
+            return Ok(Answer::Damaged);
+        }
         Ok(match request {
             Request::Attach => self.attach(qp)?,
             Request::CreateDomain => match self.pool.create_domain().await? {

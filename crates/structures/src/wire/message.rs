@@ -73,6 +73,8 @@ pub(crate) enum Answer {
     NoDomain,
     /// The pool has no room for what was asked.
     NoRoom,
+    /// The domain is damaged.
+    Damaged,
 }
 
 impl Request {
@@ -86,6 +88,18 @@ impl Request {
             Self::Notify { domain } => [6, domain.into()],
             Self::Release { domain } => [7, domain.into()],
         })
+    }
+
+    /// The domain that the request is about.
+    pub fn domain(self) -> Option<u32> {
+        match self {
+            Self::Attach | Self::CreateDomain => None,
+            Self::GiveSlab { domain }
+            | Self::Slabs { domain }
+            | Self::Lease { domain }
+            | Self::Notify { domain }
+            | Self::Release { domain } => Some(domain),
+        }
     }
 
     /// The request in a message; `None`: it is none.
@@ -145,6 +159,7 @@ impl Answer {
             Self::NotYours => vec![8],
             Self::NoDomain => vec![9],
             Self::NoRoom => vec![10],
+            Self::Damaged => vec![11],
         };
         bytes(&words)
     }
@@ -203,6 +218,7 @@ impl Answer {
             [8] => Self::NotYours,
             [9] => Self::NoDomain,
             [10] => Self::NoRoom,
+            [11] => Self::Damaged,
             _ => return None,
         })
     }
@@ -271,6 +287,7 @@ mod tests {
             Answer::NotYours,
             Answer::NoDomain,
             Answer::NoRoom,
+            Answer::Damaged,
         ] {
             assert_eq!(Answer::parse(&answer.encode()), Some(answer));
         }

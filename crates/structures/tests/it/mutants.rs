@@ -80,6 +80,10 @@ fn every_seeded_bug_of_structures_is_found() {
                 pools::a_reader_finds_the_structures_of_one_moment_at_every_moment,
             ),
             (
+                Mutant::DamageStopsAll,
+                pools::a_domain_that_its_owner_has_damaged_concerns_no_other,
+            ),
+            (
                 Mutant::ServingWordIgnored,
                 pools::a_reader_across_a_restart_never_goes_back,
             ),

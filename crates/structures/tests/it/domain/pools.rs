@@ -351,8 +351,30 @@ pub fn a_reader_finds_the_structures_of_one_moment_at_every_moment() {
     }
 }
 
+/// Needs the setting aside: an owner may change its own records after they were made durable.
+pub fn a_domain_that_its_owner_has_damaged_concerns_no_other() {
+    let (memory, numbers) = three_domains();
+    let wreck = memory.memory().fork();
+    let slabs = GEOMETRY.slabs();
+    // Each domain has two slabs and then a log: the log of the second one is slab 6.
+    wreck.flip(slabs.slab(6).offset + 100, 5);
+    for _ in 0..2 {
+        let memory = Pool::new(wreck.fork());
+        let mut pool = open(&memory).expect("the others are whole");
+        let damage = pool.damage(numbers[1]).expect("a record is damaged");
+        assert!(matches!(damage, DomainError::Gap { .. }), "{damage}");
+        for number in [numbers[0], numbers[2]] {
+            let found = items(memory.memory(), &mut pool, number);
+            assert_eq!(found, expected(number));
+        }
+        let new = now(pool.create_domain()).unwrap();
+        assert_eq!(new, Some(3), "the number of the damaged one is taken");
+    }
+}
+
 #[test]
 fn each_rule_of_the_pool_holds() {
+    a_domain_that_its_owner_has_damaged_concerns_no_other();
     a_reader_across_a_restart_never_goes_back();
     a_slab_that_is_given_is_free_whatever_it_held_before();
     a_slab_changes_hands_only_without_a_tenure();
