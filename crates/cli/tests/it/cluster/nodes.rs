@@ -49,6 +49,27 @@ impl Dev {
         run(command, b"")
     }
 
+    /// The nodes, each with whether it answers.
+    fn asked(&self) -> Vec<(String, bool)> {
+        let store = self.url.strip_prefix("cluster:").expect("a cluster");
+        let mut command = command();
+        command.args([
+            "cluster",
+            "status",
+            "--ask",
+            "--json",
+            "--config-store",
+            store,
+        ]);
+        let status = run(command, b"").json();
+        let asked = status["asked"].as_array().expect("a list").iter();
+        let of = |one: &serde_json::Value| {
+            let name = one["name"].as_str().expect("a name").to_owned();
+            (name, one["answers"].as_bool().expect("a fact"))
+        };
+        asked.map(of).collect()
+    }
+
     /// Repeats a command until it succeeds: shards are placed after the start.
     fn until_done(&self, arguments: &[&str]) -> String {
         let end = Instant::now() + Duration::from_secs(20);
@@ -66,6 +87,14 @@ impl Dev {
         signal(self.process.id(), Signal::TERM);
         let status = self.process.wait().expect("it ends");
         assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        // A story that has failed leaves no process behind: the nodes end with this one.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -87,7 +116,12 @@ fn a_cluster_of_processes_goes_on_without_one_of_them_and_comes_back_with_everyt
     let dev = Dev::start(&place, &["--nodes", "3"]);
     dev.until_done(&["put", "greeting", "hello"]);
     assert_eq!(dev.on(&["get", "greeting"]).text(), "hello");
+    let asked = dev.asked();
+    assert!(asked.iter().all(|(_, answers)| *answers), "{asked:?}");
     signal(process_of(&place, "node-2"), Signal::KILL);
+    let asked = dev.asked();
+    let away: Vec<_> = asked.iter().filter(|(_, answers)| !answers).collect();
+    assert_eq!(away, [&("node-2".to_owned(), false)]);
     dev.until_done(&["put", "greeting", "again"]);
     dev.until_done(&["put", "other", "one"]);
     assert_eq!(dev.on(&["get", "greeting"]).text(), "again");
@@ -132,6 +166,14 @@ impl Servers {
         let mut process = self.processes.remove(node).expect("it runs");
         process.kill().expect("it runs");
         process.wait().expect("it ends");
+    }
+
+    /// The process of a node stands still for a while.
+    fn stop(&self, node: &'static str, pause: Duration) {
+        let process = self.processes[node].id();
+        signal(process, Signal::STOP);
+        std::thread::sleep(pause);
+        signal(process, Signal::CONT);
     }
 
     fn url(&self) -> String {
@@ -187,29 +229,33 @@ fn read(client: &Client, key: &str) -> Vec<u8> {
 fn count_up(url: &str, writer: u32, stops: &AtomicBool) -> Vec<u64> {
     let client = connect(url);
     let mut acknowledged = vec![0; 16];
+    let mut longest = Duration::ZERO;
     for turn in 1_u64.. {
         if stops.load(Ordering::Relaxed) {
             break;
         }
         for (number, known) in acknowledged.iter_mut().enumerate() {
+            let begun = Instant::now();
             write(&client, &format!("{writer}/{number}"), turn);
+            longest = longest.max(begun.elapsed());
             *known = turn;
         }
         let key = format!("{writer}/{}", turn % 16);
         let found = read(&client, &key);
         assert_eq!(found, turn.to_string().as_bytes(), "{key}");
     }
+    println!("writer {writer}: the longest write took {longest:?}");
     acknowledged
 }
 
-/// The number of times that a node is killed: `NODE_KILLS`, or a few.
+/// The number of times that a node is killed or stopped: `NODE_KILLS`, or a few.
 fn kills() -> u32 {
     let asked = std::env::var("NODE_KILLS").ok();
     asked.map_or(4, |asked| asked.parse().expect("a number"))
 }
 
 #[test]
-fn what_was_acknowledged_is_there_whichever_node_is_killed() {
+fn what_was_acknowledged_is_there_whichever_node_is_killed_or_stands_still() {
     let mut servers = Servers::start();
     let stops = AtomicBool::new(false);
     let seed: u64 = std::env::var("NODE_SEED").map_or(std::process::id().into(), |seed| {
@@ -227,10 +273,20 @@ fn what_was_acknowledged_is_there_whichever_node_is_killed() {
         for _ in 0..kills() {
             std::thread::sleep(Duration::from_millis(random.random_range(300..1500)));
             let node = NODES[random.random_range(0..3)];
-            println!("{node} is killed");
-            servers.kill(node);
-            std::thread::sleep(Duration::from_millis(random.random_range(0..1200)));
-            servers.start_one(node);
+            let pause = Duration::from_millis(random.random_range(0..1200));
+            // A third of the nodes stand still for longer than their leases, and go on.
+            let stands_still = random.random_range(0..3) == 0;
+            println!(
+                "{node} is {}",
+                if stands_still { "stopped" } else { "killed" }
+            );
+            if stands_still {
+                servers.stop(node, pause);
+            } else {
+                servers.kill(node);
+                std::thread::sleep(pause);
+                servers.start_one(node);
+            }
         }
         std::thread::sleep(Duration::from_secs(1));
         stops.store(true, Ordering::Relaxed);

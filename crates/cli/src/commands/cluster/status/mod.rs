@@ -1,5 +1,6 @@
 //! `cluster status`: the state of a cluster, on one screen or as JSON.
 
+mod asked;
 mod report;
 mod text;
 mod words;
@@ -12,8 +13,8 @@ use crate::output;
 
 /// Shows the state of a cluster: its nodes, the copies of its shards, what a write survives, and what to do next.
 ///
-/// The configuration tells the state. The command asks no node: a node that failed a moment ago is shown until another
-/// one has removed it.
+/// The configuration tells the state: a node that failed a moment ago is shown until another one has removed it. With --ask the nodes say themselves whether
+/// they are there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: for people, and the names of the nodes for programs
@@ -22,6 +23,9 @@ Example: for people, and the names of the nodes for programs
 pub struct Status {
     #[command(flatten)]
     pub store: StoreFlags,
+    /// Also asks each node that has an address on this host whether it answers; takes up to 4 seconds for each node that is silent.
+    #[arg(long)]
+    pub ask: bool,
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -32,9 +36,11 @@ pub fn run(flags: &Status) -> Result<(), Failure> {
     let open = OpenStore::open(&flags.store)?;
     let configuration = open.read()?;
     let store = open.store.name();
+    let asked = flags.ask.then(|| asked::ask_all(&configuration));
     if flags.json {
-        output::json(&report::Report::of(store, &configuration))
+        output::json(&report::Report::of(store, &configuration, asked))
     } else {
-        output::bytes(text::screen(store, &configuration).as_bytes())
+        let asked = asked.as_deref().map(asked::lines);
+        output::bytes(text::screen(store, &configuration, asked).as_bytes())
     }
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use stonecast_cluster::{Configuration, NodeName, NodePlatform, NodeState, Overview, Placement};
 use uuid::Uuid;
 
+use super::asked::Asked;
 use super::words;
 
 /// The object that `--json` prints.
@@ -18,6 +19,9 @@ pub struct Report<'a> {
     weakest: Vec<&'a NodeName>,
     nodes: Vec<NodeReport<'a>>,
     placements: Vec<PlacementReport<'a>>,
+    /// With --ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<Vec<Asked>>,
     next: Vec<Next>,
 }
 
@@ -66,7 +70,7 @@ struct Next {
 
 impl<'a> Report<'a> {
     /// The state of the cluster in `store`.
-    pub fn of(store: &'a str, configuration: &'a Configuration) -> Self {
+    pub fn of(store: &'a str, configuration: &'a Configuration, asked: Option<Vec<Asked>>) -> Self {
         let overview = configuration.overview();
         let policy = &configuration.policy;
         let next = |need| Next {
@@ -88,6 +92,7 @@ impl<'a> Report<'a> {
             survives: overview.survives.map(|promise| promise.to_string()),
             weakest: overview.weakest.iter().copied().collect(),
             nodes: nodes(configuration, &overview),
+            asked,
             next: overview.needs.iter().map(next).collect(),
             placements: overview.placements.into_iter().map(placement).collect(),
         }

@@ -12,7 +12,7 @@ use crate::output::{WIDTH, wrap};
 const PLACEMENTS_MAX: usize = 24;
 
 /// The text of the screen.
-pub fn screen(store: &str, configuration: &Configuration) -> String {
+pub fn screen(store: &str, configuration: &Configuration, asked: Option<Vec<String>>) -> String {
     let overview = configuration.overview();
     let mut text = summary(store, configuration, &overview);
     if !configuration.nodes.is_empty() {
@@ -26,6 +26,12 @@ pub fn screen(store: &str, configuration: &Configuration) -> String {
         if hidden > 0 {
             text += &format!("{hidden} more lines: --json has all of them\n");
         }
+    }
+    if asked.is_some() {
+        text += "\nasked\n";
+    }
+    for answer in asked.into_iter().flatten() {
+        wrap(&mut text, "  ", "  ", &answer);
     }
     if !overview.needs.is_empty() {
         text += "\nnext\n";
