@@ -34,6 +34,8 @@ const COPIES: &str = "copies";
 const APPENDS: &str = "appends";
 /// The scenario of shards with copies on several nodes.
 const REPLICATION: &str = "replication";
+/// The scenario of the KV store on several nodes.
+const KV_CLUSTER: &str = "kv-cluster-lite";
 /// Full runs in each run of the whole test command.
 const FULL_SEEDS: u64 = 2000;
 /// Minimum number of operations of a full run.
@@ -56,17 +58,20 @@ const COPIES_SEEDS: u64 = 40;
 const APPENDS_SEEDS: u64 = 30;
 /// Seeds of replication.
 const REPLICATION_SEEDS: u64 = 500;
+/// Seeds of the KV store on several nodes.
+const KV_CLUSTER_SEEDS: u64 = 60;
 /// Seeds that are run twice.
 const TWICE_SEEDS: u64 = 100;
 /// Seeds of the scenario of crashes in one batch: about a hundred thousand states.
 const CRASH_SEEDS_AT_A_TIME: u64 = 4;
 /// The scenarios of which fresh seeds are run in turn, with their seeds in one batch.
-const FRESH: [(&str, u64); 5] = [
+const FRESH: [(&str, u64); 6] = [
     (FULL, 200),
     (CRASHES, CRASH_SEEDS_AT_A_TIME),
     (COPIES, 10),
     (APPENDS, 200),
     (REPLICATION, 200),
+    (KV_CLUSTER, 20),
 ];
 
 /// One run, as `stonecast-lab sim --json` prints it.
@@ -323,6 +328,14 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
     checks.note(
         "no mishap of replication breaks a promise",
         replication.broken.is_empty(),
+    );
+
+    let mut nodes = Sum::default();
+    binary.run(KV_CLUSTER, 0, KV_CLUSTER_SEEDS, &mut nodes)?;
+    nodes.tell(KV_CLUSTER);
+    checks.note(
+        "no mishap of several nodes breaks a promise",
+        nodes.broken.is_empty(),
     );
 
     let mut again = Sum::default();

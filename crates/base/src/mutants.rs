@@ -150,6 +150,10 @@ mutants! {
     StaysUntilEntered in "kv/cluster", "readers within the primary's lease";
     /// A client asks for the outcome of a write with a version that another node named.
     SinceOfConnection in "kv/cluster", "a retried write is done once";
+    /// The store of a joiner leaves out the outcomes that pages bring.
+    OutcomesNotPulled in "kv/node", "a retried write is done once";
+    /// The store of a joiner keeps the keys of the copy that it drops.
+    DroppedKeysStay in "kv/node", "a joiner begins with nothing";
     /// A node reports its own copy before the commit of its log.
     OwnCommitNotAwaited in "node", "acknowledged means on all copies";
     /// A node gives out what is settled without asking for its lease.

@@ -18,6 +18,7 @@
 //!   shrink        the shortest schedule that fails           shrink.rs  adjustment.rs
 //!
 //!   kv/           the store with one server: setup, drive, mishaps, visitors, progress, damage
+//!   kv_cluster/   the store on several nodes: setup, drive, mishaps
 //!   copies/       records with copies on several machines
 //!   appends/      entries of several senders in the memory of receivers
 //!   replicated/   shards with copies on several nodes, by the rules of replication
@@ -35,6 +36,7 @@ mod fates;
 pub mod history;
 mod known;
 mod kv;
+mod kv_cluster;
 mod lab;
 pub mod linearizability;
 pub mod model;
@@ -113,6 +115,20 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |seed, adjustment| run_kv("kv-full", kv::Setup::full_pool(seed), adjustment),
     },
     Scenario {
+        name: "kv-cluster",
+        summary: "the KV store on several nodes: a thousand operations, ends and pauses of nodes and clients, partitions, power cuts of some and of all",
+        run: |seed, adjustment| {
+            run_kv_cluster("kv-cluster", kv_cluster::Setup::full(seed), adjustment)
+        },
+    },
+    Scenario {
+        name: "kv-cluster-lite",
+        summary: "the KV store on several nodes: a hundred operations and as many mishaps, for many seeds",
+        run: |seed, adjustment| {
+            run_kv_cluster("kv-cluster-lite", kv_cluster::Setup::lite(seed), adjustment)
+        },
+    },
+    Scenario {
         name: "copies",
         summary: "records with copies on two or three machines: a power cut of any of them at every moment",
         run: |seed, adjustment| {
@@ -158,6 +174,15 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
 /// Runs `scenario` from `seed`, changed by `adjustment`.
 pub fn run_adjusted(scenario: &Scenario, seed: u64, adjustment: &Adjustment) -> Report {
     (scenario.run)(seed, adjustment)
+}
+
+fn run_kv_cluster(
+    name: &'static str,
+    mut setup: kv_cluster::Setup,
+    adjustment: &Adjustment,
+) -> Report {
+    setup.adjust(adjustment);
+    kv_cluster::run(name, &setup)
 }
 
 fn run_kv(name: &'static str, mut setup: kv::Setup, adjustment: &Adjustment) -> Report {

@@ -52,6 +52,13 @@ pub enum NodeError {
     },
 }
 
+impl NodeError {
+    /// Whether the cluster has ended the node, or has not taken it. The pool of the node is sound.
+    pub fn is_of_the_cluster(&self) -> bool {
+        matches!(self, Self::Member(_))
+    }
+}
+
 /// The reason why there is no link to a peer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoLink {

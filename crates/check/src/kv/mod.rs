@@ -20,6 +20,8 @@ mod visitors;
 mod words;
 
 pub(crate) use answers::judge_history;
+pub(crate) use contents::Contents;
 pub(crate) use drive::run;
+pub(crate) use keys::name;
 pub(crate) use setup::Setup;
 pub(crate) use words::WORDS;

@@ -480,6 +480,11 @@ impl Server {
         self.reporter.cleaning(&self.state.borrow())
     }
 
+    /// The number of the shard of `key`.
+    pub fn shard_of(&self, key: &[u8]) -> u32 {
+        self.state.borrow().shards.route(key).shard
+    }
+
     /// Reads the value of `key` into `value` in the server's own process, and returns its version; `None` if the key is absent.
     /// The checks of the record are those of a client. For checks of a recovered pool, without a client and its fabric.
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {

@@ -3,7 +3,7 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{cluster, terms};
+use crate::{cluster, nodes, terms};
 
 /// The story that finds each bug.
 const STORIES: [(Mutant, fn()); 7] = [
@@ -37,7 +37,24 @@ const STORIES: [(Mutant, fn()); 7] = [
     ),
 ];
 
+/// The story that finds each bug of a server that is a node.
+const STORIES_OF_NODES: [(Mutant, fn()); 2] = [
+    (
+        Mutant::OutcomesNotPulled,
+        nodes::a_write_that_is_repeated_at_a_node_that_was_filled_is_done_once,
+    ),
+    (
+        Mutant::DroppedKeysStay,
+        nodes::a_node_that_was_removed_for_its_silence_is_filled_when_it_is_back,
+    ),
+];
+
 #[test]
 fn every_seeded_bug_of_the_store_in_a_cluster_is_found() {
     by_stories("kv/cluster", &STORIES);
+}
+
+#[test]
+fn every_seeded_bug_of_the_store_of_a_node_is_found() {
+    by_stories("kv/node", &STORIES_OF_NODES);
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_backup::{Lent, SharedLedger};
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::Runtime;
 use stonecast_log::RecordBody;
@@ -218,7 +218,9 @@ impl Store for NodeStore {
             keeper,
             ..
         } = state;
-        shards.of_mut(shard).clear(journal);
+        if !mutant!(DroppedKeysStay) {
+            shards.of_mut(shard).clear(journal);
+        }
         let version = journal.sequences.skip_one();
         let keeper = keeper.as_mut().expect("a node keeps a ledger");
         keeper.drop_shard(shard, version);
@@ -253,6 +255,7 @@ impl Store for NodeStore {
         for item in items {
             match item {
                 Item::Record(body) => elsewhere::arrive(state, body),
+                Item::Outcome { .. } if mutant!(OutcomesNotPulled) => {}
                 Item::Outcome { version, token } => {
                     state.shards.of_mut(shard).outcomes.note(token, version);
                 }

@@ -108,7 +108,7 @@ fn a_node_that_starts_again_is_a_copy_of_what_was_written_meanwhile() {
 }
 
 #[test]
-fn a_node_that_was_removed_for_its_silence_is_filled_when_it_is_back() {
+pub fn a_node_that_was_removed_for_its_silence_is_filled_when_it_is_back() {
     Cluster::tell(Shape::THREE, 13, async |cluster, client| {
         put_all(client, 0..200).await;
         for n in 0..50 {
@@ -124,22 +124,73 @@ fn a_node_that_was_removed_for_its_silence_is_filled_when_it_is_back() {
             .until("the node is removed", || has_left(cluster.stored()))
             .await;
         put_all(client, 200..230).await;
+        for n in 50..100 {
+            client.delete(&key(n)).await.unwrap();
+        }
         cluster.start(2);
         cluster
             .until("the node is back", || cluster.is_whole())
             .await;
-        // The node that was filled is the only one with everything.
-        for lost in [0, 1] {
-            cluster.places[lost].cut_power(&cluster.world);
-        }
-        cluster.start(0);
-        cluster.start(1);
-        cluster.until_served().await;
-        has_all(client, 50..230).await;
+        lead_all(cluster, 2).await;
+        has_all(client, 100..230).await;
         let mut found = Vec::new();
-        for n in 0..50 {
+        for n in 0..100 {
             assert_eq!(client.get(&key(n), &mut found).await.unwrap(), None, "{n}");
         }
+    });
+}
+
+/// Kills the other nodes until the node at `heir` leads all shards, and starts them again.
+async fn lead_all(cluster: &Cluster, heir: usize) {
+    let shards = 0..cluster.shape.shards;
+    let leads_all = || {
+        let mut shards = shards.clone();
+        shards.all(|shard| cluster.leader(shard) == Some(heir))
+    };
+    let others = || (0..cluster.places.len()).filter(|&other| other != heir);
+    others().for_each(|other| cluster.places[other].kill());
+    cluster.until("the last node leads", leads_all).await;
+    others().for_each(|other| cluster.start(other));
+    cluster
+        .until("all copies are there", || cluster.is_whole())
+        .await;
+    assert!(leads_all(), "nobody has taken the lead away");
+}
+
+#[test]
+pub fn a_write_that_is_repeated_at_a_node_that_was_filled_is_done_once() {
+    Cluster::tell(Shape::THREE, 17, async |cluster, client| {
+        let mut token = None;
+        let (name, none) = (key(3), Condition::None);
+        let first = client.put_with(&mut token, &name, b"once", none).await;
+        let Written::Done(version) = first.unwrap() else {
+            panic!("nothing is conditional");
+        };
+        put_all(client, 10..40).await;
+        client.put(&name, b"later").await.unwrap();
+        cluster.places[2].cut_power(&cluster.world);
+        let has_left = |configuration: Configuration| {
+            let name = &cluster.places[2].name;
+            let groups = configuration.groups.iter();
+            groups.clone().all(|group| !group.in_sync.contains(name))
+        };
+        cluster
+            .until("the node is removed", || has_left(cluster.stored()))
+            .await;
+        cluster.start(2);
+        cluster
+            .until("the node is back", || cluster.is_whole())
+            .await;
+        lead_all(cluster, 2).await;
+        let again = client.put_with(&mut token, &name, b"once", none).await;
+        let again = again.unwrap();
+        assert!(
+            matches!(again, Written::Done(found) if found == version),
+            "{again:?}"
+        );
+        let mut value = Vec::new();
+        client.get(&name, &mut value).await.unwrap();
+        assert_eq!(value, b"later");
     });
 }
 

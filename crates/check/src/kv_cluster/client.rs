@@ -1,0 +1,243 @@
+//! A client of the run.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use rand::RngExt as _;
+use stonecast_base::{Nanoseconds, Random, random_from_seed};
+use stonecast_fabric_sim::{Fault, Process};
+use stonecast_kv::{ClusterClient, ClusterError, Condition, Effect, StoreError, Token, Written};
+
+use crate::history::OperationId;
+use crate::kv_cluster::subject::KvCluster;
+use crate::models::register::{Answer, Call, Expected};
+use crate::oracles::values;
+use crate::timeline::LAST_READER;
+use crate::values::{VALUE_SIZE_MIN, encode};
+use crate::violation::Violation;
+
+/// Pause before a client that found no cluster tries again.
+const RETRY_NS: Nanoseconds = 1_000_000;
+
+/// A write of unknown outcome that is to be repeated.
+struct Unfinished {
+    id: OperationId,
+    key: u32,
+    call: Call,
+    size: usize,
+    token: Option<Token>,
+}
+
+/// The life of one client, until the script is done. `seed` distinguishes it from the others.
+pub(super) async fn live(subject: Rc<KvCluster>, process: Process, number: u32, seed: u64) {
+    let mut random = random_from_seed(seed);
+    let mut versions = HashMap::new();
+    let mut unfinished = Vec::new();
+    let Some(client) = connect(&subject, &process).await else {
+        return;
+    };
+    while subject.left.get() > 0 {
+        subject.left.set(subject.left.get() - 1);
+        if let Some(write) = unfinished.pop() {
+            subject.testimony.hit(Fault::RepeatedWrite);
+            unfinished.extend(repeat(&subject, &client, write).await);
+            continue;
+        }
+        let key = pick_key(&subject, &mut random);
+        let call = pick_call(&subject, &mut random, versions.get(&key).copied());
+        let size = random.random_range(VALUE_SIZE_MIN..=subject.setup.value_size_max);
+        let id = subject.testimony.call(number, None, key, call);
+        let mut token = None;
+        let executed = execute(&subject, &client, &mut token, (key, call, size)).await;
+        let answer = answer_of(&subject, executed);
+        match answer {
+            Some(Answer::Got(Some((_, version))) | Answer::Stored(version)) => {
+                versions.insert(key, version);
+            }
+            _ => _ = versions.remove(&key),
+        }
+        let percent = subject.setup.faults.repeated_write_percent;
+        let repeats = answer.is_none() && random.random_range(0..100) < percent;
+        if repeats {
+            unfinished.push(Unfinished {
+                id,
+                key,
+                call,
+                size,
+                token,
+            });
+        } else {
+            subject.testimony.answer(id, answer);
+        }
+    }
+    client.close().await;
+}
+
+/// Connects, as soon as there is a cluster to connect to. `None`: the process has no port.
+async fn connect(subject: &KvCluster, process: &Process) -> Option<ClusterClient> {
+    let port = process.port(64).ok()?;
+    loop {
+        let store = subject.service().store(&port, &process.runtime());
+        if let Some(client) = subject.connect(process, Rc::new(store)).await {
+            return Some(client);
+        }
+        process.runtime().sleep(RETRY_NS).await;
+    }
+}
+
+/// Repeats a write of unknown outcome with its token. Returns the write if its outcome is still unknown.
+async fn repeat(
+    subject: &KvCluster,
+    client: &ClusterClient,
+    mut write: Unfinished,
+) -> Option<Unfinished> {
+    let what = (write.key, write.call, write.size);
+    subject.testimony.history.borrow_mut().again(write.id, None);
+    match execute(subject, client, &mut write.token, what).await {
+        Ok(answer) => subject.testimony.answer(write.id, Some(answer)),
+        Err(error) => {
+            answer_of(subject, Err(error));
+            return Some(write);
+        }
+    }
+    None
+}
+
+/// The answer to an operation; `None`: its outcome is unknown.
+fn answer_of(subject: &KvCluster, executed: Result<Answer, ClusterError>) -> Option<Answer> {
+    let error = match executed {
+        Ok(answer) => return Some(answer),
+        Err(error) => error,
+    };
+    let is_of_the_surroundings = matches!(
+        error,
+        ClusterError::Unknown { .. }
+            | ClusterError::NotServed { .. }
+            | ClusterError::Unanswered { .. }
+            | ClusterError::Configuration(_)
+            // Too few nodes are left for a while, or the node that leads has started again since the first attempt.
+            | ClusterError::Store(StoreError::TooFewCopies { .. } | StoreError::Forgotten)
+    );
+    if !is_of_the_surroundings {
+        let oracle = "clients see no errors but those of their surroundings";
+        subject
+            .testimony
+            .note(Violation::new(oracle, error.to_string()));
+    }
+    (error.effect() == Effect::None).then_some(Answer::Refused)
+}
+
+async fn execute(
+    subject: &KvCluster,
+    client: &ClusterClient,
+    token: &mut Option<Token>,
+    (key, call, size): (u32, Call, usize),
+) -> Result<Answer, ClusterError> {
+    let name = &subject.keys[key as usize];
+    let mut bytes = Vec::new();
+    match call {
+        Call::Get => {
+            let found = client.get(name, &mut bytes).await?;
+            let Some(version) = found else {
+                return Ok(Answer::Got(None));
+            };
+            let history = subject.testimony.history.borrow();
+            let judged = values::identify(key, &bytes)
+                .and_then(|value| values::judge(&history, key, value).map(|()| value));
+            drop(history);
+            Ok(match judged {
+                Ok(value) => Answer::Got(Some((value, version))),
+                Err(violation) => {
+                    subject.testimony.note(violation);
+                    Answer::Refused
+                }
+            })
+        }
+        Call::Put(value) => {
+            encode(value, size, &mut bytes);
+            let put = client.put_with(token, name, &bytes, Condition::None);
+            Ok(stored(put.await?))
+        }
+        Call::PutIf(value, expected) => {
+            encode(value, size, &mut bytes);
+            let condition = match expected {
+                Expected::Absent => Condition::Absent,
+                Expected::Version(version) => Condition::Version(version),
+            };
+            let put = client.put_with(token, name, &bytes, condition);
+            Ok(stored(put.await?))
+        }
+        Call::Delete => {
+            let removed = client.delete_with(token, name, Condition::None).await?;
+            Ok(Answer::Removed(removed.is_some()))
+        }
+    }
+}
+
+fn stored(written: Written) -> Answer {
+    match written {
+        Written::Done(version) => Answer::Stored(version),
+        Written::Conflict(present) => Answer::Conflict(present),
+    }
+}
+
+fn pick_key(subject: &KvCluster, random: &mut Random) -> u32 {
+    // Half of the operations go to a quarter of the keys, so that operations on one key meet.
+    let keys = subject.setup.keys;
+    match random.random() {
+        true => random.random_range(0..keys.div_ceil(4)),
+        false => random.random_range(0..keys),
+    }
+}
+
+fn pick_call(subject: &KvCluster, random: &mut Random, version: Option<u64>) -> Call {
+    match random.random_range(0..100) {
+        0..35 => Call::Get,
+        35..50 => Call::Delete,
+        50..65 => {
+            let expected = version.map_or(Expected::Absent, Expected::Version);
+            Call::PutIf(subject.fresh_value(), expected)
+        }
+        _ => Call::Put(subject.fresh_value()),
+    }
+}
+
+/// Completes some operations after everything has healed. Returns when all of them are answered.
+pub(super) async fn get_on(subject: Rc<KvCluster>, process: Process, number: u32, count: u32) {
+    let Some(client) = connect(&subject, &process).await else {
+        return;
+    };
+    let mut left = count;
+    while left > 0 {
+        let key = (number + left) % subject.setup.keys;
+        let call = match left % 3 {
+            0 => Call::Put(subject.fresh_value()),
+            1 => Call::Get,
+            _ => Call::Delete,
+        };
+        let id = subject.testimony.call(number, None, key, call);
+        let executed = execute(&subject, &client, &mut None, (key, call, 40)).await;
+        let answer = answer_of(&subject, executed);
+        left -= u32::from(answer.is_some_and(|answer| answer != Answer::Refused));
+        subject.testimony.answer(id, answer);
+    }
+    client.close().await;
+}
+
+/// Reads every key at the end of the run, as a client sees it.
+pub(super) async fn read_all(subject: Rc<KvCluster>, process: Process) {
+    let Some(client) = connect(&subject, &process).await else {
+        return;
+    };
+    for key in 0..subject.setup.keys {
+        let id = subject.testimony.call(LAST_READER, None, key, Call::Get);
+        let read = execute(&subject, &client, &mut None, (key, Call::Get, 0)).await;
+        if let Err(error) = &read {
+            let oracle = "in the end every key can be read";
+            let violation = Violation::new(oracle, error.to_string());
+            subject.testimony.note(violation);
+        }
+        subject.testimony.answer(id, read.ok());
+    }
+    client.close().await;
+}

@@ -1,0 +1,25 @@
+//! The KV store on several nodes.
+//!
+//! ```text
+//!   setup      nodes, shards, clients, faults, drawn from a seed
+//!   places     pools, epochs and configuration of the nodes, which outlive their processes
+//!   subject    a node: joins, serves; a client of the cluster; recovery of all nodes
+//!   mishaps    deaths, pauses and power cuts of nodes, partitions, requests of operators
+//!   drive      one run, and the oracles at its end
+//! ```
+//!
+//! The record of a run goes to these oracles: the history is linearizable, a term has one primary, copies agree, redundancy is
+//! restored, clients progress after healing, every crash can be recovered.
+
+mod client;
+mod drive;
+mod mishaps;
+mod places;
+mod setup;
+mod shelf;
+mod subject;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use drive::run;
+pub(crate) use setup::Setup;
