@@ -1,5 +1,6 @@
 //! Published designs as their papers describe them: Erda and the two schemes with which it was
-//! compared, Redo Logging and Read After Write; Rowan-KV and its rivals ([`rowan`]). They exist to be measured and to show their flaws;
+//! compared, Redo Logging and Read After Write; Rowan-KV and its rivals ([`rowan`]), and a store
+//! like Clover ([`clover`]). They exist to be measured and to show their flaws;
 //! **do not keep data in them**. Their flaws stay on purpose (`docs/figures/erda.md` and the tests
 //! list them); where the paper and its artefact differ, this crate follows the paper.
 //!
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod baseline;
+pub mod clover;
 mod erda;
 mod error;
 mod geometry;

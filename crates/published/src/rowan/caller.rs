@@ -24,6 +24,8 @@ const REPOSTED: usize = 16;
 const RING_SIZE: u64 = IN_FLIGHT_MAX as u64 * MESSAGE_SIZE;
 /// Work requests of a connection.
 const SENDS: u32 = 4 * IN_FLIGHT_MAX as u32;
+/// Bytes of the longest message without an answer.
+const TOLD_SIZE: u64 = 64;
 
 /// An answer in a receive buffer.
 #[derive(Clone, Copy)]
@@ -41,6 +43,9 @@ pub(crate) struct Caller {
     used: RefCell<Vec<u64>>,
     requests: RefCell<Requests<Answered, ()>>,
     gone: RefCell<bool>,
+    /// Memory for messages without an answer, and the number of them so far. They outnumber the send queue, so one has left
+    /// when its place comes again.
+    told: (MemoryRegion, RefCell<u64>),
 }
 
 impl Caller {
@@ -58,6 +63,7 @@ impl Caller {
         buffers.post_all(&**port.device(), queue, BUFFERS)?;
         let welcome = connect(&endpoint, address, hello).await?;
         let ring = endpoint.allocate(RING_SIZE)?;
+        let told = endpoint.allocate(u64::from(SENDS) * TOLD_SIZE)?;
         let caller = Rc::new(Self {
             endpoint,
             ring,
@@ -65,6 +71,7 @@ impl Caller {
             used: RefCell::default(),
             requests: RefCell::new(Requests::new(IN_FLIGHT_MAX, RING_SIZE)),
             gone: RefCell::new(false),
+            told: (told, RefCell::new(0)),
         });
         runtime.spawn(Box::pin(caller.clone().listen()));
         Ok((caller, welcome))
@@ -144,6 +151,29 @@ impl Caller {
         }
         self.repost(answered.buffer)?;
         Ok(answered.outcome)
+    }
+
+    /// Copies short bytes to memory from which they may be sent without a wait.
+    pub fn keep(&self, bytes: &[u8]) -> LocalSpan {
+        assert!(bytes.len() as u64 <= TOLD_SIZE, "the bytes are short");
+        let (region, count) = &self.told;
+        let turn = *count.borrow() % u64::from(SENDS);
+        *count.borrow_mut() += 1;
+        let offset = turn * TOLD_SIZE;
+        let memory = self.endpoint.port().device().memory(*region);
+        memory.write(offset, bytes);
+        LocalSpan {
+            region: *region,
+            offset,
+            size: bytes.len() as u32,
+        }
+    }
+
+    /// Sends a message that has no answer.
+    pub fn tell(&self, kind: Kind, key: u64, body: &[u8]) -> Result<(), PublishedError> {
+        let local = self.keep(&Request { kind, id: 0, key }.encode(body));
+        let port = self.endpoint.port();
+        Ok(port.post(self.endpoint.qp(), [Operation::Send { local }])?)
     }
 
     async fn send(

@@ -32,7 +32,7 @@ const COMBINED: usize = 4;
 
 /// Cleans whenever room becomes scarce.
 pub(crate) async fn clean_forever(store: Rc<Store>, runtime: Rc<dyn Runtime>) {
-    let log = Log::new(store.clone(), runtime.clone(), LogKind::Cleaned);
+    let log = Log::new(store.clone(), runtime.clone(), LogKind::Applied);
     loop {
         let chosen = choose(&store);
         if chosen.is_empty() {

@@ -1,20 +1,23 @@
 //! A client of Rowan-KV or of one of its rivals.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use stonecast_fabric::{Port, Runtime};
 
-use super::RowanOptions;
 use super::caller::Caller;
 use super::entry::VALUE_SIZE_MAX;
 use super::message::{Kind, Outcome};
 use super::placement::Placement;
+use super::{Replication, RowanOptions};
 use crate::PublishedError;
 
 /// A client thread with a connection to one worker thread of each server. Several operations may be under way at a time.
 pub struct RowanClient {
     placement: Rc<Placement>,
     servers: Vec<Rc<Caller>>,
+    /// Counts operations if every server with a copy takes them: they take turns.
+    turns: Option<Cell<usize>>,
 }
 
 impl RowanClient {
@@ -36,7 +39,12 @@ impl RowanClient {
             let (caller, _) = Caller::connect(port, runtime, &address, &[]).await?;
             servers.push(caller);
         }
-        Ok(Self { placement, servers })
+        let is_symmetric = options.replication == Replication::Hermes;
+        Ok(Self {
+            placement,
+            servers,
+            turns: is_symmetric.then(Cell::default),
+        })
     }
 
     /// Looks up a key. Returns whether it is present, and its value in `into`.
@@ -83,8 +91,17 @@ impl RowanClient {
         body: &[u8],
         into: &mut Vec<u8>,
     ) -> Result<Outcome, PublishedError> {
-        let primary = self.placement.primary(self.placement.shard_of(key));
-        self.servers[primary as usize]
+        let shard = self.placement.shard_of(key);
+        let mut server = self.placement.primary(shard);
+        if let Some(turns) = &self.turns {
+            let turn = turns.replace(turns.get() + 1);
+            let backups = self.placement.backups(shard);
+            server = match turn % (backups.len() + 1) {
+                0 => server,
+                backup => backups[backup - 1],
+            };
+        }
+        self.servers[server as usize]
             .call(kind, key, body, into)
             .await
     }

@@ -222,9 +222,7 @@ impl Control {
                 self.store.settle_commits();
                 (Outcome::Done, Vec::new())
             }
-            Kind::Get | Kind::Put | Kind::Delete | Kind::Replicate => {
-                (Outcome::Elsewhere, Vec::new())
-            }
+            _ => (Outcome::Elsewhere, Vec::new()),
         }
     }
 

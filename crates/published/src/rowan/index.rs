@@ -1,7 +1,7 @@
 //! The indexes of a server in DRAM: a hash table for each shard.
 //!
 //! ```text
-//!   bucket, 64 bytes: 4 slots of | key 8 | version 32 bits | units 6 bits | place in units 26 bits |
+//!   bucket, 64 bytes: 4 slots of | key 8 | version 32 bits | invalid 1 bit | units 5 bits | place in units 26 bits |
 //! ```
 //!
 //! A key whose bucket is full goes to the next bucket. The version in a slot is the low half of the entry's version. A slot
@@ -17,7 +17,8 @@ use super::entry::UNIT;
 const BUCKET: u64 = 64;
 const SLOTS: u64 = 4;
 const PLACE_BITS: u32 = 26;
-const UNITS_BITS: u32 = 6;
+const UNITS_BITS: u32 = 5;
+const INVALID: u64 = 1 << (PLACE_BITS + UNITS_BITS);
 
 /// The indexes of all shards.
 pub(crate) struct Index {
@@ -32,6 +33,8 @@ pub(crate) struct Located {
     pub version: u32,
     pub units: u32,
     pub place: u64,
+    /// Whether readers must wait: another copy may not have the entry.
+    pub is_invalid: bool,
 }
 
 impl Located {
@@ -41,7 +44,8 @@ impl Located {
             place < 1 << PLACE_BITS,
             "a server's memory has 4 GiB at most"
         );
-        u64::from(self.version) << 32 | u64::from(self.units) << PLACE_BITS | place
+        let invalid = if self.is_invalid { INVALID } else { 0 };
+        u64::from(self.version) << 32 | invalid | u64::from(self.units) << PLACE_BITS | place
     }
 
     fn from_word(word: u64) -> Self {
@@ -49,6 +53,7 @@ impl Located {
             version: (word >> 32) as u32,
             units: (word >> PLACE_BITS) as u32 & ((1 << UNITS_BITS) - 1),
             place: (word & ((1 << PLACE_BITS) - 1)) * UNIT as u64,
+            is_invalid: word & INVALID != 0,
         }
     }
 }
@@ -104,6 +109,19 @@ impl Index {
                 Ok(None)
             }
         })
+    }
+
+    /// Lets readers have the entry of `key`, if the slot names one of this version.
+    pub fn validate(&self, shard: u16, key: u64, version: u32) {
+        if let Some(Slot::Found { offset, located }) = self.search(shard, key)
+            && located.version == version
+        {
+            let valid = Located {
+                is_invalid: false,
+                ..located
+            };
+            self.memory.store(offset + 8, valid.to_word());
+        }
     }
 
     /// Lets the slot of `key` name no entry, if it names one of this version.

@@ -23,8 +23,16 @@ pub(crate) enum Kind {
     Delete,
     /// Worker: append the entry in the body to a log of this server.
     Replicate,
+    /// Worker of the store like HermesKV: append the entry in the body, and let readers of its key wait.
+    Invalidate,
+    /// Worker: let readers have the entry of the key with the version in the body. Has no answer.
+    Validate,
     /// Worker: segment `key` of this server is full, give another one.
     NextSegment,
+    /// Client of the store like Clover: the head of a key.
+    Open,
+    /// Client of the store like Clover: places of `key` units each.
+    Allocate,
     /// Control thread: every entry up to these versions has its copies.
     Commits,
 }
@@ -44,12 +52,16 @@ pub(crate) enum Outcome {
     Elsewhere,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 10] = [
     Kind::Get,
     Kind::Put,
     Kind::Delete,
     Kind::Replicate,
+    Kind::Invalidate,
+    Kind::Validate,
     Kind::NextSegment,
+    Kind::Open,
+    Kind::Allocate,
     Kind::Commits,
 ];
 const OUTCOMES: [Outcome; 5] = [

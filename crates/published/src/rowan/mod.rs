@@ -16,7 +16,7 @@
 //! Abstraction*, OSDI 2023: its slides, and notes of its text. What these leave open follows the artefact, or is said where
 //! it is decided.
 
-mod caller;
+pub(crate) mod caller;
 mod cleaner;
 mod client;
 mod control;
@@ -24,13 +24,13 @@ mod digest;
 mod entry;
 mod index;
 mod log;
-mod message;
+pub(crate) mod message;
 mod node;
 mod options;
 mod placement;
-mod replication;
+pub(crate) mod replication;
 mod segments;
-mod serving;
+pub(crate) mod serving;
 mod store;
 mod worker;
 

@@ -15,16 +15,19 @@ pub enum Replication {
     Batch,
     /// Share-KV: WRITEs into one log, whose places FETCH_AND_ADD gives out.
     Share,
+    /// A store like HermesKV: each server with a copy takes PUTs and GETs, and a PUT invalidates the other copies.
+    Hermes,
 }
 
 impl Replication {
     /// All of them, Rowan-KV first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Append,
         Self::Rpc,
         Self::Write,
         Self::Batch,
         Self::Share,
+        Self::Hermes,
     ];
 
     /// The name of the design.
@@ -35,6 +38,7 @@ impl Replication {
             Self::Write => "rwrite-kv",
             Self::Batch => "batch-kv",
             Self::Share => "share-kv",
+            Self::Hermes => "hermes-like",
         }
     }
 }

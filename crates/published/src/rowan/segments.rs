@@ -35,8 +35,8 @@ pub(crate) enum LogKind {
     Primary,
     /// Entries of other servers.
     Backup,
-    /// Entries that were moved.
-    Cleaned,
+    /// Entries that an index names already: those that were moved, and all of the store like HermesKV.
+    Applied,
 }
 
 /// All segments of a server.
@@ -77,7 +77,7 @@ pub(crate) struct Cleanable {
     pub age: u64,
 }
 
-const KINDS: [LogKind; 3] = [LogKind::Primary, LogKind::Backup, LogKind::Cleaned];
+const KINDS: [LogKind; 3] = [LogKind::Primary, LogKind::Backup, LogKind::Applied];
 const STATES: [State; 4] = [State::Free, State::Using, State::Used, State::Committed];
 
 impl Segments {
@@ -137,7 +137,7 @@ impl Segments {
     /// Takes a free segment for a log. The caller persists the returned word of the table.
     pub fn take(&self, kind: LogKind) -> Option<(u32, Span)> {
         let content = &mut *self.content.borrow_mut();
-        let reserve = if kind == LogKind::Cleaned {
+        let reserve = if kind == LogKind::Applied {
             0
         } else {
             self.reserve

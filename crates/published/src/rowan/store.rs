@@ -1,19 +1,21 @@
 //! The state that all threads of a server share.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
 use stonecast_media::{PersistentRegion, Region};
 use stonecast_persist::execute::Commit;
 
-use super::RowanOptions;
 use super::entry::{Entry, UNIT};
 use super::index::{Index, Located};
 use super::placement::Placement;
 use super::segments::{LogKind, Segments, State};
+use super::{Replication, RowanOptions};
 use crate::PublishedError;
 
+/// Bits of a time stamp that name the server.
+const SERVER_BITS: u32 = 3;
 /// Bytes between the version counters of shards: a cache line each.
 const COUNTER: u64 = 64;
 
@@ -33,6 +35,8 @@ pub(crate) struct Store {
     /// Full segments of backups' logs that no digest thread has read.
     undigested: RefCell<VecDeque<u32>>,
     commits: RefCell<Commits>,
+    /// The latest time stamp that this server gave to each key whose PUT is under way, of the store like HermesKV.
+    stamps: RefCell<HashMap<u64, u64>>,
 }
 
 /// What is known about the copies of the entries of other servers.
@@ -73,6 +77,7 @@ impl Store {
             open: RefCell::new(vec![BTreeSet::new(); shards.into()]),
             undigested: RefCell::default(),
             commits: RefCell::new(commits),
+            stamps: RefCell::default(),
             options,
             server,
             placement,
@@ -89,6 +94,27 @@ impl Store {
     /// Whether this server is the primary of a shard.
     pub fn is_primary(&self, shard: u16) -> bool {
         self.placement.primary(shard) == self.server
+    }
+
+    /// Whether every copy of a shard takes requests.
+    pub fn is_symmetric(&self) -> bool {
+        self.options.replication == Replication::Hermes
+    }
+
+    /// Whether this server takes requests for a shard.
+    pub fn serves(&self, shard: u16) -> bool {
+        self.is_primary(shard)
+            || self.is_symmetric() && self.placement.backups(shard).contains(&self.server)
+    }
+
+    /// The other servers with a copy of a shard.
+    pub fn others(&self, shard: u16) -> Vec<u32> {
+        let mut servers = self.placement.backups(shard);
+        if !self.is_primary(shard) {
+            servers.retain(|&server| server != self.server);
+            servers.push(self.placement.primary(shard));
+        }
+        servers
     }
 
     fn counter(&self, shard: u16) -> u64 {
@@ -149,10 +175,44 @@ impl Store {
     ///
     /// [`PublishedError::Full`]: the index has no room.
     pub fn publish(&self, entry: &Entry<'_>, place: u64) -> Result<bool, PublishedError> {
+        self.publish_as(entry, place, false)
+    }
+
+    /// Like [`Store::publish`]; readers wait for [`Store::validate`].
+    pub fn invalidate(&self, entry: &Entry<'_>, place: u64) -> Result<bool, PublishedError> {
+        self.publish_as(entry, place, true)
+    }
+
+    /// Lets readers have the entry of a key, if it is still the latest one.
+    pub fn validate(&self, shard: u16, key: u64, version: u64) {
+        self.index.validate(shard, key, version as u32);
+        let stamps = &mut *self.stamps.borrow_mut();
+        if stamps.get(&key) == Some(&version) {
+            stamps.remove(&key);
+        }
+    }
+
+    /// A time stamp above all that this server knows of a key: a count, and the number of the server.
+    pub fn stamp(&self, shard: u16, key: u64) -> u64 {
+        let found = self.index.find(shard, key);
+        let found = found.map_or(0, |located| u64::from(located.version));
+        let stamps = &mut *self.stamps.borrow_mut();
+        let latest = stamps.entry(key).or_default();
+        *latest = ((found.max(*latest) >> SERVER_BITS) + 1) << SERVER_BITS | u64::from(self.server);
+        *latest
+    }
+
+    fn publish_as(
+        &self,
+        entry: &Entry<'_>,
+        place: u64,
+        is_invalid: bool,
+    ) -> Result<bool, PublishedError> {
         let new = Located {
             version: entry.version as u32,
             units: entry.units(),
             place,
+            is_invalid,
         };
         let replaced = self.index.replace(entry.shard, entry.key, new);
         let Ok(before) = replaced.ok_or(PublishedError::Full)? else {
@@ -176,7 +236,7 @@ impl Store {
         match self.segments.state(segment).1 {
             LogKind::Backup => self.undigested.borrow_mut().push_back(segment),
             LogKind::Primary if self.segments.pending(segment) > 0 => {}
-            LogKind::Primary | LogKind::Cleaned => {
+            LogKind::Primary | LogKind::Applied => {
                 self.segments.set(segment, State::Committed);
             }
         }

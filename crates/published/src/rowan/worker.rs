@@ -7,6 +7,7 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use stonecast_base::Nanoseconds;
 use stonecast_fabric::{QueuePair, Runtime};
 
 use super::entry::{Entry, VALUE_SIZE_MAX};
@@ -19,6 +20,9 @@ use super::serving::{Arrival, Serving};
 use super::store::Store;
 use crate::PublishedError;
 
+/// The pause before an entry that readers wait for is looked at again.
+const INVALID_NS: Nanoseconds = 500;
+
 /// A worker thread.
 pub(crate) struct Worker {
     store: Rc<Store>,
@@ -27,7 +31,7 @@ pub(crate) struct Worker {
     serving: Serving,
     /// The t-log.
     log: Log,
-    /// The log for entries of other servers, which only RPC-KV fills.
+    /// The log for entries of other servers, which RPC-KV and the store like HermesKV fill.
     backup_log: Log,
     replicator: OnceCell<Replicator>,
 }
@@ -37,7 +41,11 @@ impl Worker {
     pub fn open(store: Rc<Store>, number: u32, seat: &Seat) -> Result<Self, PublishedError> {
         let address = store.options.worker_address(store.server, number);
         let log = |kind| Log::new(store.clone(), seat.runtime.clone(), kind);
-        let (own, backup_log) = (log(LogKind::Primary), log(LogKind::Backup));
+        let kinds = match store.is_symmetric() {
+            true => [LogKind::Applied; 2],
+            false => [LogKind::Primary, LogKind::Backup],
+        };
+        let [own, backup_log] = kinds.map(log);
         Ok(Self {
             serving: Serving::open(seat.port.clone(), &address)?,
             runtime: seat.runtime.clone(),
@@ -75,7 +83,7 @@ impl Worker {
         let Arrival { qp, request, body } = arrival;
         let worker = self.clone();
         match request.kind {
-            Kind::Get => self.get(qp, &request),
+            Kind::Get => self.get(qp, request),
             Kind::Put | Kind::Delete => self.runtime.spawn(Box::pin(async move {
                 let value = (request.kind == Kind::Put).then_some(&body[..]);
                 let outcome = worker.put(request.key, value).await;
@@ -89,21 +97,37 @@ impl Worker {
                 };
                 worker.serving.answer(qp, request.id, outcome, &[]);
             })),
-            Kind::NextSegment | Kind::Commits => {
+            Kind::Invalidate => self.runtime.spawn(Box::pin(async move {
+                let outcome = worker.invalidate(&body).await;
+                worker.serving.answer(qp, request.id, outcome, &[]);
+            })),
+            Kind::Validate => {
+                if let Ok(version) = body[..].try_into() {
+                    let shard = self.store.placement.shard_of(request.key);
+                    let version = u64::from_le_bytes(version);
+                    self.store.validate(shard, request.key, version);
+                }
+            }
+            Kind::NextSegment | Kind::Commits | Kind::Open | Kind::Allocate => {
                 self.serving.answer(qp, request.id, Outcome::Elsewhere, &[]);
             }
         }
     }
 
-    fn get(&self, qp: QueuePair, request: &Request) {
+    fn get(self: &Rc<Self>, qp: QueuePair, request: Request) {
         let shard = self.store.placement.shard_of(request.key);
-        if !self.store.is_primary(shard) {
+        if !self.store.serves(shard) {
             return self.serving.answer(qp, request.id, Outcome::Elsewhere, &[]);
         }
-        let bytes = self
-            .store
-            .find(shard, request.key)
-            .map(|located| self.store.read(&located));
+        let located = self.store.find(shard, request.key);
+        if located.is_some_and(|located| located.is_invalid) {
+            let worker = self.clone();
+            return self.runtime.spawn(Box::pin(async move {
+                worker.runtime.sleep(INVALID_NS).await;
+                worker.get(qp, request);
+            }));
+        }
+        let bytes = located.map(|located| self.store.read(&located));
         let entry = bytes.as_deref().and_then(Entry::parse);
         match entry.and_then(|entry| entry.value) {
             Some(value) => self.serving.answer(qp, request.id, Outcome::Done, value),
@@ -111,17 +135,34 @@ impl Worker {
         }
     }
 
+    /// Appends an entry of another server, and lets readers of its key wait.
+    async fn invalidate(&self, body: &[u8]) -> Outcome {
+        let Some(entry) = Entry::parse(body) else {
+            return Outcome::Failed;
+        };
+        let appended = self.backup_log.append(body).await;
+        match appended.and_then(|place| self.store.invalidate(&entry, place)) {
+            Ok(_) => Outcome::Done,
+            Err(PublishedError::Full) => Outcome::Full,
+            Err(_) => Outcome::Failed,
+        }
+    }
+
     /// Stores or removes the value of a key.
     async fn put(&self, key: u64, value: Option<&[u8]>) -> Outcome {
         let store = &self.store;
         let shard = store.placement.shard_of(key);
-        if !store.is_primary(shard) {
+        if !store.serves(shard) {
             return Outcome::Elsewhere;
         }
         if value.is_some_and(|value| value.len() > VALUE_SIZE_MAX) {
             return Outcome::Full;
         }
-        let version = store.begin(shard);
+        let is_symmetric = store.is_symmetric();
+        let version = match is_symmetric {
+            true => store.stamp(shard, key),
+            false => store.begin(shard),
+        };
         let entry = Entry {
             shard,
             version,
@@ -129,22 +170,49 @@ impl Worker {
             value,
         };
         let bytes = entry.encode();
-        let place = match self.log.append(&bytes).await {
-            Ok(place) => place,
-            Err(_) => {
+        let appended = self.log.append(&bytes).await;
+        let copied = match appended {
+            Ok(place) => self.copy(&entry, place, &bytes).await.map(|()| place),
+            Err(error) => {
                 store.end(shard, version, None);
-                return Outcome::Full;
+                Err(error)
             }
         };
-        let replicator = self.replicator.get().expect("a server connects first");
-        let backups = store.placement.backups(shard);
-        let copied = replicator.replicate(&backups, &bytes).await;
-        store.end(shard, version, Some(place));
-        // As published, nothing is checked between the last copy and the answer: neither a lease nor a term.
-        match copied.and_then(|()| store.publish(&entry, place)) {
+        let published = match copied {
+            Ok(_) if is_symmetric => {
+                store.validate(shard, key, version);
+                Ok(true)
+            }
+            // As published, nothing is checked between the last copy and the answer: neither a lease nor a term.
+            Ok(place) => store.publish(&entry, place),
+            Err(error) => Err(error),
+        };
+        match published {
             Ok(_) => Outcome::Done,
             Err(PublishedError::Full) => Outcome::Full,
             Err(_) => Outcome::Failed,
         }
+    }
+
+    /// Brings an entry at `place` to the other servers.
+    async fn copy(
+        &self,
+        entry: &Entry<'_>,
+        place: u64,
+        bytes: &[u8],
+    ) -> Result<(), PublishedError> {
+        let store = &self.store;
+        let is_symmetric = store.is_symmetric();
+        if is_symmetric {
+            store.invalidate(entry, place)?;
+        }
+        let replicator = self.replicator.get().expect("a server connects first");
+        let others = store.others(entry.shard);
+        let copied = replicator.replicate(&others, bytes).await;
+        match is_symmetric {
+            true => replicator.conclude(&others, entry),
+            false => store.end(entry.shard, entry.version, Some(place)),
+        }
+        copied
     }
 }

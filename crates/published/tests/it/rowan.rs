@@ -83,3 +83,73 @@ fn a_server_that_is_cleaned_takes_more_entries_than_it_has_room_for() {
         );
     }
 }
+
+#[test]
+fn a_store_like_clover_answers_with_the_latest_value_of_each_key() {
+    use std::rc::Rc;
+    use stonecast_fabric_sim::{SimBacking, Survivor};
+    use stonecast_media::{Backing as _, Durability, LogOptions};
+    use stonecast_published::clover::{
+        CloverCache, CloverClient, CloverController, CloverNode, CloverOptions,
+    };
+
+    let scene = RowanScene::unopened(small(Replication::Append));
+    let options = CloverOptions {
+        addresses: "sim:clover".to_owned(),
+        nodes: 3,
+        copies: 2,
+        area_size: 8 << 20,
+    };
+    for node in 0..options.nodes {
+        let machine = scene.world.machine(scene.machine_options);
+        let module = scene.world.module(machine, Survivor::default());
+        let log = LogOptions {
+            capacity: options.memory_size(),
+            platform: crate::rowan_scene::PLATFORM,
+            durability: Durability::Power,
+        };
+        let memory = SimBacking::new(&module).open_log(log).unwrap();
+        let process = scene.world.process(machine);
+        let (port, runtime) = (process.port(1 << 14).unwrap(), process.runtime());
+        CloverNode::open(&options, node, memory, port, &*runtime).unwrap();
+    }
+    let process = scene
+        .world
+        .process(scene.world.machine(scene.machine_options));
+    let port = process.port(1 << 14).unwrap();
+    CloverController::open(&options, port, &*process.runtime()).unwrap();
+    // Each client knows only what it has seen, so the chains of the others are followed.
+    let clients: Vec<CloverClient> = (0..3)
+        .map(|_| {
+            let process = scene
+                .world
+                .process(scene.world.machine(scene.machine_options));
+            let (port, runtime) = (process.port(1 << 14).unwrap(), process.runtime());
+            let cache = Rc::new(CloverCache::default());
+            let connecting = CloverClient::connect(&options, cache, &port, &runtime);
+            scene.world.block_on(connecting).unwrap()
+        })
+        .collect();
+    for round in 0..30u64 {
+        for key in 0..10 {
+            let client = &clients[(round * round % 3) as usize];
+            let value = value(key, round);
+            scene.world.block_on(client.put(key, &value)).unwrap();
+        }
+    }
+    let puts = clients.iter().map(|client| client.put(0, b"side by side"));
+    let ends = scene.world.block_on(futures_util::future::join_all(puts));
+    assert!(ends.into_iter().all(|end| end.is_ok()));
+    for client in &clients {
+        for key in 0..11 {
+            let mut found = Vec::new();
+            let is_there = scene.world.block_on(client.get(key, &mut found)).unwrap();
+            let expected = match key {
+                0 => b"side by side".to_vec(),
+                10 => Vec::new(),
+                _ => value(key, 29),
+            };
+            assert_eq!((is_there, found), (key < 10, expected), "{key}");
+        }
+    }
+}

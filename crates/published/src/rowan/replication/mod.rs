@@ -3,6 +3,7 @@
 //! ```text
 //!   append.rs   SEND, READ                       one log of all servers      Rowan-KV
 //!   rpc.rs      request, copy by the backup      a log for each worker       RPC-KV
+//!               the same, and a message behind it  the same                    like HermesKV
 //!   write.rs    WRITE, READ                      a log for each remote one   RWrite-KV
 //!   batch.rs    wait, WRITE, READ                the same                    Batch-KV
 //!   share.rs    FETCH_AND_ADD, then WRITE, READ  one log of all servers      Share-KV
@@ -16,7 +17,7 @@ mod batch;
 mod link;
 mod rpc;
 mod share;
-mod staging;
+pub(crate) mod staging;
 mod write;
 
 use std::rc::Rc;
@@ -29,6 +30,8 @@ use self::rpc::Calls;
 use self::share::Shares;
 use self::write::Writes;
 use super::Replication;
+use super::entry::Entry;
+use super::message::Kind;
 use super::store::Store;
 use crate::PublishedError;
 
@@ -73,7 +76,8 @@ impl Replicator {
         };
         Ok(match store.options.replication {
             Replication::Append => Self::Append(Appends::connect(&connecting).await?),
-            Replication::Rpc => Self::Rpc(Calls::connect(&connecting).await?),
+            Replication::Rpc => Self::Rpc(Calls::connect(&connecting, Kind::Replicate).await?),
+            Replication::Hermes => Self::Rpc(Calls::connect(&connecting, Kind::Invalidate).await?),
             Replication::Write => Self::Write(Writes::connect(&connecting).await?),
             Replication::Batch => Self::Batch(Batches::connect(&connecting).await?),
             Replication::Share => Self::Share(Shares::connect(&connecting).await?),
@@ -88,6 +92,13 @@ impl Replicator {
             Self::Write(writes) => writes.replicate(backups, entry).await,
             Self::Batch(batches) => batches.replicate(backups, entry).await,
             Self::Share(shares) => shares.replicate(backups, entry).await,
+        }
+    }
+
+    /// Tells the other servers that all copies of an entry are made, if the design does.
+    pub fn conclude(&self, others: &[u32], entry: &Entry<'_>) {
+        if let Self::Rpc(calls) = self {
+            calls.conclude(others, entry);
         }
     }
 }

@@ -13,14 +13,14 @@ const SLOTS: u64 = 4096;
 const SLOT_SIZE: u64 = 4096;
 
 /// Slots for entries in transit. The one that was freed last is taken first: its lines are in the cache.
-pub(super) struct Staging {
+pub(crate) struct Staging {
     port: Rc<Port>,
     region: MemoryRegion,
     free: RefCell<Vec<u64>>,
 }
 
 /// A slot with an entry. It is free again when this is dropped, which must not be before the entry has left.
-pub(super) struct Staged<'a> {
+pub(crate) struct Staged<'a> {
     staging: &'a Staging,
     slot: u64,
     /// The entry.
@@ -58,6 +58,12 @@ impl Staging {
             slot,
             span,
         })
+    }
+
+    /// The bytes of a slot.
+    pub fn read(&self, staged: &Staged<'_>, into: &mut [u8]) {
+        let memory = self.port.device().memory(self.region);
+        memory.read(staged.span.offset, into);
     }
 }
 
