@@ -17,6 +17,9 @@ use crate::rowan::replication::staging::Staging;
 /// Versions that are followed before the shortcut is read.
 const CHASE_MAX: u32 = 4;
 
+/// Keys whose heads are asked for with one request.
+const OPENED_MAX: usize = 64;
+
 /// What the clients of a machine know about keys.
 #[derive(Default)]
 pub struct CloverCache {
@@ -121,13 +124,29 @@ impl CloverClient {
         self.write_shortcut(head, new)
     }
 
+    /// Asks for the heads of keys that the clients of this machine have not seen.
+    ///
+    /// # Errors
+    ///
+    /// The metadata server is gone or has no room.
+    pub async fn open_all(&self, keys: &[u64]) -> Result<(), PublishedError> {
+        for part in keys.chunks(OPENED_MAX) {
+            let heads = self.ask(Kind::Open, 0, part).await?;
+            let cached = &mut *self.cache.keys.borrow_mut();
+            for (&key, &head) in part.iter().zip(&heads) {
+                cached.entry(key).or_insert((head, head));
+            }
+        }
+        Ok(())
+    }
+
     /// The head of a key, and the version that was seen last.
     async fn open(&self, key: u64) -> Result<(Pointer, Pointer), PublishedError> {
         let known = self.cache.keys.borrow().get(&key).copied();
         let (head, version) = match known {
             Some(known) => known,
             None => {
-                let head = self.ask(Kind::Open, key).await?[0];
+                let head = self.ask(Kind::Open, 0, &[key]).await?[0];
                 self.cache.keys.borrow_mut().insert(key, (head, head));
                 (head, head)
             }
@@ -162,9 +181,10 @@ impl CloverClient {
     }
 
     /// Places from the metadata server.
-    async fn ask(&self, kind: Kind, key: u64) -> Result<Vec<u64>, PublishedError> {
+    async fn ask(&self, kind: Kind, units: u64, keys: &[u64]) -> Result<Vec<u64>, PublishedError> {
+        let keys: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
         let mut body = Vec::new();
-        match self.controller.call(kind, key, &[], &mut body).await? {
+        match self.controller.call(kind, units, &keys, &mut body).await? {
             Outcome::Done if body.len() >= 8 => {}
             Outcome::Full => return Err(PublishedError::Full),
             _ => return Err(PublishedError::Protocol("no places")),
@@ -179,7 +199,7 @@ impl CloverClient {
             if let Some(place) = place.and_then(Pointer::from_word) {
                 return Ok(place);
             }
-            let places = self.ask(Kind::Allocate, units).await?;
+            let places = self.ask(Kind::Allocate, units, &[]).await?;
             self.places
                 .borrow_mut()
                 .entry(units)

@@ -55,7 +55,7 @@ impl CloverController {
                 serving.port().activity().await;
                 serving.take_events(|_| Ok((Vec::new(), None)));
                 while let Some(arrival) = serving.take_request() {
-                    let (outcome, body) = controller.serve(&arrival.request);
+                    let (outcome, body) = controller.serve(&arrival.request, &arrival.body);
                     serving.answer(arrival.qp, arrival.request.id, outcome, &body);
                 }
             }
@@ -63,19 +63,14 @@ impl CloverController {
         Ok(())
     }
 
-    fn serve(&self, request: &Request) -> (Outcome, Vec<u8>) {
+    fn serve(&self, request: &Request, body: &[u8]) -> (Outcome, Vec<u8>) {
         let state = &mut *self.state.borrow_mut();
         let given = match request.kind {
-            Kind::Open => match state.heads.get(&request.key) {
-                Some(&head) => Some(vec![head]),
-                None => {
-                    let head = state.give(&self.options, 1, 1);
-                    if let Some(head) = &head {
-                        state.heads.insert(request.key, head[0]);
-                    }
-                    head
-                }
-            },
+            Kind::Open => {
+                let (keys, _) = body.as_chunks::<8>();
+                let keys = keys.iter().map(|key| u64::from_le_bytes(*key));
+                keys.map(|key| state.open(&self.options, key)).collect()
+            }
             Kind::Allocate => state.give(&self.options, request.key.clamp(1, 8), PLACES),
             _ => return (Outcome::Elsewhere, Vec::new()),
         };
@@ -90,6 +85,16 @@ impl CloverController {
 }
 
 impl State {
+    /// The head of a key, which a key that has none gets.
+    fn open(&mut self, options: &CloverOptions, key: u64) -> Option<u64> {
+        if let Some(&head) = self.heads.get(&key) {
+            return Some(head);
+        }
+        let head = self.give(options, 1, 1)?[0];
+        self.heads.insert(key, head);
+        Some(head)
+    }
+
     /// Gives `count` places of `units` of one node out. The nodes take turns.
     fn give(&mut self, options: &CloverOptions, units: u64, count: u64) -> Option<Vec<u64>> {
         self.turn += 1;

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Validate,
     /// Worker: segment `key` of this server is full, give another one.
     NextSegment,
-    /// Client of the store like Clover: the head of a key.
+    /// Client of the store like Clover: the heads of the keys in the body.
     Open,
     /// Client of the store like Clover: places of `key` units each.
     Allocate,
