@@ -22,6 +22,7 @@ mod runs;
 mod table;
 
 use stonecast_media::MediaError;
+use stonecast_published::PublishedError;
 
 use crate::erda::ContestError;
 use crate::plot::PlotError;
@@ -49,6 +50,9 @@ pub enum FigureError {
     /// A client or a server of a contest failed.
     #[error(transparent)]
     Contest(#[from] ContestError),
+    /// A published design failed without a contest.
+    #[error(transparent)]
+    Published(#[from] PublishedError),
     /// An append of REMOTELOG failed.
     #[error(transparent)]
     Remotelog(#[from] RemotelogError),

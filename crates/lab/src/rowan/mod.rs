@@ -1,18 +1,37 @@
-//! Appends of many senders to one machine with persistent memory, beside WRITEs into a log for each: the primitive of Rowan's
-//! evaluation, on its machines, in virtual time.
+//! Rowan's evaluation on its machines, in virtual time: appends of many senders to one machine with persistent memory beside
+//! WRITEs into a log for each, and Rowan-KV beside its rivals.
 //!
 //! ```text
-//!   load.rs     senders and receiver in a world -> Outcome
-//!   appends.rs  streams.rs   figures: data and measurement             paper.rs   headlines and page
+//!   load.rs     senders and receiver in a world -> Outcome             appends.rs  streams.rs   figures
+//!   cluster.rs  servers and clients in a world
+//!   contest.rs  a load on a cluster -> KvOutcome                       clients.rs  mixes.rs  copies.rs  batches.rs
+//!   clover.rs   the store like Clover in a world                       control.rs  causes.rs  others.rs  cleaning.rs   figures
+//!   sizes.rs    objects       cases.rs  the runs that figures share
+//!   paper.rs    headlines and page
 //! ```
 
 mod appends;
+mod batches;
+mod cases;
+mod causes;
+mod cleaning;
+mod clients;
+mod clover;
+mod cluster;
+mod contest;
+mod control;
+mod copies;
 mod load;
+mod mixes;
+mod others;
 mod paper;
+mod sizes;
 mod streams;
 
+pub use contest::{KvLoad, KvOutcome, Machines, Store, measure as measure_kv};
 pub use load::{Design, Load, Outcome, measure};
 pub use paper::PAPER;
+pub use sizes::Objects;
 
 /// The number of threads that send, as in the paper.
 pub const SENDERS: u32 = 144;

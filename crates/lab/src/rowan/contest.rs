@@ -1,0 +1,270 @@
+//! The load of the key-value figures: closed loops of clients against one design.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rand::RngExt as _;
+use stonecast_base::{Nanoseconds, Random, random_from_seed};
+use stonecast_bench::crowd::Crowd;
+use stonecast_fabric::Runtime;
+use stonecast_fabric_sim::MachineProfile;
+use stonecast_published::PublishedError;
+use stonecast_published::clover::CloverOptions;
+use stonecast_published::rowan::RowanOptions;
+use stonecast_workload::{Chooser, Distribution};
+
+use super::appends::MACHINES;
+use super::clover::CloverCluster;
+use super::cluster::{Cluster, Contestant, KvClient};
+use super::sizes::Objects;
+
+/// Bytes of a key, which objects include.
+const KEY_SIZE: usize = 8;
+/// Keys stored before the measurement.
+const KEYS: u64 = 30_000;
+/// The time in which clients reach their steady pace.
+const WARM_UP_NS: Nanoseconds = 150_000;
+/// The measured time after that.
+const MEASURED_NS: Nanoseconds = 300_000;
+
+/// The measured case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KvLoad {
+    /// The store.
+    pub store: Store,
+    /// The objects.
+    pub objects: Objects,
+    /// Operations of a hundred that are PUTs; the others are GETs.
+    pub put_percent: u32,
+    /// Clients, one operation at a time each.
+    pub clients: u32,
+    /// The frequencies of keys.
+    pub keys: Distribution,
+    /// The machines.
+    pub machines: Machines,
+}
+
+/// The store of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Store {
+    /// Rowan-KV or a rival that has its engine.
+    Replicated(RowanOptions),
+    /// The store like Clover.
+    Clover {
+        /// The cluster.
+        options: CloverOptions,
+        /// Whether clients know the head of each key beforehand. Otherwise they ask the metadata server when they need it.
+        is_opened: bool,
+    },
+}
+
+/// Machines of the paper's evaluation, or machines that differ from them in one respect, to find what decides a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Machines {
+    /// Time of the medium for a byte, in percent.
+    pub medium_percent: u64,
+    /// Time of a processor for messages and tasks, in percent.
+    pub messages_percent: u64,
+}
+
+impl Machines {
+    /// The machines of the evaluation.
+    pub const PUBLISHED: Self = Self {
+        medium_percent: 100,
+        messages_percent: 100,
+    };
+
+    fn profile(self) -> MachineProfile {
+        let mut profile = MachineProfile::by_name(MACHINES).expect("the profile is shipped");
+        for number in [
+            &mut profile.media_read_byte_ps,
+            &mut profile.media_write_byte_ps,
+        ] {
+            *number = *number * self.medium_percent / 100;
+        }
+        for number in [
+            &mut profile.cpu_post_ns,
+            &mut profile.cpu_work_request_ns,
+            &mut profile.cpu_poll_ns,
+            &mut profile.cpu_completion_ns,
+            &mut profile.cpu_task_ns,
+        ] {
+            *number = *number * self.messages_percent / 100;
+        }
+        profile
+    }
+}
+
+/// The result of a measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KvOutcome {
+    /// Operations that ended in the measured time.
+    pub operations: u64,
+    /// The measured time.
+    pub duration_ns: Nanoseconds,
+    /// Latencies of PUTs and of GETs, shortest first.
+    pub puts_ns: Arc<[Nanoseconds]>,
+    /// As above.
+    pub gets_ns: Arc<[Nanoseconds]>,
+    /// Bytes that the media wrote for each byte that reached them.
+    pub write_amplification: f64,
+    /// Bytes a second that a medium wrote, in GB.
+    pub media_gb_s: f64,
+    /// Part of the time that worker threads work.
+    pub workers_busy: f64,
+    /// Part of the time that a control thread works.
+    pub control_busy: f64,
+    /// The hash of everything that happened in the world.
+    pub hash: u64,
+}
+
+impl KvOutcome {
+    /// Million operations a second.
+    pub fn million_a_second(&self) -> f64 {
+        self.operations as f64 * 1000.0 / self.duration_ns as f64
+    }
+
+    /// The latency below which `part` of the PUTs ended, in microseconds; 0 if there were none.
+    pub fn put_us(&self, part: f64) -> f64 {
+        at(&self.puts_ns, part)
+    }
+
+    /// The same of GETs.
+    pub fn get_us(&self, part: f64) -> f64 {
+        at(&self.gets_ns, part)
+    }
+}
+
+fn at(latencies: &[Nanoseconds], part: f64) -> f64 {
+    let index = (latencies.len() as f64 * part) as usize;
+    let found = latencies.get(index.min(latencies.len().saturating_sub(1)));
+    found.map_or(0.0, |&latency| latency as f64 / 1000.0)
+}
+
+/// What the clients of a run share.
+struct Shared {
+    chooser: Chooser,
+    objects: Objects,
+    put_percent: u32,
+    puts: RefCell<Vec<Nanoseconds>>,
+    gets: RefCell<Vec<Nanoseconds>>,
+}
+
+/// Stores all keys, and lets clients work for a while.
+pub fn measure(load: &KvLoad) -> Result<KvOutcome, PublishedError> {
+    let profile = load.machines.profile();
+    match &load.store {
+        Store::Replicated(options) => run(&Cluster::new(profile, options)?, load),
+        Store::Clover { options, is_opened } => {
+            run(&CloverCluster::new(profile, options, *is_opened)?, load)
+        }
+    }
+}
+
+fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, PublishedError> {
+    store_all(cluster, load.objects)?;
+    let shared = Rc::new(Shared {
+        chooser: Chooser::new(load.keys, KEYS),
+        objects: load.objects,
+        put_percent: load.put_percent,
+        puts: RefCell::default(),
+        gets: RefCell::default(),
+    });
+    let threads = cluster.clients();
+    for client in 0..load.clients {
+        let (process, connected) = &threads[client as usize % threads.len()];
+        let runtime = process.runtime();
+        let working = work(
+            connected.clone(),
+            runtime.clone(),
+            shared.clone(),
+            random_from_seed(client.into()),
+        );
+        runtime.spawn(Box::pin(working));
+    }
+    cluster.pass(WARM_UP_NS);
+    let before = cluster.counters();
+    shared.puts.borrow_mut().clear();
+    shared.gets.borrow_mut().clear();
+    cluster.pass(MEASURED_NS);
+    let after = cluster.counters();
+    let sorted = |latencies: &RefCell<Vec<Nanoseconds>>| {
+        let mut latencies = latencies.take();
+        latencies.sort_unstable();
+        Arc::<[Nanoseconds]>::from(latencies)
+    };
+    let (puts_ns, gets_ns) = (sorted(&shared.puts), sorted(&shared.gets));
+    let duration_ns = after.now_ns - before.now_ns;
+    let servers = f64::from(after.servers);
+    let part = |used_ns: Nanoseconds, threads: u32| {
+        used_ns as f64 / (duration_ns as f64 * servers * f64::from(threads.max(1)))
+    };
+    let written = (after.medium.written - before.medium.written) as f64;
+    let received = (after.medium.received - before.medium.received) as f64;
+    Ok(KvOutcome {
+        operations: (puts_ns.len() + gets_ns.len()) as u64,
+        duration_ns,
+        puts_ns,
+        gets_ns,
+        write_amplification: written / received.max(1.0),
+        media_gb_s: written / duration_ns as f64 / servers,
+        workers_busy: part(after.workers_ns - before.workers_ns, after.workers),
+        control_busy: part(after.control_ns - before.control_ns, 1),
+        hash: cluster.world().hash(),
+    })
+}
+
+/// Stores each key once.
+fn store_all<C: Contestant>(cluster: &C, objects: Objects) -> Result<(), PublishedError> {
+    const LOADERS: u64 = 4;
+    let crowd = Crowd::new();
+    let threads = cluster.clients();
+    let tasks = threads.len() as u64 * LOADERS;
+    for task in 0..tasks {
+        let (process, client) = &threads[task as usize % threads.len()];
+        let client = client.clone();
+        let mut random = random_from_seed(task);
+        crowd.spawn(&*process.runtime(), async move {
+            for key in (task..KEYS).step_by(tasks as usize) {
+                client.put(key, &value(objects, &mut random)).await?;
+            }
+            Ok(())
+        });
+    }
+    let ends: Vec<Result<(), PublishedError>> = cluster.world().block_on(crowd.ends());
+    ends.into_iter().collect::<Result<(), _>>()?;
+    cluster.prepare(KEYS)
+}
+
+fn value(objects: Objects, random: &mut Random) -> Vec<u8> {
+    let size = objects.draw(random) - KEY_SIZE;
+    vec![random.random(); size]
+}
+
+/// One operation after the other, forever.
+async fn work<C: KvClient>(
+    client: Rc<C>,
+    runtime: Rc<dyn Runtime>,
+    shared: Rc<Shared>,
+    mut random: Random,
+) {
+    let mut found = Vec::new();
+    loop {
+        let key = shared.chooser.next(&mut random);
+        let begin = runtime.now();
+        if random.random_range(0..100) < shared.put_percent {
+            let value = value(shared.objects, &mut random);
+            let done = client.put(key, &value).await;
+            done.expect("nothing disturbs the servers");
+            shared.puts.borrow_mut().push(runtime.now() - begin);
+        } else {
+            let is_there = client.get(key, &mut found).await;
+            assert!(
+                is_there.expect("nothing disturbs the servers"),
+                "every key is loaded"
+            );
+            shared.gets.borrow_mut().push(runtime.now() - begin);
+        }
+    }
+}
