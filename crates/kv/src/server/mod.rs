@@ -128,7 +128,7 @@ pub enum Closing {
     /// Closed in order: the next opening takes the checkpoint.
     Clean,
     /// Left as if the server was killed, because a client was stopped in the middle of a publication and may continue. Every
-    /// acknowledged write is there; the next opening waits for that client and reads the log.
+    /// acknowledged write is there; the next opening waits for that client and reads the log. The pool of a node is always left so.
     Unclean,
 }
 

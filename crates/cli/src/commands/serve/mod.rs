@@ -49,7 +49,8 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
     };
     pool::say_opened(server.opening(), start);
     say_ready(serving, gateway.as_ref());
-    serve(server, gateway, &stop, &serving.data)?;
+    let kept = (&*serving.data, serving.node.is_some());
+    serve(server, gateway, &stop, kept)?;
     if let Some(path) = &flags.ready_file {
         remove(path)?;
     }
@@ -84,12 +85,12 @@ fn start_gateway(serving: &Serving, flags: &Serve) -> Result<Option<GatewayHandl
     Ok(gateway)
 }
 
-/// Serves until the process is asked to end, and ends in order.
+/// Serves until the process is asked to end, and ends in order. `kept` is the folder of the pool, and whether the server is a node of a cluster.
 fn serve(
     server: Server,
     gateway: Option<GatewayHandle>,
     stop: &Stop,
-    data: &Path,
+    kept: (&Path, bool),
 ) -> Result<(), Failure> {
     let stops = || {
         server.take_trouble().iter().for_each(say_trouble);
@@ -108,7 +109,7 @@ fn serve(
     let stopped = gateway.map_or(Ok(()), GatewayHandle::stop);
     let closing = server.close()?;
     stopped?;
-    say_end(closing, data);
+    say_end(closing, kept);
     Ok(())
 }
 
@@ -146,10 +147,13 @@ fn shown(store: &str) -> String {
     words.strip_prefix("cluster:").unwrap_or(&words).to_owned()
 }
 
-/// Prints how the server left the pool.
-fn say_end(closing: Closing, data: &Path) {
+/// Prints how the server left the pool in that folder.
+fn say_end(closing: Closing, (data, is_node): (&Path, bool)) {
     let data = data.display();
     match closing {
+        Closing::Unclean if is_node => say(format_args!(
+            "ended: other nodes lead the shards of this one, and the next start reads the log in {data}"
+        )),
         Closing::Clean => say(format_args!("ended in order: {data} is closed")),
         Closing::Unclean => say(format_args!(
             "ended, but {data} is left as a killed server leaves a pool: a client was stopped in the middle of a publication \
