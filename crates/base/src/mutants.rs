@@ -154,6 +154,8 @@ mutants! {
     OutcomesNotPulled in "kv/node", "a retried write is done once";
     /// The store of a joiner keeps the keys of the copy that it drops.
     DroppedKeysStay in "kv/node", "a joiner begins with nothing";
+    /// A primary that resigns forgets where the puts lie that it has stamped and not settled.
+    UnsettledPutUncounted in "kv/node", "E11";
     /// A node reports its own copy before the commit of its log.
     OwnCommitNotAwaited in "node", "acknowledged means on all copies";
     /// A node gives out what is settled without asking for its lease.

@@ -38,7 +38,7 @@ const STORIES: [(Mutant, fn()); 7] = [
 ];
 
 /// The story that finds each bug of a server that is a node.
-const STORIES_OF_NODES: [(Mutant, fn()); 2] = [
+const STORIES_OF_NODES: [(Mutant, fn()); 3] = [
     (
         Mutant::OutcomesNotPulled,
         nodes::a_write_that_is_repeated_at_a_node_that_was_filled_is_done_once,
@@ -46,6 +46,10 @@ const STORIES_OF_NODES: [(Mutant, fn()); 2] = [
     (
         Mutant::DroppedKeysStay,
         nodes::a_node_that_was_removed_for_its_silence_is_filled_when_it_is_back,
+    ),
+    (
+        Mutant::UnsettledPutUncounted,
+        nodes::unsettled::a_key_stays_deleted_whose_put_an_heir_has_settled,
     ),
 ];
 

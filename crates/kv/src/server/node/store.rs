@@ -7,7 +7,7 @@ use stonecast_backup::{Lent, SharedLedger};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::Runtime;
-use stonecast_log::RecordBody;
+use stonecast_log::{Kind, RecordBody};
 use stonecast_node::{Ended, NotDurable, Page, Store};
 use stonecast_replication::{Entry, Lineage, Settled};
 
@@ -189,24 +189,37 @@ impl Store for NodeStore {
     }
 
     fn resigned(&self, shard: u32, resigned: Ended<Call>) {
-        let state = &mut *self.state.borrow_mut();
+        let State {
+            shards,
+            journal,
+            node,
+            ..
+        } = &mut *self.state.borrow_mut();
         let NodeState {
             calls,
             serving,
             opening,
             epoch,
             ..
-        } = state.node_mut();
+        } = node.as_mut().expect("this server is a node");
         serving.remove(&shard);
         opening.retain(|&(number, ..)| number != shard);
         for call in resigned.unknown {
+            if let Some(StampedWrite { change, .. }) = &call.write
+                && change.kind == Kind::Put
+                && !mutant!(UnsettledPutUncounted)
+            {
+                // An heir may settle the write: the record then counts at the next start, and has no word here. A later tombstone of the key is needed as
+                // long as the record lies there.
+                let space = &mut journal.space;
+                space.note_useless_copy(change.segment, change.version);
+            }
             calls.end(call.slot, Fate::Unknown);
         }
         for call in resigned.unanswered {
             calls.end(call.slot, Fate::Unanswered);
         }
-        let epoch = *epoch;
-        state.shards.lead(epoch, shard, None);
+        shards.lead(*epoch, shard, None);
     }
 
     fn dropped(&self, shard: u32) {

@@ -1,0 +1,76 @@
+//! Records that their primary has stamped, and that an heir settles.
+
+use std::ops::Range;
+
+use futures_util::future::{join, join_all};
+use stonecast_kv::ClusterClient;
+
+use super::lead_all;
+use super::world::{Cluster, MS, Shape};
+use crate::world::key;
+
+/// Keys that are put before the primary pauses, and fill most of a segment.
+const COLD: Range<u64> = 0..210;
+/// Keys whose put an heir settles.
+const DOOMED: Range<u64> = 1_000..1_004;
+/// Keys that are put and deleted until the cleaner has used every other segment again.
+const HOT: Range<u64> = 2_000..2_080;
+
+/// Puts the doomed keys, and lets the primary stand still for longer than its lease when their records are stamped.
+async fn put_while_the_primary_pauses(cluster: &Cluster, client: &ClusterClient) {
+    let primary = cluster.leader(0).expect("the shard is served");
+    let keys: Vec<_> = DOOMED.map(key).collect();
+    let puts = join_all(keys.iter().map(|key| client.put(key, &[7; 500])));
+    let pause = async {
+        cluster.process.runtime().sleep(3_000).await;
+        cluster.places[primary].pause(25 * MS);
+    };
+    let (put, ()) = join(puts, pause).await;
+    put.into_iter().for_each(|put| _ = put.unwrap());
+    cluster.until_served().await;
+    assert_ne!(cluster.leader(0), Some(primary), "an heir leads");
+}
+
+/// The record of the first attempt stays in the log of the old primary, and has no word there. Needs its version among the deaths of its segment: the cleaner
+/// would drop the tombstone, and a restart would find the key again.
+#[test]
+pub fn a_key_stays_deleted_whose_put_an_heir_has_settled() {
+    let shape = Shape {
+        shards: 1,
+        segments: 12,
+        ..Shape::THREE
+    };
+    Cluster::tell(shape, 30, async |cluster, client| {
+        let first = cluster.leader(0).expect("the shard is served");
+        for n in COLD {
+            client.put(&key(n), &[n as u8; 1_000]).await.unwrap();
+        }
+        put_while_the_primary_pauses(cluster, client).await;
+        for n in DOOMED {
+            client.delete(&key(n)).await.unwrap();
+        }
+        for round in 0..40 {
+            for n in HOT {
+                client.put(&key(n), &[round; 2_000]).await.unwrap();
+            }
+            for n in HOT {
+                client.delete(&key(n)).await.unwrap();
+            }
+        }
+        cluster.places[first].kill();
+        cluster.start(first);
+        cluster
+            .until("all copies are there", || cluster.is_whole())
+            .await;
+        lead_all(cluster, first).await;
+        let mut found = Vec::new();
+        for n in DOOMED {
+            let version = client.get(&key(n), &mut found).await.unwrap();
+            assert_eq!(version, None, "key {n} was deleted");
+        }
+        for n in COLD {
+            client.get(&key(n), &mut found).await.unwrap().unwrap();
+            assert_eq!(found, [n as u8; 1_000]);
+        }
+    });
+}
